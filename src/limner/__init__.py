@@ -1,0 +1,1 @@
+"""limner matches images with text, measures the match honestly, and shows why it fails."""

@@ -1,0 +1,217 @@
+"""Items and Collection: images and texts with their ids, and the judgements between them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from limner.errors import LimnerError, UnknownName
+from limner.ids import Ids
+from limner.judgements import Judgements
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+PIXEL_LIMIT = 64_000_000
+"""An image with more pixels than this is refused before it is decoded: a 20 KB file can unpack to gigabytes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Items:
+    """Images or texts with their ids and further fields.
+
+    Args:
+        ids: One unique id per item.
+        values: Texts as strings; images as paths, bytes or functions that draw them (opened lazily), or None where
+            the picture itself is not at hand (scores and judgements need none).
+        fields: Further columns by name ("language", "file_name", "objects", ...), one entry per item.
+        kind: "image" or "text".
+
+    >>> texts = Items(["t0", "t1"], ["a red ball", "two dogs"], kind="text", fields={"language": ["en", "en"]})
+    >>> texts[1:].values, texts.subset(["t1"]).field("language")
+    (('two dogs',), ('en',))
+    """
+
+    ids: Ids
+    values: Sequence[Any]
+    fields: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    kind: str = "image"
+
+    def __post_init__(self) -> None:
+        """Checks lengths and freezes the columns."""
+        if self.kind not in ("image", "text"):
+            raise UnknownName("kind of items", self.kind, ("image", "text"))
+        object.__setattr__(self, "ids", Ids(self.ids, what=self.kind))
+        object.__setattr__(self, "values", tuple(self.values))
+        columns = {name: column if isinstance(column, np.ndarray) else tuple(column) for name, column in self.fields.items()}
+        for name, column in {"values": self.values, **columns}.items():
+            if len(column) != len(self.ids):
+                raise LimnerError(f"{self.kind} items have {len(self.ids)} ids but {len(column)} {name}: expected one each")
+        if self.kind == "text":
+            self._refuse_non_text()
+        object.__setattr__(self, "fields", MappingProxyType(columns))
+
+    def _refuse_non_text(self) -> None:
+        for row, value in enumerate(self.values):
+            if not isinstance(value, str):
+                raise LimnerError(f"text {self.ids[row]!r} (row {row}) is {type(value).__name__}, expected a string")
+
+    def field(self, name: str) -> Sequence[Any]:
+        """One further column; refuses an unknown name with the names there are."""
+        if name not in self.fields:
+            raise UnknownName(f"field of the {self.kind} items", name, self.fields)
+        return self.fields[name]
+
+    def subset(self, ids: Iterable[object]) -> Items:
+        """These items, in this order."""
+        return self[self.ids.positions(list(ids))]
+
+    def open(self, which: int | str) -> Image:
+        """Opens one image as RGB, by position or id; refuses what does not decode, with the file's name."""
+        row = self.ids.index(which) if isinstance(which, str) else which
+        return open_image(self.values[row], name=self.ids[row])
+
+    def with_fields(self, **columns: Sequence[Any]) -> Items:
+        """The same items with further columns (or replaced ones)."""
+        return replace(self, fields={**self.fields, **columns})
+
+    def __getitem__(self, key: Any) -> Items:
+        rows = np.atleast_1d(np.arange(len(self))[key])
+        columns = {
+            name: column[rows] if isinstance(column, np.ndarray) else [column[r] for r in rows]
+            for name, column in self.fields.items()
+        }
+        return Items(self.ids[rows], [self.values[r] for r in rows], columns, self.kind)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"Items({len(self):,} {self.kind}s{', ' + ', '.join(self.fields) if self.fields else ''})"
+
+
+def open_image(value: str | Path | bytes | Callable[[], Image] | None, *, name: str) -> Image:
+    """Decodes one image value to RGB.
+
+    Only JPEG, PNG, WebP, GIF and BMP are read, and nothing above `PIXEL_LIMIT` pixels, so that a small file cannot
+    fill the memory.
+    """
+    from PIL import Image as pil
+
+    if value is None:
+        raise LimnerError(f"image {name!r} has no picture here, only an id: give the folder with images when loading")
+    if callable(value):
+        return value()
+    try:
+        with pil.open(io.BytesIO(value) if isinstance(value, bytes) else value, formats=("JPEG", "PNG", "WEBP", "GIF", "BMP")) as picture:
+            if picture.width * picture.height > PIXEL_LIMIT:
+                raise LimnerError(
+                    f"image {name!r} has {picture.width} x {picture.height} pixels: at most {PIXEL_LIMIT:,} are read; scale it down"
+                )
+            return picture.convert("RGB")
+    except FileNotFoundError:
+        raise LimnerError(f"image {name!r}: no file {value}; check the folder with images") from None
+    except (OSError, SyntaxError, pil.DecompressionBombError) as error:
+        where = f"{len(value)} bytes" if isinstance(value, bytes) else value
+        raise LimnerError(f"image {name!r} ({where}) does not open: {error}; replace or remove the file") from error
+
+
+@dataclass(frozen=True, eq=False)
+class Collection:
+    """Images, texts and what is known of which belong together.
+
+    Args:
+        name: What reports call it.
+        images: The images.
+        texts: The texts.
+        judgements: Image -> text, the usual pairs.
+        splits: Image ids by split name; texts go with the images they are paired with.
+        extra: Further judgements (image -> text) by name: "complete", "cxc", "eccv", "expert", ...
+        warnings: What the loader noticed and left out or mended, each naming file and line.
+    """
+
+    name: str
+    images: Items
+    texts: Items
+    judgements: Judgements
+    splits: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    extra: Mapping[str, Judgements] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        """Aligns every judgement with the items and checks the splits."""
+        for what, items in (("image", self.images), ("text", self.texts)):
+            if items.kind != what:
+                raise LimnerError(f"collection {self.name!r}: {what}s are items of kind {items.kind!r}; images come first, then texts")
+        object.__setattr__(self, "judgements", self._aligned(self.judgements))
+        object.__setattr__(self, "extra", MappingProxyType({k: self._aligned(j).named(k) for k, j in self.extra.items()}))
+        object.__setattr__(self, "splits", MappingProxyType({k: tuple(v) for k, v in self.splits.items()}))
+        object.__setattr__(self, "warnings", tuple(self.warnings))
+        for name, ids in self.splits.items():
+            missing = [i for i in ids if i not in self.images.ids]
+            if missing:
+                raise LimnerError(f"split {name!r} of {self.name!r} names {len(missing)} images that are not there, e.g. {missing[0]!r}")
+
+    def _aligned(self, judgements: Judgements) -> Judgements:
+        """Judgements over the very ids of the items; judged ids outside the collection stay as further candidates."""
+        if judgements.queries == self.images.ids and judgements.candidates == self.texts.ids:
+            return judgements
+        outside = [c for c in judgements.candidates if c not in self.texts.ids]
+        return judgements.restrict(queries=self.images.ids, candidates=[*self.texts.ids, *outside])
+
+    def split(self, name: str) -> Collection:
+        """The images of one split with the texts paired with them."""
+        if name not in self.splits:
+            raise UnknownName(f"split of {self.name!r}", name, self.splits)
+        return self.restrict(self.splits[name], name=f"{self.name}/{name}")
+
+    def restrict(self, image_ids: Iterable[str], *, name: str | None = None) -> Collection:
+        """These images, the texts paired with them, and the judgements among them."""
+        images = self.images.subset(image_ids)
+        pairs = self.judgements.relevant.restrict(queries=images.ids)
+        texts = self.texts[np.unique(pairs.columns)]
+        narrowed = {k: j.restrict(queries=images.ids, candidates=texts.ids) for k, j in self.extra.items()}
+        judgements = self.judgements.restrict(queries=images.ids, candidates=texts.ids)
+        return Collection(name or self.name, images, texts, judgements, {}, narrowed, self.warnings)
+
+    @property
+    def train(self) -> Collection:
+        """The training split."""
+        return self.split("train")
+
+    @property
+    def dev(self) -> Collection:
+        """The development split."""
+        return self.split("dev")
+
+    @property
+    def test(self) -> Collection:
+        """The test split."""
+        return self.split("test")
+
+    @property
+    def all_judgements(self) -> dict[str, Judgements]:
+        """The usual pairs and every further judgement, by name."""
+        return {self.judgements.name: self.judgements, **self.extra}
+
+    def describe(self) -> dict[str, Any]:
+        """Counts that say what this collection is, as plain values."""
+        per_image = self.judgements.counts
+        return {
+            "name": self.name,
+            "images": len(self.images),
+            "texts": len(self.texts),
+            "texts per image": {"least": int(per_image.min(initial=0)), "most": int(per_image.max(initial=0))},
+            "judgements": {name: len(j) for name, j in self.all_judgements.items()},
+            "splits": {name: len(ids) for name, ids in self.splits.items()},
+            "warnings": len(self.warnings),
+        }
+
+    def __repr__(self) -> str:
+        return f"Collection({self.name!r}: {len(self.images):,} images, {len(self.texts):,} texts)"

@@ -1,0 +1,54 @@
+"""Every error a user can cause. Each says what it got, what it expected and what to do.
+
+All of them are `LimnerError`, so the shell turns them into one clear line and an exit status, and a
+program can catch them in one place. They are also `ValueError`, because that is what Python calls a bad value.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class LimnerError(ValueError):
+    """Something in the input is not as it should be; the message says what, where and how to mend it."""
+
+
+class UnknownId(LimnerError):
+    """An id was asked for that is not there."""
+
+
+class UnknownName(LimnerError):
+    """A name (of a data set, measure, protocol, ...) is not known."""
+
+    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+        """Says the nearest known names, so that a typing slip is mended at once."""
+        known = sorted(known)
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known)}"
+        super().__init__(f"unknown {what} {name!r}: {hint}")
+        self.name = name
+
+
+class TooShort(LimnerError):
+    """A truncated ranking does not hold what a measure needs."""
+
+
+class MissingExtra(LimnerError, ImportError):
+    """A feature needs packages that the light core leaves out."""
+
+    def __init__(self, feature: str, package: str, extra: str) -> None:
+        """Names the one line that installs what is missing."""
+        super().__init__(f"{feature} needs the package {package!r}, which is not installed: pip install 'limner[{extra}]'")
+        self.extra = extra
+
+
+def shown(values: Iterable[object], *, most: int = 3) -> str:
+    """Lists the first few values for a message: `'a', 'b', 'c' and 4 more`.
+
+    >>> shown(["a", "b", "c", "d"], most=2)
+    "'a', 'b' and 2 more"
+    """
+    listed = list(values)
+    head = ", ".join(repr(str(v)) for v in listed[:most])
+    return head if len(listed) <= most else f"{head} and {len(listed) - most} more"
