@@ -133,6 +133,8 @@ class Collection:
         judgements: Image -> text, the usual pairs.
         splits: Image ids by split name; texts go with the images they are paired with.
         extra: Further judgements (image -> text) by name: "complete", "cxc", "eccv", "expert", ...
+        reverse: Judgements text -> image by the same names, only where they are not the mirror of the others
+            (ECCV Caption judged its caption queries apart from its image queries).
         warnings: What the loader noticed and left out or mended, each naming file and line.
     """
 
@@ -142,6 +144,7 @@ class Collection:
     judgements: Judgements
     splits: Mapping[str, Sequence[str]] = field(default_factory=dict)
     extra: Mapping[str, Judgements] = field(default_factory=dict)
+    reverse: Mapping[str, Judgements] = field(default_factory=dict)
     warnings: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -151,6 +154,8 @@ class Collection:
                 raise LimnerError(f"collection {self.name!r}: {what}s are items of kind {items.kind!r}; images come first, then texts")
         object.__setattr__(self, "judgements", self._aligned(self.judgements))
         object.__setattr__(self, "extra", MappingProxyType({k: self._aligned(j).named(k) for k, j in self.extra.items()}))
+        mirrored = {k: self._aligned(j.T).named(k).T for k, j in self.reverse.items()}
+        object.__setattr__(self, "reverse", MappingProxyType(mirrored))
         object.__setattr__(self, "splits", MappingProxyType({k: tuple(v) for k, v in self.splits.items()}))
         object.__setattr__(self, "warnings", tuple(self.warnings))
         for name, ids in self.splits.items():
@@ -178,7 +183,8 @@ class Collection:
         texts = self.texts[np.unique(pairs.columns)]
         narrowed = {k: j.restrict(queries=images.ids, candidates=texts.ids) for k, j in self.extra.items()}
         judgements = self.judgements.restrict(queries=images.ids, candidates=texts.ids)
-        return Collection(name or self.name, images, texts, judgements, {}, narrowed, self.warnings)
+        reverse = {k: j.restrict(queries=texts.ids, candidates=images.ids) for k, j in self.reverse.items()}
+        return Collection(name or self.name, images, texts, judgements, {}, narrowed, reverse, self.warnings)
 
     @property
     def train(self) -> Collection:
@@ -197,8 +203,17 @@ class Collection:
 
     @property
     def all_judgements(self) -> dict[str, Judgements]:
-        """The usual pairs and every further judgement, by name."""
+        """The usual pairs and every further judgement (image -> text), by name."""
         return {self.judgements.name: self.judgements, **self.extra}
+
+    def judged(self, name: str, direction: str) -> Judgements:
+        """Judgements by name for one direction, "i2t" (image queries) or "t2i" (text queries)."""
+        known = self.all_judgements
+        if name not in known:
+            raise UnknownName(f"judgements of {self.name!r}", name, known)
+        if direction == "t2i" and name in self.reverse:
+            return self.reverse[name]
+        return known[name] if direction == "i2t" else known[name].T
 
     def describe(self) -> dict[str, Any]:
         """Counts that say what this collection is, as plain values."""
