@@ -1,0 +1,224 @@
+"""Embeddings: one float32 vector per id, read from and written to the files people have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.errors import LimnerError, UnknownName, shown
+from limner.ids import Ids
+
+Float32 = npt.NDArray[np.float32]
+_ROWS_AT_ONCE = 65_536  # checks and conversions walk the matrix in pieces, so that a mapped file stays on disk
+
+
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """Vectors with ids. Refuses NaN, infinite and all-zero rows, and names the first such row.
+
+    Args:
+        ids: One unique id per row.
+        matrix: Rows by dimensions, floating point. Kept as it is when it is float32 (a memory-mapped file stays
+            mapped), converted otherwise.
+
+    >>> e = Embeddings(["a", "b"], np.array([[3.0, 4.0], [0.0, 2.0]]))
+    >>> e.normalised().matrix.tolist()
+    [[0.6000000238418579, 0.800000011920929], [0.0, 1.0]]
+    """
+
+    ids: Ids
+    matrix: Float32
+
+    def __post_init__(self) -> None:
+        """Checks shapes and values and freezes the matrix."""
+        object.__setattr__(self, "ids", Ids(self.ids, what="embedding"))
+        matrix = self.matrix if isinstance(self.matrix, np.ndarray) else np.asarray(self.matrix)
+        if matrix.ndim != 2 or matrix.shape[1] == 0:
+            raise LimnerError(f"embeddings have shape {matrix.shape}: expected rows by dimensions, at least one dimension")
+        if not np.issubdtype(matrix.dtype, np.floating):
+            raise LimnerError(f"embeddings are of type {matrix.dtype}: expected floating point numbers")
+        if len(self.ids) != len(matrix):
+            raise LimnerError(f"{len(self.ids)} ids for {len(matrix)} rows of embeddings: expected one id per row")
+        matrix = matrix.astype(np.float32, copy=False).view()
+        matrix.flags.writeable = False
+        object.__setattr__(self, "matrix", matrix)
+        self._refuse_bad_rows()
+
+    def _refuse_bad_rows(self) -> None:
+        for low in range(0, len(self.matrix), _ROWS_AT_ONCE):
+            rows = self.matrix[low : low + _ROWS_AT_ONCE]
+            squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)  # NaN and infinity survive squaring and adding
+            bad = np.flatnonzero(~np.isfinite(squares) | (squares == 0))
+            if len(bad):
+                at = low + int(bad[0])
+                kind = "is all zeros" if squares[bad[0]] == 0 else "holds NaN or an infinite value"
+                raise LimnerError(
+                    f"embedding row {at} (id {self.ids[at]!r}) {kind}: {len(bad)} such rows in rows {low} to "
+                    f"{low + len(rows) - 1}; encode that item again or leave it out"
+                )
+
+    @property
+    def dim(self) -> int:
+        """Numbers per vector."""
+        return int(self.matrix.shape[1])
+
+    def normalised(self) -> Embeddings:
+        """Every vector divided by its Euclidean length."""
+        norms = np.sqrt(np.einsum("ij,ij->i", self.matrix, self.matrix, dtype=np.float64))
+        return Embeddings(self.ids, (self.matrix / norms[:, None]).astype(np.float32))
+
+    def subset(self, ids: Iterable[object]) -> Embeddings:
+        """These rows, in this order; refuses ids that have no embedding."""
+        wanted = Ids(ids, what="embedding")
+        return self if wanted == self.ids else Embeddings(wanted, self.matrix[self.ids.positions(wanted)])
+
+    def save(self, path: str | Path) -> Path:
+        """Writes npy (with `<name>.ids.txt` beside it), npz, safetensors or parquet, by the file's ending."""
+        target = Path(path)
+        _format(target).write(target, self)
+        return target
+
+    @classmethod
+    def load(cls, path: str | Path, *, ids: Iterable[object] | str | Path | None = None) -> Embeddings:
+        """Reads npy, npz, safetensors or parquet.
+
+        Args:
+            path: The file. An npy file is memory-mapped.
+            ids: Ids, or a text file with one per line, for files that hold none; `<name>.ids.txt` beside the file is
+                found by itself, and rows are numbered from 0 when there is nothing at all.
+        """
+        source = Path(path)
+        if not source.is_file():
+            raise LimnerError(f"no embeddings file {source}: expected .npy, .npz, .safetensors or .parquet")
+        matrix, stored = _format(source).read(source)
+        given = _read_ids(ids) if isinstance(ids, (str, Path)) else ids
+        if given is None:
+            beside = _ids_file(source)
+            given = stored if stored is not None else _read_ids(beside) if beside.is_file() else range(len(matrix))
+        try:
+            return cls(Ids(given, what="embedding"), matrix)
+        except LimnerError as error:
+            raise LimnerError(f"{source}: {error}") from error
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"Embeddings({len(self):,} x {self.dim})"
+
+
+@dataclass(frozen=True)
+class _Format:
+    read: Callable[[Path], tuple[npt.NDArray[Any], list[str] | None]]
+    write: Callable[[Path, Embeddings], None]
+
+
+def _format(path: Path) -> _Format:
+    formats = {".npy": _NPY, ".npz": _NPZ, ".safetensors": _SAFETENSORS, ".parquet": _PARQUET}
+    if path.suffix.lower() not in formats:
+        raise UnknownName("embeddings file ending", path.suffix or path.name, formats)
+    return formats[path.suffix.lower()]
+
+
+def _ids_file(path: Path) -> Path:
+    return path.with_suffix(".ids.txt")
+
+
+def _read_ids(path: str | Path) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        raise LimnerError(f"no file of ids {path}: expected a text file with one id per line") from None
+
+
+def _chosen(names: Iterable[str], path: Path) -> str:
+    """The array that holds the vectors: the only one, or one with the usual name."""
+    others = [n for n in names if n != "ids"]
+    usual = [n for n in ("embeddings", "matrix", "vectors", "features") if n in others]
+    if len(others) == 1 or usual:
+        return usual[0] if usual else others[0]
+    raise LimnerError(f"{path} holds {shown(others)}: expected one array, or one named 'embeddings'")
+
+
+def _read_npy(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False), None
+    except ValueError as error:
+        raise LimnerError(f"{path} is no npy file of numbers: {error}") from error
+
+
+def _write_npy(path: Path, embeddings: Embeddings) -> None:
+    np.save(path, embeddings.matrix)
+    _ids_file(path).write_text("".join(f"{i}\n" for i in embeddings.ids), encoding="utf-8")
+
+
+def _read_npz(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            ids = [str(i) for i in archive["ids"]] if "ids" in archive else None
+            return archive[_chosen(archive.files, path)], ids
+    except (ValueError, OSError) as error:
+        if isinstance(error, LimnerError):
+            raise
+        raise LimnerError(f"{path} is no npz file of numbers: {error}") from error
+
+
+def _write_npz(path: Path, embeddings: Embeddings) -> None:
+    np.savez(path, ids=np.array(list(embeddings.ids), dtype=np.str_), embeddings=embeddings.matrix)
+
+
+def _read_safetensors(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as archive:
+            metadata = archive.metadata() or {}
+            ids = json.loads(metadata["ids"]) if "ids" in metadata else None
+            return archive.get_tensor(_chosen(archive.keys(), path)), ids
+    except SafetensorError as error:
+        raise LimnerError(f"{path} is no safetensors file: {error}") from error
+
+
+def _write_safetensors(path: Path, embeddings: Embeddings) -> None:
+    from safetensors.numpy import save_file
+
+    save_file({"embeddings": np.ascontiguousarray(embeddings.matrix)}, path, {"ids": json.dumps(list(embeddings.ids))})
+
+
+def _read_parquet(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+    except pa.ArrowInvalid as error:
+        raise LimnerError(f"{path} is no parquet file: {error}") from error
+    name = _chosen([n for n in table.column_names if n != "id"], path)
+    column = table[name].combine_chunks()
+    lengths = np.unique(np.asarray(column.value_lengths().fill_null(0)))
+    if len(lengths) != 1:
+        raise LimnerError(f"{path}: column {name!r} has vectors of {len(lengths)} different lengths: expected one length")
+    matrix = column.flatten().to_numpy(zero_copy_only=False).reshape(len(table), int(lengths[0]))
+    ids = next((table[n].to_pylist() for n in ("id", "ids") if n in table.column_names), None)
+    return matrix, None if ids is None else [str(i) for i in ids]
+
+
+def _write_parquet(path: Path, embeddings: Embeddings) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    flat = pa.array(np.ascontiguousarray(embeddings.matrix).ravel())
+    vectors = pa.FixedSizeListArray.from_arrays(flat, embeddings.dim)
+    pq.write_table(pa.table({"id": pa.array(list(embeddings.ids)), "embedding": vectors}), path)
+
+
+_NPY = _Format(_read_npy, _write_npy)
+_NPZ = _Format(_read_npz, _write_npz)
+_SAFETENSORS = _Format(_read_safetensors, _write_safetensors)
+_PARQUET = _Format(_read_parquet, _write_parquet)
