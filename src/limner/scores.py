@@ -26,6 +26,7 @@ from limner.ids import Ids
 from limner.ranking import Ranking
 
 Float32 = npt.NDArray[np.float32]
+Block = npt.NDArray[np.floating[Any]]
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
 """Called with (rows done, rows in all) as a pass goes on."""
@@ -45,7 +46,7 @@ class Scores(ABC):
         """The other direction: candidates become queries."""
 
     @abstractmethod
-    def block(self, start: int, stop: int, out: Float32 | None = None) -> Float32:
+    def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
         """Scores of the queries start:stop against all candidates; `out` may be used as memory."""
 
     @property
@@ -53,7 +54,12 @@ class Scores(ABC):
         """(queries, candidates)."""
         return len(self.queries), len(self.candidates)
 
-    def map(self, consume: Callable[[int, Float32], Result], *, workers: int | None = None, progress: Progress | None = None) -> list[Result]:
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the blocks: what the scores were given as, so that rounding makes no ties that were not there."""
+        return np.dtype(np.float32)
+
+    def map(self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None) -> list[Result]:
         """Calls `consume(start, block)` for every block of rows, on threads, and returns the results in row order.
 
         The block's memory is used again afterwards: `consume` must copy what it keeps.
@@ -67,7 +73,7 @@ class Scores(ABC):
                 memory.block = np.empty((TILE_ROWS, -(-width // TILE_COLUMNS) * TILE_COLUMNS), dtype=np.float32)
             return consume(start, self.block(start, min(start + TILE_ROWS, n), memory.block))
 
-        with _one_thread_per_product(), ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
+        with _one_thread_per_product(), ThreadPoolExecutor(workers or usable_cores()) as pool:
             return list(_counted(pool.map(work, starts), n, progress))
 
     def top(self, k: int, *, workers: int | None = None, progress: Progress | None = None) -> Ranking:
@@ -78,9 +84,9 @@ class Scores(ABC):
         if k < 1:
             raise LimnerError(f"top({k}): expected at least 1")
         indices = np.zeros((n, min(k, width)), dtype=np.int32)
-        scores = np.zeros(indices.shape, dtype=np.float32)
+        scores = np.zeros(indices.shape, dtype=self.dtype)
 
-        def consume(start: int, block: Float32) -> None:
+        def consume(start: int, block: Block) -> None:
             best(block, indices[start : start + len(block)], scores[start : start + len(block)])
 
         self.map(consume, workers=workers, progress=progress)
@@ -92,11 +98,11 @@ class Scores(ABC):
         order = np.argsort(-matrix, axis=1, kind="stable")
         return Ranking(self.queries, self.candidates, order, np.take_along_axis(matrix, order, axis=1), self.shape[1])
 
-    def matrix(self) -> Float32:
+    def matrix(self) -> Block:
         """The whole matrix, held in memory."""
-        whole = np.empty(self.shape, dtype=np.float32)
+        whole = np.empty(self.shape, dtype=self.dtype)
 
-        def consume(start: int, block: Float32) -> None:
+        def consume(start: int, block: Block) -> None:
             whole[start : start + len(block)] = block
 
         self.map(consume)
@@ -198,9 +204,19 @@ class MatrixScores(Scores):
         """The other direction: the transposed matrix."""
         return MatrixScores(self.candidates, self.queries, self.values.T, checked=True)
 
-    def block(self, start: int, stop: int, out: Float32 | None = None) -> Float32:
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 for float16 and float32 values, float64 for all others."""
+        return np.dtype(np.float32 if self.values.dtype in (np.float16, np.float32) else np.float64)
+
+    def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
         """Rows of the matrix."""
-        return np.ascontiguousarray(self.values[start:stop], dtype=np.float32)
+        return np.ascontiguousarray(self.values[start:stop], dtype=self.dtype)
+
+
+def usable_cores() -> int:
+    """Cores this process may run on (a container or a batch system may allow fewer than there are)."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _padded(matrix: Float32, rows: int) -> Float32:

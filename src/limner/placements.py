@@ -1,0 +1,331 @@
+"""Placements: where every relevant candidate stands. All measures are computed from these and nothing else.
+
+The place of a positive is counted from blocks of scores (how many candidates are above it, how many are equal);
+no row is ever sorted, and the matrix of scores is never held. Several judgements, and several ways to cut the
+pool, are counted in one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.errors import LimnerError, UnknownName, shown
+from limner.ids import Ids, IntArray
+from limner.judgements import FloatArray, Judgements
+from limner.ranking import Ranking
+from limner.scores import Block, Progress, Scores
+
+NEVER = int(np.iinfo(np.int64).max // 4)
+"""Stands for "beyond every cut": a positive that the list does not hold, or that is outside the pool."""
+
+TIES = ("expected", "order", "pessimistic")
+UNRETRIEVED = ("refuse", "never")
+OUTSIDE = ("drop", "count")
+
+
+@dataclass(frozen=True, eq=False)
+class Placements:
+    """Relevant candidates of each query, sorted by place.
+
+    Args:
+        queries: The queries that have a relevant candidate; all others are left out of every mean.
+        indptr: Positives of query q are `indptr[q]:indptr[q + 1]`, best placed first.
+        above: How many candidates stand strictly above each positive (`NEVER` where it is not found).
+        tied: How many candidates share its place, itself included; 1 where ties are resolved.
+        grades: The grade of each positive.
+        pool: How many candidates each query was ranked against (`NEVER` when unknown).
+        known: How deep each query's list is known; `NEVER` when nothing is cut off.
+        left_out: How many queries had no relevant candidate in the pool.
+        outside: How many relevant candidates are not in the pool.
+    """
+
+    queries: Ids
+    indptr: IntArray
+    above: IntArray
+    tied: IntArray
+    grades: FloatArray
+    pool: IntArray
+    known: IntArray
+    left_out: int = 0
+    outside: int = 0
+
+    @cached_property
+    def query(self) -> IntArray:
+        """The query number of each positive."""
+        return np.repeat(np.arange(len(self.queries)), np.diff(self.indptr))
+
+    @cached_property
+    def relevant(self) -> IntArray:
+        """R: how many relevant candidates each query has."""
+        return np.diff(self.indptr)
+
+    @cached_property
+    def order(self) -> IntArray:
+        """0 for the best placed positive of a query, 1 for the next, ..."""
+        return np.arange(len(self.above)) - np.repeat(self.indptr[:-1], self.relevant)
+
+    @cached_property
+    def group(self) -> tuple[IntArray, IntArray]:
+        """For each positive: how many positives stand strictly above its place, and how many share it."""
+        new = np.ones(len(self.above), dtype=bool)
+        new[1:] = (np.diff(self.above) != 0) | (np.diff(self.query) != 0)
+        starts = np.flatnonzero(new)
+        sizes = np.diff(starts, append=len(self.above))
+        return np.repeat(self.order[starts], sizes), np.repeat(sizes, sizes)
+
+    @cached_property
+    def unlocated(self) -> npt.NDArray[np.bool_]:
+        """For each query: whether a positive may stand anywhere below a cut-off list."""
+        lost = np.bincount(self.query[self.above == NEVER], minlength=len(self.queries)) > 0
+        return np.asarray(lost & (self.known < NEVER))
+
+    def at_least(self, grade: float) -> Placements:
+        """Only positives of this grade or above; queries left with none stay, with nothing to find."""
+        kept = self.grades >= grade
+        counts = np.bincount(self.query[kept], minlength=len(self.queries))
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        return replace(self, indptr=indptr, above=self.above[kept], tied=self.tied[kept], grades=self.grades[kept])
+
+    def with_positives(self) -> Placements:
+        """Without queries that have nothing to find; they count as left out."""
+        kept = np.flatnonzero(self.relevant > 0)
+        return replace(
+            self,
+            queries=self.queries[kept],
+            indptr=np.concatenate([[0], np.cumsum(self.relevant[kept])]),
+            pool=self.pool[kept],
+            known=self.known[kept],
+            left_out=self.left_out + len(self.queries) - len(kept),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """One question to a pass over the scores: where do the positives of these judgements stand?
+
+    Args:
+        judgements: Relevance of candidates to queries.
+        query_pools: Fold number of every query of the source, for protocols that cut the pool; -1 for none.
+        candidate_pools: Fold number of every candidate of the source.
+        outside: What becomes of a positive that is not in the pool: "drop" it, or "count" it in R as never found.
+    """
+
+    judgements: Judgements
+    query_pools: IntArray | None = None
+    candidate_pools: IntArray | None = None
+    outside: str = "drop"
+
+
+@dataclass(frozen=True, eq=False)
+class _Positives:
+    """Relevant pairs as positions in the source, and the counts found for them."""
+
+    rows: IntArray
+    columns: IntArray
+    grades: FloatArray
+    outside: int
+
+
+def place(
+    source: Scores | Ranking,
+    asked: Sequence[Asked],
+    *,
+    ties: str = "expected",
+    unretrieved: str = "refuse",
+    keep: int = 0,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[list[Placements], Ranking | None]:
+    """Finds the place of every positive, for several judgements in one pass.
+
+    Args:
+        source: Scores (read in blocks) or a ranking.
+        asked: The judgements, each with its own pool.
+        ties: "expected" leaves tied places open, so that measures take their expectation over random orders (McSherry
+            & Najork 2008); "order" keeps candidate order; "pessimistic" puts relevant candidates last.
+        unretrieved: A positive that a truncated ranking does not hold: "refuse" measures that depend on it, or take
+            it as "never" found (the convention of trec_eval).
+        keep: Also keep the best `keep` candidates of every query.
+        workers: Threads; all cores by default.
+        progress: Called as blocks are done.
+
+    Returns:
+        One `Placements` per question, and the kept ranking (None when `keep` is 0).
+    """
+    for what, value, known in (("ties", ties, TIES), ("unretrieved", unretrieved, UNRETRIEVED)):
+        if value not in known:
+            raise UnknownName(f"value of {what}", value, known)
+    positives = [_align(source, a) for a in asked]
+    if isinstance(source, Ranking):
+        placed = [_from_lists(source, a, p, unretrieved) for a, p in zip(asked, positives, strict=True)]
+        return placed, source.top(keep) if keep else None
+    counts, kept = _count_pass(source, asked, positives, keep, workers, progress)
+    return [_from_counts(source, a, p, c, ties) for a, p, c in zip(asked, positives, counts, strict=True)], kept
+
+
+def _align(source: Scores | Ranking, asked: Asked) -> _Positives:
+    judged = asked.judgements.relevant
+    rows = source.queries.find(judged.queries)[judged.rows]
+    columns = source.candidates.find(judged.candidates)[judged.columns]
+    if (rows < 0).any():
+        lacking = np.unique(judged.rows[rows < 0])
+        raise LimnerError(
+            f"{len(lacking)} queries of the judgements {judged.name!r} are not ranked "
+            f"({shown(judged.queries[lacking])}): rank them too, or restrict the judgements to the ranked queries "
+            "(a split: collection.test; or judgements.restrict(queries=...))"
+        )
+    inside = columns >= 0
+    outside = int((~inside).sum())
+    if asked.query_pools is not None and asked.candidate_pools is not None:
+        inside &= asked.query_pools[rows] == asked.candidate_pools[columns]
+    if asked.outside == "count":
+        columns = np.where(inside, columns, -1)
+        inside = np.ones(len(rows), dtype=bool)
+    return _Positives(rows[inside], columns[inside], judged.grades[inside], outside)
+
+
+def _count_pass(
+    source: Scores,
+    asked: Sequence[Asked],
+    positives: Sequence[_Positives],
+    keep: int,
+    workers: int | None,
+    progress: Progress | None,
+) -> tuple[list[IntArray], Ranking | None]:
+    """One pass over the blocks: counts for every question (grouped by pool), and the best `keep`."""
+    from limner._kernels import best
+
+    n, width = source.shape
+    counters = _counters(source, asked, positives)
+    top = np.zeros((n, min(keep, width)), dtype=np.int32)
+    top_scores = np.zeros(top.shape, dtype=source.dtype)
+
+    def consume(start: int, block: Block) -> None:
+        for counter in counters:
+            counter.count(start, block)
+        if keep:
+            best(block, top[start : start + len(block)], top_scores[start : start + len(block)])
+
+    source.map(consume, workers=workers, progress=progress)
+    found = {number: counts for counter in counters for number, counts in counter.answers()}
+    kept = Ranking(source.queries, source.candidates, top, top_scores, width) if keep else None
+    return [found[i] for i in range(len(asked))], kept
+
+
+class _Counter:
+    """Counts for all questions that share one pool: the union of their positives is counted once."""
+
+    def __init__(self, source: Scores, asked: Asked, members: dict[int, _Positives]) -> None:
+        n, self.width = source.shape
+        self.members = members
+        keys = [p.rows[p.columns >= 0] * self.width + p.columns[p.columns >= 0] for p in members.values()]
+        self.keys = np.unique(np.concatenate(keys)) if keys else np.empty(0, dtype=np.int64)
+        rows, self.columns = np.divmod(self.keys, self.width)
+        self.indptr = np.searchsorted(rows, np.arange(n + 1)).astype(np.int64)
+        self.counts = np.zeros((len(self.keys), 3), dtype=np.int64)
+        self.pools = asked.query_pools
+        if asked.query_pools is not None and asked.candidate_pools is not None:
+            self._cut(asked.candidate_pools)
+
+    def _cut(self, pools: IntArray) -> None:
+        """Columns of each fold together, in candidate order, and each positive's place among them."""
+        order = np.argsort(pools, kind="stable")
+        self.pool_indptr = np.searchsorted(pools[order], np.arange(int(pools.max(initial=-1)) + 2)).astype(np.int64)
+        self.pool_columns = order.astype(np.int64)
+        place = np.empty(len(pools), dtype=np.int64)
+        place[order] = np.arange(len(pools)) - self.pool_indptr[np.maximum(pools[order], 0)]
+        self.places = place[self.columns]
+
+    def count(self, start: int, block: Block) -> None:
+        from limner._kernels import count_all, count_pool
+
+        stop = start + len(block)
+        low = self.indptr[start]
+        indptr = self.indptr[start : stop + 1] - low
+        part = slice(low, self.indptr[stop])
+        if self.pools is None:
+            count_all(block, indptr, self.columns[part], self.counts[part])
+        else:
+            pools = self.pools[start:stop]
+            count_pool(block, indptr, self.places[part], self.counts[part], pools, self.pool_indptr, self.pool_columns)
+
+    def answers(self) -> list[tuple[int, IntArray]]:
+        """The counts of each question's own positives; `NEVER` for those outside the pool."""
+        answered = []
+        for number, p in self.members.items():
+            counts = np.tile(np.array([NEVER, 1, 0]), (len(p.rows), 1))
+            inside = p.columns >= 0
+            counts[inside] = self.counts[np.searchsorted(self.keys, p.rows[inside] * self.width + p.columns[inside])]
+            answered.append((number, counts))
+        return answered
+
+
+def _counters(source: Scores, asked: Sequence[Asked], positives: Sequence[_Positives]) -> list[_Counter]:
+    shared: dict[tuple[int, int], dict[int, _Positives]] = {}
+    for number, (a, p) in enumerate(zip(asked, positives, strict=True)):
+        shared.setdefault((id(a.query_pools), id(a.candidate_pools)), {})[number] = p
+    return [_Counter(source, asked[next(iter(members))], members) for members in shared.values()]
+
+
+def _from_counts(source: Scores, asked: Asked, p: _Positives, counts: IntArray, ties: str) -> Placements:
+    above, equal, before = counts.T
+    pool = _pool_sizes(asked, len(source.queries), source.shape[1])
+    if ties == "order":
+        above, equal = above + before, np.ones_like(equal)
+    placed = _placements(source, p, above, equal, pool, np.full(len(source.queries), NEVER))
+    return _relevant_last(placed) if ties == "pessimistic" else placed
+
+
+def _relevant_last(placed: Placements) -> Placements:
+    before, size = placed.group
+    below_others = placed.tied - size + (placed.order - before)
+    return replace(placed, above=np.minimum(placed.above + below_others, NEVER), tied=np.ones_like(placed.tied))
+
+
+def _from_lists(source: Ranking, asked: Asked, p: _Positives, unretrieved: str) -> Placements:
+    from limner._kernels import locate
+
+    order = np.argsort(p.rows, kind="stable")
+    indptr = np.searchsorted(p.rows[order], np.arange(len(source.queries) + 1)).astype(np.int64)
+    found = np.empty(len(order), dtype=np.int64)
+    locate(source.indices, indptr, np.where(p.columns < 0, -2, p.columns)[order], found)
+    above = np.empty_like(found)
+    above[order] = found
+    lengths = source.lengths
+    if asked.query_pools is not None and asked.candidate_pools is not None:
+        above, lengths = _within_pool(source, asked.query_pools, asked.candidate_pools, p.rows, above)
+    above = np.where(above < 0, NEVER, above)
+    whole = NEVER if source.n_candidates is None else source.n_candidates
+    pool = _pool_sizes(asked, len(source.queries), whole)
+    complete = (lengths >= pool) | (unretrieved == "never")
+    return _placements(source, p, above, np.ones_like(above), pool, np.where(complete, NEVER, lengths))
+
+
+def _within_pool(source: Ranking, query_pools: IntArray, candidate_pools: IntArray, rows: IntArray, above: IntArray) -> tuple[IntArray, IntArray]:
+    """Places in each list after it is filtered to the query's own pool, and the filtered lengths."""
+    member = (candidate_pools[source.indices] == query_pools[:, None]) & (source.indices >= 0)
+    running = np.cumsum(member, axis=1)
+    filtered = np.where(above >= 0, running[rows, np.maximum(above, 0)] - 1, -1)
+    return filtered, running[:, -1] if running.shape[1] else np.zeros(len(source.queries), dtype=np.int64)
+
+
+def _pool_sizes(asked: Asked, n: int, whole: int) -> IntArray:
+    if asked.query_pools is None or asked.candidate_pools is None:
+        return np.full(n, whole, dtype=np.int64)
+    sizes = np.bincount(asked.candidate_pools[asked.candidate_pools >= 0], minlength=int(asked.query_pools.max(initial=0)) + 1)
+    return np.where(asked.query_pools >= 0, sizes[np.maximum(asked.query_pools, 0)], 0)
+
+
+def _placements(
+    source: Any, p: _Positives, above: IntArray, tied: IntArray, pool: IntArray, known: IntArray
+) -> Placements:
+    order = np.lexsort((above, p.rows))
+    indptr = np.searchsorted(p.rows[order], np.arange(len(source.queries) + 1)).astype(np.int64)
+    every = Placements(source.queries, indptr, above[order], tied[order], p.grades[order], pool, known, 0, p.outside)
+    return every.with_positives()
