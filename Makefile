@@ -1,0 +1,97 @@
+# Everything sets itself up: `make demo` and `make test` need only python3 (3.11 to 3.13) and a package index.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+JOBS   ?= 2
+# -qq: a package's warnings are not news. Byte code is compiled afterwards, on all cores.
+PIP    := $(BIN)/python -m pip --disable-pip-version-check install -qq --progress-bar off --no-compile -c constraints.txt
+# Real data beside the checkout, where there is some; tests and proofs that need it say so when it is missing.
+DATA   := $(or $(LIMNER_DATA),$(wildcard ../shared/data))
+export LIMNER_DATA := $(if $(DATA),$(abspath $(DATA)))
+# The documentation theme's notice about its successor.
+export NO_MKDOCS_2_WARNING := 1
+
+BENCHMARKS := $(filter-out benchmarks/claims.py benchmarks/pages.py,$(wildcard benchmarks/*.py))
+PROOFS     := $(wildcard proofs/*.py)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format docs bench proofs clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/core.stamp  ## install the light core, evaluate two systems on the built-in world, write the report
+	@$(BIN)/limner demo
+
+test: $(VENV)/dev.stamp $(VENV)/browser.stamp lint  ## install everything, then lint, types, import contract, all tests, docs
+	@echo "limner: running the tests"
+	@$(BIN)/python -m pytest -q -n $(JOBS)
+
+lint: $(VENV)/dev.stamp  ## style, types and the import contract
+	@echo "limner: checking style, types and imports"
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check . || { echo "limner: run 'make format'" >&2; exit 1; }
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-cache >$(VENV)/lint-imports.log || { cat $(VENV)/lint-imports.log; exit 1; }
+
+format: $(VENV)/dev.stamp  ## put the code in shape
+	@$(BIN)/ruff check --quiet --fix .
+	@$(BIN)/ruff format --quiet .
+
+docs: $(VENV)/dev.stamp  ## build the documentation into site/
+	@$(BIN)/python benchmarks/pages.py
+	@$(BIN)/mkdocs build --strict --quiet
+	@echo "limner: the documentation is in site/index.html"
+
+bench: $(VENV)/dev.stamp  ## run every benchmark in full (QUICK=1: a minute's version) and save the claims
+	@$(call run_each,$(BENCHMARKS))
+
+proofs: $(VENV)/dev.stamp  ## recompute every published figure (QUICK=1: a minute's version) and save the claims
+	@$(call run_each,$(PROOFS))
+
+clean:  ## remove the virtual environment and everything built
+	rm -rf $(VENV) site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks proofs -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A quick run proves little, so it is shown but not saved.
+run_each = for script in $(1); do echo "limner: $$script"; $(BIN)/python $$script $(if $(QUICK),--quick,--save) || exit 1; done
+
+$(VENV)/made.stamp:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null || { \
+	  echo "limner needs Python 3.11, 3.12 or 3.13, but '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || true)." >&2; \
+	  echo "Install one and name it: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "'$(PYTHON)' has no venv module; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@echo "limner: making a virtual environment in $(VENV)"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(PIP) pip
+	@touch $@
+
+$(VENV)/core.stamp: pyproject.toml constraints.txt $(VENV)/made.stamp
+	@echo "limner: installing the core (numpy, scipy, numba, scikit-learn, pyarrow, matplotlib, ...)"
+	@$(PIP) -e .
+	@$(compile)
+	@touch $@
+
+# A fresh environment gets everything in one go; the core's stamp comes with it, so a demo afterwards installs nothing.
+$(VENV)/dev.stamp: pyproject.toml constraints.txt $(VENV)/made.stamp
+	@echo "limner: installing the core and everything the tests use (about a minute; torch is among it)"
+	@$(PIP) -e . --group dev
+	@$(compile)
+	@touch $(VENV)/core.stamp $@
+
+# Some packages ship templates that end in .py and are not Python: those do not matter.
+compile = $(BIN)/python -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib >/dev/null 2>&1 || true
+
+# The tests of the HTML report drive a real browser. Without one they are skipped and say so.
+$(VENV)/browser.stamp: $(VENV)/made.stamp
+	@if command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null; then \
+	  touch $@; exit 0; fi; \
+	sudo=; [ "$$(id -u)" = 0 ] || sudo="sudo -n"; \
+	if ! command -v apt-get >/dev/null || ! $$sudo true 2>/dev/null; then \
+	  echo "limner: no Chromium, and no apt-get with root rights to install it; the browser tests will be skipped"; exit 0; fi; \
+	echo "limner: installing Chromium for the browser tests"; \
+	export DEBIAN_FRONTEND=noninteractive; \
+	if { $$sudo apt-get update && $$sudo apt-get install -y --no-install-recommends chromium; } >$(VENV)/browser.log 2>&1; \
+	then touch $@; else echo "limner: Chromium did not install ($(VENV)/browser.log); the browser tests will be skipped"; fi

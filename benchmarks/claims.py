@@ -1,0 +1,328 @@
+"""What a benchmark or a proof says it has shown: one JSON line for each claim.
+
+A script of `benchmarks/` or `proofs/` yields claims and hands itself to `main`:
+
+    def run(options):
+        found = interleaved({"limner": Task(ours, n), "ranx": Task(theirs, n)}, rounds=3 if options.quick else 7)
+        yield Claim("MAP of 25k x 1k vs ranx, seconds", found["limner"].wall, found["ranx"].wall, goal="<= 1")
+
+    if __name__ == "__main__":
+        main(run, __doc__)
+
+`main` gives it `--quick`, `--data DIR` and `--save`, prints the claims at the end, and with `--save` keeps them with
+date, machine and commit in `results/` beside the script, from which `pages.py` makes the pages of the documentation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import multiprocessing
+import operator
+import os
+import platform
+import re
+import resource
+import statistics
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+COMPARISONS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "==": operator.eq}
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A number of ours beside a reference, and what we set out to reach.
+
+    The goal is on the ratio ours / reference (`"<= 1.15"`, `">= 15"`), on the difference (`"within 0.005"`), or,
+    without a reference, on our number itself (`"< 700"`). A published value is a reference too.
+
+    >>> Claim("top-10 vs product", 12.9, 12.1, goal="<= 1.15").line()
+    '{"claim": "top-10 vs product", "ours": 12.9, "reference": 12.1, "ratio": 1.066, "goal": "<= 1.15", "met": true}'
+    >>> Claim("alpha of the expert scores", 0.812, 0.81, goal="within 0.005").met
+    True
+    >>> Claim("peak memory, MB", 812.0, goal="< 700").met
+    False
+
+    Attributes:
+        claim: What was measured, with its unit.
+        ours: limner's number.
+        reference: The other one, if there is one.
+        goal: A comparison and a number.
+        note: Why a miss is a miss, or what a reader has to know; shown on the page.
+    """
+
+    claim: str
+    ours: float
+    reference: float | None = None
+    goal: str = ""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuses a goal that cannot be read, before hours of measuring."""
+        self._parsed_goal()
+
+    def _parsed_goal(self) -> tuple[str, float]:
+        match = re.fullmatch(r"(<=|>=|<|>|==|within)\s*(\d+(?:\.\d+)?(?:e-?\d+)?)", self.goal.strip())
+        if match is None:
+            raise ValueError(f"goal {self.goal!r}: expected one of <= >= < > == within, then a number, as in '<= 1.15'")
+        if match[1] == "within" and self.reference is None:
+            raise ValueError(
+                f"goal {self.goal!r} needs a reference to be within reach of; claim {self.claim!r} has none"
+            )
+        return match[1], float(match[2])
+
+    @property
+    def ratio(self) -> float | None:
+        """Ours divided by the reference; None without a reference or with a zero one."""
+        return self.ours / self.reference if self.reference else None
+
+    @property
+    def met(self) -> bool:
+        """Whether the goal is reached; not a number never reaches one."""
+        word, bound = self._parsed_goal()
+        if word == "within" and self.reference is not None:
+            # The last bits of a decimal fraction must not decide: 0.815 is within 0.005 of 0.81.
+            return abs(self.ours - self.reference) <= bound * (1 + 1e-9) + 1e-12
+        if self.reference is None:
+            return bool(COMPARISONS[word](self.ours, bound))
+        return self.ratio is not None and bool(COMPARISONS[word](self.ratio, bound))
+
+    def record(self) -> dict[str, Any]:
+        """The claim as plain values, rounded to what a reader can use."""
+        fields = {"claim": self.claim, "ours": _short(self.ours), "reference": _short(self.reference)}
+        fields |= {"ratio": _short(self.ratio), "goal": self.goal, "met": self.met}
+        return fields | ({"note": self.note} if self.note else {})
+
+    def line(self) -> str:
+        """The claim as one line of JSON."""
+        return json.dumps(self.record(), ensure_ascii=False)
+
+
+def _short(number: float | None) -> float | int | None:
+    """Four significant digits, and whole numbers whole."""
+    if number is None:
+        return None
+    return int(number) if float(number).is_integer() else float(f"{number:.4g}")
+
+
+@dataclass(frozen=True)
+class Task:
+    """Work to be measured: `prepare(*arguments)` does what does not count and returns the callable that does.
+
+    `prepare` must be a function of a module's top level, because it runs in a fresh process. What should be warm when
+    the clock starts (compiled kernels, a read file) is warmed in `prepare`.
+    """
+
+    prepare: Callable[..., Callable[[], object]]
+    arguments: tuple[Any, ...]
+
+    def __init__(self, prepare: Callable[..., Callable[[], object]], *arguments: Any) -> None:
+        object.__setattr__(self, "prepare", prepare)
+        object.__setattr__(self, "arguments", arguments)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What work cost: seconds by the clock, CPU-seconds (user and system, waited-for children too), peak memory in MB.
+
+    The peak is that of the measured process, from the start of the work, with all that `prepare` left behind in it.
+    """
+
+    wall: float
+    cpu: float
+    peak: float
+    value: Any = None
+
+
+def measured(task: Task) -> Cost:
+    """Runs a task once in a fresh process, so that nothing measured before helps or hinders it."""
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_in_child, args=(sender, task.prepare, task.arguments))
+    process.start()
+    sender.close()
+    try:
+        answer = receiver.recv()
+    except EOFError:
+        process.join()
+        raise RuntimeError(f"{task.prepare.__name__} ended with exit status {process.exitcode} and no result") from None
+    process.join()
+    if isinstance(answer, str):
+        raise RuntimeError(f"{task.prepare.__name__} failed in its process:\n{answer}")
+    return answer  # type: ignore[no-any-return]  # the other end of the pipe is _in_child
+
+
+def _in_child(sender: Connection, prepare: Callable[..., Callable[[], object]], arguments: tuple[Any, ...]) -> None:
+    try:
+        work = prepare(*arguments)
+        _forget_peak()
+        cpu, wall = _cpu_seconds(), time.perf_counter()
+        value = work()
+        wall, cpu = time.perf_counter() - wall, _cpu_seconds() - cpu
+        sender.send(Cost(wall, cpu, _peak_megabytes(), value))
+    except BaseException:
+        sender.send(traceback.format_exc())
+
+
+def _cpu_seconds() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def _forget_peak() -> None:
+    """Sets the high-water mark to the memory in use now, where the system can (Linux)."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _peak_megabytes() -> float:
+    """The high-water mark. Not `ru_maxrss` on Linux: it begins with the peak of the process that started this one."""
+    status = Path("/proc/self/status")
+    if status.exists() and (mark := re.search(r"VmHWM:\s+(\d+) kB", status.read_text())):
+        return int(mark[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024)
+
+
+def interleaved(tasks: Mapping[str, Task], *, rounds: int = 5, threads: int | None = None) -> dict[str, Cost]:
+    """Measures tasks in turn, round by round, and gives each one's medians (and the value of its last run).
+
+    Args:
+        tasks: The work by name. Taking turns lets a slow spell of the machine hit all of them.
+        rounds: How often each one is measured.
+        threads: The number of threads for all of them; as the libraries choose when None.
+    """
+    costs: dict[str, list[Cost]] = {name: [] for name in tasks}
+    with _threads(threads):
+        for number in range(rounds):
+            for name, task in tasks.items():
+                cost = measured(task)
+                costs[name].append(cost)
+                log(f"round {number + 1}/{rounds} {name}: {cost.wall:.3f} s, {cost.cpu:.3f} CPU s, {cost.peak:.0f} MB")
+    return {name: _median(each) for name, each in costs.items()}
+
+
+def _median(costs: list[Cost]) -> Cost:
+    wall, cpu, peak = (statistics.median(getattr(cost, field) for cost in costs) for field in ("wall", "cpu", "peak"))
+    return Cost(wall, cpu, peak, costs[-1].value)
+
+
+@contextmanager
+def _threads(number: int | None) -> Iterator[None]:
+    """Fixes the number of threads in the environment that fresh processes inherit."""
+    before = dict(os.environ)
+    if number is not None:
+        os.environ.update(dict.fromkeys(THREADS, str(number)))
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def log(message: str) -> None:
+    """Progress for the person waiting; standard output belongs to the claims."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def main(
+    run: Callable[[argparse.Namespace], Iterable[Claim]],
+    about: str | None,
+    *,
+    configure: Callable[[argparse.ArgumentParser], object] = lambda parser: None,
+) -> None:
+    """Runs a script: reads its options, prints its claims as the last lines, saves them when asked.
+
+    Args:
+        run: Takes the options, yields claims. `options.data` is a `Path` or None.
+        about: The script's docstring; its first paragraph introduces the claims on the page.
+        configure: Adds options of the script's own to the parser.
+    """
+    options = _options(about or "", configure)
+    claims = list(run(options))
+    for claim in claims:
+        print(claim.line(), flush=True)
+    log(f"{sum(claim.met for claim in claims)} of {len(claims)} claims met")
+    if options.save:
+        _save(Path(sys.argv[0]).resolve(), about or "", claims, options)
+
+
+def _options(about: str, configure: Callable[[argparse.ArgumentParser], object]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    data = os.environ.get("LIMNER_DATA")
+    parser.add_argument("--quick", action="store_true", help="a minute's version: smaller work, fewer rounds")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=Path(data) if data else None,
+        help="the folder of real data sets (default: $LIMNER_DATA)",
+    )
+    parser.add_argument("--save", action="store_true", help="keep the claims in results/ and renew the page in docs/")
+    configure(parser)
+    options = parser.parse_args()
+    if options.data is not None and not options.data.is_dir():
+        parser.error(f"--data {options.data}: no such folder")
+    return options
+
+
+def _save(script: Path, about: str, claims: list[Claim], options: argparse.Namespace) -> None:
+    """Writes `results/NAME.json` beside the script, and the pages that show it."""
+    import pages
+
+    kept = {
+        "script": script.relative_to(ROOT).as_posix(),
+        "about": about.strip().split("\n\n")[0].replace("\n", " "),
+        "quick": options.quick,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "commit": commit(),
+        "machine": machine(),
+        "claims": [claim.record() for claim in claims],
+    }
+    target = script.parent / "results" / f"{script.stem}.json"
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    pages.write()
+    log(f"saved {target.relative_to(ROOT)}")
+
+
+def commit() -> str:
+    """The commit that was measured, with a `+` where the code differs from it."""
+    git = ("git", "-C", str(ROOT))
+    head = _output(*git, "rev-parse", "--short=10", "HEAD")
+    changed = _output(*git, "status", "--porcelain", "--", "src", "benchmarks/*.py", "proofs/*.py")
+    return "unknown" if head is None else head + ("+" if changed else "")
+
+
+def machine() -> str:
+    """The processor, cores, memory and software: what a number depends on, and nothing that names the machine."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return (
+        f"{_processor()}, {cores} cores, {memory:.0f} GiB, {platform.system()} {platform.machine()}, "
+        f"Python {platform.python_version()}"
+    )
+
+
+def _processor() -> str:
+    if platform.system() == "Darwin":
+        return _output("sysctl", "-n", "machdep.cpu.brand_string") or platform.machine()
+    named = re.search(r"^Model name:\s*(.+)$", _output("lscpu") or "", re.MULTILINE)
+    return named[1].strip() if named else platform.machine()
+
+
+def _output(*command: str) -> str | None:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None

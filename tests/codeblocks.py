@@ -1,0 +1,120 @@
+"""Runs the examples of a Markdown page. The convention is written down in docs/contributing.md."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+FENCE = re.compile(r"^(?P<indent> *)(?P<mark>`{3,})(?P<language>[\w+-]*)[^`]*$")
+SKIP = re.compile(r"^\s*<!--\s*skip\b:?(?P<reason>.*?)-->\s*$")
+# The command as installed, but from the interpreter that runs the tests.
+LIMNER = 'limner() { "$PYTHON" -c "import sys; sys.argv[0] = \'limner\'; from limner.cli import app; app()" "$@"; }'
+
+
+class ExampleFailed(AssertionError):
+    """An example of the documentation does not do what it shows."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, its text, the line where it starts, and why it is skipped (None: it is not)."""
+
+    language: str
+    text: str
+    line: int
+    skip: str | None
+
+
+def blocks(markdown: str) -> list[Block]:
+    """The fenced blocks of a page, in order."""
+    found: list[Block] = []
+    lines = iter(enumerate(markdown.splitlines(), start=1))
+    before = ""
+    for number, line in lines:
+        if fence := FENCE.match(line):
+            skip = SKIP.match(before)
+            text = _until_closed(lines, fence["indent"], fence["mark"])
+            found.append(Block(fence["language"], text, number, skip["reason"].strip() if skip else None))
+        before = line if line.strip() else before
+    return found
+
+
+def _until_closed(lines, indent: str, mark: str) -> str:
+    kept = []
+    for _, line in lines:
+        if line.strip() == mark:
+            break
+        kept.append(line.removeprefix(indent))
+    return "\n".join(kept) + "\n"
+
+
+def run_page(page: Path, folder: Path) -> int:
+    """Runs a page's examples in a folder and returns how many ran."""
+    found = blocks(page.read_text(encoding="utf-8"))
+    names: dict[str, object] = {"__name__": "__main__"}
+    ran = 0
+    with contextlib.chdir(folder):
+        for block, after in zip(found, [*found[1:], None], strict=False):
+            place = f"{page.name}:{block.line}"
+            if block.skip is not None:
+                _require(bool(block.skip), f"{place}: a skipped example needs its reason: <!-- skip: REASON -->")
+            elif block.language == "python":
+                expected = after.text if after is not None and after.language == "text" else None
+                _run_python(block, expected, names, place)
+                ran += 1
+            elif block.language in ("console", "bash", "shell", "sh"):
+                ran += _run_console(block, place)
+    return ran
+
+
+def _run_python(block: Block, expected: str | None, names: dict[str, object], place: str) -> None:
+    printed = io.StringIO()
+    code = compile("\n" * block.line + block.text, place, "exec")
+    with contextlib.redirect_stdout(printed):
+        exec(code, names)
+    if expected is not None:
+        _compare(expected, printed.getvalue(), place)
+
+
+def _run_console(block: Block, place: str) -> int:
+    """Runs the lines that start with `$ limner` in a shell; compares what a `console` block shows below them."""
+    commands = _commands(block.text)
+    for command, shown in commands:
+        environment = os.environ | {
+            "PYTHON": sys.executable,
+            "COLUMNS": "120",
+            "NO_COLOR": "1",
+            "PYTHONIOENCODING": "utf-8",
+        }
+        script = f"set -o pipefail; {LIMNER}\n{command}"
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=environment, encoding="utf-8")
+        _require(done.returncode == 0, f"{place}: {command}\nexit status {done.returncode}\n{done.stdout}{done.stderr}")
+        if shown.strip() and block.language == "console":
+            _compare(shown, done.stdout, f"{place}: {command}")
+    return len(commands)
+
+
+def _commands(text: str) -> list[tuple[str, str]]:
+    """The limner commands of a block, each with the output shown below it."""
+    joined = re.sub(r"\\\n\s*(?:> )?", "", text)
+    pieces = re.split(r"^\$ ", joined, flags=re.MULTILINE)[1:]
+    split = [piece.partition("\n") for piece in pieces]
+    return [(command, shown) for command, _, shown in split if command.split()[:1] == ["limner"]]
+
+
+def _compare(expected: str, got: str, place: str) -> None:
+    if not doctest.OutputChecker().check_output(expected, got, FLAGS):
+        raise ExampleFailed(f"{place}: the page shows\n{expected}\nbut the example prints\n{got}")
+
+
+def _require(true: bool, message: str) -> None:
+    if not true:
+        raise ExampleFailed(message)

@@ -1,0 +1,46 @@
+"""What several test files need: the real data beside the checkout, a real browser, and steady property tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# No deadlines: a shared machine has slow spells, and a first call compiles. In CI the same examples every time.
+settings.register_profile("limner", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("ci", parent=settings.get_profile("limner"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "limner")
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real data sets: `LIMNER_DATA`, else `../shared/data` beside the checkout."""
+    folder = Path(os.environ.get("LIMNER_DATA") or ROOT.parent / "shared" / "data")
+    if not folder.is_dir():
+        pytest.skip(f"no real data: {folder} is not a folder; set LIMNER_DATA to one that holds flickr8k/, coco/, ...")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A headless Chromium, the one on the PATH; nothing is downloaded."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    program = next(filter(None, map(shutil.which, names)), None)
+    if program is None:
+        pytest.skip(f"no browser: none of {', '.join(names)} is on the PATH")
+    quiet = ["--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
+    with sync_api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu", *quiet])
+        yield opened
+        opened.close()

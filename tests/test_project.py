@@ -1,0 +1,125 @@
+"""The project itself: a light import, the floors of the house, a complete wheel, pins that any machine can use."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+HEAVY = {
+    "PIL",
+    "jinja2",
+    "matplotlib",
+    "numba",
+    "pandas",
+    "pyarrow",
+    "rich",
+    "safetensors",
+    "scipy",
+    "sklearn",
+    "torch",
+    "typer",
+}
+
+
+def run(*command: str) -> subprocess.CompletedProcess:
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The top-level packages that a fresh interpreter holds after a statement."""
+    code = f"{statement}; import json, sys; print(json.dumps(sorted(sys.modules)))"
+    done = run(sys.executable, "-c", code)
+    assert done.returncode == 0, done.stderr
+    return {name.partition(".")[0] for name in json.loads(done.stdout)}
+
+
+def test_import_is_light():
+    assert loaded_by("import limner") & HEAVY == set()
+
+
+def test_the_guard_of_the_light_import_sees_a_heavy_one():
+    assert "scipy" in loaded_by("import scipy") & HEAVY
+
+
+def test_every_public_name_is_there():
+    import limner
+
+    public = getattr(limner, "__all__", [])
+    assert sorted(public) == sorted(set(public))
+    assert [name for name in public if not hasattr(limner, name)] == []
+
+
+def test_floors_of_the_house():
+    done = run(sys.executable, "-c", "from importlinter.cli import lint_imports_command as main; main()", "--no-cache")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_module_but_the_root_has_a_floor_at_most_once():
+    layers = next(c["layers"] for c in PROJECT["tool"]["importlinter"]["contracts"] if c["type"] == "layers")
+    names = [name.strip(" ()") for layer in layers for name in re.split(r"[|:]", layer)]
+    assert len(names) == len(set(names))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> zipfile.ZipFile:
+    folder = tmp_path_factory.mktemp("wheel")
+    done = run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = folder.glob("limner-*.whl")
+    return zipfile.ZipFile(path)
+
+
+def test_the_wheel_holds_every_file_of_the_package(wheel):
+    source = ROOT / "src"
+    files = {path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()}
+    expected = {name for name in files if "__pycache__" not in name and not name.endswith((".pyc", ".nbi", ".nbc"))}
+    packed = {name for name in wheel.namelist() if not name.partition("/")[0].endswith(".dist-info")}
+    assert packed == expected
+    assert "limner/py.typed" in packed
+
+
+def test_the_wheel_brings_the_command_and_asks_for_no_torch(wheel):
+    read = {Path(name).name: wheel.read(name).decode() for name in wheel.namelist() if ".dist-info/" in name}
+    assert "limner = limner.cli:" in read["entry_points.txt"]
+    needed = [
+        line for line in read["METADATA"].splitlines() if line.startswith("Requires-Dist") and "extra ==" not in line
+    ]
+    assert needed
+    assert not any("torch" in line for line in needed)
+
+
+def test_pins_are_exact_and_name_no_place():
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    exact = re.compile(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.!]*( ; .+)?")
+    assert [pin for pin in pins if not exact.fullmatch(pin)] == []
+
+
+def test_everything_declared_is_pinned():
+    declared = [*PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"].values()]
+    declared += PROJECT["dependency-groups"].values()
+    flat = [entry for each in declared for entry in ([each] if isinstance(each, str) else each)]
+    asked = {_name(entry) for entry in flat if isinstance(entry, str)}
+    pinned = {_name(line) for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
+    assert asked - pinned == set()
+
+
+def _name(requirement: str) -> str:
+    return re.sub(r"[-_.]+", "-", re.match(r"[A-Za-z0-9._-]+", requirement)[0]).lower()
+
+
+def test_ci_runs_make_test():
+    script = ROOT / ".ci" / "run"
+    assert script.stat().st_mode & 0o100
+    assert script.read_text().splitlines()[-1] == "make test"
