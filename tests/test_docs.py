@@ -44,13 +44,16 @@ def test_the_site_builds_and_needs_no_network(site):
     assert outside == set()
 
 
-def test_the_site_reads_from_disk_in_a_browser(site, browser):
-    context = browser.new_context(viewport={"width": 390, "height": 800})
+def test_the_site_and_its_search_work_from_disk(site, browser):
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto((site / "index.html").as_uri())
     assert page.inner_text("h1").startswith("limner")
+    page.click("input.md-search__input")
+    page.keyboard.type("constraints", delay=20)
+    page.wait_for_selector(".md-search-result__item a[href*='contributing.html']")
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
     context.close()
 
