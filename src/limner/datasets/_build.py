@@ -1,0 +1,258 @@
+"""Assembling a Collection row by row, with every refusal and warning in one place."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.collection import Collection, Items
+from limner.datasets._read import At, Notes, refuse
+from limner.errors import LimnerError
+from limner.ids import Ids
+from limner.judgements import Judgements
+
+Check = bool | Callable[[Iterable[Any]], Iterable[Any]]
+"""True opens every image; a function such as `tqdm` or `rich.progress.track` does so too and shows how far it is."""
+
+Fields = Mapping[str, Any]
+_NONE: Fields = MappingProxyType({})
+_SPLITS = {"val": "dev", "valid": "dev", "validation": "dev", "development": "dev", "training": "train"}
+
+
+def split_name(name: str) -> str:
+    """One name for one split: "val" and "validation" are "dev" everywhere.
+
+    >>> split_name("val"), split_name("test")
+    ('dev', 'test')
+    """
+    return _SPLITS.get(name.lower(), name)
+
+
+class _Rows:
+    """Ids, values and fields of one kind of item, and the place each was first seen."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.row: dict[str, int] = {}
+        self.values: list[Any] = []
+        self.places: list[At] = []
+        self.fields: dict[str, list[Any]] = {}
+
+    def add(self, key: str, value: Any, at: At, fields: Fields) -> None:
+        if not key:
+            refuse(at, f"no {self.what} id here; every row needs one")
+        self.row[key] = row = len(self.values)
+        self.values.append(value)
+        self.places.append(at)
+        for name, entry in fields.items():
+            column = self.fields.setdefault(name, [])
+            column.extend([None] * (row - len(column)))  # earlier items had no such field
+            column.append(entry)
+
+    def items(self, values: list[Any]) -> Items:
+        size = len(self.values)
+        columns = {name: column + [None] * (size - len(column)) for name, column in self.fields.items()}
+        return Items(Ids(self.row, what=self.what), values, columns, self.what)
+
+
+class Assembly:
+    """A collection in the making: loaders add what they read, `finish` checks and freezes it.
+
+    Args:
+        name: What reports call the collection.
+        strict: Refuse where a warning would be listed.
+    """
+
+    def __init__(self, name: str, *, strict: bool = False) -> None:
+        """Starts empty."""
+        self.name = name
+        self.notes = Notes(strict=strict)
+        self.splits: dict[str, list[str]] = {}
+        self.images = _Rows("image")
+        self.texts = _Rows("text")
+        self.split_of: dict[str, str] = {}
+        self._numbered: Counter[str] = Counter()
+        self._pairs: list[tuple[int, int, float]] = []
+
+    def image(self, key: str, at: At, *, split: str | None = None, value: Any = None, fields: Fields = _NONE) -> None:
+        """Adds an image, or checks that an image seen before is still in the same split.
+
+        Args:
+            key: The image's id.
+            at: Where it is named.
+            split: Its split, if the row says one.
+            value: Its file's name within the folder of images (a string), or bytes; the id where left out.
+            fields: Further columns; those of the first row count.
+        """
+        if key not in self.images.row:
+            self.images.add(key, key if value is None else value, at, fields)
+        if split:
+            self._put_in_split(key, split_name(split), at)
+
+    def _put_in_split(self, key: str, split: str, at: At) -> None:
+        before = self.split_of.get(key)
+        if before is None:
+            self.split_of[key] = split
+            self.splits.setdefault(split, []).append(key)
+        elif before != split:
+            first = self.images.places[self.images.row[key]]
+            refuse(at, f"image {key!r} is in split {split!r} here and in {before!r} at {first}; an image has one split")
+
+    def text(
+        self,
+        key: str,
+        text: str,
+        image: str,
+        at: At,
+        *,
+        grade: float = 1.0,
+        fields: Fields = _NONE,
+        blank: bool = False,
+    ) -> bool:
+        """Adds a text and its pair with an image added before; False where an empty text was left out.
+
+        With `blank`, an empty text is kept: only its id is known.
+        """
+        if not text.strip() and not blank:
+            self.notes.add(at, "empty caption, left out")
+            return False
+        if key in self.texts.row:
+            first = self.texts.places[self.texts.row[key]]
+            refuse(at, f"caption id {key!r} was already used at {first}; ids must be unique")
+        self.texts.add(key, text, at, fields)
+        self.pair(image, key, grade)
+        return True
+
+    def next_text(self, image: str) -> str:
+        """An id for a text that came without: the image's id and how many texts it already has."""
+        self._numbered[image] += 1
+        return f"{image}#{self._numbered[image] - 1}"
+
+    def pair(self, image: str, text: str, grade: float = 1.0) -> None:
+        """Judges one image and one text, both added before."""
+        self._pairs.append((self.images.row[image], self.texts.row[text], grade))
+
+    def refuse_wrong_counts(self, expected: int | None) -> None:
+        """Refuses an image that has not exactly the expected number of texts."""
+        if expected is None:
+            return
+        counts = np.bincount([p[0] for p in self._pairs], minlength=len(self.images.row))
+        wrong = np.flatnonzero(counts != expected)
+        if len(wrong):
+            at, key = self.images.places[wrong[0]], list(self.images.row)[wrong[0]]
+            refuse(
+                at,
+                f"image {key!r} has {counts[wrong[0]]} captions, expected {expected} ({len(wrong):,} images have a "
+                "wrong number); mend the file, or pass captions_per_image=None to allow any number",
+            )
+
+    def finish(
+        self,
+        *,
+        split: str | None = None,
+        images: str | Path | None = None,
+        beside: Iterable[Path] = (),
+        check_images: Check = False,
+        extra: Mapping[str, Judgements] | None = None,
+        reverse: Mapping[str, Judgements] | None = None,
+    ) -> Collection:
+        """Makes the collection.
+
+        Args:
+            split: Only this split.
+            images: Folder with the pictures, as the user gave it; refused when it holds none of them.
+            beside: Folders to try when none was given; it is fine if none of them holds pictures.
+            check_images: Open every picture; leave out what does not open, and list it.
+            extra: Further judgements, image -> text.
+            reverse: Judgements text -> image where they are no mirror.
+        """
+        values = self._pictures(images, beside)
+        rows = np.array(self._pairs, dtype=np.float64).reshape(-1, 3)
+        image_items, text_items = self.images.items(values), self.texts.items(self.texts.values)
+        pairs = Judgements(image_items.ids, text_items.ids, rows[:, 0].astype(int), rows[:, 1].astype(int), rows[:, 2])
+        made = Collection(self.name, image_items, text_items, pairs, self.splits, extra or {}, reverse or {})
+        chosen = made if split is None else made.split(split_name(split))
+        if check_images:
+            chosen = _without(chosen, self._broken(chosen.images, check_images))
+        return replace(chosen, warnings=self.notes.listed())
+
+    def _pictures(self, images: str | Path | None, beside: Iterable[Path]) -> list[Any]:
+        if images is None:
+            folder = next((f for f in beside if any(map(_is_file, self._paths(f)))), None)
+        else:
+            folder = Path(images)
+            if not any(map(_is_file, self._paths(folder))):
+                example = next(iter(self._paths(folder)), folder)
+                raise LimnerError(
+                    f"none of the {len(self.images.row):,} images is in {folder}: expected e.g. {example}"
+                )
+        if folder is None:
+            return [v if isinstance(v, bytes) else None for v in self.images.values]
+        return [self._picture(path, row, folder) for row, path in enumerate(self._paths(folder))]
+
+    def _paths(self, folder: Path) -> Iterable[Any]:
+        return (v if isinstance(v, bytes) else folder / v for v in self.images.values)
+
+    def _picture(self, path: Any, row: int, folder: Path) -> Any:
+        if isinstance(path, bytes) or _is_file(path):
+            return path
+        self.notes.add(self.images.places[row], f"the image is not in {folder}; kept without a picture")
+        return None
+
+    def _broken(self, items: Items, check: Check) -> set[str]:
+        if all(value is None for value in items.values):
+            raise LimnerError(
+                f"check_images: {self.name!r} has only ids here, no pictures; give their folder: images=DIR"
+            )
+        rows: Iterable[int] = range(len(items))
+        broken = set()
+        for row in check(rows) if callable(check) else rows:
+            try:
+                items.open(row)
+            except LimnerError as error:
+                at = self.images.places[self.images.row[items.ids[row]]]
+                self.notes.add(at, f"{error}; left out with its captions")
+                broken.add(items.ids[row])
+        return broken
+
+
+def _is_file(path: Any) -> bool:
+    return isinstance(path, Path) and os.path.isfile(path)  # unlike Path.is_file, False for a name too long to exist
+
+
+def _without(collection: Collection, broken: set[str]) -> Collection:
+    """The collection less these images and the texts that belong to no other image."""
+    if not broken:
+        return collection
+    images = collection.images.subset([i for i in collection.images.ids if i not in broken])
+    before, after = collection.judgements.T.counts, collection.judgements.restrict(queries=images.ids).T.counts
+    texts = collection.texts[np.flatnonzero((after > 0) | (before == 0))]
+    return replace(
+        collection,
+        images=images,
+        texts=texts,
+        judgements=collection.judgements.restrict(queries=images.ids, candidates=texts.ids),
+        splits={name: [i for i in ids if i not in broken] for name, ids in collection.splits.items()},
+        extra={k: j.restrict(queries=images.ids, candidates=texts.ids) for k, j in collection.extra.items()},
+        reverse={k: j.restrict(queries=texts.ids, candidates=images.ids) for k, j in collection.reverse.items()},
+    )
+
+
+def keep_texts(collection: Collection, rows: npt.NDArray[Any]) -> Collection:
+    """The collection with only these rows of its texts; images and splits stay."""
+    texts = collection.texts[rows]
+    return replace(
+        collection,
+        texts=texts,
+        judgements=collection.judgements.restrict(candidates=texts.ids),
+        extra={k: j.restrict(candidates=texts.ids) for k, j in collection.extra.items()},
+        reverse={k: j.restrict(queries=texts.ids) for k, j in collection.reverse.items()},
+    )

@@ -1,0 +1,248 @@
+"""Reading files with care: UTF-8 only, every complaint names the file and the line.
+
+One rule decides between an error and a warning. Where limner would have to guess what was meant (a missing column,
+a row of the wrong length, a repeated id, a byte that is not UTF-8, a wrong count), it refuses. Where one row can be
+left out without touching another (an empty caption, a picture that is not there), it leaves it out and lists it.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, NoReturn
+
+from limner.errors import LimnerError, shown
+
+_LISTED = 10  # so many lines are named in one warning; the rest is counted
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_BOM = b"\xef\xbb\xbf"
+
+
+class At(NamedTuple):
+    """A place in the input, for messages."""
+
+    path: Path
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return str(self.path) if self.line is None else f"{self.path}, line {self.line:,}"
+
+
+def refuse(at: At, message: str) -> NoReturn:
+    """Raises the error that names the place."""
+    raise LimnerError(f"{at}: {message}")
+
+
+class Notes:
+    """Warnings of one loader, grouped by file and kind, so that a thousand empty captions are one line to read.
+
+    Args:
+        strict: Refuse at the first warning instead of noting it.
+    """
+
+    def __init__(self, *, strict: bool = False) -> None:
+        """Starts with nothing to say."""
+        self.strict = strict
+        self._lines: dict[tuple[Path, str], list[int | None]] = {}
+
+    def add(self, at: At, message: str) -> None:
+        """Notes what was left out or mended, and where."""
+        if self.strict:
+            refuse(at, f"{message}; strict=True refuses this")
+        self._lines.setdefault((at.path, message), []).append(at.line)
+
+    def listed(self) -> tuple[str, ...]:
+        """One sentence per file and kind."""
+        return tuple(f"{_place(path, lines)}: {message}" for (path, message), lines in self._lines.items())
+
+
+def _place(path: Path, lines: list[int | None]) -> str:
+    numbers = sorted({line for line in lines if line is not None})
+    if not numbers:
+        return str(path)
+    head = ", ".join(f"{n:,}" for n in numbers[:_LISTED])
+    more = f" and {len(numbers) - _LISTED:,} more" if len(numbers) > _LISTED else ""
+    return f"{path}, line{'s' if len(numbers) > 1 else ''} {head}{more}"
+
+
+def existing(path: str | Path, *, what: str) -> Path:
+    """The path, if something is there; otherwise an error that says what was looked for."""
+    path = Path(path)
+    if not path.exists():
+        raise LimnerError(f"no {what} at {path}: check the path")
+    return path
+
+
+def find_file(folder: Path, patterns: Iterable[str], *, what: str) -> Path:
+    """The one file in `folder` (or `folder` itself, when it is a file) that fits the first pattern that fits any."""
+    patterns = list(patterns)
+    found = optional_file(folder, patterns)
+    if found is None:
+        raise LimnerError(f"no {what} in {folder}: expected a file named {' or '.join(patterns)}")
+    return found
+
+
+def optional_file(folder: Path, patterns: Iterable[str]) -> Path | None:
+    """As `find_file`, but None where nothing fits. Two files that fit the same pattern are refused."""
+    if folder.is_file():
+        return folder
+    for pattern in patterns:
+        found = sorted(folder.glob(pattern))
+        if len(found) > 1:
+            names = shown(file.name for file in found)
+            raise LimnerError(f"{folder}: {len(found)} files fit {pattern} ({names}); name one of them")
+        if found:
+            return found[0]
+    return None
+
+
+def lines(path: Path, *, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
+    """Numbered lines without their ends, gzip opened on the way. Empty lines are left to the caller."""
+    for number, line in enumerate(_decoded(path, encoding), start=1):
+        yield number, line.rstrip("\r\n")
+
+
+def filled_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Numbered lines that hold anything but blanks."""
+    return ((number, line) for number, line in lines(path) if line.strip())
+
+
+def _decoded(path: Path, encoding: str) -> Iterator[str]:
+    existing(path, what="file")
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            for number, raw in enumerate(file, start=1):
+                yield _decode(raw, At(path, number), encoding)
+    except (OSError, EOFError) as error:
+        raise LimnerError(f"{path} cannot be read: {error}") from error
+
+
+def _decode(raw: bytes, at: At, encoding: str) -> str:
+    if at.line == 1:
+        if raw.startswith(_UTF16):
+            refuse(at, "the file is UTF-16; save it as UTF-8")
+        raw = raw.removeprefix(_BOM)
+    if b"\0" in raw:
+        refuse(at, "a zero byte: this is not a text file in UTF-8")
+    try:
+        return raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        near = raw[max(error.start - 12, 0) : error.start].decode(encoding, "replace")
+        refuse(at, f"byte 0x{raw[error.start]:02x} after {near!r} is not {encoding}; save the file as UTF-8")
+
+
+def split_lines(path: Path, separator: str | None, columns: int) -> Iterator[tuple[At, list[str]]]:
+    """Rows of a plain table without header and without quoting; a row of another length is refused.
+
+    Args:
+        path: The file.
+        separator: What stands between columns; None for any blanks.
+        columns: How many there must be; the last one takes the rest of the line.
+    """
+    for number, line in filled_lines(path):
+        cells = line.split(separator, columns - 1)
+        if len(cells) != columns:
+            named = {"\t": "tabs", None: "blanks"}.get(separator, repr(separator))
+            refuse(At(path, number), f"{len(cells)} columns, expected {columns} separated by {named}: {line[:60]!r}")
+        yield At(path, number), cells
+
+
+def table(
+    path: Path, *, delimiter: str, quoted: bool = True, encoding: str = "utf-8", notes: Notes | None = None
+) -> Iterator[tuple[At, dict[str, str]]]:
+    """Rows of a table with a header, as dicts.
+
+    Args:
+        path: The file, gzip opened on the way.
+        delimiter: What stands between columns.
+        quoted: Whether double quotes enclose cells (csv) or are ordinary characters.
+        encoding: Of the text; never guessed.
+        notes: Where a row of the wrong length is noted and mended; without it such a row is refused.
+    """
+    rows = _csv_rows(path, delimiter, quoted=quoted, encoding=encoding, strict=notes is None)
+    first = next(rows, None)
+    if first is None:
+        refuse(At(path), "the file is empty; expected a header and rows")
+    header = _checked_header(*first)
+    for at, cells in rows:
+        if cells:
+            yield at, dict(zip(header, _fitted(at, cells, len(header), delimiter, notes), strict=True))
+
+
+def _checked_header(at: At, cells: list[str]) -> list[str]:
+    header = [cell.strip() for cell in cells]
+    twice = [name for name in dict.fromkeys(header) if header.count(name) > 1]
+    if twice:
+        refuse(at, f"column {twice[0]!r} is named twice in the header")
+    return header
+
+
+def _fitted(at: At, cells: list[str], width: int, delimiter: str, notes: Notes | None) -> list[str]:
+    if notes is not None and any(delimiter in cell for cell in cells):
+        notes.add(at, "a cell holds a column separator: an unclosed quote may have swallowed rows")
+    if len(cells) == width:
+        return cells
+    message = f"{len(cells)} columns, the header has {width}"
+    if notes is None:
+        refuse(at, f"{message}; quote cells that hold {delimiter!r}")
+    notes.add(at, f"{message}; missing cells taken as empty, further ones left out")
+    return (cells + [""] * width)[:width]
+
+
+def _csv_rows(
+    path: Path, delimiter: str, *, quoted: bool, encoding: str, strict: bool
+) -> Iterator[tuple[At, list[str]]]:
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+    reader = csv.reader(_decoded(path, encoding), delimiter=delimiter, quoting=quoting, strict=strict)
+    while True:
+        begins = reader.line_num + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            hint = "close the quote, or pass quoted=False if quotes are plain text"
+            refuse(At(path, begins), f"broken quoting ({error}); {hint}")
+        yield At(path, begins), cells
+
+
+def json_lines(path: Path) -> Iterator[tuple[At, dict[str, Any]]]:
+    """One JSON object per line."""
+    for number, line in filled_lines(path):
+        at = At(path, number)
+        try:
+            value = json.loads(line)
+        except json.JSONDecodeError as error:
+            refuse(at, f"not JSON: {error.msg} at column {error.colno}")
+        if not isinstance(value, dict):
+            refuse(at, f"a JSON {type(value).__name__}, expected an object with named values")
+        yield at, value
+
+
+def json_file(path: Path, *, keys: Iterable[str] = ()) -> dict[str, Any]:
+    """One JSON object, checked for the keys that must be there."""
+    text = "".join(_decoded(path, "utf-8"))
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        refuse(At(path, error.lineno), f"not JSON: {error.msg} at column {error.colno}")
+    if not isinstance(value, dict):
+        refuse(At(path), f"a JSON {type(value).__name__}, expected an object")
+    missing = [key for key in keys if key not in value]
+    if missing:
+        refuse(At(path), f"no {shown(missing)} in this JSON; it has {shown(value, most=6)}")
+    return value
+
+
+def number(text: object, at: At, *, what: str) -> float:
+    """A finite number, or an error that shows what stood there."""
+    try:
+        value = float(str(text))
+    except ValueError:
+        value = float("nan")
+    if value != value or value in (float("inf"), float("-inf")):
+        refuse(at, f"{what} is {str(text)!r}, expected a number")
+    return value

@@ -1,0 +1,286 @@
+"""COCO: its own captions and instances JSON, and the 5,000-image test split with everything judged on it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from limner.collection import Collection
+from limner.datasets import extended
+from limner.datasets._build import Assembly, Check
+from limner.datasets._read import At, existing, json_file, optional_file, refuse, table
+from limner.errors import LimnerError, MissingExtra, UnknownName, shown
+from limner.judgements import Judgements
+
+_YEAR = re.compile(r"(19|20)\d\d$")
+
+
+def load_captions(
+    path: str | Path,
+    *,
+    split: str | None = None,
+    images: str | Path | None = None,
+    objects: bool = False,
+    check_images: Check = False,
+    strict: bool = False,
+) -> Collection:
+    """Loads COCO's own caption files, such as `captions_val2017.json`.
+
+    Args:
+        path: One file, or a folder with one or more (also in `annotations/`); the split is in each file's name.
+        split: "train", "dev" ("val" is "dev") or "test"; everything where left out.
+        images: Folder with the pictures, or with folders such as `val2017` of them.
+        objects: Read the `instances_*.json` beside each caption file into the image field "objects".
+        check_images: Open every picture; leave out and list those that do not open.
+        strict: Refuse where a warning would be listed.
+    """
+    files = _caption_files(existing(path, what="COCO captions"))
+    made = Assembly("coco", strict=strict)
+    root = files[0].parent.parent if files[0].parent.name == "annotations" else files[0].parent
+    for file in files:
+        _add_file(made, file, root if images is None else Path(images), objects=objects)
+    beside = [root, root / "images"]
+    return made.finish(split=split, images=images, beside=beside, check_images=check_images)
+
+
+def _caption_files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    found = sorted(path.glob("captions_*.json")) or sorted(path.glob("annotations/captions_*.json"))
+    if not found:
+        raise LimnerError(f"no captions_*.json in {path} or its annotations/: expected COCO's caption files")
+    return found
+
+
+def _add_file(made: Assembly, file: Path, root: Path, *, objects: bool) -> None:
+    content = json_file(file, keys=("images", "annotations"))
+    year = file.stem.removeprefix("captions_")  # "val2017", which is also the name of the pictures' folder
+    folder = f"{year}/" if (root / year).is_dir() else ""
+    found = read_instances(file.with_name(f"instances_{year}.json")) if objects else None
+    at = At(file)
+    for row, entry in enumerate(content["images"]):
+        _refuse_missing(entry, ("id", "file_name"), at, f"images[{row}]")
+        fields = {name: entry[name] for name in ("file_name", "width", "height") if name in entry}
+        if found is not None:
+            fields["objects"] = found.get(str(entry["id"]), ())
+        if str(entry["id"]) in made.images.row:
+            refuse(at, f"images[{row}] has the id {entry['id']} of an earlier image; ids must be unique")
+        made.image(str(entry["id"]), at, split=_YEAR.sub("", year), value=folder + entry["file_name"], fields=fields)
+    _add_annotations(made, content["annotations"], at)
+
+
+def _add_annotations(made: Assembly, annotations: list[dict[str, Any]], at: At) -> None:
+    captioned = set()
+    for row, entry in enumerate(annotations):
+        _refuse_missing(entry, ("id", "image_id", "caption"), at, f"annotations[{row}]")
+        image = str(entry["image_id"])
+        if image not in made.images.row:
+            refuse(at, f"annotations[{row}] (caption {entry['id']}) names image {image}, which 'images' does not list")
+        captioned.add(image)
+        made.text(str(entry["id"]), str(entry["caption"]).strip(), image, at)
+    bare = [key for key, row in made.images.row.items() if made.images.places[row] == at and key not in captioned]
+    if bare:
+        made.notes.add(at, f"{len(bare):,} images without captions ({shown(bare)}); kept as images nobody describes")
+
+
+def read_instances(path: str | Path) -> dict[str, tuple[dict[str, Any], ...]]:
+    """The objects of each image of an instances JSON, by image id.
+
+    An object is a dict of "name", "supercategory", "category" (COCO's number), "box" (left, top, right, bottom in
+    pixels of the original picture), "area" and "crowd" (whether the box holds a group too dense to count).
+    """
+    at = At(existing(path, what="COCO instances"))
+    content = json_file(at.path, keys=("annotations", "categories"))
+    categories = {entry["id"]: entry for entry in content["categories"]}
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row, entry in enumerate(content["annotations"]):
+        _refuse_missing(entry, ("image_id", "category_id", "bbox"), at, f"annotations[{row}]")
+        if entry["category_id"] not in categories:
+            refuse(at, f"annotations[{row}] has category {entry['category_id']}, which 'categories' does not list")
+        found.setdefault(str(entry["image_id"]), []).append(_object(entry, categories[entry["category_id"]]))
+    return {image: tuple(objects) for image, objects in found.items()}
+
+
+def _object(entry: dict[str, Any], category: dict[str, Any]) -> dict[str, Any]:
+    left, top, width, height = entry["bbox"]
+    return {
+        "name": category["name"],
+        "supercategory": category.get("supercategory", ""),
+        "category": category["id"],
+        "box": (left, top, left + width, top + height),
+        "area": entry.get("area", width * height),
+        "crowd": bool(entry.get("iscrowd", 0)),
+    }
+
+
+def _refuse_missing(entry: object, keys: Iterable[str], at: At, what: str) -> None:
+    if not isinstance(entry, dict):
+        refuse(at, f"{what} is a {type(entry).__name__}, expected an object")
+    missing = [key for key in keys if key not in entry]
+    if missing:
+        refuse(at, f"{what} has no {shown(missing)}; it has {shown(entry, most=8)}")
+
+
+def load_karpathy_5k(
+    path: str | Path | None = None,
+    *,
+    split: str | None = None,
+    images: str | Path | None = None,
+    cxc: str | Path | None = None,
+    eccv: str | Path | None = None,
+    instances: str | Path | None = None,
+    check_images: Check = False,
+    strict: bool = False,
+) -> Collection:
+    """Loads the COCO test split of 5,000 images and 25,000 captions, with everything judged on it.
+
+    Images and captions come in the order of `coco_test_ids.npy`, and both have an integer field "fold" from 0 to 4:
+    the blocks of 5,000 captions of the 1K protocol. Judgements: "pairs"; "cxc" (rated 3 or more) and "cxc-ratings"
+    where the csv is there; "eccv", whose caption queries are in `reverse`; "plausible-0", "-1", "-2" and
+    "plausible-eccv" where instances are given.
+
+    Args:
+        path: Folder with `karpathy_test_5k.tsv` (columns image_id, caption_id, caption) and `coco_test_ids.npy`, or
+            the tsv itself. Where left out, the ids come from the installed package `eccv_caption`, and texts are "".
+        split: "test" or nothing: this is a test split.
+        images: Folder with COCO's val2014 or val2017 pictures.
+        cxc: `sits_test.csv`; looked for beside the tsv and in `cxc/` next to its folder, then in the package.
+        eccv: Folder with ECCV Caption's JSON files; the package's where left out.
+        instances: An instances JSON that covers these images, for objects and plausible matches.
+        check_images: Open every picture; leave out and list those that do not open.
+        strict: Refuse where a warning would be listed.
+    """
+    if split not in (None, "test"):
+        raise UnknownName("split of 'coco-5k'", str(split), ["test"])
+    made = Assembly("coco-5k", strict=strict)
+    file = None if path is None else _captions_tsv(existing(path, what="COCO test split"))
+    captions = _captions_from_package(made) if file is None else _captions_from_tsv(file)
+    objects = None if instances is None else read_instances(instances)
+    _add_in_folds(made, captions, _fold_order(made, file, captions), _picture_name(images, captions), objects)
+    made.refuse_wrong_counts(5)
+    extra, reverse = _judged(file, cxc, eccv)
+    loaded = made.finish(images=images, check_images=check_images, extra=extra, reverse=reverse)
+    if objects is None:
+        return loaded
+    matches = [extended.plausible_matches(loaded, zeta=zeta) for zeta in (0, 1, 2)]
+    matches.append(extended.plausible_matches(loaded, form="eccv"))
+    return replace(loaded, extra={**loaded.extra, **{j.name: j for j in matches}})
+
+
+def with_folds(collection: Collection, folds: int = 5) -> Collection:
+    """The collection with a field "fold" on images and texts: equal blocks of images in their order.
+
+    For COCO's test split in another form (Karpathy's JSON with `first=5`, `testall_caps.txt`), whose order is that
+    of the 1K protocol.
+    """
+    size = len(collection.images)
+    if folds < 1 or size % folds:
+        raise LimnerError(f"{size:,} images of {collection.name!r} cannot be cut in {folds} equal folds")
+    image_fold = np.arange(size) * folds // max(size, 1)
+    pairs = collection.judgements.relevant
+    if (pairs.T.counts != 1).any():
+        raise LimnerError(f"folds of {collection.name!r}: some texts have no image or several; expected one each")
+    text_fold = np.zeros(len(collection.texts), dtype=np.int64)
+    text_fold[pairs.columns] = image_fold[pairs.rows]
+    images = collection.images.with_fields(fold=image_fold.tolist())
+    return replace(collection, images=images, texts=collection.texts.with_fields(fold=text_fold.tolist()))
+
+
+Captions = dict[str, tuple[str, str, At]]  # caption id -> image id, text, where
+
+
+def _captions_tsv(path: Path) -> Path:
+    found = optional_file(path, ("karpathy_test_5k.tsv", "*test*.tsv"))
+    if found is None:
+        raise LimnerError(f"no karpathy_test_5k.tsv in {path}: expected columns image_id, caption_id, caption")
+    return found
+
+
+def _captions_from_tsv(file: Path) -> Captions:
+    found: Captions = {}
+    for at, row in table(file, delimiter="\t", quoted=False):
+        _refuse_missing(row, ("image_id", "caption_id", "caption"), At(file, 1), "the header")
+        if row["caption_id"] in found:
+            refuse(at, f"caption id {row['caption_id']} was already used at {found[row['caption_id']][2]}")
+        found[row["caption_id"]] = row["image_id"], row["caption"].strip(), at
+    return found
+
+
+def _captions_from_package(made: Assembly) -> Captions:
+    folder = extended.eccv_folder()
+    at = At(folder / "original_caption_to_image.json")
+    _, pairs = extended.read_coco_pairs(folder)
+    made.notes.add(at, "ids only: the package ships no captions, so every text is empty")
+    return {caption: (image, "", at) for caption, image, _ in pairs}
+
+
+def _fold_order(made: Assembly, file: Path | None, captions: Captions) -> list[str]:
+    """Caption ids in the order that defines the folds."""
+    ids_file = None if file is None else optional_file(file.parent, ("coco_test_ids.npy",))
+    if ids_file is None:
+        try:
+            ids_file = extended.eccv_folder() / "coco_test_ids.npy"
+        except MissingExtra:
+            made.notes.add(At(file or Path()), "no coco_test_ids.npy beside it: folds follow the order of this file")
+            return list(captions)
+    ids = [str(int(key)) for key in np.load(ids_file, allow_pickle=False)]
+    unknown, unlisted = set(ids) - set(captions), set(captions) - set(ids)
+    if unknown or unlisted or len(set(ids)) != len(ids):
+        message = f"{len(ids):,} ids here, {len(captions):,} captions in {file or 'the package'}"
+        refuse(
+            At(ids_file), f"{message}; {len(unknown):,} without a caption, {len(unlisted):,} captions without a place"
+        )
+    return ids
+
+
+def _add_in_folds(
+    made: Assembly, captions: Captions, order: list[str], name: str, objects: dict[str, Any] | None
+) -> None:
+    for place, key in enumerate(order):
+        image, text, at = captions[key]
+        fields: dict[str, Any] = {"fold": place * 5 // len(order)}
+        further = {} if objects is None else {"objects": objects.get(image, ())}
+        made.image(image, at, split="test", value=name.format(int(image)), fields={**fields, **further})
+        made.text(key, text, image, at, fields=fields, blank=not text and at.line is None)
+
+
+def _picture_name(images: str | Path | None, captions: Captions) -> str:
+    """How the folder names a picture: COCO changed it between 2014 and 2017."""
+    names = [
+        folder + stem for stem in ("COCO_val2014_{:012d}.jpg", "{:012d}.jpg") for folder in ("", "val2014/", "val2017/")
+    ]
+    if images is None:
+        return names[0]
+    examples = [int(image) for image, _, _ in list(captions.values())[:50]]
+    fits = (name for name in names if any((Path(images) / name.format(number)).is_file() for number in examples))
+    return next(fits, names[0])
+
+
+def _judged(
+    file: Path | None, cxc: str | Path | None, eccv: str | Path | None
+) -> tuple[dict[str, Judgements], dict[str, Judgements]]:
+    """What is at hand of CxC and ECCV Caption; what the user named must be there."""
+    extra: dict[str, Judgements] = {}
+    reverse: dict[str, Judgements] = {}
+    ratings = cxc or (file and _cxc_near(file))
+    if ratings:
+        extra["cxc-ratings"] = extended.read_cxc(ratings)
+        extra["cxc"] = extra["cxc-ratings"].at_least(extended.CXC_THRESHOLD)
+    try:
+        folder = extended.eccv_folder(eccv)
+    except MissingExtra:
+        return extra, reverse
+    if not ratings and (folder / "cxc_image_to_caption.json").is_file():
+        extra["cxc"] = extended.read_cxc_positives(folder)[0]
+    extra["eccv"], reverse["eccv"] = extended.read_eccv(folder)
+    return extra, reverse
+
+
+def _cxc_near(file: Path) -> Path | None:
+    places = (file.parent, file.parent.parent / "cxc")
+    return next((folder / "sits_test.csv" for folder in places if (folder / "sits_test.csv").is_file()), None)

@@ -1,0 +1,241 @@
+"""Flickr8k with its human judgements, and Flickr30k's own token file."""
+
+from __future__ import annotations
+
+from collections.abc import Collection as Group
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.collection import Collection
+from limner.datasets._build import Assembly, Check, keep_texts, split_name
+from limner.datasets._read import At, existing, filled_lines, find_file, number, refuse, split_lines
+from limner.errors import LimnerError
+from limner.judgements import Judgements
+
+EXPERT_THRESHOLD = 3.33
+"""Mean expert score from which a pair counts as relevant (scores 3, 3 and 4 are just enough)."""
+
+CROWD_THRESHOLD = 0.66
+"""Share of yes from which a pair counts as relevant (two of three are just enough)."""
+
+BOGUS_IMAGE = "2258277193_586949ec62.jpg.1"
+"""An id of `Flickr8k.token.txt` that names no photograph; its five captions are left out, with a warning."""
+
+_TEXT_FOLDERS = ("", "text", "Flickr8k_text")
+_IMAGE_FOLDERS = ("images", "Images", "Flicker8k_Dataset", "Flickr8k_Dataset", "flickr30k-images", "flickr30k_images")
+
+
+def load_flickr8k(
+    path: str | Path,
+    *,
+    split: str | None = None,
+    images: str | Path | None = None,
+    captions: Group[int] | None = None,
+    captions_per_image: int | None = 5,
+    check_images: Check = False,
+    strict: bool = False,
+) -> Collection:
+    """Loads Flickr8k (Hodosh, Young & Hockenmaier 2013) from its standard text folder.
+
+    Judgements: "pairs" (each image with its own captions) and, where their files are there, of experts and crowd:
+    "expert" and "crowd" are relevant (1) or judged not relevant (0) at the thresholds of the paper; "expert-scores"
+    hold the mean score 1 to 4 and "crowd-votes" the share of yes, for other thresholds through `.at_least()`. A raw
+    score of 1 means "unrelated" and still is a grade above 0, so never measure against "expert-scores" itself.
+
+    Args:
+        path: Folder with `Flickr8k.token.txt`, or one that holds it in `text/` or `Flickr8k_text/`.
+        split: "train", "dev" or "test"; everything with all splits where left out.
+        images: Folder with the photographs; looked for beside the texts where left out.
+        captions: Numbers of the captions to keep; `[2]` is the one-caption pool of the ranking paper.
+        captions_per_image: Refuse an image with another number of captions; None allows any.
+        check_images: Open every photograph; leave out and list those that do not open.
+        strict: Refuse where a warning would be listed.
+    """
+    folder = _text_folder(Path(path))
+    made = Assembly("flickr8k", strict=strict)
+    _add_captions(made, folder / "Flickr8k.token.txt", _lemmas(folder / "Flickr8k.lemma.token.txt"))
+    made.refuse_wrong_counts(captions_per_image)
+    for name in ("train", "dev", "test"):
+        _add_split(made, folder / f"Flickr_8k.{name}Images.txt", name)
+    beside = [root / name for root in (folder, folder.parent) for name in _IMAGE_FOLDERS]
+    extra = _human_judgements(made, folder)
+    loaded = made.finish(split=split, images=images, beside=beside, check_images=check_images, extra=extra)
+    return loaded if captions is None else _numbered(loaded, captions)
+
+
+def load_tokens(
+    path: str | Path,
+    *,
+    split: str | None = None,
+    images: str | Path | None = None,
+    captions_per_image: int | None = 5,
+    check_images: Check = False,
+    strict: bool = False,
+) -> Collection:
+    """Loads Flickr30k from its own `results_20130124.token` (or any file of that form), which has no splits.
+
+    Lists named `train.txt`, `val.txt` and `test.txt` beside it (one image a line) give the splits.
+    """
+    patterns = ("results_*.token", "*.token", "*.token.txt")
+    file = find_file(existing(path, what="token file"), patterns, what="token file")
+    made = Assembly("flickr30k", strict=strict)
+    _add_captions(made, file, {})
+    made.refuse_wrong_counts(captions_per_image)
+    for stem in ("train", "val", "dev", "test"):
+        _add_split(made, file.parent / f"{stem}.txt", split_name(stem))
+    beside = [file.parent / name for name in ("", *_IMAGE_FOLDERS)]
+    return made.finish(split=split, images=images, beside=beside, check_images=check_images)
+
+
+@dataclass(frozen=True)
+class RawJudgements:
+    """What people answered, before any threshold.
+
+    Args:
+        images: Image id of each judged pair.
+        captions: Caption id of each judged pair.
+        values: One row per pair: three expert scores, or the numbers of yes and no.
+    """
+
+    images: tuple[str, ...]
+    captions: tuple[str, ...]
+    values: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        """The number of judged pairs."""
+        return len(self.images)
+
+
+def expert_scores(path: str | Path) -> RawJudgements:
+    """The three scores (1 unrelated to 4 describes without errors) experts gave each pair of `ExpertAnnotations.txt`.
+
+    Args:
+        path: The file, or the Flickr8k folder.
+    """
+    file = _inside(path, "ExpertAnnotations.txt")
+    return _raw((at, image, caption, _scores(at, cells)) for at, image, caption, cells in _judged_rows(file))
+
+
+def crowd_votes(path: str | Path) -> RawJudgements:
+    """How many workers said yes and how many no to each pair of `CrowdFlowerAnnotations.txt`.
+
+    Args:
+        path: The file, or the Flickr8k folder.
+    """
+    file = _inside(path, "CrowdFlowerAnnotations.txt")
+    return _raw((at, image, caption, _votes(at, cells)) for at, image, caption, cells in _judged_rows(file))
+
+
+def _text_folder(path: Path) -> Path:
+    existing(path, what="folder with Flickr8k")
+    root = path.parent if path.is_file() else path
+    for name in _TEXT_FOLDERS:
+        if (root / name / "Flickr8k.token.txt").is_file():
+            return root / name
+    raise LimnerError(f"no Flickr8k.token.txt in {root} or its text/: expected the folder with Flickr8k's text files")
+
+
+def _inside(path: str | Path, name: str) -> Path:
+    path = existing(path, what=name)
+    return path if path.is_file() else _text_folder(path) / name
+
+
+def _caption_rows(file: Path) -> Iterator[tuple[At, str, int, str]]:
+    """Rows `image#number<tab>caption`."""
+    for at, (key, caption) in split_lines(file, "\t", 2):
+        image, _, digits = key.rpartition("#")
+        if not image or not digits.isdecimal():
+            refuse(at, f"caption id {key!r}, expected an image, '#' and a number, as in 'dog.jpg#0'")
+        yield at, image, int(digits), caption.strip()
+
+
+def _add_captions(made: Assembly, file: Path, lemmas: dict[str, str]) -> None:
+    for at, image, digit, caption in _caption_rows(file):
+        if image == BOGUS_IMAGE:
+            made.notes.add(at, f"{BOGUS_IMAGE!r} names no photograph; caption left out")
+            continue
+        made.image(image, at)
+        key = f"{image}#{digit}"
+        fields = {"number": digit, "lemmas": lemmas.get(key)} if lemmas else {"number": digit}
+        made.text(key, caption, image, at, fields=fields)
+
+
+def _lemmas(file: Path) -> dict[str, str]:
+    if not file.is_file():
+        return {}
+    return {f"{image}#{digit}": text for _, image, digit, text in _caption_rows(file)}
+
+
+def _add_split(made: Assembly, file: Path, name: str) -> None:
+    if not file.is_file():
+        return
+    for line, text in filled_lines(file):
+        if text.strip() in made.images.row:
+            made.image(text.strip(), At(file, line), split=name)
+        else:
+            made.notes.add(At(file, line), f"image of split {name!r} without captions; left out")
+
+
+def _numbered(collection: Collection, numbers: Group[int]) -> Collection:
+    digits = np.array(collection.texts.field("number"))
+    missing = [n for n in numbers if n not in digits]
+    if missing:
+        known = sorted(set(digits.tolist()))
+        raise LimnerError(f"captions={list(numbers)}: no caption has number {missing[0]}; there are {known}")
+    return keep_texts(collection, np.flatnonzero(np.isin(digits, list(numbers))))
+
+
+def _judged_rows(file: Path) -> Iterator[tuple[At, str, str, list[str]]]:
+    for at, (image, caption, *cells) in split_lines(existing(file, what="judgements"), "\t", 5):
+        yield at, image, caption, cells
+
+
+def _scores(at: At, cells: list[str]) -> list[int]:
+    scores = [number(cell, at, what="expert score") for cell in cells]
+    if any(score not in (1, 2, 3, 4) for score in scores):
+        refuse(at, f"expert scores {', '.join(cells)}: expected three whole numbers from 1 to 4")
+    return [int(score) for score in scores]
+
+
+def _votes(at: At, cells: list[str]) -> list[int]:
+    share, yes, no = (number(cell, at, what="vote") for cell in cells)
+    if yes + no < 1 or abs(share - yes / (yes + no)) > 1e-6:
+        refuse(at, f"share {cells[0]} of yes does not fit {cells[1]} yes and {cells[2]} no")
+    return [int(yes), int(no)]
+
+
+def _raw(rows: Iterator[tuple[At, str, str, list[int]]]) -> RawJudgements:
+    listed: dict[tuple[str, str], list[int]] = {}
+    for at, image, caption, values in rows:
+        if (image, caption) in listed:
+            refuse(at, f"image {image!r} and caption {caption!r} are judged a second time")
+        listed[image, caption] = values
+    images, captions = zip(*listed, strict=True) if listed else ((), ())
+    return RawJudgements(images, captions, np.array(list(listed.values()), dtype=np.int64))
+
+
+def _human_judgements(made: Assembly, folder: Path) -> dict[str, Judgements]:
+    found: dict[str, Judgements] = {}
+    if (file := folder / "ExpertAnnotations.txt").is_file():
+        raw = expert_scores(file)
+        found["expert-scores"] = _judgements(made, file, raw, raw.values.mean(axis=1))
+        found["expert"] = found["expert-scores"].at_least(EXPERT_THRESHOLD)
+    if (file := folder / "CrowdFlowerAnnotations.txt").is_file():
+        raw = crowd_votes(file)
+        found["crowd-votes"] = _judgements(made, file, raw, raw.values[:, 0] / raw.values.sum(axis=1))
+        found["crowd"] = found["crowd-votes"].at_least(CROWD_THRESHOLD)
+    return found
+
+
+def _judgements(made: Assembly, file: Path, raw: RawJudgements, grades: npt.NDArray[np.float64]) -> Judgements:
+    known = [i in made.images.row and c in made.texts.row for i, c in zip(raw.images, raw.captions, strict=True)]
+    if not all(known):
+        unknown = len(known) - sum(known)
+        made.notes.add(At(file), f"{unknown:,} judged pairs name an image or caption that is not here; left out")
+    rows = zip(raw.images, raw.captions, grades, known, strict=True)
+    pairs = [(image, caption, float(grade)) for image, caption, grade, here in rows if here]
+    return Judgements.from_pairs(pairs, queries=made.images.row, candidates=made.texts.row)

@@ -1,0 +1,165 @@
+"""Captions in several languages: Multi30K as text files, Multi30K as one table, and Flickr8k-CN."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection as Group
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from limner.collection import Collection
+from limner.datasets._build import Assembly, Check, split_name
+from limner.datasets._read import At, existing, filled_lines, find_file, lines, refuse, table
+from limner.errors import LimnerError, UnknownName, shown
+
+LANGUAGES = ("en", "de", "fr", "cs", "ar")
+"""Multi30K's languages."""
+
+_PLAIN_SPLITS = {"test_2016_flickr": "test", "test2016": "test", "test_2016": "test"}
+_TEXT_FILE = re.compile(r"^(?P<stem>.+?)(?:\.(?P<number>[1-5]))?\.(?P<language>" + "|".join(LANGUAGES) + r")(?:\.gz)?$")
+_CHINESE = re.compile(r"^(?P<image>\S+?)#(?P<source>[A-Za-z]+)#(?P<number>\d+)\s+(?P<caption>.*)$")
+
+
+def load_multi30k(
+    path: str | Path,
+    *,
+    split: str | None = None,
+    images: str | Path | None = None,
+    languages: Group[str] | None = None,
+    splits: str = "multi30k",
+    check_images: Check = False,
+    strict: bool = False,
+) -> Collection:
+    """Loads Multi30K (Elliott et al. 2016): captions of Flickr30k images and their translations.
+
+    Two forms are read. A folder with text files such as `train.en`, `train.de`, `val.en`, `test_2016_flickr.fr` (task
+    2: `train.1.en` to `train.5.en`), gzipped or not, and a list of images per split (`train.txt`, `train_images.txt`
+    or `image_splits/train.txt`): line n of each belongs together. Or one tsv with a header: a column of images
+    (`flickr8k_image`, `flickr30k_image` or `image`), one column per language, and columns that end in `_split`.
+
+    Texts have the field "language" and ids such as `1000092795.jpg#de`. Splits are "train", "dev" and "test"
+    (`test_2016_flickr`); other tests keep their names. Multi30K's train holds images of Flickr8k's test: when the
+    table gives both splits, both are image fields, and `splits` says which one counts.
+
+    Args:
+        path: The folder or the tsv.
+        split: One split; everything where left out.
+        images: Folder with the pictures.
+        languages: Keep these languages.
+        splits: Which `_split` column of a tsv gives the splits, e.g. "multi30k" or "flickr8k".
+        check_images: Open every picture; leave out and list those that do not open.
+        strict: Refuse where a warning would be listed.
+    """
+    for language in languages or ():
+        if language not in LANGUAGES:
+            raise UnknownName("language of Multi30K", language, LANGUAGES)
+    root = existing(path, what="Multi30K folder or tsv")
+    made = Assembly("multi30k", strict=strict)
+    kept = LANGUAGES if languages is None else tuple(languages)
+    if root.is_file():
+        _add_table(made, root, kept, splits)
+    else:
+        _add_text_files(made, root, kept)
+    beside = [] if root.is_file() else [root / "images", root / "flickr30k-images"]
+    return made.finish(split=split, images=images, beside=beside, check_images=check_images)
+
+
+def _add_table(made: Assembly, file: Path, languages: Sequence[str], splits: str) -> None:
+    for at, row in table(file, delimiter="\t", quoted=False):
+        column = next((name for name in ("image", "flickr8k_image", "flickr30k_image") if name in row), None)
+        if column is None or not any(language in row for language in languages):
+            refuse(
+                At(file, 1), f"expected a column of images and of {shown(languages, most=5)}; got {shown(row, most=9)}"
+            )
+        if f"{splits}_split" not in row:
+            known = [name.removesuffix("_split") for name in row if name.endswith("_split")]
+            raise UnknownName("split column", splits, known)
+        part = row[f"{splits}_split"]
+        fields = {name: text for name, text in row.items() if name not in languages and name not in LANGUAGES}
+        made.image(row[column], at, split=None if part == "none" else _plain_split(part), fields=fields)
+        for language in languages:
+            if language in row:
+                made.text(f"{row[column]}#{language}", row[language], row[column], at, fields={"language": language})
+
+
+def _plain_split(name: str) -> str:
+    return _PLAIN_SPLITS.get(name, split_name(name))
+
+
+def _add_text_files(made: Assembly, root: Path, languages: Sequence[str]) -> None:
+    for stem, language, digit, file in _text_files(root, languages):
+        listed = _image_list(root, stem)
+        captions = list(lines(file))
+        if len(captions) != len(listed):
+            refuse(At(file), f"{len(captions):,} captions for the {len(listed):,} images of split {stem!r}; one a line")
+        for (line, caption), image in zip(captions, listed, strict=True):
+            made.image(image, At(file, line), split=_plain_split(stem))
+            key = f"{image}#{language}{digit or ''}"
+            made.text(key, caption.strip(), image, At(file, line), fields={"language": language})
+
+
+def _text_files(root: Path, languages: Sequence[str]) -> Iterator[tuple[str, str, str | None, Path]]:
+    found = [(match, file) for file in sorted(root.rglob("*")) if (match := _TEXT_FILE.match(file.name))]
+    kept = [(m["stem"], m["language"], m["number"], file) for m, file in found if m["language"] in languages]
+    if not kept:
+        raise LimnerError(
+            f"no Multi30K text files in {root}: expected e.g. train.{languages[0]} or train.1.{languages[0]}"
+        )
+    yield from kept
+
+
+def _image_list(root: Path, stem: str) -> list[str]:
+    names = [f"{stem}.txt", f"{stem}_images.txt", f"{stem}.images.txt"]
+    file = next((f for name in names for f in sorted(root.rglob(name))), None)
+    if file is None:
+        raise LimnerError(f"no list of images for split {stem!r} in {root}: expected {' or '.join(names)}")
+    return [text.strip().split("#")[0] for _, text in filled_lines(file)]
+
+
+def load_flickr8k_cn(
+    path: str | Path,
+    *,
+    split: str | None = None,
+    images: str | Path | None = None,
+    splits: str | Path | None = None,
+    check_images: Check = False,
+    strict: bool = False,
+) -> Collection:
+    """Loads Flickr8k-CN (Li et al. 2016): Chinese captions of Flickr8k's images.
+
+    Lines are `image.jpg#zhc#0 caption`; the middle word says where the caption is from (`zhc`: written by people,
+    other words: machine translations) and is the text field "source".
+
+    Args:
+        path: The file, or a folder that holds it.
+        split: "train", "dev" or "test", by the lists in `splits`.
+        images: Folder with Flickr8k's photographs.
+        splits: Folder with `Flickr_8k.trainImages.txt` and its like; beside the file, or in `text/`, where left out.
+        check_images: Open every picture; leave out and list those that do not open.
+        strict: Refuse where a warning would be listed.
+    """
+    patterns = ("chinese_human.txt", "*zhc*.txt", "*.caption.txt", "*cn*.txt")
+    file = find_file(existing(path, what="Flickr8k-CN"), patterns, what="Flickr8k-CN captions")
+    made = Assembly("flickr8k-cn", strict=strict)
+    for line, text in filled_lines(file):
+        found = _CHINESE.match(text)
+        if not found:
+            refuse(At(file, line), f"expected 'image.jpg#zhc#0 caption', got {text[:60]!r}")
+        made.image(found["image"], At(file, line))
+        key = f"{found['image']}#{found['source']}#{found['number']}"
+        fields = {"language": "zh", "source": found["source"]}
+        made.text(key, found["caption"], found["image"], At(file, line), fields=fields)
+    folders = [file.parent, file.parent / "text"] if splits is None else [existing(splits, what="folder of splits")]
+    _add_lists(made, folders)
+    return made.finish(split=split, images=images, beside=[file.parent / "images"], check_images=check_images)
+
+
+def _add_lists(made: Assembly, folders: Sequence[Path]) -> None:
+    for name in ("train", "dev", "test"):
+        files = (folder / f"Flickr_8k.{name}Images.txt" for folder in folders)
+        for file in (f for f in files if f.is_file()):
+            for line, text in filled_lines(file):
+                if text.strip() in made.images.row:
+                    made.image(text.strip(), At(file, line), split=name)
+                else:
+                    made.notes.add(At(file, line), f"image of split {name!r} without captions; left out")

@@ -1,0 +1,209 @@
+"""WIT and Kaggle-WIT: Wikipedia's images with captions in many languages."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Collection as Group
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote
+
+import numpy as np
+
+from limner.collection import Collection
+from limner.datasets._build import Assembly, Check, split_name
+from limner.datasets._read import At, existing, lines, refuse, table
+from limner.embeddings import Embeddings
+from limner.errors import LimnerError, UnknownName, shown
+from limner.ids import Ids
+
+CAPTIONS = {
+    "reference": "caption_reference_description",
+    "attribution": "caption_attribution_description",
+    "alt_text": "caption_alt_text_description",
+    "title_and_reference": "caption_title_and_reference_description",
+}
+"""Kind of caption -> its column. The last one is Kaggle's target: page title, " [SEP] " and the reference caption."""
+
+_SHARD_SPLIT = re.compile(r"(?:^|[._-])(train|val|test)(?:[._-]|$)")
+_EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,5}$")
+_IMAGE_FIELDS = {
+    "image_url": "image_url",
+    "mime_type": "mime_type",
+    "original_width": "width",
+    "original_height": "height",
+}
+_TEXT_FIELDS = ("language", "page_title", "section_title", "page_url")
+
+
+def clean_file_name(name: str) -> str:
+    """What a file's name says in words: no path, no extension, no percent signs, blanks for underscores.
+
+    >>> clean_file_name("https://upload.example/commons/8/8e/Plaque_81_boulevard%2C_Paris_5.jpg")
+    'Plaque 81 boulevard, Paris 5'
+    """
+    last = re.split(r"[?#]", name, maxsplit=1)[0].rstrip("/").rsplit("/", 1)[-1]
+    return _EXTENSION.sub("", unquote(last)).replace("_", " ").strip()
+
+
+def load_wit(
+    path: str | Path,
+    *,
+    split: str | None = None,
+    captions: Sequence[str] | None = None,
+    languages: Group[str] | None = None,
+    pixels: bool = False,
+    check_images: Check = False,
+    strict: bool = False,
+) -> Collection:
+    """Loads WIT (Srinivasan et al. 2021) or Kaggle's Wikipedia image-caption files, any number of shards.
+
+    Images are named by their URL (Kaggle's test images by their id) and have the field "file_name", their cleaned
+    name, besides "image_url", "mime_type", "width" and "height". Texts have "language", "kind" of caption,
+    "page_title", "section_title" and "page_url". A row without the wanted captions is left out and listed. Kaggle's
+    test has no truth: its images and the captions of `test_caption_list.csv` come without pairs.
+
+    Args:
+        path: One tsv (or tsv.gz), or a folder searched through for them; the split is in each file's name.
+        split: "train", "dev" ("val" is "dev") or "test"; only those files are read.
+        captions: Kinds to keep, of "reference", "attribution", "alt_text", "title_and_reference"; where left out,
+            the last one if the file has it (Kaggle), else the first.
+        languages: Keep the rows in these languages.
+        pixels: Read the pictures from the folders `image_pixels` (Kaggle).
+        check_images: Open every picture; leave out and list those that do not open.
+        strict: Refuse where a warning would be listed.
+    """
+    for kind in captions or ():
+        if kind not in CAPTIONS:
+            raise UnknownName("kind of caption", kind, CAPTIONS)
+    root = existing(path, what="WIT file or folder")
+    made = Assembly("wit", strict=strict)
+    for part, shard in _shards(root, None if split is None else split_name(split)):
+        _add_shard(made, shard, part, captions, languages)
+    if pixels:
+        _add_pixels(made, root)
+    loaded = made.finish(check_images=check_images)
+    return loaded if split is None else replace(loaded, name=f"wit/{split_name(split)}", splits={})
+
+
+def _shards(root: Path, wanted: str | None) -> Iterator[tuple[str | None, Path]]:
+    files = [root] if root.is_file() else sorted([*root.rglob("*.tsv"), *root.rglob("*.tsv.gz")])
+    parts = [(_part(file), file) for file in files]
+    kept = [(part, file) for part, file in parts if wanted is None or part == wanted]
+    if not kept:
+        there = sorted({str(part) for part, _ in parts})
+        raise LimnerError(
+            f"no tsv of split {wanted!r} in {root}; it has {shown(there)}" if there else f"no tsv or tsv.gz in {root}"
+        )
+    yield from kept
+
+
+def _part(file: Path) -> str | None:
+    found = _SHARD_SPLIT.search(file.name)
+    return split_name(found[1]) if found else None
+
+
+def _add_shard(
+    made: Assembly, shard: Path, part: str | None, captions: Sequence[str] | None, languages: Group[str] | None
+) -> None:
+    for at, row in table(shard, delimiter="\t", notes=made.notes):
+        if "image_url" not in row:
+            refuse(At(shard, 1), f"no column 'image_url'; the header has {shown(row, most=20)}")
+        if "id" in row and not any(column in row for column in CAPTIONS.values()):
+            _add_image(made, row["id"], row, at, part)  # Kaggle's test: which caption belongs is what one has to find
+        elif languages is None or row.get("language") in languages:
+            _add_row(made, row, at, part, captions)
+    listed = shard.with_name("test_caption_list.csv")
+    if part == "test" and listed.is_file():
+        _add_candidates(made, listed)
+
+
+def _add_row(made: Assembly, row: Mapping[str, str], at: At, part: str | None, captions: Sequence[str] | None) -> None:
+    kinds = captions or ["title_and_reference" if CAPTIONS["title_and_reference"] in row else "reference"]
+    found = {kind: row.get(CAPTIONS[kind], "") for kind in kinds}
+    if not row["image_url"]:
+        made.notes.add(at, "no image_url; row left out")
+    elif not any(text.strip() for text in found.values()):
+        made.notes.add(at, f"no {' or '.join(kinds)} caption; row left out")
+    else:
+        _add_image(made, row["image_url"], row, at, part)
+        fields = {name: row.get(name, "") for name in _TEXT_FIELDS}
+        for kind, text in found.items():
+            if text.strip():
+                key = made.next_text(row["image_url"])
+                made.text(key, text, row["image_url"], at, fields={**fields, "kind": kind})
+
+
+def _add_image(made: Assembly, key: str, row: Mapping[str, str], at: At, part: str | None) -> None:
+    fields = {name: row[column] for column, name in _IMAGE_FIELDS.items() if column in row}
+    sizes = {name: int(fields[name]) for name in ("width", "height") if fields.get(name, "").isdecimal()}
+    before = made.split_of.get(key)
+    if part and before not in (None, part):  # refused elsewhere, but a crawl of this size may hold such images
+        made.notes.add(at, f"image of split {part!r} is already in {before!r}; kept there")
+        part = before
+    made.image(key, at, split=part, fields={"file_name": clean_file_name(row["image_url"]), **fields, **sizes})
+
+
+def _add_candidates(made: Assembly, file: Path) -> None:
+    column = CAPTIONS["title_and_reference"]
+    for row, (at, cells) in enumerate(table(file, delimiter=",")):
+        if column not in cells:
+            refuse(At(file, 1), f"no column {column!r}; the header has {shown(cells, most=8)}")
+        made.texts.add(f"caption-{row}", cells[column], at, {"kind": "title_and_reference"})
+
+
+def _add_pixels(made: Assembly, root: Path) -> None:
+    """Kaggle's pictures: lines of URL, base64 and the URL of the metadata."""
+    files = sorted(root.rglob("image_pixels/*.csv*"))
+    if not files:
+        raise LimnerError(f"pixels=True, but no image_pixels/*.csv or *.csv.gz below {root}")
+    wanted: dict[str, list[int]] = {}
+    urls = made.images.fields.get("image_url", [])
+    for row, url in enumerate(urls):
+        wanted.setdefault(url, []).append(row)
+    for file in files:
+        for line, text in lines(file):
+            url, _, rest = text.partition("\t")
+            for row in wanted.pop(url, ()):
+                made.images.values[row] = _bytes(rest.partition("\t")[0], At(file, line))
+    if wanted:
+        made.notes.add(
+            At(root), f"{len(wanted):,} images have no pixels here ({shown(wanted)}); kept without a picture"
+        )
+
+
+def _bytes(text: str, at: At) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        refuse(at, f"the picture is not base64: {error}")
+
+
+def read_resnet(path: str | Path) -> Embeddings:
+    """Kaggle's ResNet-50 vectors (2,048 numbers per image URL) from one file or all files of a folder.
+
+    Args:
+        path: A csv or csv.gz of lines "URL, tab, numbers", or a folder searched through for `resnet_embeddings`.
+    """
+    root = existing(path, what="ResNet embeddings")
+    files = [root] if root.is_file() else sorted(root.rglob("resnet_embeddings/*.csv*"))
+    rows: dict[str, list[float]] = {}
+    for file in files:
+        for line, text in lines(file):
+            url, _, numbers = text.partition("\t")
+            if url in rows:
+                refuse(At(file, line), f"a second vector for image {url!r}")
+            rows[url] = _vector(numbers, At(file, line))
+    if not rows:
+        raise LimnerError(f"no resnet_embeddings/*.csv with vectors in {root}")
+    return Embeddings(Ids(rows, what="embedding"), np.array(list(rows.values()), dtype=np.float32))
+
+
+def _vector(text: str, at: At) -> list[float]:
+    try:
+        return [float(number) for number in text.split(",")]
+    except ValueError as error:
+        refuse(at, f"not a list of numbers: {error}")
