@@ -1,0 +1,35 @@
+"""Being sure: arrays in, numbers out.
+
+Intervals by the bootstrap, paired tests, effect sizes, correction for many comparisons, agreement of raters and of
+rankings. Nothing here knows what a query is: values come as one number per query, systems in the same order.
+"""
+
+from limner.stats.agreement import cohen_kappa, krippendorff_alpha
+from limner.stats.bootstrap import Interval, Part, bootstrap, bootstrap_difference, bootstrap_sum
+from limner.stats.correlation import correlation_matrix, kendall_tau_b, spearman
+from limner.stats.effects import cliff_delta, cohen_d, cohen_g, odds_ratio, rank_biserial
+from limner.stats.paired import PairedTest, holm, mcnemar, randomisation, sign_test, wilcoxon
+
+__all__ = [
+    "Interval",
+    "PairedTest",
+    "Part",
+    "bootstrap",
+    "bootstrap_difference",
+    "bootstrap_sum",
+    "cliff_delta",
+    "cohen_d",
+    "cohen_g",
+    "cohen_kappa",
+    "correlation_matrix",
+    "holm",
+    "kendall_tau_b",
+    "krippendorff_alpha",
+    "mcnemar",
+    "odds_ratio",
+    "randomisation",
+    "rank_biserial",
+    "sign_test",
+    "spearman",
+    "wilcoxon",
+]

@@ -1,0 +1,147 @@
+"""How far do raters agree beyond chance? Cohen's kappa for two, Krippendorff's alpha for any number."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.errors import LimnerError
+from limner.stats.inputs import Vector, numbers, one_of
+
+Level = Literal["nominal", "ordinal", "interval", "ratio"]
+
+
+def cohen_kappa(a: npt.ArrayLike, b: npt.ArrayLike, *, weights: Literal["linear", "quadratic"] | None = None) -> float:
+    """Cohen's kappa of two raters (Cohen 1960; weighted: Cohen 1968).
+
+    `1 - sum(w o) / sum(w e)` over pairs of labels: o the shares seen, e those expected of independent raters, w = 1
+    off the diagonal, or the distance of the labels in sorted order, or its square. Undefined when both raters give one
+    and the same label throughout, and then refused.
+
+    Args:
+        a: the first rater's label of each item: numbers or names.
+        b: the second rater's.
+        weights: nothing, `linear` or `quadratic`.
+
+    Returns:
+        1 for full agreement, 0 for chance, below 0 for less.
+
+    >>> cohen_kappa([1, 1, 0, 0], [1, 0, 0, 0])
+    0.5
+    """
+    first, second = _labels(a, "a"), _labels(b, "b")
+    if len(first) != len(second):
+        raise LimnerError(f"got {len(first)} labels for a and {len(second)} for b, expected the same items in order")
+    if (first.dtype.kind == "U") != (second.dtype.kind == "U"):
+        raise LimnerError(f"got labels of type {first.dtype} for a and {second.dtype} for b, expected one type")
+    if weights is not None:
+        one_of(weights, ("linear", "quadratic"), "weights")
+    used, both = np.unique(np.concatenate([first, second]), return_inverse=True)
+    if len(used) == 1:
+        raise LimnerError(
+            f"kappa is undefined: both raters gave {used[0]} to all {len(first)} items, so chance agreement is 1; "
+            "expected at least two labels in use; report the raw agreement instead"
+        )
+    from sklearn.metrics import cohen_kappa_score
+
+    return float(cohen_kappa_score(both[: len(first)], both[len(first) :], weights=weights))
+
+
+def _labels(labels: npt.ArrayLike, what: str) -> npt.NDArray[Any]:
+    """Labels as one column of numbers or text, none of them missing."""
+    array: npt.NDArray[Any] = np.asarray(labels)
+    if array.ndim != 1 or not len(array):
+        raise LimnerError(f"{what}: got an array of shape {array.shape}, expected one label per item, at least one")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise LimnerError(f"{what}: got a label that is not finite, expected one for every item; leave those items out")
+    return array.astype(str) if array.dtype.kind == "O" else array
+
+
+def krippendorff_alpha(ratings: npt.ArrayLike, *, level: Level = "nominal", raters: int | None = None) -> float:
+    """Krippendorff's alpha of any number of raters, some of whom may have skipped items (Krippendorff 2011).
+
+    `1 - D_o / D_e` with `D_o = sum_ck o_ck d(c,k) / n`, `D_e = sum_ck n_c n_k d(c,k) / (n (n - 1))`; o the coincidences
+    of values within items, each item's pairs weighted by 1 / (its ratings - 1). Squared distances d: nominal `c != k`;
+    ordinal `(sum_{g=c..k} n_g - (n_c + n_k) / 2)^2`; interval `(c - k)^2`; ratio `((c - k) / (c + k))^2`.
+
+    Rows are raters, columns are items. More rows than columns is nearly always a table the wrong way round, and is
+    refused unless `raters` confirms it.
+
+    Args:
+        ratings: raters by items, NaN where a rater gave no answer.
+        level: what the numbers mean: `nominal`, `ordinal`, `interval` or `ratio`.
+        raters: the number of raters, to be checked against the rows.
+
+    Returns:
+        1 for full agreement, 0 for chance, below 0 for less.
+
+    >>> round(krippendorff_alpha([[1, 2, 3, 3], [1, 2, 3, 4]], level="ordinal"), 3)
+    0.91
+    """
+    table = numbers(ratings, "ratings")
+    one_of(level, ("nominal", "ordinal", "interval", "ratio"), "level")
+    _check_orientation(table, raters)
+    _refuse_unfit(table, level)
+    values, counts = _value_counts(table)
+    coincidences = _coincidences(counts)
+    marginals = coincidences.sum(axis=1)
+    distance = _squared_distance(values, marginals, level)
+    expected = float(marginals @ distance @ marginals) / (float(marginals.sum()) - 1)
+    if expected == 0:
+        raise LimnerError(f"alpha is undefined: every rating is {values[0]:g}; expected at least two different values")
+    return 1 - float((coincidences * distance).sum()) / expected
+
+
+def _check_orientation(table: Vector, raters: int | None) -> None:
+    if table.ndim != 2 or table.shape[0] < 2:
+        raise LimnerError(f"ratings: got shape {table.shape}, expected raters by items with at least two raters")
+    rows, columns = table.shape
+    if raters is not None and raters != rows:
+        raise LimnerError(f"ratings: got {rows} rows for {raters} raters, expected a row per rater; transpose it")
+    if raters is None and rows > columns:
+        raise LimnerError(
+            f"ratings: got {rows} rows and {columns} columns, expected rows to be raters and columns items; "
+            f"transpose the table, or confirm with raters={rows}"
+        )
+
+
+def _refuse_unfit(table: Vector, level: str) -> None:
+    if np.isinf(table).any():
+        raise LimnerError("ratings: got an infinite rating, expected numbers, or NaN where a rater gave no answer")
+    if level == "ratio" and (table < 0).any():
+        raise LimnerError(f"ratings: got {np.nanmin(table):g} at level 'ratio', expected none below 0; use 'interval'")
+    if (np.isfinite(table).sum(axis=0) < 2).all():
+        raise LimnerError("ratings: got no item with two ratings, expected some items that two raters judged")
+
+
+def _value_counts(table: Vector) -> tuple[Vector, Vector]:
+    """The distinct values and, for each item that two raters or more judged, how often each was given."""
+    pairable = table[:, np.isfinite(table).sum(axis=0) >= 2]
+    rater, item = np.nonzero(np.isfinite(pairable))
+    values, code = np.unique(pairable[rater, item], return_inverse=True)
+    shape = (pairable.shape[1], len(values))
+    counts = np.bincount(item * shape[1] + code, minlength=shape[0] * shape[1])
+    return values, counts.reshape(shape).astype(np.float64)
+
+
+def _coincidences(counts: Vector) -> Vector:
+    """`o_ck`: pairs of values within items; a rating is not paired with itself."""
+    weight = 1 / (counts.sum(axis=1) - 1)
+    matrix: Vector = (counts * weight[:, None]).T @ counts - np.diag(weight @ counts)
+    return matrix
+
+
+def _squared_distance(values: Vector, marginals: Vector, level: str) -> Vector:
+    """`d(c, k)` for all pairs of values."""
+    if level == "nominal":
+        return 1 - np.eye(len(values))
+    if level == "ordinal":
+        middle = np.cumsum(marginals) - marginals / 2  # the sum between c and k, each end counted half
+        values = middle
+    gap: Vector = (values[:, None] - values[None, :]) ** 2
+    if level == "ratio":
+        total = (values[:, None] + values[None, :]) ** 2
+        return np.divide(gap, total, out=np.zeros_like(gap), where=total > 0)
+    return gap

@@ -1,0 +1,91 @@
+"""Do two measures put systems in the same order? Rank correlation."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.errors import LimnerError
+from limner.stats.inputs import Vector, numbers, one_of, paired, refuse_non_finite
+
+
+def spearman(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
+    """Spearman's rho: Pearson's correlation of the ranks, ties sharing their mean rank (Spearman 1904).
+
+    Args:
+        x: a score per system (or item) under one measure.
+        y: the same systems under the other.
+
+    Returns:
+        -1 to 1.
+
+    >>> round(spearman([1, 2, 3, 4], [1, 3, 2, 4]), 3)
+    0.8
+    """
+    first, second = _varied(x, y)
+    from scipy.stats import rankdata
+
+    return float(np.corrcoef(rankdata(first), rankdata(second))[0, 1])
+
+
+def kendall_tau_b(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
+    """Kendall's tau-b, `(P - Q) / sqrt((P + Q + X)(P + Q + Y))` (Kendall 1945).
+
+    P pairs of systems in the same order under both, Q in opposite order, X and Y tied only under x and only under y.
+
+    Args:
+        x: a score per system (or item) under one measure.
+        y: the same systems under the other.
+
+    Returns:
+        -1 to 1.
+
+    >>> round(kendall_tau_b([1, 2, 3, 4], [1, 3, 2, 4]), 3)
+    0.667
+    """
+    first, second = _varied(x, y)
+    from scipy.stats import kendalltau
+
+    return float(kendalltau(first, second, variant="b").statistic)
+
+
+def correlation_matrix(table: npt.ArrayLike, *, method: Literal["kendall", "spearman"] = "kendall") -> Vector:
+    """Rank correlation between every two measures over the same systems.
+
+    `kendall_tau_b` or `spearman` of each pair of columns.
+
+    Args:
+        table: systems (rows) by measures (columns).
+        method: `kendall` or `spearman`.
+
+    Returns:
+        Measures by measures, symmetric, 1 on the diagonal.
+
+    >>> correlation_matrix([[1, 3], [2, 2], [3, 1]])
+    array([[ 1., -1.],
+           [-1.,  1.]])
+    """
+    scores = numbers(table, "table")
+    one_of(method, ("kendall", "spearman"), "method")
+    if scores.ndim != 2 or scores.shape[0] < 2 or not scores.shape[1]:
+        raise LimnerError(f"table: got shape {scores.shape}, expected systems by measures with at least two systems")
+    refuse_non_finite(scores, "table")
+    of = kendall_tau_b if method == "kendall" else spearman
+    matrix = np.eye(scores.shape[1])
+    for i, j in zip(*np.triu_indices(len(matrix), 1), strict=True):
+        matrix[i, j] = matrix[j, i] = of(scores[:, i], scores[:, j])
+    return matrix
+
+
+def _varied(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Vector, Vector]:
+    """Two columns that are not constant: a measure that ties all systems orders nothing."""
+    first, second = paired(x, y, least=2)
+    for name, column in (("first", first), ("second", second)):
+        if np.ptp(column) == 0:
+            raise LimnerError(
+                f"rank correlation is undefined: all {len(column)} values of the {name} column are {column[0]:g}; "
+                "expected at least two different values; leave this measure out"
+            )
+    return first, second

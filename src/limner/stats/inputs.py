@@ -1,0 +1,119 @@
+"""What may enter the statistics. Checked in one place, so that every refusal reads alike.
+
+Each function returns the clean array or raises `LimnerError` with what was got, what was expected and what to do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.errors import LimnerError
+
+Vector = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.intp]
+
+
+def numbers(values: npt.ArrayLike, what: str) -> Vector:
+    """The values as a float64 array of any shape, or a refusal if they are not numbers.
+
+    >>> numbers([True, False], "hits")
+    array([1., 0.])
+    """
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise LimnerError(f"{what}: got rows of unequal length, expected a rectangular array; pad with NaN") from error
+    if array.dtype.kind not in "biuf":
+        raise LimnerError(f"{what}: got values of type {array.dtype}, expected numbers; convert them first")
+    return array.astype(np.float64)
+
+
+def vector(values: npt.ArrayLike, what: str = "values", *, least: int = 1) -> Vector:
+    """The values as one finite column of at least `least` numbers.
+
+    >>> vector([1, 2])
+    array([1., 2.])
+    """
+    array = numbers(values, what)
+    if array.ndim != 1:
+        raise LimnerError(f"{what}: got an array of shape {array.shape}, expected one value per query; pass one column")
+    if len(array) < least:
+        raise LimnerError(f"{what}: got {len(array)} values, expected at least {least}; there is nothing to estimate")
+    refuse_non_finite(array, what)
+    return array
+
+
+def refuse_non_finite(array: Vector, what: str) -> None:
+    """Refuses NaN and infinities and says where the first one is."""
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        place = bad[0, 0] if array.ndim == 1 else tuple(int(i) for i in bad[0])
+        raise LimnerError(
+            f"{what}: got {array[tuple(bad[0])]} at position {place} ({len(bad)} such in all), expected finite "
+            "numbers; leave these queries out of every system first"
+        )
+
+
+def paired(a: npt.ArrayLike, b: npt.ArrayLike, *, least: int = 1) -> tuple[Vector, Vector]:
+    """Two columns about the same queries in the same order.
+
+    >>> paired([1, 0], [0, 0])
+    (array([1., 0.]), array([0., 0.]))
+    """
+    first, second = vector(a, "a", least=least), vector(b, "b", least=least)
+    if len(first) != len(second):
+        raise LimnerError(
+            f"got {len(first)} values for a and {len(second)} for b, expected the same queries in the same order; "
+            "restrict both systems to the queries they share"
+        )
+    return first, second
+
+
+def binary(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Vector, Vector]:
+    """Two columns of 0 and 1."""
+    first, second = paired(a, b)
+    for name, column in (("a", first), ("b", second)):
+        odd = column[(column != 0) & (column != 1)]
+        if odd.size:
+            raise LimnerError(f"{name}: got {odd[0]:g}, expected only 0 and 1; use `randomisation` for graded values")
+    return first, second
+
+
+def codes(labels: npt.ArrayLike, n: int, what: str) -> Codes:
+    """Labels (of clusters or folds) as integers from 0, one for each of `n` values.
+
+    >>> codes(["img7", "img7", "img2"], 3, "clusters")
+    array([1, 1, 0])
+    """
+    array: npt.NDArray[Any] = np.asarray(labels)
+    if array.shape != (n,):
+        raise LimnerError(f"{what}: got shape {array.shape} for {n} values, expected one label per value")
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        raise LimnerError(f"{what}: got NaN as a label, expected a name or number for every value; fill it in")
+    if array.dtype.kind == "O":
+        array = array.astype(str)
+    return np.unique(array, return_inverse=True)[1].astype(np.intp)
+
+
+def whole(value: object, what: str, *, least: int) -> int:
+    """A whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise LimnerError(f"{what}: got {value!r}, expected a whole number of at least {least}")
+    return int(value)
+
+
+def share(value: float, what: str) -> float:
+    """A number strictly between 0 and 1."""
+    if not 0 < value < 1:
+        raise LimnerError(f"{what}: got {value!r}, expected a number between 0 and 1 such as 0.95")
+    return float(value)
+
+
+def one_of(value: str, known: tuple[str, ...], what: str) -> str:
+    """One of the known words."""
+    if value not in known:
+        raise LimnerError(f"{what}: got {value!r}, expected one of {', '.join(map(repr, known))}")
+    return value
