@@ -1,0 +1,282 @@
+"""Report: what was measured, query by query. Prints as a table; saves as JSON, CSV, Markdown, LaTeX and HTML."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from limner.errors import LimnerError, UnknownName
+from limner.hubs import Hubs
+from limner.ids import Ids, IntArray
+from limner.judgements import FloatArray
+from limner.measures import Measure
+from limner.ranking import Ranking
+
+if TYPE_CHECKING:
+    from limner.comparison import Comparison
+    from limner.stats import Interval
+
+DIRECTIONS = {"i2t": "image -> text", "t2i": "text -> image", "both": "both directions", "run": "query -> candidate"}
+FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """One measure in one direction under one view: a value per query, and what they sum up to.
+
+    Args:
+        view: Protocol view or judgements.
+        direction: A key of `DIRECTIONS`.
+        measure: What was measured.
+        queries: The queries that count.
+        values: One value per query.
+        clusters: What each query belongs with (captions of one image); None where queries are independent.
+        folds: Fold of each query; the value is then the mean over folds.
+        left_out: Queries without any relevant candidate, which do not count.
+    """
+
+    view: str
+    direction: str
+    measure: Measure
+    queries: Ids
+    values: FloatArray
+    clusters: IntArray | None = None
+    folds: IntArray | None = None
+    left_out: int = 0
+
+    @cached_property
+    def value(self) -> float:
+        """The one number: mean or median over queries; with folds, the mean over folds of that."""
+        if self.folds is None:
+            return self.measure.summarise(self.values)
+        return float(np.mean([self.measure.summarise(self.values[self.folds == f]) for f in np.unique(self.folds)]))
+
+    @cached_property
+    def interval(self) -> Interval | None:
+        """95% bootstrap interval; whole clusters are drawn where queries belong together. None where a value is infinite."""
+        from limner.stats import bootstrap
+
+        if not len(self.values) or not np.isfinite(self.values).all():
+            return None
+        statistic: Any = self.measure.kind.summary if self.measure.name != "MedR" else self._median
+        return bootstrap(self.values, statistic=statistic, clusters=self.clusters, folds=self.folds)
+
+    @property
+    def _median(self) -> str | Callable[[Any], float]:
+        return self.measure.summarise if self.measure.option("floor") else "median"
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """(view, direction, measure): what makes results of two reports comparable."""
+        return self.view, self.direction, str(self.measure)
+
+    def __repr__(self) -> str:
+        return f"Result({' '.join(self.key)} = {self.measure.show(self.value)} over {len(self.queries):,} queries)"
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """Everything one evaluation measured.
+
+    Args:
+        system: Name of the system.
+        collection: Name of the collection.
+        results: The results, in order of view, direction and measure.
+        top: The best candidates of every query by direction, for hubs and examples.
+        settings: How it was measured: ties, unretrieved, version.
+        notes: What a reader must know before comparing the numbers.
+    """
+
+    system: str
+    collection: str
+    results: tuple[Result, ...]
+    top: Mapping[str, Ranking] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def find(self, measure: str | Measure, *, direction: str | None = None, view: str | None = None) -> Result:
+        """The one result that fits; refuses when none or several do, and says which there are."""
+        wanted = str(Measure.parse(measure))
+        found = [
+            r
+            for r in self.results
+            if str(r.measure) == wanted and direction in (None, r.direction) and view in (None, r.view)
+        ]
+        if len(found) != 1:
+            there = "; ".join(" ".join(r.key) for r in (found or self.results))
+            raise LimnerError(f"{len(found)} results fit {wanted} ({direction or 'any direction'}, {view or 'any view'}); there are: {there}")
+        return found[0]
+
+    def value(self, measure: str | Measure, *, direction: str | None = None, view: str | None = None) -> float:
+        """The number of the one result that fits."""
+        return self.find(measure, direction=direction, view=view).value
+
+    @cached_property
+    def hubs(self) -> dict[str, Hubs]:
+        """Hub statistics by direction, at 10 or as deep as lists were kept."""
+        return {d: Hubs.of(r, k=min(10, r.depth)) for d, r in self.top.items() if r.depth}
+
+    def groups(self) -> Iterator[tuple[str, str, list[Result]]]:
+        """(view, direction, results), in order: the rows of a table."""
+        for view, direction in dict.fromkeys((r.view, r.direction) for r in self.results):
+            yield view, direction, [r for r in self.results if (r.view, r.direction) == (view, direction)]
+
+    def compare(self, other: Report, **options: Any) -> Comparison:
+        """Differences to another report, this one minus the other, with intervals and p-values."""
+        from limner.comparison import compare
+
+        return compare([self, other], **options)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One flat record per result: the form of the CSV file."""
+        return [_row(self, r) for r in self.results]
+
+    def save(self, path: str | Path, **options: Any) -> Path:
+        """Writes the report by the file's ending: .json (whole, can be loaded), .csv, .md, .tex or .html."""
+        from limner import tables
+
+        target = Path(path)
+        writers: dict[str, Callable[[], str]] = {
+            ".json": lambda: json.dumps(self.to_json()),
+            ".csv": lambda: tables.to_csv(self.rows()),
+            ".md": lambda: tables.report_markdown(self),
+            ".tex": lambda: tables.report_latex(self),
+            ".html": lambda: _page(self, **options),
+        }
+        if target.suffix.lower() not in writers:
+            raise UnknownName("report file ending", target.suffix or target.name, writers)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(writers[target.suffix.lower()](), encoding="utf-8")
+        return target
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values that hold the whole report."""
+        id_lists: dict[int, list[str]] = {}
+        results = [_result_to_json(r, id_lists) for r in self.results]
+        return {
+            "limner": "report",
+            "format": FORMAT,
+            "system": self.system,
+            "collection": self.collection,
+            "settings": dict(self.settings),
+            "notes": list(self.notes),
+            "hubs": {d: h.describe() for d, h in self.hubs.items()},
+            "ids": {str(k): v for k, v in id_lists.items()},
+            "results": results,
+            "top": {d: _top_to_json(r) for d, r in self.top.items()},
+        }
+
+    @classmethod
+    def load(cls, path: str | Path) -> Report:
+        """Reads a report that was saved as JSON."""
+        source = Path(path)
+        try:
+            content = json.loads(source.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise LimnerError(f"no report {source}: make one with 'limner evaluate ... --save {source}'") from None
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise LimnerError(f"{source} is no JSON: {error}") from error
+        if not isinstance(content, dict) or content.get("limner") != "report" or content.get("format") != FORMAT:
+            raise LimnerError(f"{source} is no limner report of format {FORMAT}: expected a file made by 'limner evaluate --save'")
+        try:
+            return _from_json(content)
+        except (KeyError, TypeError, IndexError) as error:
+            raise LimnerError(f"{source} is a damaged report ({type(error).__name__}: {error}): make it again") from error
+
+    def __str__(self) -> str:
+        from limner import tables
+
+        return tables.report_text(self)
+
+    def __repr__(self) -> str:
+        return f"Report({self.system!r} on {self.collection!r}: {len(self.results)} results)"
+
+
+def _row(report: Report, r: Result) -> dict[str, Any]:
+    interval = r.interval
+    return {
+        "system": report.system,
+        "collection": report.collection,
+        "view": r.view,
+        "direction": r.direction,
+        "measure": str(r.measure),
+        "value": r.value,
+        "low": interval.low if interval else None,
+        "high": interval.high if interval else None,
+        "queries": len(r.queries),
+        "left_out": r.left_out,
+    }
+
+
+def _page(report: Report, **options: Any) -> str:
+    from limner.page import render
+
+    return render(report, **options)
+
+
+def _result_to_json(r: Result, id_lists: dict[int, list[str]]) -> dict[str, Any]:
+    key = next((k for k, v in id_lists.items() if v == list(r.queries)), len(id_lists))
+    id_lists.setdefault(key, list(r.queries))
+    interval = r.interval
+    return {
+        "view": r.view,
+        "direction": r.direction,
+        "measure": str(r.measure),
+        "value": r.value,
+        "interval": [interval.low, interval.high] if interval else None,
+        "left_out": r.left_out,
+        "queries": str(key),
+        "values": r.values.tolist(),
+        "clusters": None if r.clusters is None else r.clusters.tolist(),
+        "folds": None if r.folds is None else r.folds.tolist(),
+    }
+
+
+def _top_to_json(ranking: Ranking) -> dict[str, Any]:
+    return {
+        "queries": list(ranking.queries),
+        "candidates": list(ranking.candidates),
+        "indices": ranking.indices.tolist(),
+        "scores": None if ranking.scores is None else ranking.scores.tolist(),
+        "n_candidates": ranking.n_candidates,
+    }
+
+
+def _from_json(content: Mapping[str, Any]) -> Report:
+    ids = {key: Ids(values, what="query") for key, values in content["ids"].items()}
+    results = tuple(
+        Result(
+            r["view"],
+            r["direction"],
+            Measure.parse(r["measure"]),
+            ids[r["queries"]],
+            np.asarray(r["values"], dtype=np.float64),
+            _codes(r["clusters"]),
+            _codes(r["folds"]),
+            r["left_out"],
+        )
+        for r in content["results"]
+    )
+    top = {d: _top_from_json(t) for d, t in content["top"].items()}
+    return Report(content["system"], content["collection"], results, top, content["settings"], tuple(content["notes"]))
+
+
+def _codes(values: Sequence[int] | None) -> IntArray | None:
+    return None if values is None else np.asarray(values, dtype=np.int64)
+
+
+def _top_from_json(content: Mapping[str, Any]) -> Ranking:
+    indices = np.asarray(content["indices"], dtype=np.int32).reshape(len(content["queries"]), -1)
+    scores = None if content["scores"] is None else np.asarray(content["scores"], dtype=np.float64).reshape(indices.shape)
+    return Ranking(Ids(content["queries"]), Ids(content["candidates"]), indices, scores, content["n_candidates"])
+
+
+def load_reports(paths: Iterable[str | Path]) -> list[Report]:
+    """Reads several saved reports."""
+    return [Report.load(path) for path in paths]
