@@ -13,6 +13,9 @@ from limner.errors import LimnerError
 from limner.ids import Ids
 
 COLUMNS = ("query", "Q0", "candidate", "rank", "score", "tag")
+Columns = tuple[
+    npt.NDArray[np.object_], npt.NDArray[np.int32], npt.NDArray[np.object_], npt.NDArray[np.int32], npt.NDArray[np.float64]
+]
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,8 @@ class Run:
 def read_run(path: Path) -> Run:
     """Reads a run; lists are ordered by score, and equal scores keep the order of the file."""
     queries, rows, candidates, columns, scores = _columns(path)
+    if not len(rows):
+        raise LimnerError(f"{path} holds no lines: expected a run, 'query Q0 candidate rank score tag'")
     if np.isnan(scores).any():
         raise LimnerError(f"{path}, line {int(np.isnan(scores).argmax()) + 1}: the score is NaN; expected a number")
     order = _order(rows, scores)
@@ -57,25 +62,41 @@ def _padded(flat: npt.NDArray[Any], lengths: npt.NDArray[np.int64], shape: tuple
     return full
 
 
-def _columns(path: Path) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.int32], npt.NDArray[np.object_], npt.NDArray[np.int32], npt.NDArray[np.float64]]:
+def _columns(path: Path) -> Columns:
+    """Names of queries and candidates, the code of each line, and its score."""
     import pyarrow as pa
-    from pyarrow import csv
 
     text = pa.dictionary(pa.int32(), pa.string())
     try:
-        table = csv.read_csv(
-            path,
-            read_options=csv.ReadOptions(column_names=COLUMNS, block_size=1 << 24),
-            parse_options=csv.ParseOptions(delimiter=_delimiter(path), quote_char=False),
-            convert_options=csv.ConvertOptions(
-                column_types={"query": text, "candidate": text, "score": pa.float64()},
-                include_columns=["query", "candidate", "score"],
-                strings_can_be_null=False,
-                null_values=[],
-            ),
-        )
+        columns = _coded(_fast_table(path, text))
+        mixed = any(len(name.split()) != 1 for names in (columns[0], columns[2]) for name in names)
     except pa.ArrowInvalid:
-        table = pa.table(_slow_columns(path)).cast(pa.schema([("query", text), ("candidate", text), ("score", pa.float64())]))
+        mixed = True
+    if not mixed:
+        return columns
+    schema = pa.schema([("query", text), ("candidate", text), ("score", pa.float64())])
+    return _coded(pa.table(_slow_columns(path)).cast(schema))
+
+
+def _fast_table(path: Path, text: Any) -> Any:
+    """All lines at once; only right where one kind of white space stands between columns."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    return csv.read_csv(
+        path,
+        read_options=csv.ReadOptions(column_names=COLUMNS, block_size=1 << 24),
+        parse_options=csv.ParseOptions(delimiter=_delimiter(path), quote_char=False),
+        convert_options=csv.ConvertOptions(
+            column_types={"query": text, "candidate": text, "score": pa.float64()},
+            include_columns=["query", "candidate", "score"],
+            strings_can_be_null=False,
+            null_values=[],
+        ),
+    )
+
+
+def _coded(table: Any) -> Columns:
     coded = [table[name].unify_dictionaries().combine_chunks() for name in ("query", "candidate")]
     codes = [np.asarray(c.indices) for c in coded]
     names = [c.dictionary.to_numpy(zero_copy_only=False) for c in coded]

@@ -1,0 +1,77 @@
+"""Embeddings: files round trip, bad rows are named."""
+
+import numpy as np
+import pytest
+
+from limner import Embeddings, LimnerError
+
+FORMS = ("npy", "npz", "safetensors", "parquet")
+
+
+@pytest.fixture
+def vectors():
+    return Embeddings(["a", "b", "ü/3"], np.random.default_rng(0).standard_normal((3, 5)))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_round_trip(vectors, tmp_path, form):
+    again = Embeddings.load(vectors.save(tmp_path / f"e.{form}"))
+    assert again.ids == vectors.ids and np.array_equal(again.matrix, vectors.matrix) and again.matrix.dtype == np.float32
+
+
+def test_npy_stays_on_disk(vectors, tmp_path):
+    loaded = Embeddings.load(vectors.save(tmp_path / "e.npy")).matrix
+    assert isinstance(loaded, np.memmap) or isinstance(loaded.base, np.memmap)
+
+
+def test_ids_from_a_file_or_none_at_all(tmp_path):
+    np.save(tmp_path / "e.npy", np.ones((2, 2)))
+    (tmp_path / "names.txt").write_text("x\ny\n")
+    assert list(Embeddings.load(tmp_path / "e.npy").ids) == ["0", "1"]
+    assert list(Embeddings.load(tmp_path / "e.npy", ids=tmp_path / "names.txt").ids) == ["x", "y"]
+
+
+def with_row(value):
+    matrix = np.ones((4, 3))
+    matrix[2] = value
+    return matrix
+
+
+@pytest.mark.parametrize(
+    ("ids", "matrix", "message"),
+    [
+        ("abcd", with_row([1, np.nan, 1]), r"row 2 \(id 'c'\) holds NaN"),
+        ("abcd", with_row([1, -np.inf, 1]), "row 2 .* infinite"),
+        ("abcd", with_row(0), "row 2 .* all zeros"),
+        ("abc", np.ones((4, 3)), "3 ids for 4 rows"),
+        ("abca", np.ones((4, 3)), "duplicate embedding id 'a' in rows 0 and 3"),
+        ("abcd", np.ones(4), "expected rows by dimensions"),
+        ("abcd", np.ones((4, 3), dtype=int), "floating point"),
+    ],
+)
+def test_refused(ids, matrix, message):
+    with pytest.raises(LimnerError, match=message):
+        Embeddings(ids, matrix)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_damaged_files_are_named(tmp_path, form):
+    (tmp_path / f"e.{form}").write_bytes(b"nothing of the sort")
+    with pytest.raises(LimnerError, match=rf"e\.{form}"):
+        Embeddings.load(tmp_path / f"e.{form}")
+
+
+def test_files_refused(tmp_path):
+    with pytest.raises(LimnerError, match="no embeddings file"):
+        Embeddings.load(tmp_path / "none.npy")
+    (tmp_path / "e.txt").write_text("1 2")
+    with pytest.raises(LimnerError, match="unknown embeddings file ending"):
+        Embeddings.load(tmp_path / "e.txt")
+    np.savez(tmp_path / "two.npz", a=np.ones((1, 1)), b=np.ones((1, 1)))
+    with pytest.raises(LimnerError, match="one named 'embeddings'"):
+        Embeddings.load(tmp_path / "two.npz")
+
+
+def test_subset_and_length(vectors):
+    assert np.array_equal(vectors.subset(["b", "a"]).matrix, vectors.matrix[[1, 0]])
+    assert np.allclose(np.linalg.norm(vectors.normalised().matrix, axis=1), 1)

@@ -1,0 +1,94 @@
+"""Scores: the same numbers whatever the block, thread or position; top-k against a full sort."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from limner import Embeddings, LimnerError, Scores
+
+
+def vectors(n, d, seed):
+    return Embeddings(range(n), np.random.default_rng(seed).standard_normal((n, d)))
+
+
+@pytest.fixture(scope="module")
+def scores():
+    return Scores.from_embeddings(vectors(600, 40, 0), vectors(2100, 40, 1))
+
+
+def test_equal_to_the_plain_product(scores):
+    plain = scores.query_vectors.matrix.astype(np.float64) @ scores.candidate_vectors.matrix.astype(np.float64).T
+    assert np.abs(scores.matrix() - plain).max() < 1e-6
+
+
+def test_both_directions_agree(scores):
+    assert np.abs(scores.T.matrix() - scores.matrix().T).max() < 1e-6
+    assert scores.T.T.shape == scores.shape
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_threads_do_not_matter(scores, workers):
+    one = scores.top(7, workers=1)
+    many = scores.top(7, workers=workers)
+    assert np.array_equal(one.indices, many.indices) and np.array_equal(one.scores, many.scores)
+
+
+def test_position_does_not_matter(scores):
+    """A query alone gets the very scores it gets among others: every product has the same shape."""
+    whole = scores.matrix()
+    for start, stop in ((0, 1), (3, 200), (599, 600)):
+        alone = Scores.from_embeddings(scores.query_vectors.subset(range(start, stop)), scores.candidate_vectors)
+        assert np.array_equal(alone.matrix(), whole[start:stop])
+
+
+def test_equal_vectors_get_equal_scores_wherever_they_stand():
+    matrix = np.random.default_rng(3).standard_normal((2500, 33))
+    matrix[[0, 1023, 1024, 2047, 2499]] = matrix[7]
+    block = Scores.from_embeddings(vectors(300, 33, 4), Embeddings(range(2500), matrix)).matrix()
+    assert all(np.array_equal(block[:, 7], block[:, c]) for c in (0, 1023, 1024, 2047, 2499))
+
+
+@settings(max_examples=40, deadline=None)
+@given(arrays.arrays(np.float64, st.tuples(st.integers(1, 9), st.integers(1, 30)), elements=st.integers(-3, 3)), st.integers(1, 35))
+def test_top_is_the_head_of_a_stable_sort(matrix, k):
+    got = Scores.from_matrix(matrix, range(len(matrix)), range(matrix.shape[1])).top(k)
+    assert np.array_equal(got.indices, np.argsort(-matrix, axis=1, kind="stable")[:, :k])
+    assert got.truncated == (k < matrix.shape[1])
+
+
+def test_double_precision_makes_no_ties():
+    """Two scores that differ only beyond float32 stay in their order (trec_eval would call them equal)."""
+    close = np.array([[0.5, 0.5 + 1e-12]])
+    assert Scores.from_matrix(close, ["q"], ["a", "b"]).top(1)["q"] == ["b"]
+
+
+def test_progress_ends_at_all_rows(scores):
+    seen = []
+    scores.top(1, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (600, 600) and seen == sorted(seen)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Scores.from_embeddings(vectors(2, 3, 0), vectors(2, 4, 0)), "3 dimensions, candidate vectors 4"),
+        (lambda: Scores.from_embeddings(vectors(2, 3, 0), vectors(2, 3, 0), similarity="cosin"), "did you mean 'cosine'"),
+        (lambda: Scores.from_matrix(np.ones((2, 3)), "ab", "xy"), r"expected \(2, 2\)"),
+        (lambda: Scores.from_matrix(np.array([[1.0, np.nan]]), "a", "xy"), "query 'a' and candidate 'y' is NaN"),
+        (lambda: Scores.from_matrix(np.array([["a", "b"]]), "a", "xy"), "expected real numbers"),
+        (lambda: Scores.from_matrix(np.ones((1, 2)), "a", "xy").top(0), "at least 1"),
+        (lambda: Scores.load("nowhere.npy", "a", "b"), "no similarity matrix"),
+    ],
+)
+def test_refused(make, message):
+    with pytest.raises(LimnerError, match=message):
+        make()
+
+
+def test_a_mapped_matrix(tmp_path):
+    matrix = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+    np.save(tmp_path / "s.npy", matrix)
+    loaded = Scores.load(tmp_path / "s.npy", "abc", "wxyz")
+    assert np.array_equal(loaded.matrix(), matrix) and np.array_equal(loaded.T.matrix(), matrix.T)
