@@ -58,6 +58,15 @@ def test_the_site_and_its_search_work_from_disk(site, browser):
     context.close()
 
 
+def test_every_public_name_is_in_the_reference(site):
+    import limner
+
+    text = (site / "reference.html").read_text()
+    shown = {name.rpartition(".")[2] for name in re.findall(r'id="limner\.([\w.]+)"', text)}
+    assert set(limner.__all__) - shown == set()
+    assert "<blockquote>" not in text, "a doctest is shown as a quotation: see docs/extensions/doctest_blocks.py"
+
+
 def test_pages_of_claims_show_what_is_saved():
     assert pages.stale() == [], "run python benchmarks/pages.py"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -55,9 +57,15 @@ def test_the_guard_of_the_light_import_sees_a_heavy_one():
 def test_every_public_name_is_there():
     import limner
 
-    public = getattr(limner, "__all__", [])
-    assert sorted(public) == sorted(set(public))
-    assert [name for name in public if not hasattr(limner, name)] == []
+    assert len(limner.__all__) == len(set(limner.__all__)) <= 30
+    assert [name for name in limner.__all__ if not hasattr(limner, name)] == []
+
+
+def test_the_version_is_said_once_and_the_same():
+    import limner
+
+    assert limner.__version__ == PROJECT["project"]["version"]
+    assert f"## [{limner.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
 def test_floors_of_the_house():
@@ -113,6 +121,23 @@ def test_everything_declared_is_pinned():
     asked = {_name(entry) for entry in flat if isinstance(entry, str)}
     pinned = {_name(line) for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
     assert asked - pinned == set()
+
+
+def test_every_package_that_the_code_imports_is_declared():
+    provided = packages_distributions()
+    files = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "src").rglob("*.py")]
+    imported = {name.partition(".")[0] for tree in files for node in ast.walk(tree) for name in _imported(node)}
+    outside = imported - set(sys.stdlib_module_names) - {"limner"}
+    project = PROJECT["project"]
+    declared = {_name(entry) for each in project["optional-dependencies"].values() for entry in each}
+    declared |= {_name(entry) for entry in project["dependencies"]}
+    assert {name for name in outside if not {_name(d) for d in provided.get(name, [name])} & declared} == set()
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
 
 
 def _name(requirement: str) -> str:
