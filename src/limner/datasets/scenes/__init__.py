@@ -1,0 +1,136 @@
+"""Scenes: a small world that limner draws itself, in which every truth is known.
+
+Everything works offline in seconds, and since the meaning of every caption is known, so are *all* images it truly
+describes: `extra["complete"]` beside the usual five captions per image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from limner.collection import Collection, Items
+from limner.datasets.scenes import truth
+from limner.datasets.scenes.captions import captions
+from limner.datasets.scenes.folder import write
+from limner.datasets.scenes.layout import compose
+from limner.datasets.scenes.meaning import Entity, Meaning
+from limner.datasets.scenes.scene import Scene, SceneObject
+from limner.datasets.scenes.world import BACKGROUNDS, CATEGORIES, COLOURS, KINDS, RELATIONS, SIDE, SIZES
+from limner.errors import LimnerError
+from limner.ids import Ids
+from limner.judgements import Judgements
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = [
+    "BACKGROUNDS",
+    "CATEGORIES",
+    "COLOURS",
+    "KINDS",
+    "RELATIONS",
+    "SIDE",
+    "SIZES",
+    "Drawing",
+    "Entity",
+    "Meaning",
+    "Scene",
+    "SceneObject",
+    "captions",
+    "compose",
+    "load",
+    "write",
+]
+
+PER_IMAGE = 5
+_SPLITS = ("train", "train", "train", "dev", "test")
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A picture that is drawn when it is called; it travels between processes as its scene alone."""
+
+    scene: Scene
+
+    def __call__(self) -> Image:
+        """Draws the picture."""
+        from limner.datasets.scenes.draw import render
+
+        return render(self.scene)
+
+
+def load(
+    path: str | Path | None = None, *, split: str | None = None, images: int = 2000, seed: int = 0, graded: bool = False
+) -> Collection:
+    """The built-in world as a collection; pictures are drawn only when they are opened.
+
+    Picture number i of a seed is the same whatever the number of images; of every five in a row, three are for
+    training, one for development and one for testing.
+
+    Args:
+        path: Must be left out: the world is drawn, not read.
+        split: "train", "dev" or "test" for that part alone.
+        images: How many images.
+        seed: Which world.
+        graded: Whether to add the judgements "graded": 1 for a true pair, 0.5 where exactly one detail is wrong.
+
+    Returns:
+        Images with the fields `scene`, `objects`, `relations` and `background`; texts with `meaning` and `image`;
+        the usual pairs, and the extra judgements "complete".
+
+    >>> world = load(images=10)
+    >>> len(world.texts), len(world.test.images), len(world.extra["complete"]) >= 50
+    (50, 2, True)
+    """
+    _refuse_bad(path, images, seed)
+    scenes = [compose(seed, index) for index in range(images)]
+    said = [caption for scene in scenes for caption in captions(scene, count=PER_IMAGE)]
+    pictures = _images(scenes)
+    texts = _texts(pictures.ids, said)
+    pairs = _pairs(pictures.ids, texts.ids)
+    meanings = [meaning for _, meaning in said]
+    extra = {"complete": truth.complete(pictures.ids, scenes, texts.ids, meanings)}
+    if graded:
+        extra["graded"] = truth.graded(pictures.ids, scenes, texts.ids, meanings)
+    splits = {
+        name: [i for n, i in enumerate(pictures.ids) if _SPLITS[n % 5] == name] for name in ("train", "dev", "test")
+    }
+    whole = Collection("scenes", pictures, texts, pairs, splits, extra)
+    return whole if split is None else whole.split(split)
+
+
+def _refuse_bad(path: str | Path | None, images: int, seed: int) -> None:
+    if path is not None:
+        raise LimnerError(f"scenes is drawn, not read, and takes no path; got {str(path)!r}: leave it out")
+    if images < 1:
+        raise LimnerError(f"scenes needs at least 1 image; got images={images}")
+    if seed < 0:
+        raise LimnerError(f"the seed of scenes must be 0 or above; got seed={seed}")
+
+
+def _images(scenes: Sequence[Scene]) -> Items:
+    fields: dict[str, Sequence[Any]] = {
+        "scene": scenes,
+        "objects": [[o.as_dict() for o in scene.objects] for scene in scenes],
+        "relations": [scene.relations for scene in scenes],
+        "background": [scene.background for scene in scenes],
+    }
+    ids = Ids((f"scene-{scene.index:06d}" for scene in scenes), what="image")
+    return Items(ids, [Drawing(scene) for scene in scenes], fields, kind="image")
+
+
+def _texts(images: Ids, said: Sequence[tuple[str, Meaning]]) -> Items:
+    sources = [image for image in images for _ in range(PER_IMAGE)]
+    ids = Ids((f"{image}#{n % PER_IMAGE}" for n, image in enumerate(sources)), what="text")
+    fields: dict[str, Sequence[Any]] = {"meaning": [meaning for _, meaning in said], "image": sources}
+    return Items(ids, [text for text, _ in said], fields, kind="text")
+
+
+def _pairs(images: Ids, texts: Ids) -> Judgements:
+    columns = np.arange(len(texts))
+    return Judgements(images, texts, columns // PER_IMAGE, columns, np.ones(len(texts)), "pairs")

@@ -1,0 +1,55 @@
+"""Writing a world to a folder of plain files, for tools that want files."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+from limner.collection import Collection
+
+
+def write(collection: Collection, folder: str | Path) -> Path:
+    """Writes a collection of scenes as files and returns the folder.
+
+    - `images/*.png`: the pictures;
+    - `captions.csv`: image, image_id, caption, id, split (readable as a plain table of captions);
+    - `objects.json`: per image its background, objects with boxes, and relations; per text its meaning;
+    - `complete.qrels`: every true pair, as TREC judgements text -> image.
+
+    Args:
+        collection: What `load` returned, or a split of it.
+        folder: Where to write; made if it is not there.
+    """
+    folder = Path(folder)
+    (folder / "images").mkdir(parents=True, exist_ok=True)
+    for row, name in enumerate(collection.images.ids):
+        collection.images.open(row).save(folder / "images" / f"{name}.png")
+    _write_captions(collection, folder / "captions.csv")
+    (folder / "objects.json").write_text(json.dumps(_described(collection), indent=1) + "\n", encoding="utf-8")
+    lines = (f"{text} 0 {image} 1\n" for text, image, grade in collection.judged("complete", "t2i") if grade)
+    (folder / "complete.qrels").write_text("".join(lines), encoding="utf-8")
+    return folder
+
+
+def _write_captions(collection: Collection, path: Path) -> None:
+    split_of = {image: name for name, ids in collection.splits.items() for image in ids}
+    texts = collection.texts
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["image", "image_id", "caption", "id", *(["split"] if split_of else [])])
+        for name, caption, image in zip(texts.ids, texts.values, texts.field("image"), strict=True):
+            writer.writerow([f"images/{image}.png", image, caption, name, *([split_of[image]] if split_of else [])])
+
+
+def _described(collection: Collection) -> dict[str, Any]:
+    images, texts = collection.images, collection.texts
+    columns = (images.ids, images.field("background"), images.field("objects"), images.field("relations"))
+    return {
+        "images": {
+            image: {"background": background, "objects": objects, "relations": relations}
+            for image, background, objects, relations in zip(*columns, strict=True)
+        },
+        "texts": {text: meaning.as_dict() for text, meaning in zip(texts.ids, texts.field("meaning"), strict=True)},
+    }

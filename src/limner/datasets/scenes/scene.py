@@ -1,0 +1,145 @@
+"""The structured truth of a picture: its objects, and what the spatial words mean of them.
+
+Each relation is a condition on the boxes and the places of two objects, stated once, in the function of its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import permutations
+from typing import Any
+
+from limner.datasets.scenes.world import KINDS
+
+Box = tuple[int, int, int, int]
+Triple = tuple[int, str, int]
+
+NEAR = 12
+"""The widest gap, in pixels, across which two objects are next to each other."""
+
+
+@dataclass(frozen=True)
+class SceneObject:
+    """One object of a scene; its box is the extent of the whole drawing, also where something stands in front of it.
+
+    Args:
+        kind: Name of the kind.
+        colour: One of `COLOURS`.
+        size: One of `SIZES`, relative to the kind: a large ball may be smaller than a small house.
+        box: Left, top, right, bottom in pixels; right and bottom are one past the last pixel.
+        place: "ground", "air", "water", or "perch" when it is on another object.
+        support: Position of the object it is on, among the objects of the scene.
+        flip: Whether it is drawn facing left.
+    """
+
+    kind: str
+    colour: str
+    size: str
+    box: Box
+    place: str
+    support: int | None = None
+    flip: bool = False
+
+    @property
+    def synset(self) -> str:
+        """WordNet 3.0 name of the kind."""
+        return KINDS[self.kind].synset
+
+    def as_dict(self) -> dict[str, Any]:
+        """The object as plain values, as the field `objects` and the written JSON hold it."""
+        return {
+            "synset": self.synset,
+            "name": self.kind,
+            "colour": self.colour,
+            "size": self.size,
+            "box": self.box,
+            "place": self.place,
+        }
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The structured truth of one picture: everything captions can speak of, and what drawing needs.
+
+    Args:
+        seed: Seed of the world.
+        index: Number of the picture in it.
+        background: One of `BACKGROUNDS`.
+        objects: The objects in drawing order, from far to near.
+        horizon: Height of the horizon in pixels from the top.
+        shore: Where the water ends and the ground begins (the horizon where there is no water).
+    """
+
+    seed: int
+    index: int
+    background: str
+    objects: tuple[SceneObject, ...]
+    horizon: int
+    shore: int
+
+    @cached_property
+    def relations(self) -> tuple[Triple, ...]:
+        """Every relation that holds between two objects, as (position, relation, position)."""
+        return relations(self.objects)
+
+
+def overlap(a: Box, b: Box) -> int:
+    """Pixels that two boxes share."""
+    if a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]:
+        return 0
+    return _shared(a, b, 0) * _shared(a, b, 1)
+
+
+def area(box: Box) -> int:
+    """Pixels in a box."""
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
+def left_of(a: SceneObject, b: SceneObject) -> bool:
+    """All of the first is to the left of all of the second."""
+    return a.box[2] <= b.box[0]
+
+
+def above(a: SceneObject, b: SceneObject) -> bool:
+    """The first is in the air, wholly higher, and over it: they share a third of the narrower one's width."""
+    narrower = min(a.box[2] - a.box[0], b.box[2] - b.box[0])
+    return a.place == "air" and a.box[3] <= b.box[1] and 3 * _shared(a.box, b.box, 0) >= narrower
+
+
+def in_front_of(a: SceneObject, b: SceneObject) -> bool:
+    """Both stand on the ground, the first nearer to us, and its box covers at least a tenth of the second's."""
+    both = a.place == "ground" == b.place
+    return both and a.box[3] > b.box[3] and 10 * overlap(a.box, b.box) >= area(b.box)
+
+
+def next_to(a: SceneObject, b: SceneObject) -> bool:
+    """Side by side in the same place: at most `NEAR` pixels between, sharing half of the lower one's height."""
+    gap = -_shared(a.box, b.box, 0)
+    lower = min(a.box[3] - a.box[1], b.box[3] - b.box[1])
+    same = a.place == b.place and a.support == b.support
+    return same and 0 <= gap <= NEAR and 2 * _shared(a.box, b.box, 1) >= lower
+
+
+def relations(objects: Sequence[SceneObject]) -> tuple[Triple, ...]:
+    """Every relation that holds, with its converse; `on` and `under` are known from the support of an object."""
+    found: list[Triple] = []
+    for i, j in permutations(range(len(objects)), 2):
+        a, b = objects[i], objects[j]
+        if left_of(a, b):
+            found += (i, "left of", j), (j, "right of", i)
+        if above(a, b):
+            found += (i, "above", j), (j, "below", i)
+        if in_front_of(a, b):
+            found += (i, "in front of", j), (j, "behind", i)
+        if next_to(a, b):
+            found.append((i, "next to", j))
+        if a.support == j:
+            found += (i, "on", j), (j, "under", i)
+    return tuple(sorted(found))
+
+
+def _shared(a: Box, b: Box, axis: int) -> int:
+    """Length two boxes share along an axis (0 across, 1 down); negative is the gap between them."""
+    return min(a[axis + 2], b[axis + 2]) - max(a[axis], b[axis])

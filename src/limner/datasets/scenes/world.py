@@ -1,0 +1,161 @@
+"""The vocabulary of the world: kinds of object, categories, colours, sizes, backgrounds, relations.
+
+Every kind and every category is a WordNet 3.0 synset, every word used for it is a lemma of that very synset, and a
+category holds exactly those kinds that have its synset among their hypernyms. So the captions can be read with WordNet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SIDE = 160
+"""Width and height of every picture in pixels."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of object.
+
+    Args:
+        name: The plain name, also the first word captions use.
+        synset: WordNet 3.0 name, such as "dog.n.01".
+        wnid: WordNet 3.0 offset, as ImageNet writes it.
+        words: Lemmas of the synset that captions use.
+        grid: Width and height of the drawing grid; their ratio is the ratio of the drawn box.
+        scale: How large the kind is drawn next to the others.
+        places: Where it can be: "ground", "air" or "water".
+        backgrounds: Backgrounds it is found in.
+        surface: For a kind that carries others: left, right and height of its upper face, as shares of the box.
+        perches: Whether it may be put on another object.
+    """
+
+    name: str
+    synset: str
+    wnid: str
+    words: tuple[str, ...]
+    grid: tuple[int, int]
+    scale: float = 1.0
+    places: tuple[str, ...] = ("ground",)
+    backgrounds: tuple[str, ...] = ("beach", "meadow", "snow", "street", "room", "night")
+    surface: tuple[float, float, float] | None = None
+    perches: bool = False
+
+
+@dataclass(frozen=True)
+class Category:
+    """A hypernym: a word for several kinds at once."""
+
+    name: str
+    synset: str
+    words: tuple[str, ...]
+    kinds: tuple[str, ...]
+
+
+OUTDOORS = ("beach", "meadow", "snow", "street", "night")
+WATERSIDE = ("beach", "meadow", "night")
+
+_ANIMALS = (
+    Kind("dog", "dog.n.01", "n02084071", ("dog",), (120, 96), perches=True),
+    Kind("cat", "cat.n.01", "n02121620", ("cat",), (82, 100), perches=True),
+    Kind("rabbit", "rabbit.n.01", "n02324045", ("rabbit",), (70, 100), perches=True),
+    Kind("sheep", "sheep.n.01", "n02411705", ("sheep",), (112, 84), backgrounds=OUTDOORS),
+    Kind("bird", "bird.n.01", "n01503061", ("bird",), (104, 84), 0.9, ("air", "ground"), perches=True),
+    Kind("fish", "fish.n.01", "n02512053", ("fish",), (104, 60), 0.85, ("water",), WATERSIDE),
+    Kind("butterfly", "butterfly.n.01", "n02274259", ("butterfly",), (100, 84), 0.85, ("air",)),
+)
+_VEHICLES = (
+    Kind(
+        "car",
+        "car.n.01",
+        "n02958343",
+        ("car", "automobile", "auto"),
+        (132, 72),
+        1.15,
+        backgrounds=OUTDOORS,
+        surface=(0.3, 0.7, 0.0),
+    ),
+    Kind(
+        "truck", "truck.n.01", "n04490091", ("truck",), (132, 82), 1.2, backgrounds=OUTDOORS, surface=(0.03, 0.6, 0.0)
+    ),
+    Kind("bicycle", "bicycle.n.01", "n02834778", ("bicycle", "bike"), (122, 80), 1.1),
+    Kind("boat", "boat.n.01", "n02858304", ("boat",), (110, 112), 1.1, ("water",), WATERSIDE),
+    Kind(
+        "airplane", "airplane.n.01", "n02691156", ("airplane", "plane", "aeroplane"), (132, 72), 1.1, ("air",), OUTDOORS
+    ),
+)
+_TOYS = (
+    Kind("ball", "ball.n.06", "n02779435", ("ball",), (70, 70), 0.75, perches=True),
+    Kind("kite", "kite.n.03", "n03621473", ("kite",), (80, 112), 1.0, ("air",), OUTDOORS),
+    Kind("balloon", "balloon.n.02", "n02782329", ("balloon",), (64, 112), 1.0, ("air",)),
+    Kind("teddy", "teddy.n.01", "n04399382", ("teddy bear", "teddy"), (88, 100), 0.95, perches=True),
+)
+_PLANTS = (
+    Kind("tree", "tree.n.01", "n13104059", ("tree",), (92, 120), 1.25, backgrounds=OUTDOORS),
+    Kind("flower", "flower.n.01", "n11669921", ("flower",), (60, 104), 0.95),
+    Kind("cactus", "cactus.n.01", "n11842204", ("cactus",), (80, 110), 1.0, perches=True),
+)
+_FURNITURE = (
+    Kind("chair", "chair.n.01", "n03001627", ("chair",), (64, 100), 1.1, surface=(0.1, 0.9, 0.55)),
+    Kind("table", "table.n.02", "n04379243", ("table",), (120, 72), 1.25, surface=(0.02, 0.98, 0.0)),
+    Kind("lamp", "lamp.n.02", "n03636649", ("lamp",), (64, 100), 1.0, perches=True),
+)
+_OTHERS = (
+    Kind("house", "house.n.01", "n03544360", ("house",), (112, 102), 1.3, backgrounds=OUTDOORS),
+    Kind("umbrella", "umbrella.n.01", "n04507155", ("umbrella",), (110, 104), 1.1),
+)
+
+KINDS: dict[str, Kind] = {k.name: k for k in _ANIMALS + _VEHICLES + _TOYS + _PLANTS + _FURNITURE + _OTHERS}
+
+
+def _names(kinds: tuple[Kind, ...]) -> tuple[str, ...]:
+    return tuple(k.name for k in kinds)
+
+
+CATEGORIES: dict[str, Category] = {
+    c.name: c
+    for c in (
+        Category("animal", "animal.n.01", ("animal", "creature"), _names(_ANIMALS)),
+        Category("mammal", "mammal.n.01", ("mammal",), ("dog", "cat", "rabbit", "sheep")),
+        Category("insect", "insect.n.01", ("insect",), ("butterfly",)),
+        Category("vehicle", "vehicle.n.01", ("vehicle",), _names(_VEHICLES)),
+        Category("motor vehicle", "motor_vehicle.n.01", ("motor vehicle",), ("car", "truck")),
+        Category("toy", "plaything.n.01", ("toy", "plaything"), _names(_TOYS)),
+        Category("plant", "plant.n.02", ("plant",), _names(_PLANTS)),
+        Category("piece of furniture", "furniture.n.01", ("piece of furniture",), _names(_FURNITURE)),
+        Category("building", "building.n.01", ("building",), ("house",)),
+        Category("object", "object.n.01", ("object",), tuple(KINDS)),
+    )
+}
+
+COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "pink", "brown", "black", "white")
+SIZES = ("small", "medium", "large")
+PLACES = ("ground", "air", "water", "perch")
+BACKGROUNDS = ("beach", "meadow", "snow", "street", "room", "night")
+
+SETTINGS: dict[str, tuple[str, ...]] = {**{b: (b,) for b in BACKGROUNDS}, "outdoors": OUTDOORS}
+"""What a caption can say of the background, and the backgrounds for which that is true."""
+
+CONVERSE = {
+    "left of": "right of",
+    "right of": "left of",
+    "above": "below",
+    "below": "above",
+    "in front of": "behind",
+    "behind": "in front of",
+    "next to": "next to",
+    "on": "under",
+    "under": "on",
+}
+RELATIONS = tuple(CONVERSE)
+
+
+def kinds_of(noun: str) -> tuple[str, ...]:
+    """The kinds a noun of the vocabulary covers: one for a kind, several for a category.
+
+    >>> kinds_of("plant")
+    ('tree', 'flower', 'cactus')
+    """
+    return _KINDS_OF[noun]
+
+
+_KINDS_OF = {**{name: (name,) for name in KINDS}, **{c.name: c.kinds for c in CATEGORIES.values()}}
