@@ -69,7 +69,7 @@ def _columns(path: Path) -> Columns:
     text = pa.dictionary(pa.int32(), pa.string())
     try:
         columns = _coded(_fast_table(path, text))
-        mixed = any(len(name.split()) != 1 for names in (columns[0], columns[2]) for name in names)
+        mixed = any(name.split() != [name] for names in (columns[0], columns[2]) for name in names)
     except pa.ArrowInvalid:
         mixed = True
     if not mixed:

@@ -181,10 +181,11 @@ def _align(source: Scores | Ranking, asked: Asked) -> _Positives:
             "(a split: collection.test; or judgements.restrict(queries=...))"
         )
     inside = columns >= 0
-    outside = int((~inside).sum())
+    open_pool = isinstance(source, Ranking) and source.n_candidates is None  # what no list holds may still be in the pool
+    outside = 0 if open_pool else int((~inside).sum())
     if asked.query_pools is not None and asked.candidate_pools is not None:
         inside &= asked.query_pools[rows] == asked.candidate_pools[columns]
-    if asked.outside == "count":
+    if asked.outside == "count" or open_pool:
         columns = np.where(inside, columns, -1)
         inside = np.ones(len(rows), dtype=bool)
     return _Positives(rows[inside], columns[inside], judged.grades[inside], outside)

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from threading import local
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,9 @@ from limner.embeddings import Embeddings
 from limner.errors import LimnerError, UnknownName
 from limner.ids import Ids
 from limner.ranking import Ranking
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 Float32 = npt.NDArray[np.float32]
 Block = npt.NDArray[np.floating[Any]]
@@ -237,7 +241,12 @@ def _counted(results: Iterable[Result], rows: int, progress: Progress | None) ->
 @contextmanager
 def _one_thread_per_product() -> Iterator[None]:
     """Blocks run on threads of their own, so the matrix library must not start more of them inside."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1, user_api="blas"):
+    with _matrix_libraries().limit(limits=1, user_api="blas"):
         yield
+
+
+@cache
+def _matrix_libraries() -> ThreadpoolController:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
