@@ -143,7 +143,7 @@ class Report:
 
         target = Path(path)
         writers: dict[str, Callable[[], str]] = {
-            ".json": lambda: json.dumps(self.to_json()),
+            ".json": lambda: json.dumps(self.to_json(), allow_nan=False),
             ".csv": lambda: tables.to_csv(self.rows()),
             ".md": lambda: tables.report_markdown(self),
             ".tex": lambda: tables.report_latex(self),
@@ -228,14 +228,19 @@ def _result_to_json(r: Result, id_lists: dict[int, list[str]]) -> dict[str, Any]
         "view": r.view,
         "direction": r.direction,
         "measure": str(r.measure),
-        "value": r.value,
+        "value": _finite(r.value),
         "interval": [interval.low, interval.high] if interval else None,
         "left_out": r.left_out,
         "queries": str(key),
-        "values": r.values.tolist(),
+        "values": [_finite(v) for v in r.values.tolist()],
         "clusters": None if r.clusters is None else r.clusters.tolist(),
         "folds": None if r.folds is None else r.folds.tolist(),
     }
+
+
+def _finite(value: float) -> float | None:
+    """JSON knows no infinity: the rank of what was never found is written as null."""
+    return value if np.isfinite(value) else None
 
 
 def _top_to_json(ranking: Ranking) -> dict[str, Any]:
@@ -256,7 +261,7 @@ def _from_json(content: Mapping[str, Any]) -> Report:
             r["direction"],
             Measure.parse(r["measure"]),
             ids[r["queries"]],
-            np.asarray(r["values"], dtype=np.float64),
+            np.array([np.inf if v is None else v for v in r["values"]], dtype=np.float64),
             _codes(r["clusters"]),
             _codes(r["folds"]),
             r["left_out"],
