@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.collection import Collection, Items
-from limner.datasets._read import At, Notes, refuse
+from limner.datasets._read import At, Notes, filled_lines, refuse
 from limner.errors import LimnerError
 from limner.ids import Ids
 from limner.judgements import Judgements
@@ -80,7 +80,7 @@ class Assembly:
         self.texts = _Rows("text")
         self.split_of: dict[str, str] = {}
         self._numbered: Counter[str] = Counter()
-        self._pairs: list[tuple[int, int, float]] = []
+        self._pairs: dict[tuple[int, int], float] = {}
 
     def image(self, key: str, at: At, *, split: str | None = None, value: Any = None, fields: Fields = _NONE) -> None:
         """Adds an image, or checks that an image seen before is still in the same split.
@@ -138,7 +138,21 @@ class Assembly:
 
     def pair(self, image: str, text: str, grade: float = 1.0) -> None:
         """Judges one image and one text, both added before."""
-        self._pairs.append((self.images.row[image], self.texts.row[text], grade))
+        self._pairs[self.images.row[image], self.texts.row[text]] = grade
+
+    def paired(self, image: str, text: str) -> bool:
+        """Whether the two were judged before."""
+        return (self.images.row[image], self.texts.row[text]) in self._pairs
+
+    def split_list(self, file: Path, split: str) -> None:
+        """Puts the images that a file lists, one a line, into a split; does nothing where there is no such file."""
+        if not file.is_file():
+            return
+        for line, text in filled_lines(file):
+            if text.strip() in self.images.row:
+                self.image(text.strip(), At(file, line), split=split)
+            else:
+                self.notes.add(At(file, line), f"image of split {split!r} without captions; left out")
 
     def refuse_wrong_counts(self, expected: int | None) -> None:
         """Refuses an image that has not exactly the expected number of texts."""
@@ -175,9 +189,10 @@ class Assembly:
             reverse: Judgements text -> image where they are no mirror.
         """
         values = self._pictures(images, beside)
-        rows = np.array(self._pairs, dtype=np.float64).reshape(-1, 3)
+        rows, columns = np.array(list(self._pairs), dtype=np.int64).reshape(-1, 2).T
+        grades = np.array(list(self._pairs.values()), dtype=np.float64)
         image_items, text_items = self.images.items(values), self.texts.items(self.texts.values)
-        pairs = Judgements(image_items.ids, text_items.ids, rows[:, 0].astype(int), rows[:, 1].astype(int), rows[:, 2])
+        pairs = Judgements(image_items.ids, text_items.ids, rows, columns, grades)
         made = Collection(self.name, image_items, text_items, pairs, self.splits, extra or {}, reverse or {})
         chosen = made if split is None else made.split(split_name(split))
         if check_images:
@@ -186,7 +201,7 @@ class Assembly:
 
     def _pictures(self, images: str | Path | None, beside: Iterable[Path]) -> list[Any]:
         if images is None:
-            folder = next((f for f in beside if any(map(_is_file, self._paths(f)))), None)
+            folder = next((f for f in beside if f.is_dir() and any(map(_is_file, self._paths(f)))), None)
         else:
             folder = Path(images)
             if not any(map(_is_file, self._paths(folder))):

@@ -1,8 +1,9 @@
 """Reading files with care: UTF-8 only, every complaint names the file and the line.
 
-One rule decides between an error and a warning. Where limner would have to guess what was meant (a missing column,
-a row of the wrong length, a repeated id, a byte that is not UTF-8, a wrong count), it refuses. Where one row can be
-left out without touching another (an empty caption, a picture that is not there), it leaves it out and lists it.
+One rule decides between a warning and an error. A row that lacks something (an empty caption, no image, a picture
+that is not there or does not open) concerns only itself: it is left out, or kept without, and listed as a warning. A
+row that contradicts (a repeated id, two splits for one image, a wrong count, a missing column, a row too short, a
+byte that is not UTF-8, a grade that is no number) is refused, because limner would have to guess which part is right.
 """
 
 from __future__ import annotations

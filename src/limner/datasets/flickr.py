@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.collection import Collection
-from limner.datasets._build import Assembly, Check, keep_texts, split_name
-from limner.datasets._read import At, existing, filled_lines, find_file, number, refuse, split_lines
+from limner.datasets._build import Assembly, Check, keep_texts
+from limner.datasets._read import At, existing, find_file, number, refuse, split_lines
 from limner.errors import LimnerError
 from limner.judgements import Judgements
 
@@ -60,7 +60,7 @@ def load_flickr8k(
     _add_captions(made, folder / "Flickr8k.token.txt", _lemmas(folder / "Flickr8k.lemma.token.txt"))
     made.refuse_wrong_counts(captions_per_image)
     for name in ("train", "dev", "test"):
-        _add_split(made, folder / f"Flickr_8k.{name}Images.txt", name)
+        made.split_list(folder / f"Flickr_8k.{name}Images.txt", name)
     beside = [root / name for root in (folder, folder.parent) for name in _IMAGE_FOLDERS]
     extra = _human_judgements(made, folder)
     loaded = made.finish(split=split, images=images, beside=beside, check_images=check_images, extra=extra)
@@ -86,7 +86,7 @@ def load_tokens(
     _add_captions(made, file, {})
     made.refuse_wrong_counts(captions_per_image)
     for stem in ("train", "val", "dev", "test"):
-        _add_split(made, file.parent / f"{stem}.txt", split_name(stem))
+        made.split_list(file.parent / f"{stem}.txt", stem)
     beside = [file.parent / name for name in ("", *_IMAGE_FOLDERS)]
     return made.finish(split=split, images=images, beside=beside, check_images=check_images)
 
@@ -168,16 +168,6 @@ def _lemmas(file: Path) -> dict[str, str]:
     if not file.is_file():
         return {}
     return {f"{image}#{digit}": text for _, image, digit, text in _caption_rows(file)}
-
-
-def _add_split(made: Assembly, file: Path, name: str) -> None:
-    if not file.is_file():
-        return
-    for line, text in filled_lines(file):
-        if text.strip() in made.images.row:
-            made.image(text.strip(), At(file, line), split=name)
-        else:
-            made.notes.add(At(file, line), f"image of split {name!r} without captions; left out")
 
 
 def _numbered(collection: Collection, numbers: Group[int]) -> Collection:

@@ -101,6 +101,7 @@ def load_precomp(
     if captions_per_image < 1:
         raise LimnerError(f"captions_per_image={captions_per_image}: expected 1 or more")
     folder = existing(path, what="folder with *_caps.txt")
+    folder = folder.parent if folder.is_file() else folder
     made = Assembly(folder.resolve().name.removesuffix("_precomp"), strict=strict)
     wanted = None if split is None else split_name(split)
     for part, file in _parts(folder, wanted):

@@ -150,16 +150,7 @@ def load_flickr8k_cn(
         fields = {"language": "zh", "source": found["source"]}
         made.text(key, found["caption"], found["image"], At(file, line), fields=fields)
     folders = [file.parent, file.parent / "text"] if splits is None else [existing(splits, what="folder of splits")]
-    _add_lists(made, folders)
+    for folder in folders:
+        for name in ("train", "dev", "test"):
+            made.split_list(folder / f"Flickr_8k.{name}Images.txt", name)
     return made.finish(split=split, images=images, beside=[file.parent / "images"], check_images=check_images)
-
-
-def _add_lists(made: Assembly, folders: Sequence[Path]) -> None:
-    for name in ("train", "dev", "test"):
-        files = (folder / f"Flickr_8k.{name}Images.txt" for folder in folders)
-        for file in (f for f in files if f.is_file()):
-            for line, text in filled_lines(file):
-                if text.strip() in made.images.row:
-                    made.image(text.strip(), At(file, line), split=name)
-                else:
-                    made.notes.add(At(file, line), f"image of split {name!r} without captions; left out")

@@ -170,9 +170,10 @@ def _add_pixels(made: Assembly, root: Path) -> None:
             for row in wanted.pop(url, ()):
                 made.images.values[row] = _bytes(rest.partition("\t")[0], At(file, line))
     if wanted:
-        made.notes.add(
-            At(root), f"{len(wanted):,} images have no pixels here ({shown(wanted)}); kept without a picture"
+        message = (
+            f"no pixels for {len(wanted):,} of {len(set(urls)):,} images ({shown(wanted)}); kept without a picture"
         )
+        made.notes.add(At(root), message)
 
 
 def _bytes(text: str, at: At) -> bytes:

@@ -1,0 +1,271 @@
+"""Data sets: one table of what limner can load, and `load`, which finds the right loader.
+
+A loader is a plain function `(path, *, split=None, **options) -> Collection`. Your own needs no registration: name
+it as "module:function:PATH".
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from limner.errors import LimnerError, UnknownName
+
+if TYPE_CHECKING:
+    from limner.collection import Collection
+
+__all__ = ["DATASETS", "Dataset", "dataset", "detect", "load", "write"]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What limner knows of one data set or file form.
+
+    Args:
+        name: What `load` calls it.
+        description: One line.
+        loader: The function, as "module:function".
+        files: What its folder holds, as patterns; the first ones tell a folder or file of this kind.
+        fetch: Where it comes from and where to put it.
+        needs_path: Whether `load` needs a path.
+    """
+
+    name: str
+    description: str
+    loader: str
+    files: tuple[str, ...]
+    fetch: str
+    needs_path: bool = True
+
+
+_OWN = "Your own data; nothing to fetch."
+_KARPATHY = "Andrej Karpathy's caption splits (caption_datasets.zip, Stanford); unpack it and keep the JSON file."
+
+DATASETS = (
+    Dataset(
+        "scenes",
+        "a small visual world that limner draws itself; every true match is known",
+        "limner.datasets.scenes:load",
+        (),
+        "Nothing to fetch: limner draws it.",
+        needs_path=False,
+    ),
+    Dataset(
+        "flickr8k",
+        "8,091 photographs, 5 captions each, expert and crowd judgements (Hodosh et al. 2013)",
+        "limner.datasets.flickr:load_flickr8k",
+        ("Flickr8k.token.txt", "text/Flickr8k.token.txt", "Flickr8k_text/Flickr8k.token.txt"),
+        "Ask for Flickr8k at the University of Illinois (Hockenmaier group) or take a public mirror. Unpack "
+        "Flickr8k_text.zip into DIR/text and Flickr8k_Dataset.zip into DIR/images.",
+    ),
+    Dataset(
+        "flickr8k-cn",
+        "Chinese captions of Flickr8k (Li et al. 2016)",
+        "limner.datasets.multilingual:load_flickr8k_cn",
+        ("chinese_human.txt", "*zhc*.txt"),
+        "Flickr8k-CN by Xirong Li's group (Renmin University); put its captions and Flickr8k's split lists into DIR.",
+    ),
+    Dataset(
+        "flickr30k",
+        "31,783 photographs, 5 captions each, as results_20130124.token (Young et al. 2014)",
+        "limner.datasets.flickr:load_tokens",
+        ("results_*.token", "*.token"),
+        "Ask for Flickr30k at the University of Illinois; put results_20130124.token into DIR and the photographs into "
+        "DIR/flickr30k-images.",
+    ),
+    Dataset(
+        "karpathy",
+        "Flickr8k, Flickr30k or COCO as Karpathy's dataset_*.json, with the splits most papers use",
+        "limner.datasets.karpathy:load_json",
+        ("dataset_*.json",),
+        _KARPATHY,
+    ),
+    Dataset(
+        "precomp",
+        "Flickr30k or COCO as *_caps.txt and *_ids.txt of VSE++ and SCAN",
+        "limner.datasets.karpathy:load_precomp",
+        ("*_caps.txt",),
+        "The data archives of the VSE++ or SCAN code; DIR is f30k_precomp or coco_precomp.",
+    ),
+    Dataset(
+        "coco-5k",
+        "COCO's 5,000 test images and 25,000 captions with CxC, ECCV Caption and the five folds",
+        "limner.datasets.coco:load_karpathy_5k",
+        ("karpathy_test_5k.tsv",),
+        "Ids, CxC and ECCV Caption: pip install 'limner[eccv]'. Texts: DIR/karpathy_test_5k.tsv with columns image_id, "
+        "caption_id, caption, made from dataset_coco.json. CxC ratings: sits_test.csv of Crisscrossed Captions.",
+        needs_path=False,
+    ),
+    Dataset(
+        "coco",
+        "COCO's own captions_*.json, with objects from instances_*.json (Lin et al. 2014)",
+        "limner.datasets.coco:load_captions",
+        ("captions_*.json", "annotations/captions_*.json"),
+        "cocodataset.org, Download, 2017 Train/Val annotations and images; unpack all into DIR.",
+    ),
+    Dataset(
+        "wit",
+        "WIT or Kaggle's Wikipedia image-caption files, in many languages (Srinivasan et al. 2021)",
+        "limner.datasets.wikipedia:load_wit",
+        (
+            "wit_v1*.tsv.gz",
+            "wit_v1*.tsv",
+            "train-0*-of-0*.tsv",
+            "test-0*-of-0*.tsv",
+            "*/train-0*.tsv",
+            "*/*/train-0*.tsv",
+        ),
+        "Google's WIT repository (wit_v1.*.tsv.gz), or Kaggle's competition wikipedia-image-caption; put all files "
+        "below DIR.",
+    ),
+    Dataset(
+        "multi30k",
+        "Flickr30k captions with German, French and Czech translations (Elliott et al. 2016)",
+        "limner.datasets.multilingual:load_multi30k",
+        ("train.en", "train.en.gz", "train.1.en", "*/train.en", "multilingual*.tsv", "val.en"),
+        "The multi30k/dataset repository; put the text files (train.en, train.de, ...) and the lists of images "
+        "(train.txt, ...) below DIR.",
+    ),
+    Dataset(
+        "qrels",
+        "TREC qrels: ids and grades alone, enough to evaluate a run",
+        "limner.datasets.trec:load_qrels",
+        ("*.qrels", "*.trec", "*.qrels.gz"),
+        _OWN,
+    ),
+    Dataset(
+        "folder",
+        "a folder of images with captions.csv (or tsv, jsonl, parquet) in it or beside it",
+        "limner.datasets.tables:load_folder",
+        ("captions.*", "metadata.*", "../captions.*"),
+        _OWN,
+    ),
+    Dataset(
+        "table",
+        "a csv, tsv, jsonl or parquet table with columns image and caption",
+        "limner.datasets.tables:load_table",
+        ("*.csv", "*.tsv", "*.jsonl", "*.ndjson", "*.parquet", "*.txt", "*.csv.gz", "*.tsv.gz", "*.jsonl.gz"),
+        _OWN,
+    ),
+)
+"""Everything `load` knows by name, in the order in which a bare path is tried."""
+
+_BY_NAME = {entry.name: entry for entry in DATASETS}
+
+
+def dataset(name: str) -> Dataset:
+    """The entry of one data set; refuses an unknown name with the nearest known ones."""
+    if name not in _BY_NAME:
+        raise UnknownName("data set", name, _BY_NAME)
+    return _BY_NAME[name]
+
+
+def load(spec: str | Path, *, split: str | None = None, **options: Any) -> Collection:
+    """Loads a collection.
+
+    Args:
+        spec: A name ("scenes"), a name and a path ("flickr8k:DIR"), a path alone ("captions.csv", a folder), or a
+            loader of your own and, if it takes one, a path ("my_module:my_loader:PATH").
+        split: Only this split; everything, with its splits, where left out.
+        options: Passed to the loader; one it does not know is refused.
+
+    >>> load("flicker8k:DIR")
+    Traceback (most recent call last):
+    limner.errors.UnknownName: unknown data set 'flicker8k': did you mean 'flickr8k' or 'flickr8k-cn' or 'flickr30k'?
+    """
+    name, loader, path = _resolved(spec)
+    _refuse_bad_call(name, loader, path, options)
+    arguments = () if path is None else (path,)
+    return loader(*arguments, split=split, **options)
+
+
+def write(collection: Collection, path: str | Path) -> tuple[str, ...]:
+    """Writes a collection as .csv, .tsv, .jsonl, .parquet, .qrels or a folder; says what that form cannot hold."""
+    from limner.datasets import writing
+
+    return writing.write(collection, path)
+
+
+def detect(path: str | Path) -> Dataset:
+    """Which kind of data set a file or folder holds, told by the names of its files."""
+    path = Path(path)
+    if not path.exists():
+        raise LimnerError(
+            f"no file or folder {path}, and no data set of that name: expected one of {', '.join(_BY_NAME)}"
+        )
+    found = next((entry for entry in DATASETS if _fits(entry, path)), None)
+    if found is None:
+        raise LimnerError(
+            f"{path}: not a form limner knows by its files; say which with NAME:{path}, NAME being one of "
+            f"{', '.join(_BY_NAME)}"
+        )
+    return found
+
+
+def _fits(entry: Dataset, path: Path) -> bool:
+    if path.is_file():
+        return entry.name != "folder" and any(fnmatch(path.name, pattern.rsplit("/", 1)[-1]) for pattern in entry.files)
+    if entry.name == "table":
+        return False
+    return any(_any_file(path, pattern) for pattern in entry.files)
+
+
+def _any_file(folder: Path, pattern: str) -> bool:
+    if pattern.startswith("../"):
+        return _any_file(folder.parent, pattern[3:])
+    return any(True for _ in islice(folder.glob(pattern), 1))
+
+
+def _resolved(spec: str | Path) -> tuple[str, Callable[..., Collection], str | Path | None]:
+    """Name for messages, loader and path of a spec."""
+    head, colon, rest = str(spec).partition(":")
+    if isinstance(spec, Path) or Path(spec).exists() or len(head) == 1:  # one letter is a drive, not a name
+        entry = detect(spec)
+        return entry.name, _imported(entry.loader), spec
+    if colon and head not in _BY_NAME and ("." in head or ":" in rest):
+        function, _, path = rest.partition(":")
+        return f"{head}:{function}", _imported(f"{head}:{function}"), path or None
+    if not colon and not head.isidentifier() and head not in _BY_NAME:
+        detect(spec)  # looks like a path, and says that there is none
+    entry = dataset(head)
+    if entry.needs_path and not rest:
+        raise LimnerError(f"{head!r} needs a path: write '{head}:DIR'. {entry.fetch}")
+    return entry.name, _imported(entry.loader), rest or None
+
+
+def _imported(place: str) -> Callable[..., Collection]:
+    module, _, function = place.partition(":")
+    try:
+        found: Callable[..., Collection] = getattr(import_module(module), function)
+    except ModuleNotFoundError as error:
+        if not f"{module}.".startswith(f"{error.name}."):
+            raise  # the module is there, but something it imports is not
+        raise LimnerError(
+            f"no module {module!r} for the loader {place!r}: is it installed, or on PYTHONPATH?"
+        ) from None
+    except AttributeError:
+        raise LimnerError(f"module {module!r} has no function {function!r}: check the loader's name") from None
+    return found
+
+
+def _refuse_bad_call(
+    name: str, loader: Callable[..., Collection], path: str | Path | None, options: dict[str, Any]
+) -> None:
+    parameters = list(inspect.signature(loader).parameters.values())
+    needed = [
+        p for p in parameters if p.kind is not p.KEYWORD_ONLY and p.default is p.empty and "VAR" not in p.kind.name
+    ]
+    if needed and path is None:
+        raise LimnerError(f"the loader {name!r} needs a path: write '{name}:PATH'")
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return
+    known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    for option in options:
+        if option not in known:
+            raise UnknownName(f"option of {name!r}", option, known)

@@ -1,0 +1,262 @@
+"""Plain tables (csv, tsv, jsonl, parquet) and folders of images with a table of captions: a person's own data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from limner.collection import Collection
+from limner.datasets._build import Assembly, Check
+from limner.datasets._read import At, existing, json_lines, lines, number, optional_file, refuse, table
+from limner.errors import LimnerError, UnknownName, shown
+
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "image": ("image", "file_name", "filename", "image_path", "filepath", "image_name", "image_id"),
+    "caption": ("caption", "text", "sentence", "description"),
+    "captions": ("captions",),
+    "id": ("id", "caption_id", "text_id", "sentid"),
+    "image_id": ("image_id",),
+    "split": ("split",),
+    "language": ("language", "lang"),
+    "grade": ("grade",),
+}
+"""What a table may say -> the column names it goes by, the first one found being taken."""
+
+ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".parquet")
+IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")
+_CAPTION_FILES = tuple(f"{stem}{ending}" for stem in ("captions", "metadata") for ending in ENDINGS)
+
+
+def load_table(
+    path: str | Path,
+    *,
+    split: str | None = None,
+    images: str | Path | None = None,
+    columns: Mapping[str, str] | None = None,
+    quoted: bool = True,
+    encoding: str = "utf-8",
+    check_images: Check = False,
+    strict: bool = False,
+) -> Collection:
+    r"""Loads a csv, tsv, txt (comma or tab), jsonl or parquet table, one caption a row; text forms may be gzipped.
+
+    Columns: `image` (a file's name, path or any id) and `caption`; optional `id` of the caption, `image_id`, `split`,
+    `language` and `grade` (1 where left out; 0 means judged and not relevant). jsonl and parquet may have `captions`,
+    a list, instead of `caption`. Further columns become fields of the texts, those that begin with `image_` fields of
+    the images. Without ids, captions are named `dog.jpg#0`, `dog.jpg#1`, ... Rows that repeat a caption's id with
+    another image and a grade judge the same caption again; without an id, the same words are the same caption there.
+
+    Args:
+        path: The table.
+        split: Only this split.
+        images: Folder that the names in `image` start from; the table's own folder and its `images/` where left out.
+        columns: What the table calls its columns, e.g. `{"image": "photo", "caption": "alt"}`.
+        quoted: Whether double quotes enclose cells; with False they are ordinary characters.
+        encoding: Of a text table. UTF-8 unless said otherwise; never guessed.
+        check_images: Open every picture; leave out and list those that do not open.
+        strict: Refuse where a warning would be listed.
+
+    >>> import tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "captions.csv")
+    ...     _ = file.write_text("image,caption\ndog.jpg,A dog.\ndog.jpg,It runs.\n")
+    ...     load_table(file)
+    Collection('captions': 1 images, 2 texts)
+    """
+    file = existing(path, what="table")
+    made = Assembly(file.name.split(".")[0], strict=strict)
+    _Reader(made, columns or {}).add_all(_rows(file, quoted=quoted, encoding=encoding), file)
+    beside = [file.parent, file.parent / "images"]
+    return made.finish(split=split, images=images, beside=beside, check_images=check_images)
+
+
+def load_folder(
+    path: str | Path,
+    *,
+    split: str | None = None,
+    captions: str | Path | None = None,
+    columns: Mapping[str, str] | None = None,
+    quoted: bool = True,
+    encoding: str = "utf-8",
+    check_images: Check = False,
+    strict: bool = False,
+) -> Collection:
+    """Loads a folder of images with a table of captions in it or beside it (`captions.csv`, `metadata.jsonl`, ...).
+
+    Pictures without a caption are listed as a warning.
+
+    Args:
+        path: The folder, or one that holds `images/`.
+        split: Only this split.
+        captions: The table, where it has another name.
+        columns: As in `load_table`, as are `quoted`, `encoding`, `check_images` and `strict`.
+        quoted: Whether double quotes enclose cells.
+        encoding: Of a text table.
+        check_images: Open every picture; leave out and list those that do not open.
+        strict: Refuse where a warning would be listed.
+    """
+    folder = existing(path, what="folder of images")
+    file = _captions_beside(folder) if captions is None else existing(captions, what="table of captions")
+    made = Assembly(folder.resolve().name, strict=strict)
+    _Reader(made, columns or {}).add_all(_rows(file, quoted=quoted, encoding=encoding), file)
+    named = list(map(str, made.images.values))
+    places = (folder, folder / "images")
+    pictures = next((place for place in places if any(os.path.isfile(place / name) for name in named)), folder)
+    _note_uncaptioned(made, pictures, set(named), places)
+    return made.finish(split=split, images=pictures, check_images=check_images)
+
+
+def _captions_beside(folder: Path) -> Path:
+    found = optional_file(folder, _CAPTION_FILES) or optional_file(folder.parent, _CAPTION_FILES)
+    if found is None:
+        raise LimnerError(f"no table of captions in {folder} or beside it: expected captions.csv, metadata.jsonl, ...")
+    return found
+
+
+def _note_uncaptioned(made: Assembly, pictures: Path, named: set[str], places: Iterable[Path]) -> None:
+    captioned = {pictures / name for name in named}
+    files = (file for place in places if place.is_dir() for file in sorted(place.iterdir()))
+    bare = [file.name for file in files if file.suffix.lower() in IMAGE_ENDINGS and file not in captioned]
+    if bare:
+        made.notes.add(At(pictures), f"pictures without a caption: {len(bare):,} ({shown(bare)}); left out")
+
+
+def _rows(file: Path, *, quoted: bool, encoding: str) -> Iterator[tuple[At, dict[str, Any]]]:
+    suffixes = [s.lower() for s in file.suffixes]
+    ending = suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else "".join(suffixes[-1:])
+    if ending not in ENDINGS:
+        raise LimnerError(f"{file}: a table must end in {', '.join(ENDINGS)}; got {ending or 'no ending'!r}")
+    if ending == ".parquet":
+        return _parquet_rows(file)
+    if ending in (".jsonl", ".ndjson"):
+        return json_lines(file)
+    return table(file, delimiter=_delimiter(file, ending, encoding), quoted=quoted, encoding=encoding)
+
+
+def _delimiter(file: Path, ending: str, encoding: str) -> str:
+    if ending == ".txt":
+        _, header = next(lines(file, encoding=encoding), (1, ""))
+        return "\t" if "\t" in header else ","
+    return "\t" if ending == ".tsv" else ","
+
+
+def _parquet_rows(file: Path) -> Iterator[tuple[At, dict[str, Any]]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    row = 0
+    try:
+        for batch in pq.ParquetFile(file).iter_batches():
+            for entry in batch.to_pylist():
+                row += 1
+                yield At(file, row), entry
+    except (pa.ArrowException, OSError) as error:
+        raise LimnerError(f"{file} cannot be read as parquet: {error}") from error
+
+
+class _Reader:
+    """Adds rows to an assembly; knows what the columns are called and which words were captions before."""
+
+    def __init__(self, made: Assembly, columns: Mapping[str, str]) -> None:
+        for role in columns:
+            if role not in COLUMNS:
+                raise UnknownName("column role", role, COLUMNS)
+        self.made = made
+        self.columns = columns
+        self.key_of: dict[str, str] = {}
+
+    def add_all(self, rows: Iterator[tuple[At, dict[str, Any]]], file: Path) -> None:
+        empty = True
+        for at, row in rows:
+            self._add(row, at)
+            empty = False
+        if empty:
+            refuse(At(file), "no rows; expected one caption a row below the header")
+
+    def _add(self, row: Mapping[str, Any], at: At) -> None:
+        named = _named(row, self.columns, at)
+        cells = {role: row[name] for role, name in named.items()}
+        value, image = _image(cells, at)
+        if not image:
+            self.made.notes.add(at, "no image in this row; caption left out")
+            return
+        about_image, about_text = _fields(row, named)
+        self.made.image(image, at, split=str(cells.get("split") or ""), value=value, fields=about_image)
+        for caption in _captions(cells, at):
+            self._add_caption(caption, image, cells, at, about_text)
+
+    def _add_caption(
+        self, caption: str, image: str, cells: Mapping[str, Any], at: At, fields: Mapping[str, Any]
+    ) -> None:
+        grade = _grade(cells, at)
+        key = "" if cells.get("id") is None else str(cells["id"])
+        if "grade" in cells:
+            key = key or self.key_of.get(caption, "")
+            if self._judged_again(caption, image, key):
+                self.made.pair(image, key, grade)
+                return
+        key = key or self.made.next_text(image)
+        if self.made.text(key, caption, image, at, grade=grade, fields=fields):
+            self.key_of.setdefault(caption, key)
+
+    def _judged_again(self, caption: str, image: str, key: str) -> bool:
+        texts = self.made.texts
+        known = key in texts.row and texts.values[texts.row[key]] == caption
+        return known and not self.made.paired(image, key)
+
+
+def _named(row: Mapping[str, Any], columns: Mapping[str, str], at: At) -> dict[str, str]:
+    """Role -> name of the column of this row that plays it."""
+    for role, name in columns.items():
+        if name not in row:
+            refuse(at, f"no column {name!r} for {role!r}; there are {shown(row, most=12)}")
+    found = {role: next((n for n in names if n in row), None) for role, names in COLUMNS.items()} | dict(columns)
+    named = {role: name for role, name in found.items() if name is not None}
+    if "image" not in named or not {"caption", "captions"} & set(named):
+        lacking = "image" if "image" not in named else "caption"
+        names = " or ".join(map(repr, COLUMNS[lacking]))
+        refuse(at, f"no column {names}; there are {shown(row, most=12)}; name it with columns={{{lacking!r}: ...}}")
+    return named
+
+
+def _fields(row: Mapping[str, Any], named: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Columns that play no role, as fields of the image and of the text."""
+    known = set(named.values())
+    further = {name: cell for name, cell in row.items() if name not in known}
+    about_image = {name.removeprefix("image_"): cell for name, cell in further.items() if name.startswith("image_")}
+    about_text = {name: cell for name, cell in further.items() if not name.startswith("image_")}
+    if "language" in named:
+        about_text["language"] = row[named["language"]]
+    return about_image, about_text
+
+
+def _image(cells: Mapping[str, Any], at: At) -> tuple[str | bytes | None, str]:
+    """The picture (a file's name or bytes) and the image's id."""
+    cell, key = cells["image"], cells.get("image_id")
+    if isinstance(cell, dict):  # as the datasets library writes pictures into parquet
+        name, content = cell.get("path"), cell.get("bytes")
+        return content or name, str(key or name or f"row-{at.line}")
+    if isinstance(cell, bytes):
+        return cell, str(key or f"row-{at.line}")
+    name = "" if cell is None else str(cell).strip()
+    return name, str(key) if key not in (None, "") and name else name
+
+
+def _captions(cells: Mapping[str, Any], at: At) -> list[str]:
+    found = cells["caption"] if "caption" in cells else cells["captions"]
+    listed = found if isinstance(found, list) else [found]
+    for caption in listed:
+        if caption is not None and not isinstance(caption, str):
+            refuse(at, f"the caption is {caption!r}, expected text")
+    return [caption or "" for caption in listed]
+
+
+def _grade(cells: Mapping[str, Any], at: At) -> float:
+    if cells.get("grade") in (None, ""):
+        return 1.0
+    grade = number(cells["grade"], at, what="grade")
+    if grade < 0:
+        refuse(at, f"grade {grade:g} is negative; expected 0 (not relevant) or above")
+    return grade

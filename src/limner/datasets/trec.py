@@ -1,0 +1,80 @@
+"""TREC qrels: judgements as lines of `query 0 candidate grade`, which every retrieval tool reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from limner.collection import Collection, Items
+from limner.datasets._read import At, existing, number, refuse, split_lines
+from limner.errors import LimnerError, UnknownName
+from limner.judgements import Judgements
+
+_DIRECTIONS = ("i2t", "t2i")
+
+
+def read_qrels(path: str | Path, *, name: str = "pairs", negative: str = "refuse") -> Judgements:
+    r"""Reads judgements from a qrels file. Grades may be decimal; the second column is ignored, as everywhere.
+
+    Args:
+        path: The file, gzipped or not.
+        name: What reports call the judgements.
+        negative: Some TREC tracks mark spam with negative grades: "refuse" them, or take them as "zero".
+
+    >>> import tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "pairs.qrels")
+    ...     _ = file.write_text("dog.jpg 0 dog.jpg#0 1\ndog.jpg 0 cat.jpg#0 0\n")
+    ...     read_qrels(file)
+    Judgements('pairs': 1 relevant pairs, 1 queries x 2 candidates)
+    """
+    if negative not in ("refuse", "zero"):
+        raise UnknownName("choice for negative grades", negative, ("refuse", "zero"))
+    grades: dict[tuple[str, str], float] = {}
+    for at, (query, _, candidate, cell) in split_lines(existing(path, what="qrels file"), None, 4):
+        if (query, candidate) in grades:
+            refuse(at, f"query {query!r} and candidate {candidate!r} are judged a second time")
+        grade = number(cell, at, what="grade")
+        if grade < 0 and negative == "refuse":
+            refuse(at, f"grade {cell.strip()} is negative; pass negative='zero' to take it as not relevant")
+        grades[query, candidate] = max(grade, 0.0)
+    if not grades:
+        refuse(At(Path(path)), "no judgements; expected lines of query, 0, candidate, grade")
+    return Judgements.from_pairs(((q, c, grade) for (q, c), grade in grades.items()), name=name)
+
+
+def write_qrels(judgements: Judgements, path: str | Path) -> None:
+    """Writes judgements as qrels, judged-not-relevant pairs included.
+
+    Whole grades are written as whole numbers, as `trec_eval` wants them; others as decimals, which limner and
+    `ir_measures` read.
+    """
+    for ids in (judgements.queries, judgements.candidates):
+        blank = next((key for key in ids if len(key.split()) != 1), None)
+        if blank is not None:
+            raise LimnerError(f"id {blank!r} holds a blank, which separates columns in qrels: rename it first")
+    with Path(path).open("w", encoding="utf-8", newline="\n") as file:
+        for query, candidate, grade in judgements:
+            file.write(f"{query} 0 {candidate} {int(grade) if grade.is_integer() else grade!r}\n")
+
+
+def load_qrels(
+    path: str | Path, *, split: str | None = None, direction: str = "i2t", negative: str = "refuse"
+) -> Collection:
+    """A collection of ids alone, from a qrels file: enough to evaluate scores and runs; texts are "".
+
+    Args:
+        path: The file.
+        split: Not for qrels, which have no splits.
+        direction: Whether the queries are images ("i2t") or texts ("t2i").
+        negative: As in `read_qrels`.
+    """
+    if split is not None:
+        raise LimnerError(f"split={split!r}: qrels have no splits")
+    if direction not in _DIRECTIONS:
+        raise UnknownName("direction", direction, _DIRECTIONS)
+    read = read_qrels(path, negative=negative)
+    pairs = read if direction == "i2t" else read.T
+    images = Items(pairs.queries, [None] * len(pairs.queries))
+    texts = Items(pairs.candidates, [""] * len(pairs.candidates), kind="text")
+    note = f"{path}: ids only: every text is empty, and no image has a picture"
+    return Collection(Path(path).name.split(".")[0], images, texts, pairs, warnings=[note])

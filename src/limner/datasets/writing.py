@@ -1,0 +1,216 @@
+"""Writing a Collection as a table, as a folder of images with captions, or as qrels.
+
+Each function returns what the form cannot hold, one sentence each, so that nothing is lost in silence.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from limner.collection import Collection, Items
+from limner.datasets.tables import IMAGE_ENDINGS
+from limner.datasets.trec import write_qrels
+from limner.errors import LimnerError, shown
+
+_SCALARS = (str, int, float, bool, type(None), np.generic)
+_TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
+_QRELS = (".qrels", ".trec")
+_TAKEN = ("image", "caption", "captions", "id", "image_id", "split", "grade", "lang")
+"""Columns with a meaning of their own; a field of that name would be read as something else."""
+
+
+def write(collection: Collection, path: str | Path) -> tuple[str, ...]:
+    """Writes in the form that the ending asks for: .csv, .tsv, .jsonl, .parquet, .qrels, or none for a folder.
+
+    Returns:
+        What the form cannot hold, one sentence each.
+    """
+    path = Path(path)
+    if path.suffix in _TABLES:
+        return write_table(collection, path)
+    if path.suffix in _QRELS:
+        write_qrels(collection.judgements, path)
+        further = [f"qrels hold judgements only: neither texts nor pictures nor splits of {collection.name!r}"]
+        return tuple(further + _further_judgements(collection))
+    if path.suffix == "":
+        return write_folder(collection, path)
+    raise LimnerError(f"{path}: cannot write {path.suffix!r}; expected {', '.join(_TABLES + _QRELS)}, or a folder")
+
+
+def write_table(collection: Collection, path: str | Path) -> tuple[str, ...]:
+    """Writes one row per judged pair, as `tables.load_table` reads it; the pictures stay where they are.
+
+    Args:
+        collection: What to write.
+        path: A file ending in .csv, .tsv, .jsonl or .parquet.
+
+    Returns:
+        What a table cannot hold: images without text, further judgements, pictures that are not files, ...
+    """
+    path = Path(path)
+    files = [_file_beside(value, path.parent) for value in collection.images.values]
+    return _write_rows(collection, path, files) + _lost_pictures(collection, files)
+
+
+def write_folder(collection: Collection, path: str | Path) -> tuple[str, ...]:
+    """Writes every picture into `images/` of a new folder, and `captions.csv` beside it.
+
+    Files are copied, drawn pictures are written as PNG. Images keep their ids in the column `image_id` where their
+    file has another name.
+
+    Returns:
+        What the folder cannot hold.
+    """
+    folder = Path(path)
+    if folder.exists() and any(folder.iterdir()):
+        raise LimnerError(f"{folder} is not empty: give a new folder")
+    (folder / "images").mkdir(parents=True, exist_ok=True)
+    files = [_write_picture(collection.images, row, folder / "images") for row in range(len(collection.images))]
+    return _write_rows(collection, folder / "captions.csv", files) + _lost_pictures(collection, files)
+
+
+def _write_picture(images: Items, row: int, folder: Path) -> str | None:
+    value, key = images.values[row], images.ids[row]
+    if value is None:
+        return None
+    drawn = not isinstance(value, (str, Path, bytes))
+    name = _safe_name(key, row, ".png" if drawn else _ending(value))
+    if isinstance(value, (str, Path)):
+        shutil.copyfile(value, folder / name)
+    elif isinstance(value, bytes):
+        (folder / name).write_bytes(value)
+    else:
+        value().save(folder / name)
+    return name
+
+
+def _safe_name(key: str, row: int, ending: str) -> str:
+    """A file name of its own: the id itself where it is one, else the row's number."""
+    plain = all(c.isalnum() or c in "._-" for c in key) and not key.startswith(".") and len(key) < 120
+    if not plain:
+        return f"{row:08d}{ending}"
+    return key if key.lower().endswith(IMAGE_ENDINGS) else key + ending
+
+
+def _ending(value: str | Path | bytes) -> str:
+    if not isinstance(value, bytes):
+        return Path(value).suffix.lower() or ".jpg"
+    return ".png" if value.startswith(b"\x89PNG") else ".jpg"
+
+
+def _file_beside(value: Any, folder: Path) -> str | None:
+    """How a table in this folder names a picture: relative where it is inside, absolute elsewhere."""
+    if not isinstance(value, (str, Path)):
+        return None
+    file = Path(value).resolve()
+    root = folder.resolve()
+    return file.relative_to(root).as_posix() if file.is_relative_to(root) else str(file)
+
+
+def _write_rows(collection: Collection, path: Path, files: list[str | None]) -> tuple[str, ...]:
+    nested = path.suffix in (".jsonl", ".parquet")
+    fields = {"": _kept(collection.texts, "", nested), "image_": _kept(collection.images, "image_", nested)}
+    rows = list(_rows(collection, files, fields))
+    if not rows:
+        raise LimnerError(f"{collection.name!r} has no judged pairs, so a table of it would be empty")
+    _WRITERS[path.suffix](path, rows)
+    return tuple(_lost(collection, fields))
+
+
+def _kept(items: Items, prefix: str, nested: bool) -> dict[str, Any]:
+    """Fields that the form can hold."""
+    return {
+        name: column
+        for name, column in items.fields.items()
+        if prefix + name not in _TAKEN and (nested or all(isinstance(entry, _SCALARS) for entry in column))
+    }
+
+
+def _rows(collection: Collection, files: list[str | None], fields: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    images, texts, pairs = collection.images, collection.texts, collection.judgements
+    split_of = {key: name for name, keys in collection.splits.items() for key in keys}
+    named = any(file not in (None, key) for file, key in zip(files, images.ids, strict=True))
+    graded = bool((pairs.grades != 1).any() or (pairs.T.counts > 1).any())
+    for i, t, grade in zip(pairs.rows.tolist(), pairs.columns.tolist(), pairs.grades.tolist(), strict=True):
+        row = {"image": files[i] or images.ids[i], "caption": texts.values[t], "id": texts.ids[t]}
+        if named:
+            row["image_id"] = images.ids[i]
+        if split_of:
+            row["split"] = split_of.get(images.ids[i], "")
+        if graded:
+            row["grade"] = grade
+        row |= {name: _plain(column[t]) for name, column in fields[""].items()}
+        yield row | {f"image_{name}": _plain(column[i]) for name, column in fields["image_"].items()}
+
+
+def _plain(entry: Any) -> Any:
+    return entry.item() if isinstance(entry, np.generic) else entry
+
+
+def _lost(collection: Collection, fields: Mapping[str, Any]) -> Iterator[str]:
+    yield from _further_judgements(collection)
+    for prefix, items in (("", collection.texts), ("image_", collection.images)):
+        lost = [name for name in items.fields if name not in fields[prefix]]
+        taken = [name for name in lost if prefix + name in _TAKEN]
+        if taken:
+            yield f"fields of {items.kind}s that are named like columns were left out: {shown(taken)}"
+        if len(lost) > len(taken):
+            nested = shown(name for name in lost if name not in taken)
+            yield f"fields of {items.kind}s that are no plain values were left out: {nested}; .jsonl keeps them"
+    bare = collection.images.ids[np.flatnonzero(np.diff(collection.judgements.indptr) == 0)]
+    if len(bare):
+        yield f"images without any text were left out: {len(bare):,} ({shown(bare)})"
+    listed = [key for keys in collection.splits.values() for key in keys]
+    if len(set(listed)) < len(listed):
+        yield "some images are in several splits; each row holds the last one"
+    blank = sum(not text.strip() for text in collection.texts.values)
+    if blank:
+        yield f"{blank:,} texts are empty and will be left out on reading"
+
+
+def _further_judgements(collection: Collection) -> list[str]:
+    further = [*collection.extra, *(f"{name} (text to image)" for name in collection.reverse)]
+    return [f"further judgements were left out: {shown(further, most=9)}; write each as .qrels"] if further else []
+
+
+def _lost_pictures(collection: Collection, files: Iterable[str | None]) -> tuple[str, ...]:
+    lost = sum(file is None and value is not None for file, value in zip(files, collection.images.values, strict=True))
+    return (
+        (f"{lost:,} pictures are no files, so the table holds only their ids; write a folder instead",) if lost else ()
+    )
+
+
+def _write_separated(path: Path, rows: list[dict[str, Any]], delimiter: str) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        # Every text is quoted: what the module quotes by itself does not cover a lone carriage return.
+        quoting: Literal[2] = csv.QUOTE_NONNUMERIC
+        writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter, lineterminator="\n", quoting=quoting)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _write_jsonl(path: Path, rows: list[dict[str, Any]]) -> None:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def _write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.Table.from_pylist(rows), path)
+
+
+_WRITERS = {
+    ".csv": lambda path, rows: _write_separated(path, rows, ","),
+    ".tsv": lambda path, rows: _write_separated(path, rows, "\t"),
+    ".jsonl": _write_jsonl,
+    ".parquet": _write_parquet,
+}
