@@ -6,6 +6,7 @@ import importlib
 import inspect
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -172,10 +173,15 @@ def test_the_real_folders(shared_data):
     assert {path: detect(shared_data / path).name for path in named} == named
 
 
+def test_the_page_lists_every_data_set():
+    page = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text(encoding="utf-8")
+    assert re.findall(
+        r"^\| `([a-z0-9-]+)` \| [^|]+ \| [^|]+ \|$", page.split("## Your own table")[0], re.MULTILINE
+    ) == [entry.name for entry in DATASETS]
+
+
 def test_names_stay_light():
     code = "import sys, limner.datasets; print([m for m in ('numpy', 'pyarrow', 'PIL', 'scipy') if m in sys.modules])"
-    import subprocess
-
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2] / "src"
     )

@@ -80,7 +80,7 @@ def test_what_a_table_cannot_hold_is_said(tmp_path):
     said = "\n".join(write(more, tmp_path / "t.csv"))
     for part in (
         "further judgements were left out: 'expert', 'eccv (text to image)'",
-        "fields of images that are no plain values were left out: 'objects'; .jsonl keeps them",
+        "fields of images that this form cannot hold were left out: 'objects' (.jsonl holds lists and dicts)",
         "images without any text were left out: 1 ('c')",
         "some images are in several splits",
         "fields of texts that are named like columns were left out: 'split'",
@@ -106,6 +106,24 @@ def test_numpy_fields_are_plain_values(tmp_path):
     made = Collection("c", made.images.with_fields(fold=np.array([0, 1])), made.texts, made.judgements)
     assert write(made, tmp_path / "t.jsonl") == ()
     assert load(tmp_path / "t.jsonl").images.field("fold") == (0, 1)
+
+
+def test_values_that_no_form_can_hold(tmp_path):
+    made = small()
+    odd = made.images.with_fields(thing=[object(), object()], box=[(np.float32(1.5), 2), (3, 4)], mixed=[1, "one"])
+    made = Collection("c", odd, made.texts, made.judgements)
+    (sentence,) = write(made, tmp_path / "t.jsonl")
+    assert "fields of images that this form cannot hold were left out: 'thing'" in sentence
+    assert load(tmp_path / "t.jsonl").images.field("box") == ([1.5, 2], [3, 4])
+    with pytest.raises(LimnerError, match="t.parquet: a column mixes kinds of values .*; write .jsonl instead"):
+        write(made, tmp_path / "t.parquet")
+
+
+def test_the_built_in_world_can_be_converted(tmp_path):
+    world = load("scenes", images=5)
+    for form in (*FORMS, ""):
+        write(world, tmp_path / f"world{form}")
+        assert load(tmp_path / f"world{form}").judgements == world.judgements
 
 
 def test_a_folder(tmp_path):

@@ -115,7 +115,7 @@ def _file_beside(value: Any, folder: Path) -> str | None:
 
 
 def _write_rows(collection: Collection, path: Path, files: list[str | None]) -> tuple[str, ...]:
-    nested = path.suffix in (".jsonl", ".parquet")
+    nested = path.suffix == ".jsonl"
     fields = {"": _kept(collection.texts, "", nested), "image_": _kept(collection.images, "image_", nested)}
     rows = list(_rows(collection, files, fields))
     if not rows:
@@ -129,8 +129,18 @@ def _kept(items: Items, prefix: str, nested: bool) -> dict[str, Any]:
     return {
         name: column
         for name, column in items.fields.items()
-        if prefix + name not in _TAKEN and (nested or all(isinstance(entry, _SCALARS) for entry in column))
+        if prefix + name not in _TAKEN and all(_holds(entry, nested) for entry in column)
     }
+
+
+def _holds(entry: Any, nested: bool) -> bool:
+    """Whether a cell can hold it: a plain value, or with `nested` lists and dicts of such."""
+    if isinstance(entry, _SCALARS):
+        return True
+    if not nested or not isinstance(entry, (list, tuple, dict)):
+        return False
+    inside = entry.values() if isinstance(entry, dict) else entry
+    return all(_holds(part, nested) for part in inside)
 
 
 def _rows(collection: Collection, files: list[str | None], fields: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -151,7 +161,12 @@ def _rows(collection: Collection, files: list[str | None], fields: Mapping[str, 
 
 
 def _plain(entry: Any) -> Any:
-    return entry.item() if isinstance(entry, np.generic) else entry
+    """The same value without numpy's types, which JSON cannot write."""
+    if isinstance(entry, np.generic):
+        return entry.item()
+    if isinstance(entry, dict):
+        return {key: _plain(part) for key, part in entry.items()}
+    return [_plain(part) for part in entry] if isinstance(entry, (list, tuple)) else entry
 
 
 def _lost(collection: Collection, fields: Mapping[str, Any]) -> Iterator[str]:
@@ -162,8 +177,9 @@ def _lost(collection: Collection, fields: Mapping[str, Any]) -> Iterator[str]:
         if taken:
             yield f"fields of {items.kind}s that are named like columns were left out: {shown(taken)}"
         if len(lost) > len(taken):
-            nested = shown(name for name in lost if name not in taken)
-            yield f"fields of {items.kind}s that are no plain values were left out: {nested}; .jsonl keeps them"
+            others = shown((name for name in lost if name not in taken), most=9)
+            left_out = f"fields of {items.kind}s that this form cannot hold were left out: {others}"
+            yield f"{left_out} (.jsonl holds lists and dicts)"
     bare = collection.images.ids[np.flatnonzero(np.diff(collection.judgements.indptr) == 0)]
     if len(bare):
         yield f"images without any text were left out: {len(bare):,} ({shown(bare)})"
@@ -205,7 +221,10 @@ def _write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    pq.write_table(pa.Table.from_pylist(rows), path)
+    try:
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    except pa.ArrowException as error:
+        raise LimnerError(f"{path}: a column mixes kinds of values ({error}); write .jsonl instead") from error
 
 
 _WRITERS = {
