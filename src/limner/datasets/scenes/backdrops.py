@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 FINE = 2
 
 
+def _fine(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Points in sheet coordinates, rounded so that the last bit of a sine never moves a pixel."""
+    return [(round(x * FINE, 3), round(y * FINE, 3)) for x, y in points]
+
+
 class Sheet:
     """A sheet for one background: bands of colour, hills, clouds, stars."""
 
@@ -50,11 +55,11 @@ class Sheet:
 
     def polygon(self, points: Sequence[tuple[float, float]], fill: Colour) -> None:
         """A filled polygon."""
-        self.draw.polygon([(x * FINE, y * FINE) for x, y in points], fill=fill)
+        self.draw.polygon(_fine(points), fill=fill)
 
     def line(self, points: Sequence[tuple[float, float]], fill: Colour, width: float = 1.0) -> None:
         """A line."""
-        self.draw.line([(x * FINE, y * FINE) for x, y in points], fill=fill, width=max(1, round(width * FINE)))
+        self.draw.line(_fine(points), fill=fill, width=max(1, round(width * FINE)))
 
     def hills(self, base: float, height: float, fill: Colour) -> None:
         """Rolling hills that end at the line `base`."""

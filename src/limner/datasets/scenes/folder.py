@@ -40,7 +40,7 @@ def _write_captions(collection: Collection, path: Path) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["image", "image_id", "caption", "id", *(["split"] if split_of else [])])
         for name, caption, image in zip(texts.ids, texts.values, texts.field("image"), strict=True):
-            writer.writerow([f"images/{image}.png", image, caption, name, *([split_of[image]] if split_of else [])])
+            writer.writerow([f"{image}.png", image, caption, name, *([split_of[image]] if split_of else [])])
 
 
 def _described(collection: Collection) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from limner.datasets.scenes.meaning import Entity, Meaning
 from limner.datasets.scenes.world import CATEGORIES, KINDS, kinds_of
 
 IRREGULAR = {"fish": "fish", "sheep": "sheep", "cactus": "cacti", "piece of furniture": "pieces of furniture"}
-NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five"}
+NUMBERS = dict(enumerate(("one", "two", "three", "four", "five", "six", "seven", "eight", "nine"), start=1))
 
 COLOUR_WORDS = {"purple": ("purple", "purple", "violet")}
 SIZE_WORDS = {
@@ -20,7 +20,7 @@ SIZE_WORDS = {
 SETTING_WORDS = {
     "beach": ("on a beach", "at the beach", "at the seaside", "by the sea"),
     "meadow": ("in a meadow", "in a grassy field", "in a green field", "in the countryside"),
-    "snow": ("in the snow", "in a snowy landscape", "on a snowy day"),
+    "snow": ("in the snow", "in a snowy landscape", "in deep snow"),
     "street": ("on a street", "in a street", "in the city", "in town"),
     "room": ("in a room", "indoors", "inside"),
     "night": ("at night", "under the stars", "under a night sky"),
@@ -98,12 +98,13 @@ def phrase(entity: Entity, dice: Dice) -> Phrase:
 
 def _count(entity: Entity, dice: Dice) -> tuple[str, bool]:
     """Words for the number, and whether the phrase is plural ("a pair of dogs" is one pair)."""
+    number = NUMBERS.get(entity.number, str(entity.number))
     if entity.exact:
         options = {1: ("one", "one", "a single"), 2: ("two", "two", "two", "a pair of")}
-        words = dice.choose(options.get(entity.number, (NUMBERS[entity.number],)))
+        words = dice.choose(options.get(entity.number, (number,)))
     else:
         options = {1: ("",), 2: ("some", "some", ""), 3: ("several", "several", "a group of", "a few")}
-        words = dice.choose(options[entity.number])
+        words = dice.choose(options.get(entity.number, (f"at least {number}",)))
     return words, entity.number > 1 and not words.endswith(" of")
 
 
@@ -144,7 +145,9 @@ def _listing(phrases: list[Phrase], setting: str, dice: Dice) -> tuple[str, ...]
         (dice.choose(LEADS), everything, setting),
     ]
     if setting:
-        forms += [(f"{setting},", "there", phrases[0].verb, everything), (everything, verb, setting)]
+        forms.append((f"{setting},", "there", phrases[0].verb, everything))
+    if setting and setting != "at night":  # nothing "is at night"
+        forms.append((everything, verb, setting))
     if len(phrases) == 2:
         forms.append((texts[0], "with", texts[1], setting))
     return dice.choose(forms)
@@ -168,10 +171,11 @@ def _relating(phrases: list[Phrase], relation: str, setting: str, dice: Dice) ->
 def _carrying(phrases: list[Phrase], setting: str, dice: Dice) -> tuple[str, ...]:
     """Forms for something with something else on it."""
     first, second = phrases
+    on_it = "on them" if first.many else "on it"
     forms: list[tuple[str, ...]] = [
-        (first.text, "with", second.text, "on it", setting),
+        (first.text, "with", second.text, on_it, setting),
         ("there", first.verb, first.text, "with", second.text, "on top", setting),
     ]
     if setting:
-        forms.append((f"{setting},", "there", first.verb, first.text, "with", second.text, "on it"))
+        forms.append((f"{setting},", "there", first.verb, first.text, "with", second.text, on_it))
     return dice.choose(forms)

@@ -101,7 +101,8 @@ class Pen:
         return ImageOps.mirror(small) if flip else small
 
     def _at(self, x: float, y: float) -> Point:
-        return x * self.scale + self.margin, y * self.scale + self.margin
+        # Rounded, so that the last bit of a sine, which machines disagree on, never moves a pixel.
+        return round(x * self.scale + self.margin, 3), round(y * self.scale + self.margin, 3)
 
     def _paint(self, shape: Shape, fill: Colour, grow: float) -> None:
         name, *numbers = shape

@@ -1,0 +1,389 @@
+"""The built-in world: the same everywhere, drawn as its truth says, and tied to WordNet."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import platform
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import PIL
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image, ImageChops
+
+from limner import datasets
+from limner.datasets import scenes
+from limner.datasets.scenes.dice import Dice
+from limner.datasets.scenes.draw import render, sticker
+from limner.datasets.scenes.scene import overlap
+from limner.errors import LimnerError, UnknownName
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN_SAID = "664a28685177c3f33e03503f8eba51ccc44ee9a42a539d81c8a6b48fe6cb5102"
+GOLDEN_PIXELS = {("13.0.0", "aarch64"): "8045760e6d470626b393ed3974a47766fb9ac60f317bc3c7ab712740defd262e"}
+
+
+def said(collection):
+    """A fingerprint of every caption and meaning."""
+    lines = zip(collection.texts.ids, collection.texts.values, collection.texts.field("meaning"), strict=True)
+    return hashlib.sha256("\n".join(f"{i}\t{text}\t{meaning}" for i, text, meaning in lines).encode()).hexdigest()
+
+
+def pixels(collection):
+    """A fingerprint of every pixel."""
+    found = hashlib.sha256()
+    for row in range(len(collection.images)):
+        found.update(collection.images.open(row).tobytes())
+    return found.hexdigest()
+
+
+def judged(collection):
+    """A fingerprint of the complete judgements."""
+    complete = collection.extra["complete"]
+    return hashlib.sha256(np.stack([complete.rows, complete.columns]).tobytes()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def world():
+    return scenes.load(images=400)
+
+
+@pytest.fixture(scope="module")
+def many():
+    return [scenes.compose(0, index) for index in range(1500)]
+
+
+# ---------------------------------------------------------------------------------------------- the same everywhere
+
+
+def test_captions_and_meanings_are_frozen():
+    """A change of the world is a change of every number measured on it: it must be meant, and be in the changelog."""
+    assert said(scenes.load(images=200)) == GOLDEN_SAID
+
+
+def test_pixels_are_frozen():
+    here = PIL.__version__, platform.machine()
+    if here not in GOLDEN_PIXELS:
+        pytest.skip(f"no frozen pixels for Pillow {here[0]} on {here[1]}: other versions may draw other edges")
+    assert pixels(scenes.load(images=40)) == GOLDEN_PIXELS[here]
+
+
+def test_two_processes_with_different_hash_seeds_make_the_same_world():
+    script = (
+        "import sys; sys.path[:0] = sys.argv[1:]\n"
+        "from test_scenes import said, pixels, judged, scenes\n"
+        "world = scenes.load(images=25, seed=3)\n"
+        "print(said(world), pixels(world), judged(world))"
+    )
+    paths = [str(Path(__file__).parent), str(ROOT / "src")]
+    command = [sys.executable, "-c", script, *paths]
+    runs = [
+        subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | {"PYTHONHASHSEED": seed})
+        for seed in ("1", "2")
+    ]
+    here = scenes.load(images=25, seed=3)
+    assert {run.stdout.strip() for run in runs} == {f"{said(here)} {pixels(here)} {judged(here)}"}
+
+
+def test_a_picture_does_not_depend_on_how_many_there_are():
+    few, more = scenes.load(images=12), scenes.load(images=31)
+    assert few.texts.values == more.texts.values[:60]
+    assert few.images.field("scene") == more.images.field("scene")[:12]
+    assert all(set(few.splits[name]) == set(more.splits[name]) & set(few.images.ids) for name in few.splits)
+
+
+def test_seeds_make_different_worlds():
+    assert said(scenes.load(images=5, seed=0)) != said(scenes.load(images=5, seed=1))
+
+
+def test_loading_draws_nothing():
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from limner.datasets import scenes; scenes.load(images=5)\n"
+        "print('PIL' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(ROOT / "src")], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_a_drawing_travels_between_processes(world):
+    drawing = world.images.values[7]
+    again = pickle.loads(pickle.dumps(drawing))
+    assert again == drawing
+    assert again().tobytes() == drawing().tobytes()
+    assert len(pickle.dumps(drawing)) < 3000
+
+
+@given(st.integers(0, 2**32), st.integers(0, 2**32))
+def test_dice_stay_in_range(seed, index):
+    dice = Dice(seed, index)
+    assert all(0 <= dice.fraction() < 1 for _ in range(300))
+    assert all(3 <= dice.between(3, 9) <= 9 for _ in range(50))
+    assert dice.between(5, 2) == 5
+    assert sorted(dice.shuffled("abcdef")) == list("abcdef")
+    assert dice.weighted("abc", (0, 1, 0)) == "b"
+
+
+def test_dice_are_fair():
+    dice = Dice(5)
+    counts = Counter(dice.weighted("ab", (1, 3)) for _ in range(4000))
+    assert abs(counts["b"] / 4000 - 0.75) < 0.03
+    assert set(Counter(dice.integer(6) for _ in range(1000))) == set(range(6))
+
+
+# ------------------------------------------------------------------------------------------------- what is in it
+
+
+def test_the_whole_vocabulary_is_used(many):
+    objects = [o for scene in many for o in scene.objects]
+    assert len(scenes.KINDS) >= 16
+    assert {o.kind for o in objects} == set(scenes.KINDS)
+    assert {o.colour for o in objects} == set(scenes.COLOURS)
+    assert len(scenes.COLOURS) == 10
+    assert {o.size for o in objects} == set(scenes.SIZES)
+    assert len(scenes.SIZES) == 3
+    assert {scene.background for scene in many} == set(scenes.BACKGROUNDS)
+    assert len(scenes.BACKGROUNDS) == 6
+    assert {relation for scene in many for _, relation, _ in scene.relations} == set(scenes.RELATIONS)
+
+
+def test_one_to_five_of_every_kind_and_never_an_empty_picture(many):
+    counts = Counter(n for scene in many for n in Counter(o.kind for o in scene.objects).values())
+    assert set(counts) == {1, 2, 3, 4, 5}
+    assert min(len(scene.objects) for scene in many) >= 1
+
+
+def test_no_kind_is_rare(many):
+    shares = Counter(kind for scene in many for kind in {o.kind for o in scene.objects})
+    assert min(shares.values()) > 0.4 * max(shares.values())
+
+
+def test_objects_are_where_they_belong(many):
+    for scene in many:
+        for thing in scene.objects:
+            kind = scenes.KINDS[thing.kind]
+            assert scene.background in kind.backgrounds
+            assert (thing.place in kind.places) if thing.support is None else (kind.perches and thing.place == "perch")
+            if thing.place == "air":
+                assert thing.box[3] <= scene.horizon + 4
+            if thing.place == "water":
+                assert scene.horizon < thing.box[3] < scene.shore
+            if thing.place == "ground":
+                assert thing.box[3] > scene.shore
+
+
+def test_only_related_objects_overlap(many):
+    allowed = {"on", "under", "in front of", "behind"}
+    for scene in many:
+        related = {(i, j) for i, relation, j in scene.relations if relation in allowed}
+        for i, j in combinations(range(len(scene.objects)), 2):
+            if overlap(scene.objects[i].box, scene.objects[j].box):
+                assert (i, j) in related
+
+
+def test_sizes_of_a_kind_do_not_mix(many):
+    lengths = {(k, s): [] for k in scenes.KINDS for s in scenes.SIZES}
+    for thing in (o for scene in many for o in scene.objects):
+        x0, y0, x1, y1 = thing.box
+        lengths[thing.kind, thing.size].append(max(x1 - x0, y1 - y0))
+    for kind in scenes.KINDS:
+        small, medium, large = (lengths[kind, size] for size in scenes.SIZES)
+        assert max(small) < min(medium)
+        assert max(medium) < min(large, default=10**6)
+
+
+# --------------------------------------------------------------------------------------------------- WordNet
+
+
+@pytest.fixture(scope="module")
+def wordnet():
+    return json.loads((Path(__file__).parent / "wordnet30.json").read_text())
+
+
+def ancestors(wordnet, synset):
+    above = set(wordnet[synset]["hypernyms"])
+    return above.union(*(ancestors(wordnet, name) for name in above)) if above else above
+
+
+def test_every_kind_is_a_synset_and_every_word_its_lemma(wordnet):
+    for kind in scenes.KINDS.values():
+        assert wordnet[kind.synset]["wnid"] == kind.wnid
+        assert set(kind.words) <= set(wordnet[kind.synset]["lemmas"])
+    assert len({kind.synset for kind in scenes.KINDS.values()}) == len(scenes.KINDS)
+
+
+def test_every_category_holds_exactly_the_kinds_below_it(wordnet):
+    for category in scenes.CATEGORIES.values():
+        below = {k.name for k in scenes.KINDS.values() if category.synset in ancestors(wordnet, k.synset)}
+        assert set(category.kinds) == below
+        assert set(category.words) <= set(wordnet[category.synset]["lemmas"])
+
+
+# --------------------------------------------------------------------------------------------------- the drawing
+
+
+def test_pictures_are_rgb_of_the_right_size(world):
+    picture = world.images.open(0)
+    assert (picture.mode, picture.size) == ("RGB", (scenes.SIDE, scenes.SIDE))
+
+
+def test_a_box_is_the_extent_of_what_is_drawn(many):
+    for thing in (o for scene in many[:300] for o in scene.objects):
+        x0, y0, x1, y1 = thing.box
+        assert 0 <= x0 < x1 <= scenes.SIDE
+        assert 0 <= y0 < y1 <= scenes.SIDE
+        alpha = sticker(thing).getchannel("A")
+        assert alpha.size == (x1 - x0, y1 - y0)
+        assert alpha.getbbox() == (0, 0, x1 - x0, y1 - y0)
+
+
+def test_drawing_an_object_changes_pixels_in_its_box_only(many):
+    for scene in many[:120]:
+        before = render(replace(scene, objects=()))
+        for count, thing in enumerate(scene.objects, start=1):
+            after = render(replace(scene, objects=scene.objects[:count]))
+            changed = ImageChops.difference(before, after).getbbox()
+            assert changed is not None
+            assert changed[0] >= thing.box[0]
+            assert changed[1] >= thing.box[1]
+            assert changed[2] <= thing.box[2]
+            assert changed[3] <= thing.box[3]
+            before = after
+
+
+def test_every_object_stays_in_sight(many):
+    """Of every object at least half of its pixels are left when all is drawn."""
+    for scene in many[:200]:
+        for at, thing in enumerate(scene.objects):
+            seen = sticker(thing).getchannel("A").point(lambda a: 255 if a > 127 else 0)
+            whole = seen.histogram()[255]
+            for later in scene.objects[at + 1 :]:
+                corner = later.box[0] - thing.box[0], later.box[1] - thing.box[1]
+                cover = sticker(later).getchannel("A")
+                seen.paste(0, corner, cover.point(lambda a: 255 if a > 127 else 0))
+            assert seen.histogram()[255] >= whole / 2, (scene.index, at)
+
+
+def test_colours_are_drawn_as_named(many):
+    """The most common strong colour of a sticker is nearest to the paint of its own name."""
+    from limner.datasets.scenes.pen import PAINT
+
+    names, paints = list(PAINT), np.array(list(PAINT.values()), dtype=float)
+    hits = Counter()
+    for kind in scenes.KINDS:
+        for colour in scenes.COLOURS:
+            thing = scenes.SceneObject(kind, colour, "large", (0, 0, *_large(kind)), "ground")
+            rgba = np.asarray(sticker(thing)).reshape(-1, 4)
+            solid, times = np.unique(rgba[rgba[:, 3] == 255][:, :3], axis=0, return_counts=True)
+            nearest = np.linalg.norm(solid[:, None] - paints, axis=2).argmin(1)
+            weight = np.bincount(nearest, weights=times, minlength=10)
+            hits[names[weight.argmax()] == colour] += 1
+    assert hits[True] / hits.total() > 0.85
+
+
+def _large(kind):
+    from limner.datasets.scenes.layout import extent
+
+    return extent(scenes.KINDS[kind], "large")
+
+
+# -------------------------------------------------------------------------------------------------- the collection
+
+
+def test_the_collection_has_all_that_later_parts_need(world):
+    assert (len(world.images), len(world.texts)) == (400, 2000)
+    assert {name: len(ids) for name, ids in world.splits.items()} == {"train": 240, "dev": 80, "test": 80}
+    assert set(world.judgements.counts) == {5}
+    image = world.images[3:4]
+    thing = image.field("objects")[0][0]
+    assert set(thing) == {"synset", "name", "colour", "size", "box", "place"}
+    assert thing["synset"] == scenes.KINDS[thing["name"]].synset
+    assert image.field("scene")[0].background == image.field("background")[0]
+    assert world.texts.field("image")[17] == "scene-000003"
+    assert world.texts.ids[17] == "scene-000003#2"
+    assert isinstance(world.texts.field("meaning")[17], scenes.Meaning)
+
+
+def test_complete_judgements_hold_the_pairs_and_mirror(world):
+    complete = world.extra["complete"]
+    assert set(complete.grades) == {1.0}
+    assert len(world.judgements | complete) == len(complete) > 2 * len(world.judgements)
+    assert world.judged("complete", "t2i") == complete.T
+
+
+def test_a_split_alone_is_the_split_of_the_whole(world):
+    alone = scenes.load(images=400, split="test")
+    assert alone.texts.ids == world.test.texts.ids
+    assert alone.extra["complete"] == world.test.extra["complete"]
+
+
+def test_captions_of_an_image_differ_in_meaning(world):
+    meanings = world.texts.field("meaning")
+    assert all(len(set(meanings[at : at + 5])) == 5 for at in range(0, len(meanings), 5))
+
+
+def test_load_by_name():
+    assert datasets.load("scenes", images=5).texts.values == scenes.load(images=5).texts.values
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"path": "somewhere"}, "takes no path; got 'somewhere'"),
+        ({"images": 0}, "at least 1 image; got images=0"),
+        ({"seed": -1}, "must be 0 or above; got seed=-1"),
+        ({"images": 5, "split": "tests"}, "did you mean 'test'"),
+    ],
+)
+def test_bad_options_are_refused(options, message):
+    with pytest.raises(LimnerError, match=message):
+        scenes.load(**options)
+
+
+def test_an_unknown_option_is_refused():
+    with pytest.raises(UnknownName, match="did you mean 'images'"):
+        datasets.load("scenes", image=5)
+
+
+# ------------------------------------------------------------------------------------------------------ the folder
+
+
+def test_a_written_world_reads_back(world, tmp_path):
+    from limner.datasets.tables import load_folder
+    from limner.datasets.trec import load_qrels
+
+    small = world.restrict(world.images.ids[:10])
+    folder = scenes.write(
+        replace(small, splits={"train": small.images.ids[:8], "test": small.images.ids[8:]}), tmp_path
+    )
+    again = load_folder(folder)
+    assert list(again.images.ids) == list(small.images.ids)
+    assert list(again.texts.ids) == list(small.texts.ids)
+    assert again.texts.values == small.texts.values
+    assert again.judgements == small.judgements
+    assert set(again.splits["test"]) == set(small.images.ids[8:])
+    assert again.images.open(3).tobytes() == small.images.open(3).tobytes()
+    assert len(load_qrels(folder / "complete.qrels").judgements) == len(small.extra["complete"])
+
+
+def test_the_written_objects_are_the_truth(world, tmp_path):
+    small = world.restrict(world.images.ids[:4])
+    truth = json.loads((scenes.write(small, tmp_path) / "objects.json").read_text())
+    for image, scene in zip(small.images.ids, small.images.field("scene"), strict=True):
+        assert truth["images"][image]["background"] == scene.background
+        assert [tuple(o["box"]) for o in truth["images"][image]["objects"]] == [o.box for o in scene.objects]
+        assert [tuple(r) for r in truth["images"][image]["relations"]] == list(scene.relations)
+    for text, meaning in zip(small.texts.ids, small.texts.field("meaning"), strict=True):
+        assert scenes.Meaning.from_dict(truth["texts"][text]) == meaning
+    with Image.open(tmp_path / "images" / "scene-000000.png") as picture:
+        assert picture.size == (scenes.SIDE, scenes.SIDE)
