@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import sys
 from collections import Counter
 from functools import partial
 from itertools import pairwise
@@ -161,3 +164,55 @@ def test_stems_are_porters(word, stemmed):
 def test_bad_input_is_refused(call, message):
     with pytest.raises(LimnerError, match=message):
         call()
+
+
+@pytest.fixture(scope="module")
+def proof(shared_data):
+    """The script of the proof as a module, and the figures it finds in the real files."""
+    if not (shared_data / "flickr8k").is_dir():
+        pytest.skip(f"no Flickr8k: {shared_data} has no folder flickr8k with its text files")
+    spec = importlib.util.spec_from_file_location("human_judgements", ROOT / "proofs" / "human_judgements.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up there
+    spec.loader.exec_module(module)
+    yield module, module.read(shared_data)
+    del sys.modules[spec.name]
+
+
+@pytest.fixture(scope="module")
+def figures(proof):
+    module, data = proof
+    return {figure.name: figure for figure in module.figures(data)}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("expert: judged pairs", 5_822),
+        ("expert: of these, a caption with its own image", 158),
+        ("crowd: judged pairs", 47_830),
+        ("crowd: pairs added at a share of yes >= 0.5", 2_031),
+        ("crowd: pairs added at a share of yes >= 0.66", 1_996),
+        ("expert: Krippendorff's alpha, interval", 0.788),
+        ("kappa of BLEU, five references: 1.0 vs experts' 4.00", 0.721),
+        ("kappa of ROUGE, five references: 0.4 vs experts' 4.00", 0.542),
+        ("kappa of the crowd with experts >= 3.33: yes >= 0.66, all 5,822 pairs", 0.792),
+        ("BLEU-pre < 0.25: of all 1,000 x 1,000 pairs, %", 86.02),
+    ],
+)
+def test_main_figures_of_the_human_judgements(figures, name, value):
+    assert figures[name].ours == pytest.approx(value, abs=0.005 if value > 1 else 0.0005)
+
+
+def test_the_page_shows_what_the_script_finds(proof, figures):
+    module, data = proof
+    page = (ROOT / "docs" / "human_judgements.md").read_text(encoding="utf-8").splitlines()
+    tables = "\n".join([module.ablation(data, None), module.crowd_ablation(data), module.distributions(data)])
+    rows = [*(figure.row() for figure in figures.values()), *tables.splitlines()]
+    assert [row for row in rows if row and row not in page] == []
+
+
+def test_the_saved_claims_are_those_of_the_script(figures):
+    saved = json.loads((ROOT / "proofs" / "results" / "human_judgements.json").read_text(encoding="utf-8"))
+    assert saved["claims"] == [figure.claim().record() for figure in figures.values() if figure.published]
+    assert not saved["quick"]
