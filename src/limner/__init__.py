@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from limner.ranking import Ranking
     from limner.report import Report
     from limner.scores import Scores
+    from limner.systems import train
 
 _HOMES = {
     "Collection": "collection",
@@ -42,11 +43,13 @@ _HOMES = {
     "Ranking": "ranking",
     "Report": "report",
     "Scores": "scores",
+    "train": "systems",
 }
 
 __all__ = [
     "Collection", "Comparison", "Embeddings", "Hubs", "Ids", "Items", "Judgements", "LimnerError", "Measure",
     "MissingExtra", "Ranking", "Report", "Scores", "compare", "evaluate", "load",
+    "train",
 ]  # fmt: skip
 
 

@@ -1,0 +1,166 @@
+"""The built-in systems: histograms of a picture and the words of a text, brought into one space in closed form.
+
+They need no graphics card, no download and no random number; they are the first thing to beat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from limner.collection import Collection, Items
+from limner.embeddings import Embeddings
+from limner.errors import LimnerError
+from limner.files import replacing
+from limner.scores import Progress, Scores
+from limner.systems.canonical import Side, canonical_maps
+from limner.systems.pictures import describe
+from limner.systems.words import BagOfWords
+
+FORMAT = 1
+_AT_ONCE = 1024  # pictures are described and mapped in pieces, so that descriptions are never all held
+
+
+@dataclass(frozen=True, eq=False)
+class HistogramModel:
+    """A trained system: descriptions of pictures and words of texts, mapped into one space.
+
+    Args:
+        name: What reports call it.
+        descriptions: Keys of `limner.systems.pictures.DESCRIPTIONS`.
+        bag: The vocabulary.
+        picture_map: From descriptions to the joint space.
+        text_map: From bags of words to the joint space.
+    """
+
+    name: str
+    descriptions: tuple[str, ...]
+    bag: BagOfWords
+    picture_map: Side
+    text_map: Side
+
+    def scores(self, collection: Collection, *, workers: int | None = None, progress: Progress | None = None) -> Scores:
+        """Cosine similarity of every image and every text of a collection, computed when it is read."""
+        images = self.encode_images(collection.images, workers=workers, progress=progress)
+        return Scores.from_embeddings(images, self.encode_texts(collection.texts))
+
+    def encode_images(
+        self, items: Items, *, workers: int | None = None, progress: Progress | None = None
+    ) -> Embeddings:
+        """Images in the joint space."""
+        pieces = []
+        for low in range(0, len(items), _AT_ONCE):
+            told = _from(low, len(items), progress)
+            pieces.append(
+                self.picture_map(
+                    describe(items[low : low + _AT_ONCE], self.descriptions, workers=workers, progress=told)
+                )
+            )
+        return Embeddings(items.ids, np.concatenate(pieces))
+
+    def encode_texts(self, items: Items) -> Embeddings:
+        """Texts in the joint space; a text without any known word gets the place of the average text."""
+        return Embeddings(items.ids, self.text_map(self.bag.vectors(items.values)))
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the model as one npz file, which `limner.systems.load` reads."""
+        target = Path(path)
+        with replacing(target) as file, file.open("wb") as stream:
+            np.savez_compressed(
+                stream,
+                limner=np.array(["histograms", str(FORMAT), self.name]),
+                descriptions=np.array(self.descriptions),
+                vocabulary=np.array(self.bag.vocabulary),
+                idf=self.bag.weights,
+                picture_mean=self.picture_map.mean,
+                picture_weights=self.picture_map.weights,
+                text_mean=self.text_map.mean,
+                text_weights=self.text_map.weights,
+            )
+        return target
+
+    @classmethod
+    def load(cls, path: str | Path) -> HistogramModel:
+        """Reads a model that was saved."""
+        try:
+            with np.load(path, allow_pickle=False) as held:
+                kind, number, name = held["limner"].tolist()
+                if (kind, number) != ("histograms", str(FORMAT)):
+                    raise LimnerError(
+                        f"{path} is a model of kind {kind!r}, format {number}: expected 'histograms', format {FORMAT}"
+                    )
+                sides = [Side(held[f"{side}_mean"], held[f"{side}_weights"]) for side in ("picture", "text")]
+                bag = BagOfWords(tuple(held["vocabulary"].tolist()), held["idf"])
+                return cls(name, tuple(held["descriptions"].tolist()), bag, *sides)
+        except FileNotFoundError:
+            raise LimnerError(f"no model {path}: train one and save it with model.save({str(path)!r})") from None
+        except (ValueError, KeyError, OSError, EOFError, BadZipFile) as error:
+            if isinstance(error, LimnerError):
+                raise
+            raise LimnerError(f"{path} is no saved model, or a damaged one ({error}): save it again") from error
+
+
+def train(
+    collection: Collection,
+    *,
+    descriptions: Sequence[str] = ("colours", "shapes"),
+    ridge: float = 0.3,
+    dimensions: int = 32,
+    least: int = 2,
+    name: str = "histograms",
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> HistogramModel:
+    """Colours and shapes of pictures against the words of their texts.
+
+    Args:
+        collection: What to learn from; every relevant pair counts by its grade.
+        descriptions: Of pictures: "colours", "shapes" or both.
+        ridge: Smoothing of the map; see `limner.systems.canonical`.
+        dimensions: Of the joint space.
+        least: Words in fewer texts are left out.
+        name: What reports call the system.
+        workers: Threads; all cores by default.
+        progress: Called with (pictures done, pictures in all).
+    """
+    _refuse_bad(collection, ridge, dimensions)
+    bag = BagOfWords.fit(collection.texts.values, least=least)
+    pictures = describe(collection.images, descriptions, workers=workers, progress=progress)
+    sides = canonical_maps(
+        pictures, bag.vectors(collection.texts.values), _weights(collection), ridge=ridge, dimensions=dimensions
+    )
+    return HistogramModel(name, tuple(descriptions), bag, *sides)
+
+
+train_colours = partial(train, descriptions=("colours",), name="colours")
+"""Colours of pictures alone against the words of their texts; options as in `train`."""
+
+
+def _refuse_bad(collection: Collection, ridge: float, dimensions: int) -> None:
+    if len(collection.images) < 2 or not len(collection.judgements):
+        raise LimnerError(
+            f"{collection.name!r} has {len(collection.images)} images and {len(collection.judgements)} pairs to train "
+            "on: expected at least 2 images with texts"
+        )
+    if not ridge > 0 or dimensions < 1:
+        raise LimnerError(
+            f"ridge={ridge} and dimensions={dimensions}: expected a ridge above 0 and at least 1 dimension"
+        )
+
+
+def _weights(collection: Collection) -> Any:
+    """How much each pair counts, images by texts."""
+    from scipy.sparse import csr_array
+
+    pairs = collection.judgements.relevant.restrict(candidates=collection.texts.ids)
+    return csr_array((pairs.grades, (pairs.rows, pairs.columns)), shape=(len(collection.images), len(collection.texts)))
+
+
+def _from(low: int, total: int, progress: Progress | None) -> Progress | None:
+    return None if progress is None else lambda done, _: progress(low + done, total)

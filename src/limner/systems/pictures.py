@@ -1,0 +1,135 @@
+"""What a picture looks like, as histograms: which colours stand where, and which way the edges run.
+
+Both are counted in a grid of cells and over the whole picture. Square roots are taken of the shares, so that the dot
+product of two descriptions is the sum of their Bhattacharyya coefficients (the Hellinger kernel), which suits
+histograms better than the plain product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.collection import Items
+from limner.errors import UnknownName
+from limner.scores import Progress, usable_cores
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Float32 = npt.NDArray[np.float32]
+Pixels = npt.NDArray[np.uint8]
+
+SIDE = 160  # pictures are scaled to SIDE x SIDE pixels first
+GRID = 4  # cells along each side
+HUES, GREYS, DIRECTIONS = 12, 6, 12
+_LEVELS = 32  # steps per colour channel in the table of colour names
+
+
+def colours(pixels: Pixels) -> Float32:
+    """Share of each colour in each cell and in the whole picture.
+
+    Colours are 12 hues in two saturations and three brightnesses, and 6 greys.
+    """
+    table = _colour_table()
+    steps = pixels.astype(np.intp) * _LEVELS // 256
+    code = table[(steps[..., 0] * _LEVELS + steps[..., 1]) * _LEVELS + steps[..., 2]]
+    return _histograms(code, int(table.max()) + 1, None)
+
+
+def shapes(pixels: Pixels) -> Float32:
+    """Strength of the edges in each of 12 directions, in each cell and in the whole picture, fine and coarse."""
+    grey = pixels.astype(np.float32).mean(axis=2)
+    coarse = grey.reshape(SIDE // 2, 2, SIDE // 2, 2).mean(axis=(1, 3))
+    return np.concatenate([_edges(grey), _edges(coarse)])
+
+
+DESCRIPTIONS: Mapping[str, Callable[[Pixels], Float32]] = MappingProxyType({"colours": colours, "shapes": shapes})
+"""Descriptions by name; each has a length of its own and is scaled to weigh the same in the end."""
+
+
+def describe(
+    items: Items, names: Sequence[str], *, workers: int | None = None, progress: Progress | None = None
+) -> Float32:
+    """One row per picture: its descriptions side by side, each of Euclidean length 1.
+
+    Args:
+        items: Pictures.
+        names: Keys of `DESCRIPTIONS`.
+        workers: Threads; all cores by default.
+        progress: Called with (pictures done, pictures in all).
+    """
+    for name in names:
+        if name not in DESCRIPTIONS:
+            raise UnknownName("description of pictures", name, DESCRIPTIONS)
+
+    def work(row: int) -> Float32:
+        return describe_one(items.open(row), names)
+
+    rows = []
+    with ThreadPoolExecutor(workers or usable_cores()) as pool:
+        for row in pool.map(work, range(len(items))):
+            rows.append(row)
+            if progress is not None:
+                progress(len(rows), len(items))
+    return np.stack(rows)
+
+
+def describe_one(picture: Image, names: Sequence[str]) -> Float32:
+    """The descriptions of one picture side by side."""
+    from PIL.Image import Resampling
+
+    scaled = picture if picture.size == (SIDE, SIDE) else picture.resize((SIDE, SIDE), Resampling.BOX)
+    pixels = np.asarray(scaled.convert("RGB"))
+    parts = [DESCRIPTIONS[name](pixels) for name in names]
+    return np.concatenate([part / max(float(np.linalg.norm(part)), 1e-12) for part in parts]).astype(np.float32)
+
+
+def _edges(grey: Float32) -> Float32:
+    down, right = np.gradient(grey)
+    turned = np.arctan2(down, right) % np.pi  # light to dark or dark to light is the same edge
+    code = np.minimum((turned * (DIRECTIONS / np.pi)).astype(np.intp), DIRECTIONS - 1)
+    return _histograms(code, DIRECTIONS, np.hypot(down, right))
+
+
+def _histograms(code: npt.NDArray[np.intp], kinds: int, weights: Float32 | None) -> Float32:
+    """Square roots of shares, cell by cell and then over the whole picture; 0 where there is nothing to count."""
+    flat = None if weights is None else weights.ravel()
+    counted = np.bincount((_cells(len(code)) * kinds + code).ravel(), flat, GRID * GRID * kinds)
+    cells = counted.reshape(GRID * GRID, kinds)
+    return np.sqrt(np.concatenate([cells, cells.sum(axis=0)[None]]).ravel() / max(float(cells.sum()), 1e-12)).astype(
+        np.float32
+    )
+
+
+@cache
+def _cells(side: int) -> npt.NDArray[np.intp]:
+    """The number of the grid cell that each pixel is in."""
+    band = np.arange(side) * GRID // side
+    return band[:, None] * GRID + band[None, :]
+
+
+@cache
+def _colour_table() -> npt.NDArray[np.intp]:
+    """The colour's number for every combination of red, green and blue steps."""
+    steps: Any = (np.indices((_LEVELS,) * 3).reshape(3, -1) + 0.5) / _LEVELS
+    red, green, blue = steps
+    value, spread = steps.max(axis=0), steps.max(axis=0) - steps.min(axis=0)
+    safe = np.where(spread == 0, 1, spread)
+    sixth = np.where(
+        value == red,
+        (green - blue) / safe % 6,
+        np.where(value == green, (blue - red) / safe + 2, (red - green) / safe + 4),
+    )
+    hue = (sixth * HUES / 6 + 0.5).astype(np.intp) % HUES  # half a step on, so that red is one hue
+    vivid = (spread / value > 0.55).astype(np.intp)
+    bright = np.minimum((value * 3).astype(np.intp), 2)
+    grey = np.minimum((value * GREYS).astype(np.intp), GREYS - 1)
+    named = np.where(spread / value < 0.15, grey, GREYS + (hue * 2 + vivid) * 3 + bright)
+    return np.asarray(named, dtype=np.intp)

@@ -1,0 +1,78 @@
+"""What a text says, as a bag of words: which words it has, the rare ones counting more."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.errors import LimnerError
+
+_HAN = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"  # written without blanks, so that each character counts as a word
+_WORD = re.compile(rf"[{_HAN}]|[^\W{_HAN}]+")
+
+
+def words(text: str) -> list[str]:
+    """The words of a text in small letters; a Chinese or Japanese character is a word.
+
+    >>> words("Two DOGS, one ball."), words("两只 dogs")
+    (['two', 'dogs', 'one', 'ball'], ['两', '只', 'dogs'])
+    """
+    return _WORD.findall(text.lower())
+
+
+@dataclass(frozen=True, eq=False)
+class BagOfWords:
+    """A vocabulary with weights: idf(w) = log(texts / texts that have w) (Spärck Jones 1972).
+
+    >>> bag = BagOfWords.fit(["a red dog", "a red cat", "a blue dog"], least=1)
+    >>> bag.vocabulary, bag.vectors(["a red red fox"]).toarray().round(2).tolist()
+    (('blue', 'cat', 'dog', 'red'), [[0.0, 0.0, 0.0, 1.0]])
+    """
+
+    vocabulary: tuple[str, ...]
+    weights: npt.NDArray[np.float64]
+
+    @classmethod
+    def fit(cls, texts: Sequence[str], *, least: int = 2, most: int = 2000) -> BagOfWords:
+        """Learns the words of these texts.
+
+        Args:
+            texts: Training texts.
+            least: Words in fewer texts are left out.
+            most: So many words are kept at most, the most frequent ones.
+        """
+        seen = Counter(word for text in texts for word in set(words(text)))
+        # A word that every text has tells nothing apart.
+        known = [(word, count) for word, count in seen.most_common() if least <= count < len(texts)][:most]
+        if not known:
+            raise LimnerError(
+                f"{len(texts)} training texts have no word in common (least={least}): expected words that several "
+                "texts, but not all of them, have; train on more texts"
+            )
+        known.sort()
+        counts = np.array([count for _, count in known])
+        return cls(tuple(word for word, _ in known), np.log(len(texts) / counts))
+
+    @cached_property
+    def _column(self) -> dict[str, int]:
+        return {word: column for column, word in enumerate(self.vocabulary)}
+
+    def vectors(self, texts: Iterable[str]) -> Any:
+        """One sparse row per text, of Euclidean length 1 (or all zeros where no word is known)."""
+        from scipy.sparse import csr_array
+
+        columns = [sorted({self._column[w] for w in words(text) if w in self._column}) for text in texts]
+        indptr = np.concatenate([[0], np.cumsum([len(c) for c in columns])]).astype(np.int64)
+        indices = np.array([c for row in columns for c in row], dtype=np.int64)
+        rows = np.repeat(np.arange(len(columns)), np.diff(indptr))
+        lengths = np.sqrt(np.bincount(rows, self.weights[indices] ** 2, len(columns)))
+        return csr_array(
+            (self.weights[indices] / lengths[rows], indices, indptr), shape=(len(columns), len(self.vocabulary))
+        )
