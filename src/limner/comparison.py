@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from limner.errors import LimnerError, UnknownName
+from limner.files import write_text
 from limner.judgements import FloatArray
 from limner.measures import Measure
 from limner.report import DIRECTIONS, Report, Result
@@ -117,7 +118,7 @@ class Comparison:
         target = Path(path)
         if target.suffix.lower() not in writers:
             raise UnknownName("comparison file ending", target.suffix or target.name, writers)
-        target.write_text(writers[target.suffix.lower()](), encoding="utf-8")
+        write_text(target, writers[target.suffix.lower()]())
         return target
 
     def __str__(self) -> str:

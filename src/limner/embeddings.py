@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.errors import LimnerError, UnknownName, shown
+from limner.files import replacing, write_text
 from limner.ids import Ids
 
 Float32 = npt.NDArray[np.float32]
@@ -81,7 +82,11 @@ class Embeddings:
     def save(self, path: str | Path) -> Path:
         """Writes npy (with `<name>.ids.txt` beside it), npz, safetensors or parquet, by the file's ending."""
         target = Path(path)
-        _format(target).write(target, self)
+        write = _format(target).write
+        with replacing(target) as file:
+            write(file, self)
+            if target.suffix.lower() == ".npy":
+                write_text(_ids_file(target), "".join(f"{i}\n" for i in self.ids))
         return target
 
     @classmethod
@@ -155,7 +160,6 @@ def _read_npy(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
 
 def _write_npy(path: Path, embeddings: Embeddings) -> None:
     np.save(path, embeddings.matrix)
-    _ids_file(path).write_text("".join(f"{i}\n" for i in embeddings.ids), encoding="utf-8")
 
 
 def _read_npz(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:

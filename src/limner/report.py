@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from limner.errors import LimnerError, UnknownName
+from limner.files import write_text
 from limner.hubs import Hubs
 from limner.ids import Ids, IntArray
 from limner.judgements import FloatArray
@@ -152,7 +153,7 @@ class Report:
         if target.suffix.lower() not in writers:
             raise UnknownName("report file ending", target.suffix or target.name, writers)
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(writers[target.suffix.lower()](), encoding="utf-8")
+        write_text(target, writers[target.suffix.lower()]())
         return target
 
     def to_json(self) -> dict[str, Any]:
