@@ -18,6 +18,15 @@ SKIP = re.compile(r"^\s*<!--\s*skip\b:?(?P<reason>.*?)-->\s*$")
 # The command as installed, but from the interpreter that runs the tests.
 LIMNER = 'limner() { "$PYTHON" -c "import sys; sys.argv[0] = \'limner\'; from limner.cli import app; app()" "$@"; }'
 
+SOURCE = str(Path(__file__).resolve().parents[1] / "src")
+ENVIRONMENT = {
+    "PYTHON": sys.executable,
+    "PYTHONPATH": SOURCE,
+    "PYTHONIOENCODING": "utf-8",
+    "COLUMNS": "120",
+    "NO_COLOR": "1",
+}
+
 
 class ExampleFailed(AssertionError):
     """An example of the documentation does not do what it shows."""
@@ -88,14 +97,8 @@ def _run_console(block: Block, place: str) -> int:
     """Runs the lines that start with `$ limner` in a shell; compares what a `console` block shows below them."""
     commands = _commands(block.text)
     for command, shown in commands:
-        environment = os.environ | {
-            "PYTHON": sys.executable,
-            "COLUMNS": "120",
-            "NO_COLOR": "1",
-            "PYTHONIOENCODING": "utf-8",
-        }
-        script = f"set -o pipefail; {LIMNER}\n{command}"
-        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=environment, encoding="utf-8")
+        script = ["bash", "-c", f"set -o pipefail; {LIMNER}\n{command}"]
+        done = subprocess.run(script, capture_output=True, encoding="utf-8", env=os.environ | ENVIRONMENT)
         _require(done.returncode == 0, f"{place}: {command}\nexit status {done.returncode}\n{done.stdout}{done.stderr}")
         if shown.strip() and block.language == "console":
             _compare(shown, done.stdout, f"{place}: {command}")
