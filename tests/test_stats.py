@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import itertools
 import math
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -330,3 +333,15 @@ def test_nothing_given_is_changed() -> None:
         array.flags.writeable = False
     stats.bootstrap(a), stats.bootstrap_difference(a, b), stats.randomisation(a, b), stats.wilcoxon(a, b)
     stats.holm(np.array([0.2, 0.1]))
+
+
+def test_the_page_prints_what_it_shows() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "statistics.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, flags=re.DOTALL)
+    assert len(blocks) == page.count("```python")
+    names: dict[str, object] = {}
+    for code, shown in blocks:
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(code, names)
+        assert out.getvalue() == shown

@@ -107,9 +107,10 @@ class Placement:
 
     def __str__(self) -> str:
         """One line for people: the rank and the neighbours on either side."""
+        digits = 1 if self.measure.endswith("rsum") else 2  # as published
         near = [("below", self.better[:1]), ("level with", self.equal), ("above", self.worse[:1])]
-        named = [f"{word} {name} ({value:g})" for word, group in near for name, value in group]
-        where = f"{self.measure} {self.direction} {self.value:g}: rank {self.rank} of {self.models + 1}"
+        named = [f"{word} {name} ({value:.{digits}f})" for word, group in near for name, value in group]
+        where = f"{self.measure} {self.direction} {self.value:.{digits}f}: rank {self.rank} of {self.models + 1}"
         return ", ".join([where, *named])
 
 
@@ -207,7 +208,7 @@ def place(
         One placement per value, in the order given.
 
     >>> print(place({"eccv mAP@R": 40.5})[0])
-    eccv mAP@R mean 40.5: rank 7 of 26, below BLIP (40.52), above VSE∞ (BUTD region) (40.46)
+    eccv mAP@R mean 40.50: rank 7 of 26, below BLIP (40.52), above VSE∞ (BUTD region) (40.46)
     """
     named = {_measure_name(key): float(value) for key, value in values.items()}
     scale = _scale(named, unit)
