@@ -1,0 +1,69 @@
+"""How it was measured: settings, what was left out, and how to read and cite each measure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from limner.measures import KINDS
+from limner.page.words import direction_title
+from limner.report import Report
+
+TIES = {
+    "expected": "Candidates with equal scores count by expectation over all their orders.",
+    "order": "Candidates with equal scores stand in the order they were given in.",
+    "pessimistic": "Among candidates with equal scores, relevant ones stand last.",
+}
+UNRETRIEVED = {
+    "refuse": "A measure that a list is too short for is refused.",
+    "never": "Relevant candidates that a list does not hold count as never found.",
+}
+
+
+def method(report: Report) -> dict[str, Any]:
+    """What the last section of the page tells."""
+    return {"settings": _settings(report), "left_out": _left_out(report), "glossary": _glossary(report)}
+
+
+def _settings(report: Report) -> list[tuple[str, str]]:
+    """(what, how) of everything that could have been done otherwise."""
+    ties, unretrieved = (str(report.settings.get(name, "")) for name in ("ties", "unretrieved"))
+    rest = {name: value for name, value in report.settings.items() if name not in ("ties", "unretrieved", "version")}
+    said = [
+        ("Ties", TIES.get(ties, ties)),
+        ("Short lists", UNRETRIEVED.get(unretrieved, unretrieved)),
+        ("Intervals", _intervals(report)),
+        *((str(name).capitalize(), str(value)) for name, value in rest.items()),
+        ("Made with", f"limner {report.settings.get('version', '')}".strip()),
+    ]
+    return [(what, how) for what, how in said if how]
+
+
+def _intervals(report: Report) -> str:
+    found = [r.interval for r in report.results if r.interval is not None]
+    if not found:
+        return ""
+    units = " Captions of one image are drawn together." if any(i.unit == "clusters" for i in found) else ""
+    return f"{100 * found[0].level:g}% by the bootstrap, {found[0].samples:,} resamples ({found[0].method}).{units}"
+
+
+def _left_out(report: Report) -> list[tuple[str, str, str, str]]:
+    """(view, direction, queries that count, queries left out) where some were."""
+    rows = []
+    for view, direction, results in report.groups():
+        if results[0].left_out:
+            rows.append((view, direction_title(direction), f"{len(results[0].queries):,}", f"{results[0].left_out:,}"))
+    return rows
+
+
+def _glossary(report: Report) -> list[tuple[str, str, str, str]]:
+    """(measure, definition, which way is better, source) of every kind of measure in the report."""
+    used = dict.fromkeys(r.measure.name for r in report.results)
+    return [
+        (
+            f"{name}@k" if KINDS[name].cut == "required" else name,
+            KINDS[name].formula,
+            "higher" if KINDS[name].better > 0 else "lower",
+            KINDS[name].source,
+        )
+        for name in used
+    ]
