@@ -13,19 +13,17 @@ from typing import Any
 
 import numba
 import numpy as np
-import numpy.typing as npt
-
-Float32 = npt.NDArray[np.float32]
-Int64 = npt.NDArray[np.int64]
-Int32 = npt.NDArray[np.int32]
 
 _jit: Any = numba.njit(cache=True, nogil=True, fastmath=False, boundscheck=False)
+_summing: Any = numba.njit(cache=True, nogil=True, fastmath={"reassoc", "nsz", "contract"})
 
+# Calls between compiled functions count references to every array they pass: more than a few bytes of work cost.
+_inlined: Any = numba.njit(nogil=True, inline="always")
 
 _EXACT = 1 << 22  # float32 counts exactly up to 2**24: longer rows are counted in pieces
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "nsz", "contract"})  # type: ignore[untyped-decorator]
+@_summing
 def _count_piece(values, score):  # type: ignore[no-untyped-def]  # numba infers the types
     """Above and equal within one piece; float32 sums fill the vector lanes that int64 sums would leave half empty."""
     above = np.float32(0)
@@ -107,23 +105,173 @@ def locate(lists, indptr, columns, found):  # type: ignore[no-untyped-def]
     for r in range(lists.shape[0]):
         row = lists[r]
         for p in range(indptr[r], indptr[r + 1]):
-            found[p] = -1
-            for i in range(row.shape[0]):
-                if row[i] == columns[p]:
-                    found[p] = i
-                    break
+            found[p] = _first(row, columns[p])
 
 
 @_jit
-def first_repeat(lists, n_candidates):  # type: ignore[no-untyped-def]
-    """(row, place) of the first candidate that stands twice in one list, (-1, -1) where none does; -1 pads lists."""
-    seen = np.full(n_candidates, -1, np.int64)
+def _first(row, wanted):  # type: ignore[no-untyped-def]
+    """The first place of a value, by whole stretches: a loop that may stop anywhere fills no vector lanes."""
+    for low in range(0, row.shape[0], 128):
+        stretch = row[low : low + 128]
+        held = False
+        for i in range(stretch.shape[0]):
+            held |= stretch[i] == wanted
+        if held:
+            for i in range(stretch.shape[0]):
+                if stretch[i] == wanted:
+                    return low + i
+    return -1
+
+
+@_jit
+def first_fault(lists, scores, n_candidates):  # type: ignore[no-untyped-def]
+    """(row, place) of the first entry that cannot stand in a ranking, (-1, -1) where all can.
+
+    Faults: a candidate outside 0 to n - 1 (-1 pads the end of a list), one that the list held before, a score that is
+    NaN or above the one before it. `scores` has no columns where only an order is known.
+    """
+    seen = np.full(n_candidates, -1, np.int32)
     for r in range(lists.shape[0]):
-        for i in range(lists.shape[1]):
-            c = lists[r, i]
-            if c < 0:
-                continue
-            if seen[c] == r:
+        row = lists[r]
+        length = row.shape[0]
+        while length and row[length - 1] == -1:
+            length -= 1
+        for i in range(length):
+            c = row[i]
+            if c < 0 or c >= n_candidates or seen[c] == r:
                 return r, i
             seen[c] = r
+        if scores.shape[1] and length:
+            place = _first_rise(scores[r, :length])
+            if place >= 0:
+                return r, place
     return -1, -1
+
+
+@_jit
+def _first_rise(scores):  # type: ignore[no-untyped-def]
+    """The first place whose score is NaN or above the one before it, -1 where there is none."""
+    falling = scores[0] == scores[0]
+    for i in range(1, scores.shape[0]):
+        falling &= scores[i] <= scores[i - 1]
+    if falling:
+        return -1
+    for i in range(scores.shape[0]):
+        if not scores[i] <= scores[max(i - 1, 0)]:
+            return i
+    return -1
+
+
+# --- words of a text file -----------------------------------------------------------------------------------------
+# Distinct words are kept one after another in `held`, word w at starts[w]:starts[w + 1]; `slots` is a table of their
+# numbers by hash, open addressing, a power of two long and at least twice as long as there may be words.
+
+
+@_inlined
+def _hash(text, start, stop):  # type: ignore[no-untyped-def]
+    """FNV-1a, its high half folded into the low one, which picks the slot."""
+    value = np.uint64(14695981039346656037)
+    for i in range(start, stop):
+        value = (value ^ np.uint64(text[i])) * np.uint64(1099511628211)
+    return np.int64((value ^ (value >> np.uint64(32))) & np.uint64(0x7FFFFFFF))
+
+
+@_inlined
+def _same(text, start, held, at, length):  # type: ignore[no-untyped-def]
+    i = 0
+    while i < length and text[start + i] == held[at + i]:
+        i += 1
+    return i == length
+
+
+@_jit
+def number_words(text, spans, slots, starts, held, count, numbers):  # type: ignore[no-untyped-def]
+    """The number of the word in each span of the text; a new word is added, and `count[0]` says how many there are.
+
+    Hashes come first and the table is read in a loop of its own, so that many slow reads are under way at once.
+    """
+    mask = slots.shape[0] - 1
+    first = np.empty(spans.shape[0], np.int64)
+    for i in range(spans.shape[0]):
+        first[i] = _hash(text, spans[i, 0], spans[i, 1]) & mask
+    for i in range(spans.shape[0]):
+        numbers[i] = slots[first[i]]
+    for i in range(spans.shape[0]):
+        begin, length, slot = spans[i, 0], spans[i, 1] - spans[i, 0], first[i]
+        word = numbers[i] if numbers[i] >= 0 else slots[slot]
+        while word >= 0:
+            at = starts[word]
+            if starts[word + 1] - at == length and _same(text, begin, held, at, length):
+                break
+            slot = (slot + 1) & mask
+            word = slots[slot]
+        if word < 0:
+            word = count[0]
+            slots[slot] = word
+            starts[word + 1] = starts[word] + length
+            for j in range(length):
+                held[starts[word] + j] = text[begin + j]
+            count[0] += 1
+        numbers[i] = word
+
+
+@_jit
+def place_words(slots, starts, held, count):  # type: ignore[no-untyped-def]
+    """Fills an empty table with the words there are, after it has grown."""
+    mask = slots.shape[0] - 1
+    for word in range(count[0]):
+        slot = _hash(held, starts[word], starts[word + 1]) & mask
+        while slots[slot] >= 0:
+            slot = (slot + 1) & mask
+        slots[slot] = word
+
+
+@_inlined
+def _blank(byte):  # type: ignore[no-untyped-def]
+    """White space as C and Python's bytes have it: tab, line ends, feeds, space."""
+    return byte == 32 or 9 <= byte <= 13
+
+
+@_jit
+def split_lines(text, wanted, spans):  # type: ignore[no-untyped-def]
+    """Finds the words of each line, any white space between them; blank lines are skipped.
+
+    Args:
+        text: Bytes, the last one a line's end.
+        wanted: For each column of a line the place in `spans` where its word goes, -1 for a column not wanted.
+        spans: Output, (wanted columns, lines, 2): where each word begins and ends.
+
+    Returns:
+        How many lines were read; -1 where one has another number of columns.
+    """
+    at, line, n_columns = 0, 0, wanted.shape[0]
+    while at < text.shape[0]:
+        column = 0
+        while text[at] != 10:
+            if _blank(text[at]):
+                at += 1
+                continue
+            start = at
+            while not _blank(text[at]):
+                at += 1
+            if column < n_columns and wanted[column] >= 0:
+                spans[wanted[column], line, 0] = start
+                spans[wanted[column], line, 1] = at
+            column += 1
+        at += 1
+        if column == n_columns:
+            line += 1
+        elif column:
+            return -1
+    return line
+
+
+@_jit
+def gather_words(text, spans, gathered, ends):  # type: ignore[no-untyped-def]
+    """Copies the words of all spans one after another; word i ends at `ends[i + 1]`, and `ends[0]` stays 0."""
+    at = 0
+    for i in range(spans.shape[0]):
+        for j in range(spans[i, 0], spans[i, 1]):
+            gathered[at] = text[j]
+            at += 1
+        ends[i + 1] = at

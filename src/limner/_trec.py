@@ -1,10 +1,15 @@
-"""Fast reading of TREC run files: columns by pyarrow, order checked and mended in bulk."""
+"""Fast reading of TREC run files: a compiled loop finds the words of each line, pyarrow turns the scores into numbers.
+
+The file is read in pieces and never held whole; order is checked, and mended where it must be, in bulk.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +18,13 @@ from limner.errors import LimnerError
 from limner.ids import Ids
 
 COLUMNS = ("query", "Q0", "candidate", "rank", "score", "tag")
-Columns = tuple[
-    npt.NDArray[np.object_], npt.NDArray[np.int32], npt.NDArray[np.object_], npt.NDArray[np.int32], npt.NDArray[np.float64]
-]
+_SHORTEST_LINE = 12  # bytes: six columns of one letter, five blanks, an end
+_WANTED = np.array([0, -1, 1, -1, 2, -1])  # query, candidate and score
+_PIECE = 1 << 20
+
+Bytes = npt.NDArray[np.uint8]
+Int32 = npt.NDArray[np.int32]
+Float64 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -24,28 +33,139 @@ class Run:
 
     queries: Ids
     candidates: Ids
-    indices: npt.NDArray[np.int32]
-    scores: npt.NDArray[np.float64]
+    indices: Int32
+    scores: Float64
 
 
 def read_run(path: Path) -> Run:
     """Reads a run; lists are ordered by score, and equal scores keep the order of the file."""
-    queries, rows, candidates, columns, scores = _columns(path)
-    if not len(rows):
-        raise LimnerError(f"{path} holds no lines: expected a run, 'query Q0 candidate rank score tag'")
+    queries, candidates = _Words(), _Words()
+    rows, columns, scores = _columns(path, queries, candidates)
     if np.isnan(scores).any():
-        raise LimnerError(f"{path}, line {int(np.isnan(scores).argmax()) + 1}: the score is NaN; expected a number")
+        _refuse(path)
+    try:
+        names, pool = queries.strings(), Ids(candidates.strings(), what="candidate")
+    except UnicodeDecodeError:
+        _refuse(path)
     order = _order(rows, scores)
     if order is not None:
         rows, columns, scores = rows[order], columns[order], scores[order]
-    starts = np.flatnonzero(np.diff(rows, prepend=-1))
-    lengths = np.diff(starts, append=len(rows))
-    shape = (len(starts), int(lengths.max(initial=0)))
-    indices = _padded(columns, lengths, shape, -1)
-    return Run(Ids(queries[rows[starts]], what="query"), Ids(candidates, what="candidate"), indices, _padded(scores, lengths, shape, -np.inf))
+    lengths = np.bincount(rows, minlength=len(names))
+    indices, scores = _padded(columns, lengths, -1), _padded(scores, lengths, -np.inf)
+    return Run(Ids(names, what="query"), pool, indices, scores)
 
 
-def _order(rows: npt.NDArray[np.int32], scores: npt.NDArray[np.float64]) -> npt.NDArray[np.int64] | None:
+class _Words:
+    """Distinct words in order of appearance, in the form that the compiled loops fill."""
+
+    def __init__(self) -> None:
+        self.slots = np.full(1 << 10, -1, dtype=np.int32)
+        self.starts = np.zeros(1, dtype=np.int64)
+        self.held = np.zeros(0, dtype=np.uint8)
+        self.count = np.zeros(1, dtype=np.int64)
+
+    def number(self, text: Bytes, spans: Int32, numbers: Int32) -> None:
+        """Writes the number of the word in each span of the text, adding new words."""
+        from limner._kernels import number_words
+
+        self._make_room(len(spans), len(text))
+        number_words(text, spans, self.slots, self.starts, self.held, self.count, numbers)
+
+    def _make_room(self, words: int, size: int) -> None:
+        from limner._kernels import place_words
+
+        count = int(self.count[0])
+        if len(self.starts) <= count + words:
+            self.starts = np.resize(self.starts, 2 * (count + words) + 1)
+        if len(self.held) < self.starts[count] + size:
+            self.held = np.resize(self.held, 2 * (int(self.starts[count]) + size))
+        if len(self.slots) < 2 * (count + words):
+            self.slots = np.full(1 << (2 * (count + words)).bit_length(), -1, dtype=np.int32)
+            place_words(self.slots, self.starts, self.held, self.count)
+
+    def strings(self) -> list[str]:
+        """The words as text."""
+        ends = self.starts[: int(self.count[0]) + 1].tolist()
+        held = self.held[: ends[-1]].tobytes()
+        return [held[low:high].decode("utf-8") for low, high in pairwise(ends)]
+
+
+def _columns(path: Path, queries: _Words, candidates: _Words) -> tuple[Int32, Int32, Float64]:
+    """Query number, candidate number and score of every line."""
+    from limner._kernels import split_lines
+
+    most = path.stat().st_size // _SHORTEST_LINE + 1  # memory that is never written is never taken
+    rows, columns, scores = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.float64)
+    done = 0
+    for piece in _pieces(path):
+        spans = np.empty((3, len(piece) // _SHORTEST_LINE + 1, 2), dtype=np.int32)
+        read = split_lines(piece, _WANTED, spans)
+        if read < 0:
+            _refuse(path)
+        part = slice(done, done + read)
+        queries.number(piece, spans[0, :read], rows[part])
+        candidates.number(piece, spans[1, :read], columns[part])
+        scores[part] = _numbers(path, piece, spans[2, :read])
+        done += read
+    return rows[:done], columns[:done], scores[:done]
+
+
+def _pieces(path: Path) -> Iterator[Bytes]:
+    """The bytes of a file in pieces of whole lines."""
+    rest = b""
+    with path.open("rb") as file:
+        while more := file.read(_PIECE):
+            whole, end, rest = (rest + more).rpartition(b"\n")
+            if end:
+                yield np.frombuffer(whole + end, dtype=np.uint8)
+    if rest:
+        yield np.frombuffer(rest + b"\n", dtype=np.uint8)
+
+
+def _numbers(path: Path, text: Bytes, spans: Int32) -> Float64:
+    """Scores as the nearest float64, as Python reads them."""
+    import pyarrow as pa
+
+    from limner._kernels import gather_words
+
+    digits, ends = np.empty(len(text), dtype=np.uint8), np.zeros(len(spans) + 1, dtype=np.int32)
+    gather_words(text, spans, digits, ends)
+    try:
+        texts = pa.StringArray.from_buffers(len(spans), pa.py_buffer(ends), pa.py_buffer(digits))
+        return texts.cast(pa.float64()).to_numpy()  # type: ignore[no-any-return]  # pyarrow is untyped
+    except pa.ArrowInvalid:  # Python reads more: "+1", "1_000"
+        written = digits.tobytes()
+    try:
+        return np.array([float(written[low:high]) for low, high in pairwise(ends)])
+    except ValueError:
+        _refuse(path)
+
+
+def _refuse(path: Path) -> NoReturn:
+    """Goes through the file line by line and says which is wrong."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                _refuse_bad_line(f"{path}, line {number}", line)
+    raise LimnerError(f"{path}: changed while it was read; read it again")
+
+
+def _refuse_bad_line(where: str, line: bytes) -> None:
+    try:
+        parts = [part.decode("utf-8") for part in line.split()]
+    except UnicodeDecodeError as error:
+        raise LimnerError(f"{where}: not UTF-8 ({error.reason}); save the file as UTF-8") from None
+    if len(parts) != len(COLUMNS):
+        raise LimnerError(f"{where}: {len(parts)} columns; expected 6: query Q0 candidate rank score tag")
+    try:
+        score = float(parts[4])
+    except ValueError:
+        raise LimnerError(f"{where}: the score is {parts[4]!r}; expected a number") from None
+    if np.isnan(score):
+        raise LimnerError(f"{where}: the score is NaN; expected a number")
+
+
+def _order(rows: Int32, scores: Float64) -> npt.NDArray[np.int64] | None:
     """The order by query and falling score, or None where the file is in that order already (as most are)."""
     same = rows[1:] == rows[:-1]
     grouped = int((~same).sum()) + 1 == (int(rows.max()) + 1 if len(rows) else 1)
@@ -54,79 +174,10 @@ def _order(rows: npt.NDArray[np.int32], scores: npt.NDArray[np.float64]) -> npt.
     return np.lexsort((-scores, rows))
 
 
-def _padded(flat: npt.NDArray[Any], lengths: npt.NDArray[np.int64], shape: tuple[int, int], fill: float) -> npt.NDArray[Any]:
+def _padded(flat: npt.NDArray[Any], lengths: npt.NDArray[np.int64], fill: float) -> npt.NDArray[Any]:
+    shape = (len(lengths), int(lengths.max(initial=0)))
     if (lengths == shape[1]).all():
         return flat.reshape(shape)
     full = np.full(shape, fill, dtype=flat.dtype)
     full[np.arange(shape[1]) < lengths[:, None]] = flat
     return full
-
-
-def _columns(path: Path) -> Columns:
-    """Names of queries and candidates, the code of each line, and its score."""
-    import pyarrow as pa
-
-    text = pa.dictionary(pa.int32(), pa.string())
-    try:
-        columns = _coded(_fast_table(path, text))
-        mixed = any(name.split() != [name] for names in (columns[0], columns[2]) for name in names)
-    except pa.ArrowInvalid:
-        mixed = True
-    if not mixed:
-        return columns
-    schema = pa.schema([("query", text), ("candidate", text), ("score", pa.float64())])
-    return _coded(pa.table(_slow_columns(path)).cast(schema))
-
-
-def _fast_table(path: Path, text: Any) -> Any:
-    """All lines at once; only right where one kind of white space stands between columns."""
-    import pyarrow as pa
-    from pyarrow import csv
-
-    return csv.read_csv(
-        path,
-        read_options=csv.ReadOptions(column_names=COLUMNS, block_size=1 << 24),
-        parse_options=csv.ParseOptions(delimiter=_delimiter(path), quote_char=False),
-        convert_options=csv.ConvertOptions(
-            column_types={"query": text, "candidate": text, "score": pa.float64()},
-            include_columns=["query", "candidate", "score"],
-            strings_can_be_null=False,
-            null_values=[],
-        ),
-    )
-
-
-def _coded(table: Any) -> Columns:
-    coded = [table[name].unify_dictionaries().combine_chunks() for name in ("query", "candidate")]
-    codes = [np.asarray(c.indices) for c in coded]
-    names = [c.dictionary.to_numpy(zero_copy_only=False) for c in coded]
-    return names[0], codes[0], names[1], codes[1], table["score"].to_numpy()
-
-
-def _delimiter(path: Path) -> str:
-    with path.open("rb") as file:
-        return "\t" if b"\t" in file.readline() else " "
-
-
-def _slow_columns(path: Path) -> dict[str, list[Any]]:
-    """Any white space between columns; says which line is wrong."""
-    held: dict[str, list[Any]] = {"query": [], "candidate": [], "score": []}
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if line.strip():
-                for name, value in zip(held, _slow_line(path, number, line), strict=True):
-                    held[name].append(value)
-    return held
-
-
-def _slow_line(path: Path, number: int, line: bytes) -> tuple[str, str, float]:
-    try:
-        parts = line.decode("utf-8").split()
-    except UnicodeDecodeError as error:
-        raise LimnerError(f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start}); save the file as UTF-8") from None
-    if len(parts) != len(COLUMNS):
-        raise LimnerError(f"{path}, line {number}: {len(parts)} columns; expected 6: query Q0 candidate rank score tag")
-    try:
-        return parts[0], parts[2], float(parts[4])
-    except ValueError:
-        raise LimnerError(f"{path}, line {number}: the score is {parts[4]!r}; expected a number") from None

@@ -77,6 +77,8 @@ class Ids(Sequence[str]):
 
     def find(self, values: Iterable[object]) -> IntArray:
         """Positions of many ids, -1 where an id is not there (for internal joins; `positions` refuses instead)."""
+        if isinstance(values, Ids) and values.array is self.array:
+            return np.arange(len(self))
         get = self._lookup.get
         return np.fromiter((get(v if type(v) is str else str(v), -1) for v in values), dtype=np.int64)
 

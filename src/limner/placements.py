@@ -95,6 +95,8 @@ class Placements:
     def with_positives(self) -> Placements:
         """Without queries that have nothing to find; they count as left out."""
         kept = np.flatnonzero(self.relevant > 0)
+        if len(kept) == len(self.queries):
+            return self
         return replace(
             self,
             queries=self.queries[kept],
@@ -181,7 +183,9 @@ def _align(source: Scores | Ranking, asked: Asked) -> _Positives:
             "(a split: collection.test; or judgements.restrict(queries=...))"
         )
     inside = columns >= 0
-    open_pool = isinstance(source, Ranking) and source.n_candidates is None  # what no list holds may still be in the pool
+    open_pool = (
+        isinstance(source, Ranking) and source.n_candidates is None
+    )  # what no list holds may still be in the pool
     outside = 0 if open_pool else int((~inside).sum())
     if asked.query_pools is not None and asked.candidate_pools is not None:
         inside &= asked.query_pools[rows] == asked.candidate_pools[columns]
@@ -308,7 +312,9 @@ def _from_lists(source: Ranking, asked: Asked, p: _Positives, unretrieved: str) 
     return _placements(source, p, above, np.ones_like(above), pool, np.where(complete, NEVER, lengths))
 
 
-def _within_pool(source: Ranking, query_pools: IntArray, candidate_pools: IntArray, rows: IntArray, above: IntArray) -> tuple[IntArray, IntArray]:
+def _within_pool(
+    source: Ranking, query_pools: IntArray, candidate_pools: IntArray, rows: IntArray, above: IntArray
+) -> tuple[IntArray, IntArray]:
     """Places in each list after it is filtered to the query's own pool, and the filtered lengths."""
     member = (candidate_pools[source.indices] == query_pools[:, None]) & (source.indices >= 0)
     running = np.cumsum(member, axis=1)
@@ -319,7 +325,9 @@ def _within_pool(source: Ranking, query_pools: IntArray, candidate_pools: IntArr
 def _pool_sizes(asked: Asked, n: int, whole: int) -> IntArray:
     if asked.query_pools is None or asked.candidate_pools is None:
         return np.full(n, whole, dtype=np.int64)
-    sizes = np.bincount(asked.candidate_pools[asked.candidate_pools >= 0], minlength=int(asked.query_pools.max(initial=0)) + 1)
+    sizes = np.bincount(
+        asked.candidate_pools[asked.candidate_pools >= 0], minlength=int(asked.query_pools.max(initial=0)) + 1
+    )
     return np.where(asked.query_pools >= 0, sizes[np.maximum(asked.query_pools, 0)], 0)
 
 

@@ -48,44 +48,47 @@ class Ranking:
         indices = np.ascontiguousarray(self.indices)
         if indices.ndim != 2 or not np.issubdtype(indices.dtype, np.integer) or len(indices) != len(self.queries):
             raise LimnerError(
-                f"a ranking of {len(self.queries)} queries has indices of shape {indices.shape} and type {indices.dtype}: "
-                "expected whole numbers, one row per query"
+                f"a ranking of {len(self.queries)} queries has indices of shape {indices.shape} and type "
+                f"{indices.dtype}: expected whole numbers, one row per query"
             )
-        self._refuse_bad(indices)
-        frozen = indices.view()
-        frozen.flags.writeable = False
-        object.__setattr__(self, "indices", frozen)
+        scores = None if self.scores is None else _real(np.asarray(self.scores))
+        self._refuse_bad(indices, scores)
+        object.__setattr__(self, "indices", _frozen(indices))
+        object.__setattr__(self, "scores", None if scores is None else _frozen(scores))
 
-    def _refuse_bad(self, indices: Lists) -> None:
-        from limner._kernels import first_repeat
+    def _refuse_bad(self, indices: Lists, scores: npt.NDArray[np.floating[Any]] | None) -> None:
+        from limner._kernels import first_fault
 
-        if indices.size and (indices.max() >= len(self.candidates) or indices.min() < -1):
-            row = int(np.flatnonzero(((indices >= len(self.candidates)) | (indices < -1)).any(axis=1))[0])
-            raise LimnerError(f"ranking of query {self.queries[row]!r} names candidate positions outside 0 to {len(self.candidates) - 1}")
-        row, place = first_repeat(indices, len(self.candidates))
-        if row >= 0:
-            repeated = self.candidates[int(indices[row, place])]
+        if scores is not None and scores.shape != indices.shape:
             raise LimnerError(
-                f"query {self.queries[row]!r} ranks candidate {repeated!r} twice (again at rank {place + 1}): "
+                f"scores of shape {scores.shape} for indices of shape {indices.shape}: expected the same shape"
+            )
+        if self.n_candidates is not None and self.n_candidates < len(self.candidates):
+            raise LimnerError(
+                f"n_candidates is {self.n_candidates}, fewer than the {len(self.candidates)} candidates that are named"
+            )
+        order_only = np.empty((len(indices), 0))
+        row, place = first_fault(indices, order_only if scores is None else scores, len(self.candidates))
+        if row >= 0:
+            raise LimnerError(
+                self._fault(indices[row], None if scores is None else scores[row], self.queries[row], place)
+            )
+
+    def _fault(self, row: Lists, scores: npt.NDArray[np.floating[Any]] | None, query: str, place: int) -> str:
+        """Says what is wrong with one entry."""
+        candidate, at = int(row[place]), f"query {query!r} at rank {place + 1}"
+        if candidate == -1:
+            return f"the list of {at} holds -1, which pads the end of a list only: move what follows up"
+        if not 0 <= candidate < len(self.candidates):
+            return f"{at} has candidate position {candidate}, outside 0 to {len(self.candidates) - 1}"
+        if candidate in row[:place]:
+            return (
+                f"query {query!r} ranks candidate {self.candidates[candidate]!r} twice (again at rank {place + 1}): "
                 "a repeated positive would count more than once; keep its first place only"
             )
-        if self.scores is not None:
-            self._refuse_bad_scores(indices)
-        if self.n_candidates is not None and self.n_candidates < len(self.candidates):
-            raise LimnerError(f"n_candidates is {self.n_candidates}, fewer than the {len(self.candidates)} candidates that are named")
-
-    def _refuse_bad_scores(self, indices: Lists) -> None:
-        scores = np.asarray(self.scores)
-        if scores.shape != indices.shape:
-            raise LimnerError(f"scores of shape {scores.shape} for indices of shape {indices.shape}: expected the same shape")
-        held = indices >= 0
-        if (np.isnan(scores) & held).any():
-            row = int(np.flatnonzero((np.isnan(scores) & held).any(axis=1))[0])
-            raise LimnerError(f"a score of query {self.queries[row]!r} is NaN: its place in the order is undefined; mend the scores")
-        rising = (scores[:, 1:] > scores[:, :-1]) & held[:, 1:]
-        if rising.any():
-            row = int(np.flatnonzero(rising.any(axis=1))[0])
-            raise LimnerError(f"scores of query {self.queries[row]!r} rise along the list: expected best first, higher is better")
+        if scores is not None and np.isnan(scores[place]):
+            return f"the score of {at} is NaN: its place in the order is undefined; mend the scores"
+        return f"the scores of {at} rise along the list: expected best first, higher is better"
 
     @property
     def depth(self) -> int:
@@ -95,7 +98,7 @@ class Ranking:
     @cached_property
     def lengths(self) -> IntArray:
         """The length of each list."""
-        return (self.indices >= 0).sum(axis=1).astype(np.int64)
+        return np.asarray((self.indices >= 0).sum(axis=1), dtype=np.int64)
 
     @property
     def truncated(self) -> bool:
@@ -126,7 +129,10 @@ class Ranking:
         and its size stays unknown unless `n_candidates` says it.
         """
         rows = {str(q): [str(c) for c in row] for q, row in lists.items()}
-        pool = Ids(dict.fromkeys(c for row in rows.values() for c in row) if candidates is None else candidates, what="candidate")
+        pool = Ids(
+            dict.fromkeys(c for row in rows.values() for c in row) if candidates is None else candidates,
+            what="candidate",
+        )
         indices = np.full((len(rows), max(map(len, rows.values()), default=0)), -1, dtype=np.int64)
         for number, row in enumerate(rows.values()):
             indices[number, : len(row)] = pool.positions(row)
@@ -176,6 +182,17 @@ class Ranking:
     def __repr__(self) -> str:
         pool = "an unknown pool" if self.n_candidates is None else f"{self.n_candidates:,} candidates"
         return f"Ranking({len(self):,} queries, top {self.depth:,} of {pool})"
+
+
+def _real(scores: npt.NDArray[Any]) -> npt.NDArray[np.floating[Any]]:
+    """float32 and float64 as they are, all others as float64."""
+    return scores if scores.dtype in (np.float32, np.float64) else scores.astype(np.float64)
+
+
+def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    view = array.view()  # a view: the caller's own array stays writeable
+    view.flags.writeable = False
+    return view
 
 
 def _read_json(path: Path) -> dict[str, list[object]]:
