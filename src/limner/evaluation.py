@@ -83,7 +83,7 @@ def _evaluate_run(system: Any, truth: Judgements, measures: tuple[Measure, ...],
         raise LimnerError(f"got {type(system).__name__} with plain judgements: expected one Scores or Ranking; give a Collection for two directions")
     (placements,), kept = place(system, [Asked(truth)], **how)
     kept_measures = [m for m in measures if m.name != "rsum"]
-    results = [Result(truth.name, "run", m, placements.queries, m(placements), left_out=placements.left_out) for m in kept_measures]
+    results = [_result(truth.name, "run", m, placements) for m in kept_measures]
     notes = _outside_note(View(truth.name), "run", placements)
     return Report(name, truth.name, tuple(results), {"run": kept} if kept else {}, _settings(how["ties"], how["unretrieved"]), tuple(notes))
 
@@ -141,10 +141,21 @@ def _results(view: View, direction: str, placements: Placements, collection: Col
     wanted = [m for m in view.measures if m.name != "rsum"]
     if any(m.name == "rsum" for m in view.measures):
         wanted += [m for m in RSUM_PARTS if m not in wanted]
-    return [
-        Result(view.name, direction, m, placements.queries, m(placements), clusters, folds, placements.left_out)
-        for m in wanted
-    ]
+    return [_result(view.name, direction, m, placements, clusters, folds) for m in wanted]
+
+
+def _result(
+    view: str,
+    direction: str,
+    measure: Measure,
+    placements: Placements,
+    clusters: IntArray | None = None,
+    folds: IntArray | None = None,
+) -> Result:
+    counted = measure.counted(placements)
+    kept = placements.queries.find(counted.queries)
+    clusters, folds = (None if codes is None else codes[kept] for codes in (clusters, folds))
+    return Result(view, direction, measure, counted.queries, measure(placements), clusters, folds, counted.left_out)
 
 
 def _image_of(texts: Ids, collection: Collection) -> IntArray:

@@ -92,17 +92,18 @@ class Measure:
         return dict(self.options).get(name, self.kind.options[name])
 
     def __call__(self, placements: Placements) -> FloatArray:
-        """One value per query; refuses where a truncated list does not reach deep enough."""
-        placements = self._relevant(placements)
+        """One value per query of `counted`; refuses where a truncated list does not reach deep enough."""
+        placements = self.counted(placements)
         needed = self.kind.reach(placements, self)
         short = np.flatnonzero(placements.unlocated & (placements.known < needed))
         if len(short):
             raise TooShort(self._too_short(placements, needed, short))
         return self.kind.compute(placements, self)
 
-    def _relevant(self, placements: Placements) -> Placements:
+    def counted(self, placements: Placements) -> Placements:
+        """What this measure looks at: positives of its `min_grade`, and the queries that have one."""
         grade = self.option("min_grade") if "min_grade" in self.kind.options else 0
-        return placements.at_least(grade) if grade else placements
+        return placements.at_least(grade).with_positives() if grade else placements
 
     def _too_short(self, placements: Placements, needed: IntArray, short: IntArray) -> str:
         first = int(short[0])
@@ -305,7 +306,7 @@ def _map_at_r(p: Placements, measure: Measure) -> FloatArray:
 
 def _ndcg(p: Placements, measure: Measure) -> FloatArray:
     cut = NEVER if measure.k is None else measure.k
-    gains = np.exp2(p.grades) - 1
+    gains = p.grades if measure.option("linear") else np.exp2(p.grades) - 1
     ideal = gains[np.lexsort((-gains, p.query))]
     best = _sum(p, np.where(p.order < cut, ideal / np.log2(p.order + 2.0), 0.0))
     return _sum(p, gains * _discount(p.above, p.tied, cut)) / best
@@ -342,7 +343,15 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             Kind("MedR", _first_rank, _to_first, "median of rank_1; (floor): floor(median of rank_1 - 1) + 1, as the VSE++ code prints it", _FIELD, "none", {"min_grade": 0.0, "floor": False}, "median", False, -1),
             Kind("MeanR", _first_rank, _to_first, "mean of rank_1", "Faghri et al. 2018", "none", _BINARY, "mean", False, -1),
             Kind("MRR", _reciprocal_rank, _to_first, "mean of 1 / rank_1, 0 beyond k", "Voorhees 1999", "optional", _BINARY),
-            Kind("nDCG", _ndcg, _to_cut, "DCG / ideal DCG, gain 2^grade - 1, discount log2(rank + 1)", "Burges et al. 2005", "optional"),
+            Kind(
+                "nDCG",
+                _ndcg,
+                _to_cut,
+                "DCG / ideal DCG, gain 2^grade - 1, discount log2(rank + 1); (linear): gain = grade, as trec_eval has it",
+                "Burges et al. 2005; Järvelin & Kekäläinen 2002",
+                "optional",
+                {"linear": False},
+            ),
             Kind("MAP", _map, _to_cut, "(1/R) sum of rel_i P@i (i <= k)", "Buckley & Voorhees 2000", "optional", _BINARY),
             Kind("mAP@R", _map_at_r, _to_r, "(1/R) sum of rel_i P@i over i <= R", "Musgrave et al. 2020; Chun et al. 2022", "none", _BINARY),
             Kind("RP", _r_precision, _to_r, "relevant in the first R / R", "Buckley & Voorhees 2000", "none", _GRADED),
