@@ -387,3 +387,25 @@ def test_the_written_objects_are_the_truth(world, tmp_path):
         assert scenes.Meaning.from_dict(truth["texts"][text]) == meaning
     with Image.open(tmp_path / "images" / "scene-000000.png") as picture:
         assert picture.size == (scenes.SIDE, scenes.SIDE)
+
+
+# ------------------------------------------------------------------------------------------------------ the page
+
+
+def test_the_page_shows_the_table_that_the_proof_measures(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "proofs"))
+    import scenes_labels
+
+    measured = scenes_labels.table(scenes_labels.rows(scenes.load()))
+    assert measured in (ROOT / "docs" / "scenes.md").read_text(encoding="utf-8")
+
+
+def test_the_contact_sheet_is_small_and_shows_captions(world, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "proofs"))
+    import scenes_labels
+
+    monkeypatch.setattr(scenes_labels, "SHOWN", (0, 1, 2))
+    sheet = scenes_labels.contact_sheet(world)
+    assert sheet.crop((12, 12, 172, 172)).tobytes() == world.images.open(0).tobytes()
+    assert len(np.unique(np.asarray(sheet.convert("L"))[176:200, 12:172])) > 10
+    assert (ROOT / "docs" / "assets" / "scenes.png").stat().st_size < 300_000

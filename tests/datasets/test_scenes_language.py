@@ -7,7 +7,7 @@ an oracle that decides by brute force whether a meaning is true of a picture.
 from __future__ import annotations
 
 import re
-from itertools import combinations
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
@@ -357,6 +357,51 @@ def test_truth_agrees_with_the_oracle_on_anything(meaning, given_scenes):
     expected = [judged_by_oracle(meaning, scene) for scene in given_scenes]
     assert truth.Truth(given_scenes).of(meaning).tolist() == expected
     assert [meaning.true_of(scene) for scene in given_scenes] == expected
+
+
+@settings(max_examples=300)
+@given(drawn_scenes())
+def test_relations_agree_with_the_oracle_on_anything(scene):
+    objects, supports = [o.as_dict() for o in scene.objects], [o.support for o in scene.objects]
+    every = permutations(range(len(objects)), 2)
+    expected = {
+        (i, r, j) for i, j in every for r in scenes.RELATIONS if stands(r, objects[i], objects[j], supports, i, j)
+    }
+    assert set(scene.relations) == expected
+
+
+@pytest.mark.parametrize(
+    ("relation", "shift", "expected"),
+    [
+        ("left of", (10, 0), True), ("left of", (9, 0), False),
+        ("next to", (22, 0), True), ("next to", (23, 0), False),
+        ("next to", (12, 5), True), ("next to", (12, 6), False),
+        ("in front of", (0, -9), True), ("in front of", (1, -9), False), ("in front of", (0, 0), False),
+    ],
+)  # fmt: skip
+def test_where_a_relation_begins_and_ends(relation, shift, expected):
+    """The second box is 10 x 10 pixels, as the first, shifted from it."""
+    x, y = 50 + shift[0], 50 + shift[1]
+    objects = (
+        SceneObject("dog", "red", "small", (50, 50, 60, 60), "ground"),
+        SceneObject("cat", "red", "small", (x, y, x + 10, y + 10), "ground"),
+    )
+    assert ((0, relation, 1) in Scene(0, 0, "snow", objects, 60, 60).relations) == expected
+
+
+def test_each_of_the_first_is_related_to_each_of_the_second():
+    """Dog, cat, dog, cat, dog in a row: both cats have two dogs beside them, but only one dog has both cats."""
+    row = [
+        SceneObject(kind, "red", "small", (x, 50, x + 10, 60), "ground")
+        for kind, x in (("dog", 10), ("cat", 25), ("dog", 40), ("cat", 55), ("dog", 70))
+    ]
+    scene = Scene(0, 0, "snow", tuple(row), 40, 40)
+    cats = scenes.Entity("cat", number=2, exact=True)
+    for dogs, expected in ((1, True), (2, False)):
+        for pair in ((scenes.Entity("dog", number=dogs), cats), (cats, scenes.Entity("dog", number=dogs))):
+            meaning = scenes.Meaning(pair, "next to")
+            found = truth.Truth([scene]).of(meaning).tolist(), meaning.true_of(scene), judged_by_oracle(meaning, scene)
+            assert found == ([expected], expected, expected)
 
 
 @given(meanings(), st.integers(0, 10**6))

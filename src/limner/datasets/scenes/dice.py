@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+import numpy as np
 from numpy.random import PCG64, SeedSequence
 
 T = TypeVar("T")
@@ -26,13 +27,13 @@ class Dice:
     def __init__(self, *key: int) -> None:
         """Starts the stream of this key; different keys give independent streams."""
         self._bits = PCG64(SeedSequence(key))
-        self._block: list[int] = []
+        self._block: list[float] = []
 
     def fraction(self) -> float:
         """A number from 0 up to but not including 1."""
         if not self._block:
-            self._block = self._bits.random_raw(_BLOCK).tolist()
-        return (self._block.pop() >> 11) * 2.0**-53
+            self._block = ((self._bits.random_raw(_BLOCK) >> np.uint64(11)) * 2.0**-53).tolist()
+        return self._block.pop()
 
     def chance(self, probability: float) -> bool:
         """True with this probability."""
