@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -138,8 +137,24 @@ def train(
     return HistogramModel(name, tuple(descriptions), bag, *sides)
 
 
-train_colours = partial(train, descriptions=("colours",), name="colours")
-"""Colours of pictures alone against the words of their texts; options as in `train`."""
+def train_colours(
+    collection: Collection,
+    *,
+    ridge: float = 0.3,
+    dimensions: int = 32,
+    least: int = 2,
+    name: str = "colours",
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> HistogramModel:
+    """Colours of pictures alone against the words of their texts.
+
+    Arguments as in `train`.
+    """
+    options: dict[str, Any] = {"workers": workers, "progress": progress}
+    return train(
+        collection, descriptions=("colours",), ridge=ridge, dimensions=dimensions, least=least, name=name, **options
+    )
 
 
 def _refuse_bad(collection: Collection, ridge: float, dimensions: int) -> None:

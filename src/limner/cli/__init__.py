@@ -1,0 +1,51 @@
+"""The command `limner`: parse, one public call, print."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from limner import __version__
+from limner.cli import compare, data, demo, evaluate, lists, report
+from limner.cli.shell import STATUSES, Shell
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="limner",
+    cls=Shell,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"limner {__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog=f"Exit status: {STATUSES}")
+def limner(
+    version: Annotated[
+        bool, typer.Option("--version", metavar="", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", envvar="LIMNER_DEBUG", hidden=True)] = False,
+) -> None:
+    """Match images with text, measure the match honestly, and show why it fails.
+
+    Begin with [bold]limner demo[/]; every command explains itself, with examples: [bold]limner evaluate --help[/].
+    """
+
+
+app.command("demo")(demo.demo)
+app.command("evaluate")(evaluate.evaluate)
+app.command("compare")(compare.compare)
+app.command("report")(report.report)
+app.add_typer(data.app, name="data")
+app.command("measures")(lists.measures)
+app.command("protocols")(lists.protocols)
+app.command("systems")(lists.systems)

@@ -1,0 +1,139 @@
+"""limner evaluate: every number of a system on a collection, from whatever one has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limner.cli.console import answer, progress
+from limner.cli.options import Json, Loading, Split, load, part, refuse_ending, saved
+from limner.cli.training import trained
+from limner.cli.ways import Way, in_order, is_qrels, opened, unnamed
+
+if TYPE_CHECKING:
+    from limner.collection import Collection
+    from limner.evaluation import Source
+    from limner.judgements import Judgements
+    from limner.report import Report
+
+COLLECTION = "scenes, flickr8k:DIR, captions.csv, a folder, a qrels file, ...: see 'limner data list'."
+ENDINGS = (".json", ".csv", ".md", ".tex", ".html")
+
+
+def _file(about: str) -> Any:
+    return typer.Option(metavar="FILE", help=about)
+
+
+def _word(name: str, about: str) -> Any:
+    return typer.Option(metavar=name, help=about)
+
+
+def evaluate(
+    collection: Annotated[str | None, typer.Argument(metavar="COLLECTION", help=COLLECTION)] = None,
+    images: Annotated[Path | None, _file("Embeddings of the images: npy, npz, safetensors, parquet.")] = None,
+    texts: Annotated[Path | None, _file("Embeddings of the texts.")] = None,
+    scores: Annotated[Path | None, _file("Or a similarity matrix, images by texts: npy.")] = None,
+    run: Annotated[list[Path] | None, _file("Or a TREC run, or JSON lists; twice for both directions.")] = None,
+    system: Annotated[str | None, _word("NAME", "Or a system that is trained first: see 'limner systems'.")] = None,
+    image_ids: Annotated[Path | None, _file("Ids of the image rows, one per line.")] = None,
+    text_ids: Annotated[Path | None, _file("Ids of the text rows, one per line.")] = None,
+    per_image: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Texts per image, all in order; instead of a COLLECTION.")
+    ] = None,
+    split: Split = None,
+    option: Loading = None,
+    measures: Annotated[str | None, _word("LIST", "Such as \"R@1 nDCG@5 MedR\": see 'limner measures'.")] = None,
+    protocol: Annotated[list[str] | None, _word("NAME", "See 'limner protocols'. Repeatable.")] = None,
+    ties: Annotated[str, _word("HOW", "Equal scores: expected, order or pessimistic.")] = "expected",
+    unretrieved: Annotated[str, _word("HOW", "What a cut list leaves out: refuse, or never (found).")] = "refuse",
+    name: Annotated[str | None, _word("NAME", "What the report calls the system.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, metavar="N", help="Threads.", show_default="all cores")] = None,
+    save: Annotated[list[Path] | None, _file("Write the report: .json .csv .md .tex .html. Repeatable.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure a system against what is known to be relevant, with intervals, in both directions.
+
+    Examples:
+      $ limner evaluate scenes --system histograms
+      $ limner evaluate captions.csv --images images.npy --texts texts.npy --save report.json --save report.html
+      $ limner evaluate flickr8k:DIR --scores similarity.npy --protocol flickr8k-1k
+      $ limner evaluate flickr8k:DIR --run i2t.run --run t2i.run --unretrieved never
+      $ limner evaluate pairs.qrels --run system.run --measures "MAP nDCG@10" --unretrieved never
+      $ limner evaluate --per-image 5 --images images.npy --texts texts.npy
+    """
+    refuse_ending(save, ENDINGS, "report")
+    way = Way(images, texts, image_ids, text_ids, scores, tuple(run or ()), system)
+    source, truth, notes = _given(collection, way, per_image, split, option)
+    how: dict[str, Any] = {"measures": measures, "protocol": protocol or None, "ties": ties, "unretrieved": unretrieved}
+    report = _measured(source, truth, name or _name(way), notes, {**how, "workers": workers})
+    _save(report, truth, save or [])
+    answer(str(report), summary(report), as_json=as_json)
+
+
+def _given(
+    spec: str | None, way: Way, per_image: int | None, split: str | None, words: list[str] | None
+) -> tuple[Any, Collection | Judgements, list[str]]:
+    """The system, the truth, and notes for the reader."""
+    kind = way.kind
+    if (spec is None) == (per_image is None):
+        raise typer.BadParameter("give a COLLECTION, or --per-image N for embeddings in order; exactly one of them")
+    if spec is None:
+        made = in_order(way, per_image or 0)
+        return opened(way, made, made), made, []
+    if kind == "runs" and is_qrels(spec):
+        return _qrels(spec, way.runs)
+    whole = load(spec, words)
+    if kind == "system":
+        return trained(str(way.system), whole, split)
+    chosen = part(whole, split)
+    return opened(way, whole, chosen), chosen, unnamed(way)
+
+
+def _qrels(spec: str, runs: tuple[Path, ...]) -> tuple[Source, Judgements, list[str]]:
+    from limner.datasets.trec import read_qrels
+    from limner.ranking import Ranking
+
+    if len(runs) > 1:
+        raise typer.BadParameter(
+            f"got {len(runs)} runs for one qrels file: evaluate them one by one with --save, then 'limner compare'"
+        )
+    path = Path(spec.removeprefix("qrels:"))
+    return Ranking.load(runs[0]), read_qrels(path, name=path.stem), []
+
+
+def _name(way: Way) -> str:
+    """What a report calls a system that was not named: its own name, or the file it came from."""
+    return way.system or Path(str(way.scores or (way.runs[0] if way.runs else way.images))).stem
+
+
+def _measured(source: Any, truth: Any, name: str, notes: list[str], how: dict[str, Any]) -> Report:
+    import limner
+
+    with progress(f"evaluating {name}") as told:
+        report = limner.evaluate(source, truth, name=name, progress=told, **how)
+    return replace(report, notes=(*report.notes, *notes))
+
+
+def _save(report: Report, truth: Any, files: list[Path]) -> None:
+    from limner.collection import Collection
+
+    for file in files:
+        page = file.suffix.lower() == ".html" and isinstance(truth, Collection)
+        with progress(f"writing {file}"):
+            report.save(file, **({"collection": truth} if page else {}))
+    saved(files)
+
+
+def summary(report: Report) -> dict[str, Any]:
+    """The report without its values per query, which `--save FILE.json` keeps."""
+    return {
+        "system": report.system,
+        "collection": report.collection,
+        "results": [{k: v for k, v in row.items() if k not in ("system", "collection")} for row in report.rows()],
+        "hubs": {direction: hubs.describe() for direction, hubs in report.hubs.items()},
+        "settings": dict(report.settings),
+        "notes": list(report.notes),
+    }

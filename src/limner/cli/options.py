@@ -1,0 +1,76 @@
+"""Options that several commands share, and how the words of a command line are read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limner.cli.console import progress, tell, warn
+
+if TYPE_CHECKING:
+    from limner.collection import Collection
+
+Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON for machines, and nothing else, on stdout.")]
+Split = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Part of the collection; 'all' for everything.", show_default="test, if there is one"
+    ),
+]
+Loading = Annotated[
+    list[str] | None,
+    typer.Option("--option", "-O", metavar="NAME=VALUE", help="Option of the loader: -O images=DIR. Repeatable."),
+]
+
+
+def loading(words: list[str] | None) -> dict[str, Any]:
+    """Reads NAME=VALUE words; a value is a number, true, false, null, a JSON list or object, or else text.
+
+    >>> loading(["images=photos", "seed=3", "graded=true"])
+    {'images': 'photos', 'seed': 3, 'graded': True}
+    """
+    read = {}
+    for word in words or []:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"--option got {word!r}: expected NAME=VALUE, e.g. images=DIR")
+        try:
+            read[name] = json.loads(value)
+        except json.JSONDecodeError:
+            read[name] = value
+    return read
+
+
+def load(spec: str, words: list[str] | None) -> Collection:
+    """Loads a collection, and shows what the loader warns of."""
+    import limner
+
+    with progress(f"loading {spec}"):
+        loaded = limner.load(spec, **loading(words))
+    warn(loaded.warnings)
+    return loaded
+
+
+def part(collection: Collection, split: str | None) -> Collection:
+    """The split that was asked for; without a word, the test split where there is one."""
+    if split is None:
+        return collection.test if "test" in collection.splits else collection
+    return collection if split == "all" else collection.split("dev" if split == "val" else split)
+
+
+def refuse_ending(files: list[Path] | None, known: tuple[str, ...], what: str) -> None:
+    """Refuses a file ending before the work rather than after it."""
+    from limner.errors import UnknownName
+
+    for file in files or []:
+        if file.suffix.lower() not in known:
+            raise UnknownName(f"{what} file ending", file.suffix or file.name, known)
+
+
+def saved(files: list[Path]) -> None:
+    """Says what was written."""
+    for file in files:
+        tell(f"wrote {file}")

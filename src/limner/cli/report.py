@@ -1,0 +1,56 @@
+"""limner report: a saved report as a page worth opening, or as a table for a paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from limner.cli.console import answer, progress
+from limner.cli.evaluate import ENDINGS
+from limner.cli.options import Json, Loading, Split, load, part, refuse_ending
+
+
+def report(
+    file: Annotated[
+        Path, typer.Argument(metavar="REPORT", help="A report that 'limner evaluate --save FILE.json' wrote.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="What to write: .html .md .tex .csv .json.")] = Path(
+        "report.html"
+    ),
+    collection: Annotated[str | None, typer.Option(help="The collection, for captions and thumbnails (html).")] = None,
+    others: Annotated[
+        list[Path] | None, typer.Option(help="Reports of other systems to show beside it (html). Repeatable.")
+    ] = None,
+    split: Split = None,
+    option: Loading = None,
+    show: Annotated[bool, typer.Option("--open", metavar="", help="Open the page in a browser.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write one self-contained page (or a LaTeX, Markdown or CSV table) from a saved report.
+
+    Examples:
+      $ limner report ours.json -o ours.html
+      $ limner report ours.json --collection flickr8k:DIR --others baseline.json -o ours.html --open
+      $ limner report ours.json -o table.tex
+    """
+    from limner.report import Report, load_reports
+
+    refuse_ending([out], ENDINGS, "report")
+    beside = {"--collection": collection, "--others": others}
+    _refuse_ignored(out, [name for name, value in beside.items() if value])
+    held = Report.load(file)
+    options: dict[str, Any] = {"others": load_reports(others)} if others else {}
+    if collection is not None:
+        options["collection"] = part(load(collection, option), split)
+    with progress(f"writing {out}"):
+        held.save(out, **options)
+    answer(f"wrote {out}", {"wrote": str(out), "bytes": out.stat().st_size}, as_json=as_json)
+    if show:
+        typer.launch(out.resolve().as_uri())
+
+
+def _refuse_ignored(out: Path, given: list[str]) -> None:
+    if given and out.suffix.lower() != ".html":
+        raise typer.BadParameter(f"{' and '.join(given)} are for an .html page, and {out} is none")

@@ -1,0 +1,73 @@
+"""A system that is trained on the spot: what it may learn from, and what it is measured on."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from limner.cli.console import progress
+from limner.cli.options import part
+from limner.errors import LimnerError
+
+if TYPE_CHECKING:
+    from limner.collection import Collection
+    from limner.scores import Progress, Scores
+
+SEED = 0
+TEST_SHARE = 5  # one image in so many is for testing, where a collection says nothing
+
+
+def trained(name: str, whole: Collection, split: str | None) -> tuple[Scores, Collection, list[str]]:
+    """Trains a system and scores what it has not seen: the split asked for, "test", or a part drawn with a fixed seed.
+
+    Returns:
+        The scores, the part they are for, and what a reader must know of it.
+    """
+    from limner.catalogue import resolve
+    from limner.systems import SYSTEMS, train
+
+    trainer = resolve(name, SYSTEMS, what="system")
+    seen, held, notes = halves(whole, split)
+    with progress(f"training {name} on {len(seen.images):,} images") as told:
+        model = train(seen, name, **_told(trainer, told))
+    with progress(f"scoring {len(held.images):,} images with {name}") as told:
+        return model.scores(held, **_told(model.scores, told)), held, notes
+
+
+def halves(whole: Collection, split: str | None) -> tuple[Collection, Collection, list[str]]:
+    """What to train on, what to evaluate on, and a note where the collection does not say."""
+    if split == "all":
+        raise LimnerError("--split all with --system would test on what was trained on: name a split, or leave it out")
+    if whole.splits:
+        return _by_split(whole, split or "test")
+    if split is not None:
+        raise LimnerError(
+            f"{whole.name!r} has no splits: leave out --split {split}, and one image in {TEST_SHARE} is held out"
+        )
+    if len(whole.images) < 2 * TEST_SHARE:
+        raise LimnerError(
+            f"{whole.name!r} has {len(whole.images)} images: expected at least {2 * TEST_SHARE} to train on"
+        )
+    order = np.random.default_rng(SEED).permutation(len(whole.images))
+    cut = len(order) // TEST_SHARE
+    seen, held = (whole.restrict(whole.images.ids[np.sort(rows)]) for rows in (order[cut:], order[:cut]))
+    note = (
+        f"{whole.name} has no splits: trained on {len(seen.images):,} images, measured on {cut:,} others (seed {SEED})"
+    )
+    return seen, held, [note]
+
+
+def _by_split(whole: Collection, name: str) -> tuple[Collection, Collection, list[str]]:
+    held = part(whole, name)
+    if "train" in whole.splits and name != "train":
+        return whole.train, held, []
+    rest = [key for key in whole.images.ids if key not in held.images.ids]
+    return whole.restrict(rest), held, [f"trained on every image outside the split {name!r}"]
+
+
+def _told(function: Callable[..., Any], told: Progress) -> dict[str, Any]:
+    """The progress as an argument, where the function takes one."""
+    return {"progress": told} if "progress" in inspect.signature(function).parameters else {}

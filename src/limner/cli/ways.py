@@ -1,0 +1,285 @@
+"""The ways in: embeddings, a similarity matrix, run files, or a system that limner trains itself.
+
+Rows are matched by id; rows without ids are taken in the order of the collection, and only where the numbers agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import typer
+
+from limner.errors import LimnerError, shown
+from limner.ids import Ids
+
+if TYPE_CHECKING:
+    from limner.collection import Collection, Items
+    from limner.embeddings import Embeddings
+    from limner.evaluation import Source
+    from limner.ranking import Ranking
+    from limner.scores import Scores
+
+
+@dataclass(frozen=True)
+class Way:
+    """What a person has, as it was named on the command line."""
+
+    images: Path | None = None
+    texts: Path | None = None
+    image_ids: Path | None = None
+    text_ids: Path | None = None
+    scores: Path | None = None
+    runs: tuple[Path, ...] = ()
+    system: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """Which of the four ways it is; refuses none, several and halves."""
+        if (self.images is None) != (self.texts is None):
+            raise typer.BadParameter("--images and --texts go together: give the embeddings of both sides")
+        given = {"embeddings": self.images, "matrix": self.scores, "runs": self.runs, "system": self.system}
+        named = [kind for kind, value in given.items() if value]
+        if len(named) != 1:
+            raise typer.BadParameter(
+                f"got {' and '.join(named) or 'no system'} to evaluate: give one of --images with --texts, --scores, "
+                "--run, --system"
+            )
+        if named[0] in ("runs", "system") and (self.image_ids or self.text_ids):
+            raise typer.BadParameter("--image-ids and --text-ids are for --images with --texts, and for --scores")
+        return named[0]
+
+
+def opened(way: Way, whole: Collection, part: Collection) -> Source | Mapping[str, Source]:
+    """The system on one part of a collection.
+
+    Args:
+        way: What was named; not a system to be trained.
+        whole: The collection as it was loaded; a file may cover all of it.
+        part: What to evaluate.
+    """
+    if way.kind == "embeddings":
+        return _from_embeddings(way, whole, part)
+    if way.kind == "matrix":
+        return _from_matrix(way, whole, part)
+    return _both([_run(path, part) for path in way.runs])
+
+
+def unnamed(way: Way) -> list[str]:
+    """A note for every file that holds no ids, so that only its order says what its rows are."""
+    if way.kind == "matrix":
+        files = [way.scores] if way.image_ids is None or way.text_ids is None else []
+    elif way.kind == "embeddings":
+        sides = ((way.images, way.image_ids), (way.texts, way.text_ids))
+        files = [file for file, ids in sides if _vectors(Path(str(file)), ids)[1] is None]
+    else:
+        files = []
+    return [f"{file} holds no ids: its rows are taken in the order of the collection" for file in files]
+
+
+# --- rows and ids -----------------------------------------------------------------------------------------------
+
+
+def _rows(file: Path, count: int, ids: Ids | None, wanted: Ids, whole: Ids) -> npt.NDArray[np.int64]:
+    """Which rows of a file hold the wanted items; by id where there are ids, else by the order of the collection."""
+    if ids is None:
+        if count not in (len(wanted), len(whole)):
+            kind = wanted.what
+            raise LimnerError(
+                f"{file} has {count:,} rows and no ids for {len(wanted):,} {kind}s: expected {len(wanted):,} in the "
+                f"order of the collection; or name the rows with --{kind}-ids FILE, one id per line"
+            )
+        ids = wanted if count == len(wanted) else whole
+    found = ids.find(wanted)
+    if (found < 0).any():
+        lacking = [key for key, row in zip(wanted, found, strict=True) if row < 0]
+        raise LimnerError(
+            f"{file} lacks {len(lacking):,} of the {len(wanted):,} {wanted.what}s ({shown(lacking)}); it has ids such "
+            f"as {shown(ids, most=2)}: use the collection's ids, or choose another --split"
+        )
+    return found
+
+
+def _read_ids(file: Path | None, count: int, what: str) -> Ids | None:
+    if file is None:
+        return None
+    try:
+        ids = Ids(file.read_text(encoding="utf-8").splitlines(), what=what)
+    except UnicodeDecodeError as error:
+        raise LimnerError(f"{file} is not UTF-8 ({error.reason} at byte {error.start}): save it as UTF-8") from None
+    except LimnerError as error:
+        raise LimnerError(f"{file}: {error}") from error
+    if len(ids) != count:
+        raise LimnerError(f"{file} has {len(ids):,} ids for {count:,} {what}s: expected one per row")
+    return ids
+
+
+# --- embeddings and matrices ------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=2)
+def _vectors(file: Path, ids: Path | None) -> tuple[Embeddings, Ids | None]:
+    """Embeddings, checked once, and their ids where the file, or one beside it, holds any."""
+    from limner.embeddings import Embeddings
+
+    read = Embeddings.load(file, ids=ids)
+    numbered = all(key == str(row) for row, key in enumerate(read.ids))
+    return read, None if numbered and ids is None else read.ids
+
+
+def _from_embeddings(way: Way, whole: Collection, part: Collection) -> Scores:
+    from limner.embeddings import Embeddings
+    from limner.scores import Scores
+
+    sides = []
+    for file, named, wanted, every in (
+        (way.images, way.image_ids, part.images, whole.images),
+        (way.texts, way.text_ids, part.texts, whole.texts),
+    ):
+        read, ids = _vectors(Path(str(file)), named)
+        rows = _rows(Path(str(file)), len(read), ids, wanted.ids, every.ids)
+        sides.append(Embeddings(wanted.ids, read.matrix if _all_in_order(rows, len(read)) else read.matrix[rows]))
+    return Scores.from_embeddings(*sides)
+
+
+def _from_matrix(way: Way, whole: Collection, part: Collection) -> Scores:
+    from limner.scores import Scores
+
+    file = Path(str(way.scores))
+    matrix = _read_matrix(file)
+    expected = (len(part.images), len(part.texts))
+    if way.image_ids is None and way.text_ids is None and matrix.shape == expected[::-1] != expected:
+        raise LimnerError(
+            f"{file} is a matrix of {matrix.shape}, expected {expected}, images by texts: it looks transposed; save "
+            "matrix.T"
+        )
+    rows, columns = (
+        _rows(file, size, _read_ids(named, size, wanted.ids.what), wanted.ids, every.ids)
+        for size, named, wanted, every in (
+            (matrix.shape[0], way.image_ids, part.images, whole.images),
+            (matrix.shape[1], way.text_ids, part.texts, whole.texts),
+        )
+    )
+    whole_matrix = _all_in_order(rows, matrix.shape[0]) and _all_in_order(columns, matrix.shape[1])
+    return Scores.from_matrix(
+        matrix if whole_matrix else matrix[np.ix_(rows, columns)], part.images.ids, part.texts.ids
+    )
+
+
+def _read_matrix(file: Path) -> npt.NDArray[Any]:
+    """A matrix of similarities, mapped from its npy file."""
+    try:
+        matrix = np.load(file, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise LimnerError(f"no similarity matrix {file}: expected an .npy file, images by texts") from None
+    except (ValueError, EOFError, OSError) as error:
+        raise LimnerError(f"{file} is no npy file of numbers: {error}") from error
+    if not isinstance(matrix, np.ndarray) or matrix.ndim != 2:
+        raise LimnerError(
+            f"{file} holds {getattr(matrix, 'shape', 'an archive')}: expected one matrix, images by texts"
+        )
+    return matrix
+
+
+def _all_in_order(rows: npt.NDArray[np.int64], count: int) -> bool:
+    """Whether nothing has to be moved, so that a mapped file stays mapped."""
+    return len(rows) == count and bool((rows == np.arange(count)).all())
+
+
+# --- runs -------------------------------------------------------------------------------------------------------
+
+
+def _both(runs: list[tuple[str, Ranking]]) -> dict[str, Ranking]:
+    found = dict(runs)
+    if len(found) != len(runs):
+        raise LimnerError(
+            f"{len(runs)} runs, all of them {' or '.join(found)}: give at most one per direction, i2t and t2i; to "
+            "compare systems, evaluate each with --save and use 'limner compare'"
+        )
+    return found
+
+
+def _run(path: Path, part: Collection) -> tuple[str, Ranking]:
+    """A run and its direction, found by whose ids it has; what it does not list is cut off the collection's pool."""
+    from limner.ranking import Ranking
+
+    read = Ranking.load(path)
+    images, texts = part.images.ids, part.texts.ids
+    forward, backward = (_of(read, queries, pool) for queries, pool in ((images, texts), (texts, images)))
+    if forward == backward:
+        why = "fit both the images and the texts" if forward else "are neither images nor texts"
+        raise LimnerError(
+            f"{path}: its queries ({shown(read.queries, most=2)}) and candidates ({shown(read.candidates, most=2)}) "
+            f"{why} of {part.name!r} (images {shown(images, most=2)}, texts {shown(texts, most=2)}): use its ids, or "
+            "choose another --split"
+        )
+    pool = texts if forward else images
+    indices = np.where(read.indices >= 0, pool.positions(read.candidates)[read.indices], -1)
+    return "i2t" if forward else "t2i", Ranking(read.queries, pool, indices, read.scores, len(pool))
+
+
+def _of(ranking: Ranking, queries: Ids, pool: Ids) -> bool:
+    return all(key in queries for key in ranking.queries) and all(key in pool for key in ranking.candidates)
+
+
+def is_qrels(spec: str) -> bool:
+    """Whether a collection is named by a qrels file: by name, or by its first line, `query 0 candidate grade`."""
+    from limner.datasets import detect
+
+    if spec.startswith("qrels:"):
+        return True
+    path = Path(spec)
+    if not path.is_file():
+        return False
+    if path.suffix.lower() not in ("", ".txt"):
+        return detect(path).name == "qrels"
+    with path.open("rb") as file:
+        cells = file.readline().split()
+    return len(cells) == 4 and cells[3].replace(b".", b"", 1).lstrip(b"-").isdigit()
+
+
+# --- embeddings without a collection ----------------------------------------------------------------------------
+
+
+def in_order(way: Way, per_image: int) -> Collection:
+    """A collection of ids for files that hold n images, and `per_image` texts of each in the same order."""
+    from limner.collection import Collection, Items
+    from limner.judgements import Judgements
+
+    (n_images, image_ids), (n_texts, text_ids) = _sizes(way)
+    if n_texts != per_image * n_images:
+        raise LimnerError(
+            f"{n_images:,} images and {n_texts:,} texts with --per-image {per_image}: expected "
+            f"{per_image * n_images:,} texts, those of the first image first"
+        )
+    images, texts = (
+        ids or Ids((f"{what}-{row}" for row in range(size)), what=what)
+        for what, ids, size in (("image", image_ids, n_images), ("text", text_ids, n_texts))
+    )
+    columns = np.arange(n_texts)
+    pairs = Judgements(images, texts, columns // per_image, columns, np.ones(n_texts))
+    pictures = _with_folds(Items(images, [None] * n_images), n_images)
+    words = _with_folds(Items(texts, [""] * n_texts, kind="text"), n_images)
+    return Collection(Path(str(way.images or way.scores)).stem, pictures, words, pairs)
+
+
+def _sizes(way: Way) -> tuple[tuple[int, Ids | None], tuple[int, Ids | None]]:
+    if way.kind == "matrix":
+        rows, columns = _read_matrix(Path(str(way.scores))).shape
+        return (rows, _read_ids(way.image_ids, rows, "image")), (columns, _read_ids(way.text_ids, columns, "text"))
+    if way.kind != "embeddings":
+        raise typer.BadParameter("--per-image is for --images with --texts, and for --scores")
+    sides = [_vectors(Path(str(file)), ids) for file, ids in ((way.images, way.image_ids), (way.texts, way.text_ids))]
+    return (len(sides[0][0]), sides[0][1]), (len(sides[1][0]), sides[1][1])
+
+
+def _with_folds(items: Items, images: int) -> Items:
+    """Five folds in order, as in COCO's 1K protocol, where the images can be cut so."""
+    if images % 5:
+        return items
+    return items.with_fields(fold=[row * 5 // len(items) for row in range(len(items))])
