@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from limner.collection import Collection
 from limner.page import examples as queries
-from limner.page import headline, hubness, labels, ranks, systems
+from limner.page import headline, hubness, labels, ranks, rivals
 from limner.page.method import method
 from limner.page.pictures import Gallery
 from limner.page.truth import Truth
@@ -61,7 +61,7 @@ def render(
         The page as text.
     """
     truth, gallery = Truth(collection), Gallery(collection)
-    compared = systems.comparison_of(report, others, comparison)
+    compared = rivals.comparison_of(report, others, comparison)
     content = {
         **_measured(report, others, compared),
         **_seen(report, truth, gallery, examples),
@@ -85,9 +85,9 @@ def _measured(report: Report, others: Sequence[Report], compared: Comparison | N
         "ranks": ranks.rank_panels(report),
         "rank_legend": ranks.legend(report, (), kind="bar"),
         "comparison": compared,
-        "contests": systems.contests(compared) if compared else [],
-        "crowding": systems.crowding([report, *others]) if others else [],
-        "heats": systems.agreement(report, compared),
+        "contests": rivals.contests(compared) if compared else [],
+        "crowding": rivals.crowding([report, *others]) if others else [],
+        "heats": rivals.agreement(report, compared),
     }
 
 
@@ -107,7 +107,7 @@ def _seen(report: Report, truth: Truth, gallery: Gallery, total: int) -> dict[st
 def _findings(report: Report, compared: Comparison | None, content: dict[str, Any]) -> list[tuple[str, str]]:
     """(section, sentence): what stands out, for those who read no further."""
     first = content["gaps"][0].name if content["gaps"] else ""
-    found = [("systems", sentence) for sentence in systems.findings(report, compared)] if compared else []
+    found = [("systems", sentence) for sentence in rivals.findings(report, compared)] if compared else []
     found += [("labels", gap.finding) for gap in content["gaps"] if gap.name == first]
     found += [("hubs", panel.finding) for panel in content["hubs"]]
     return [(section, sentence) for section, sentence in found if sentence]

@@ -99,6 +99,8 @@ def order(judges: Sequence[Result]) -> IntArray:
 def extremes(judges: Sequence[Result], each: int) -> tuple[list[int], list[int]]:
     """The rows of the worst and of the best queries; among many that are equally good, an even sample."""
     ordered = order(judges)
+    if not len(ordered):
+        return [], []
     each = min(each, len(ordered) // 2) or len(ordered)
     return [int(row) for row in ordered[:each]], spread(_equally_good(judges, ordered, each), each)
 

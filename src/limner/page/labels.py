@@ -1,4 +1,4 @@
-"""What the labels miss: right pairs that nobody labelled, what they do to the numbers, and answers wrongly counted wrong."""
+"""What the labels miss: right pairs that nobody labelled, what they do to the numbers, and answers counted wrong."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from limner.measures import Measure
 from limner.page.examples import Returned
 from limner.page.headline import directions_of
 from limner.page.pictures import Gallery, Shown
-from limner.page.systems import signed
+from limner.page.rivals import signed
 from limner.page.truth import BoolArray, Truth, also, missing, relevant_in, spread
 from limner.page.words import count, direction_title, nouns, percent, plain
 from limner.report import Report, Result

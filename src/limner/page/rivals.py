@@ -19,7 +19,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True)
 class Versus:
-    """One measure of two systems: numbers, difference, interval, p-value, verdict on the first, and the interval's bar."""
+    """One measure of two systems: numbers, difference, interval, p-value, verdict on the first, the interval's bar."""
 
     measure: str
     values: Sequence[str]
