@@ -220,7 +220,7 @@ def _any_within(p: Placements, cut: int) -> FloatArray:
     for i in range(int(m.max(initial=0))):
         missed *= np.where(i < m, np.clip((tied - free - i) / np.maximum(tied - i, 1), 0, 1), 1.0)
     values = np.zeros(len(p.queries))
-    values[has] = 1 - missed
+    values[has] = np.where(free > 0, 1 - missed, 0.0)  # several that are never found share no real place
     return values
 
 
