@@ -222,7 +222,7 @@ class Collection:
             "name": self.name,
             "images": len(self.images),
             "texts": len(self.texts),
-            "texts per image": {"least": int(per_image.min(initial=0)), "most": int(per_image.max(initial=0))},
+            "texts per image": {"least": int(min(per_image, default=0)), "most": int(max(per_image, default=0))},
             "judgements": {name: len(j) for name, j in self.all_judgements.items()},
             "splits": {name: len(ids) for name, ids in self.splits.items()},
             "warnings": len(self.warnings),

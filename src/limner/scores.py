@@ -51,7 +51,10 @@ class Scores(ABC):
 
     @abstractmethod
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
-        """Scores of the queries start:stop against all candidates; `out` may be used as memory."""
+        """Scores of the queries start:stop against all candidates, the caller's to change; `out` may be used as memory."""
+
+    def prepare(self) -> None:
+        """What must be known before the first block, done once, before threads start. Nothing by default."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -63,13 +66,15 @@ class Scores(ABC):
         """Type of the blocks: what the scores were given as, so that rounding makes no ties that were not there."""
         return np.dtype(np.float32)
 
-    def map(self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None) -> list[Result]:
-        """Calls `consume(start, block)` for every block of rows, on threads, and returns the results in row order.
+    def stream(
+        self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
+    ) -> Iterator[Result]:
+        """Calls `consume(start, block)` for every block of rows, on threads, and yields the results in row order.
 
-        The block's memory is used again afterwards: `consume` must copy what it keeps.
+        The block's memory is used again afterwards: `consume` may change it, and must copy what it keeps.
         """
+        self.prepare()
         n, width = self.shape
-        starts = range(0, n, TILE_ROWS)
         memory = local()
 
         def work(start: int) -> Result:
@@ -78,7 +83,13 @@ class Scores(ABC):
             return consume(start, self.block(start, min(start + TILE_ROWS, n), memory.block))
 
         with _one_thread_per_product(), ThreadPoolExecutor(workers or usable_cores()) as pool:
-            return list(_counted(pool.map(work, starts), n, progress))
+            yield from _counted(pool.map(work, range(0, n, TILE_ROWS)), n, progress)
+
+    def map(
+        self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
+    ) -> list[Result]:
+        """As `stream`, all results at once."""
+        return list(self.stream(consume, workers=workers, progress=progress))
 
     def top(self, k: int, *, workers: int | None = None, progress: Progress | None = None) -> Ranking:
         """The k best candidates of every query, exactly; equal scores keep candidate order."""
@@ -111,6 +122,12 @@ class Scores(ABC):
 
         self.map(consume)
         return whole
+
+    def correct(self, how: Any, **options: Any) -> Scores:
+        """Scores corrected for hubs: `scores.correct("csls", k=10)`; see `limner.match.correct`."""
+        from limner.match.correct import correct
+
+        return correct(self, how, **options)
 
     @staticmethod
     def from_embeddings(queries: Embeddings, candidates: Embeddings, *, similarity: str = "cosine") -> Scores:
@@ -214,8 +231,8 @@ class MatrixScores(Scores):
         return np.dtype(np.float32 if self.values.dtype in (np.float16, np.float32) else np.float64)
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
-        """Rows of the matrix."""
-        return np.ascontiguousarray(self.values[start:stop], dtype=self.dtype)
+        """Rows of the matrix, copied: whoever reads a block may change it."""
+        return np.array(self.values[start:stop], dtype=self.dtype, order="C")
 
 
 def usable_cores() -> int:

@@ -1,0 +1,1 @@
+"""match: correct hubs, assign one to one, fuse systems, search."""
