@@ -28,7 +28,7 @@ MEASURES = {
 
 
 def write_cases() -> None:
-    from runs import case
+    from cases import case
 
     drawn = {name: case(**how) for name, how in CASES.items()}
     content = {name: {"qrels": whole(of.qrels), "run": of.run} for name, of in drawn.items()}

@@ -58,7 +58,11 @@ def world(seed: int, n: int = 50) -> World:
         Items(images, [None] * n, {"fold": folds}),
         Items(texts, [""] * 5 * n, {"fold": np.repeat(folds, 5)}, "text"),
         judged(pairs, "pairs"),
-        extra={"cxc": judged(cxc, "cxc"), "eccv": judged(eccv_i2t, "eccv"), "plausible": judged(plausible, "plausible")},
+        extra={
+            "cxc": judged(cxc, "cxc"),
+            "eccv": judged(eccv_i2t, "eccv"),
+            "plausible": judged(plausible, "plausible"),
+        },
         reverse={"eccv": judged(eccv_t2i, "eccv"), "plausible": judged(plausible_t2i, "plausible")},
     )
     return World(peer, collection, images, texts)
@@ -165,7 +169,10 @@ def test_real_ground_truth():
     """The files of the package and its full pools, for some of the queries."""
     rng = np.random.default_rng(3)
     collection, peer = load_karpathy_5k(), eccv_caption.Metrics()
-    pools = {"i2t": np.array([int(t) for t in collection.texts.ids]), "t2i": np.array([int(i) for i in collection.images.ids])}
+    pools = {
+        "i2t": np.array([int(t) for t in collection.texts.ids]),
+        "t2i": np.array([int(i) for i in collection.images.ids]),
+    }
     outside = [575916, 421999]  # the two image queries with a positive outside the gallery
     for direction in ("i2t", "t2i"):
         queries = [*rng.choice(list(peer.eccv_gts[direction]), 10, replace=False).tolist()]
@@ -188,7 +195,7 @@ def half_right(rng: np.random.Generator, positives: list[int], pool: np.ndarray)
 
 
 def test_the_best_possible_eccv_number_is_below_one():
-    """Two positives are outside the gallery and still count, so no system reaches 1: the published figures have it so."""
+    """Two positives are outside the gallery and still count, as in the published figures: no system reaches 1."""
     truth = load_karpathy_5k().judged("eccv", "i2t").relevant
     texts = [str(int(t)) for t in eccv_caption.Metrics().coco_ids]
     known = set(texts)

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from cases import Case, as_trec_eval, by_score, case, judgements, per_query
 from freeze_pytrec_eval import CASES, MEASURES
-from runs import Case, as_trec_eval, by_score, case, judgements, per_query
 
 from limner import Ranking, evaluate
 

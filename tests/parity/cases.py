@@ -20,7 +20,9 @@ class Case:
     run: Run
 
 
-def case(seed: int, *, grades: tuple[float, ...] = (0, 1), queries: int = 12, pool: int = 60, ties: str = "none") -> Case:
+def case(
+    seed: int, *, grades: tuple[float, ...] = (0, 1), queries: int = 12, pool: int = 60, ties: str = "none"
+) -> Case:
     """Lists of different lengths; some positives are not retrieved, some retrieved are not judged.
 
     Args:
@@ -63,12 +65,9 @@ def by_score(of: Case) -> Ranking:
 
 
 def as_trec_eval(of: Case) -> Ranking:
-    """The order of trec_eval: scores rounded to float32, equal ones by candidate id, the later in the alphabet first."""
+    """The order of trec_eval: scores as float32, equal ones by candidate id, the last in the alphabet first."""
     return Ranking.from_lists(
-        {
-            q: sorted(sorted(found, reverse=True), key=lambda c: -np.float32(found[c]))
-            for q, found in of.run.items()
-        }
+        {q: sorted(sorted(found, reverse=True), key=lambda c: -np.float32(found[c])) for q, found in of.run.items()}
     )
 
 
