@@ -135,6 +135,8 @@ class Collection:
         extra: Further judgements (image -> text) by name: "complete", "cxc", "eccv", "expert", ...
         reverse: Judgements text -> image by the same names, only where they are not the mirror of the others
             (ECCV Caption judged its caption queries apart from its image queries).
+        ratings: Raw answers of people (image -> text) by name, on a scale of their own: the lowest grade may mean
+            "unrelated", so nothing is measured against them until `.at_least()` has said what counts as relevant.
         warnings: What the loader noticed and left out or mended, each naming file and line.
     """
 
@@ -145,6 +147,7 @@ class Collection:
     splits: Mapping[str, Sequence[str]] = field(default_factory=dict)
     extra: Mapping[str, Judgements] = field(default_factory=dict)
     reverse: Mapping[str, Judgements] = field(default_factory=dict)
+    ratings: Mapping[str, Judgements] = field(default_factory=dict)
     warnings: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -153,7 +156,9 @@ class Collection:
             if items.kind != what:
                 raise LimnerError(f"collection {self.name!r}: {what}s are items of kind {items.kind!r}; images come first, then texts")
         object.__setattr__(self, "judgements", self._aligned(self.judgements))
-        object.__setattr__(self, "extra", MappingProxyType({k: self._aligned(j).named(k) for k, j in self.extra.items()}))
+        for what in ("extra", "ratings"):
+            aligned = {k: self._aligned(j).named(k) for k, j in getattr(self, what).items()}
+            object.__setattr__(self, what, MappingProxyType(aligned))
         mirrored = {k: self._aligned(j.T).named(k).T for k, j in self.reverse.items()}
         object.__setattr__(self, "reverse", MappingProxyType(mirrored))
         object.__setattr__(self, "splits", MappingProxyType({k: tuple(v) for k, v in self.splits.items()}))
@@ -181,10 +186,13 @@ class Collection:
         images = self.images.subset(image_ids)
         pairs = self.judgements.relevant.restrict(queries=images.ids)
         texts = self.texts[np.unique(pairs.columns)]
-        narrowed = {k: j.restrict(queries=images.ids, candidates=texts.ids) for k, j in self.extra.items()}
         judgements = self.judgements.restrict(queries=images.ids, candidates=texts.ids)
+        extra, ratings = (
+            {k: j.restrict(queries=images.ids, candidates=texts.ids) for k, j in further.items()}
+            for further in (self.extra, self.ratings)
+        )
         reverse = {k: j.restrict(queries=texts.ids, candidates=images.ids) for k, j in self.reverse.items()}
-        return Collection(name or self.name, images, texts, judgements, {}, narrowed, reverse, self.warnings)
+        return Collection(name or self.name, images, texts, judgements, {}, extra, reverse, ratings, self.warnings)
 
     @property
     def train(self) -> Collection:
@@ -224,6 +232,7 @@ class Collection:
             "texts": len(self.texts),
             "texts per image": {"least": int(min(per_image, default=0)), "most": int(max(per_image, default=0))},
             "judgements": {name: len(j) for name, j in self.all_judgements.items()},
+            "ratings": {name: len(j.grades) for name, j in self.ratings.items()},
             "splits": {name: len(ids) for name, ids in self.splits.items()},
             "warnings": len(self.warnings),
         }

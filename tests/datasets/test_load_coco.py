@@ -131,7 +131,7 @@ def test_ratings_near_the_table_and_a_folder_of_eccv(tmp_path, no_package):
         eccv_caption_to_image__json='{"1003": [101, 100]}',
     )
     loaded = load_karpathy_5k(tmp_path / "coco", eccv=tmp_path / "eccv")
-    assert loaded.extra["cxc-ratings"].grade("100", "1000") == 2.9
+    assert loaded.ratings["cxc"].grade("100", "1000") == 2.9
     assert [(i, c) for i, c, g in loaded.extra["cxc"] if g] == [("100", "1005")]
     assert sorted(c for _, c, _ in loaded.judged("eccv", "i2t")) == ["1000", "1007", "99"]
     assert [(c, i) for c, i, _ in loaded.judged("eccv", "t2i")] == [("1003", "100"), ("1003", "101")]

@@ -49,16 +49,17 @@ def test_the_bogus_image_is_left_out_and_listed(folder):
 
 
 def test_human_judgements_raw_and_at_the_papers_thresholds(folder):
-    extra = load_flickr8k(folder).extra
-    assert extra["expert-scores"].grade("a.jpg", "b.jpg#2") == pytest.approx(4 / 3)
+    loaded = load_flickr8k(folder)
+    extra = loaded.extra
+    assert loaded.ratings["expert"].grade("a.jpg", "b.jpg#2") == pytest.approx(4 / 3)
     assert [(i, c, g) for i, c, g in extra["expert"]] == [
         ("a.jpg", "b.jpg#2", 0),
         ("b.jpg", "a.jpg#2", 0),
         ("b.jpg", "b.jpg#2", 1),
     ]
-    assert extra["crowd-votes"].grade("a.jpg", "b.jpg#2") == pytest.approx(0.6)
+    assert loaded.ratings["crowd"].grade("a.jpg", "b.jpg#2") == pytest.approx(0.6)
     assert (extra["crowd"].grade("a.jpg", "a.jpg#2"), extra["crowd"].grade("a.jpg", "b.jpg#2")) == (1, 0)
-    assert len(extra["crowd-votes"].at_least(0.5)) == 2
+    assert len(loaded.ratings["crowd"].at_least(0.5)) == 2
 
 
 def test_raw_answers_keep_the_order_of_the_file(folder):
@@ -90,7 +91,7 @@ def test_judged_pairs_of_unknown_images_are_listed(folder):
     with (folder / "text" / "ExpertAnnotations.txt").open("a") as file:
         file.write("z.jpg\ta.jpg#2\t1\t1\t1\n")
     loaded = load_flickr8k(folder)
-    assert len(loaded.extra["expert-scores"]) == 3
+    assert len(loaded.ratings["expert"]) == 3
     assert any("1 judged pairs name an image or caption that is not here" in w for w in loaded.warnings)
 
 
@@ -153,7 +154,7 @@ def test_the_real_flickr8k(shared_data):
     loaded = load_flickr8k(shared_data / "flickr8k")
     assert (len(loaded.images), len(loaded.texts), len(loaded.judgements)) == (8091, 40455, 40455)
     assert {name: len(ids) for name, ids in loaded.splits.items()} == {"train": 6000, "dev": 1000, "test": 1000}
-    assert (len(loaded.extra["expert-scores"].grades), len(loaded.extra["crowd-votes"].grades)) == (5822, 47830)
+    assert (len(loaded.ratings["expert"].grades), len(loaded.ratings["crowd"].grades)) == (5822, 47830)
     assert loaded.images.values.count(None) == 0
     assert all(lemma for lemma in loaded.texts.field("lemmas"))
     (warning,) = loaded.warnings
@@ -164,7 +165,7 @@ def test_the_real_flickr8k(shared_data):
 def test_the_real_judgements_lie_within_the_one_caption_test_pool(shared_data):
     pool = load_flickr8k(shared_data / "flickr8k", split="test", captions=[2])
     assert (len(pool.images), len(pool.texts)) == (1000, 1000)
-    assert (len(pool.extra["expert-scores"].grades), len(pool.extra["crowd-votes"].grades)) == (5822, 47830)
+    assert (len(pool.ratings["expert"].grades), len(pool.ratings["crowd"].grades)) == (5822, 47830)
     raw = expert_scores(shared_data / "flickr8k").values
     assert len(pool.extra["expert"]) == int((raw.sum(axis=1) >= 10).sum()) == 382
     votes = crowd_votes(shared_data / "flickr8k").values

@@ -177,6 +177,7 @@ class Assembly:
         check_images: Check = False,
         extra: Mapping[str, Judgements] | None = None,
         reverse: Mapping[str, Judgements] | None = None,
+        ratings: Mapping[str, Judgements] | None = None,
     ) -> Collection:
         """Makes the collection.
 
@@ -187,13 +188,14 @@ class Assembly:
             check_images: Open every picture; leave out what does not open, and list it.
             extra: Further judgements, image -> text.
             reverse: Judgements text -> image where they are no mirror.
+            ratings: Raw answers of people, before any threshold.
         """
         values = self._pictures(images, beside)
         rows, columns = np.array(list(self._pairs), dtype=np.int64).reshape(-1, 2).T
         grades = np.array(list(self._pairs.values()), dtype=np.float64)
         image_items, text_items = self.images.items(values), self.texts.items(self.texts.values)
         pairs = Judgements(image_items.ids, text_items.ids, rows, columns, grades)
-        made = Collection(self.name, image_items, text_items, pairs, self.splits, extra or {}, reverse or {})
+        made = Collection(self.name, image_items, text_items, pairs, self.splits, extra or {}, reverse or {}, ratings or {})
         chosen = made if split is None else made.split(split_name(split))
         if check_images:
             chosen = _without(chosen, self._broken(chosen.images, check_images))

@@ -17,6 +17,7 @@ from limner.datasets._read import At, existing, json_file, optional_file, refuse
 from limner.errors import LimnerError, MissingExtra, UnknownName, shown
 from limner.judgements import Judgements
 
+Named = dict[str, Judgements]
 _YEAR = re.compile(r"(19|20)\d\d$")
 
 
@@ -140,8 +141,8 @@ def load_karpathy_5k(
     """Loads the COCO test split of 5,000 images and 25,000 captions, with everything judged on it.
 
     Images and captions come in the order of `coco_test_ids.npy`, and both have an integer field "fold" from 0 to 4:
-    the blocks of 5,000 captions of the 1K protocol. Judgements: "pairs"; "cxc" (rated 3 or more) and "cxc-ratings"
-    where the csv is there; "eccv", whose caption queries are in `reverse`; "plausible-0", "-1", "-2" and
+    the blocks of 5,000 captions of the 1K protocol. Judgements: "pairs"; "cxc" (rated 3 or more; the ratings
+    themselves are in `ratings` where the csv is there); "eccv", whose caption queries are in `reverse`; "plausible-0", "-1", "-2" and
     "plausible-eccv" where instances are given.
 
     Args:
@@ -163,8 +164,8 @@ def load_karpathy_5k(
     objects = None if instances is None else read_instances(instances)
     _add_in_folds(made, captions, _fold_order(made, file, captions), _picture_name(images, captions), objects)
     made.refuse_wrong_counts(5)
-    extra, reverse = _judged(file, cxc, eccv)
-    loaded = made.finish(images=images, check_images=check_images, extra=extra, reverse=reverse)
+    extra, reverse, ratings = _judged(file, cxc, eccv)
+    loaded = made.finish(images=images, check_images=check_images, extra=extra, reverse=reverse, ratings=ratings)
     if objects is None:
         return loaded
     matches = [extended.plausible_matches(loaded, zeta=zeta) for zeta in (0, 1, 2)]
@@ -261,24 +262,23 @@ def _picture_name(images: str | Path | None, captions: Captions) -> str:
     return next(fits, names[0])
 
 
-def _judged(
-    file: Path | None, cxc: str | Path | None, eccv: str | Path | None
-) -> tuple[dict[str, Judgements], dict[str, Judgements]]:
-    """What is at hand of CxC and ECCV Caption; what the user named must be there."""
-    extra: dict[str, Judgements] = {}
-    reverse: dict[str, Judgements] = {}
-    ratings = cxc or (file and _cxc_near(file))
-    if ratings:
-        extra["cxc-ratings"] = extended.read_cxc(ratings)
-        extra["cxc"] = extra["cxc-ratings"].at_least(extended.CXC_THRESHOLD)
+def _judged(file: Path | None, cxc: str | Path | None, eccv: str | Path | None) -> tuple[Named, Named, Named]:
+    """What is at hand of CxC and ECCV Caption (extra, reverse, ratings); what the user named must be there."""
+    extra: Named = {}
+    reverse: Named = {}
+    ratings: Named = {}
+    csv = cxc or (file and _cxc_near(file))
+    if csv:
+        ratings["cxc"] = extended.read_cxc(csv)
+        extra["cxc"] = ratings["cxc"].at_least(extended.CXC_THRESHOLD)
     try:
         folder = extended.eccv_folder(eccv)
     except MissingExtra:
-        return extra, reverse
-    if not ratings and (folder / "cxc_image_to_caption.json").is_file():
+        return extra, reverse, ratings
+    if not csv and (folder / "cxc_image_to_caption.json").is_file():
         extra["cxc"] = extended.read_cxc_positives(folder)[0]
     extra["eccv"], reverse["eccv"] = extended.read_eccv(folder)
-    return extra, reverse
+    return extra, reverse, ratings
 
 
 def _cxc_near(file: Path) -> Path | None:

@@ -43,7 +43,7 @@ def read_cxc(path: str | Path) -> Judgements:
         if pair in pairs:
             refuse(at, f"image {pair[0]} and caption {pair[1]} are rated a second time")
         pairs[pair] = number(row["agg_score"], at, what="agg_score")
-    return Judgements.from_pairs(((i, c, grade) for (i, c), grade in pairs.items()), name="cxc-ratings")
+    return Judgements.from_pairs(((i, c, grade) for (i, c), grade in pairs.items()), name="cxc")
 
 
 def _refuse_missing_columns(row: Mapping[str, str], at: At) -> None:

@@ -42,9 +42,9 @@ def load_flickr8k(
     """Loads Flickr8k (Hodosh, Young & Hockenmaier 2013) from its standard text folder.
 
     Judgements: "pairs" (each image with its own captions) and, where their files are there, of experts and crowd:
-    "expert" and "crowd" are relevant (1) or judged not relevant (0) at the thresholds of the paper; "expert-scores"
-    hold the mean score 1 to 4 and "crowd-votes" the share of yes, for other thresholds through `.at_least()`. A raw
-    score of 1 means "unrelated" and still is a grade above 0, so never measure against "expert-scores" itself.
+    "expert" and "crowd" are relevant (1) or judged not relevant (0) at the thresholds of the paper. `ratings` holds
+    the mean score 1 (unrelated) to 4 of the experts and the share of yes of the crowd under the same names, for other
+    thresholds: `collection.ratings["expert"].at_least(3)`.
 
     Args:
         path: Folder with `Flickr8k.token.txt`, or one that holds it in `text/` or `Flickr8k_text/`.
@@ -62,8 +62,12 @@ def load_flickr8k(
     for name in ("train", "dev", "test"):
         made.split_list(folder / f"Flickr_8k.{name}Images.txt", name)
     beside = [root / name for root in (folder, folder.parent) for name in _IMAGE_FOLDERS]
-    extra = _human_judgements(made, folder)
-    loaded = made.finish(split=split, images=images, beside=beside, check_images=check_images, extra=extra)
+    ratings = _human_judgements(made, folder)
+    thresholds = {"expert": EXPERT_THRESHOLD, "crowd": CROWD_THRESHOLD}
+    extra = {name: rated.at_least(thresholds[name]) for name, rated in ratings.items()}
+    loaded = made.finish(
+        split=split, images=images, beside=beside, check_images=check_images, extra=extra, ratings=ratings
+    )
     return loaded if captions is None else _numbered(loaded, captions)
 
 
@@ -212,12 +216,10 @@ def _human_judgements(made: Assembly, folder: Path) -> dict[str, Judgements]:
     found: dict[str, Judgements] = {}
     if (file := folder / "ExpertAnnotations.txt").is_file():
         raw = expert_scores(file)
-        found["expert-scores"] = _judgements(made, file, raw, raw.values.mean(axis=1))
-        found["expert"] = found["expert-scores"].at_least(EXPERT_THRESHOLD)
+        found["expert"] = _judgements(made, file, raw, raw.values.mean(axis=1))
     if (file := folder / "CrowdFlowerAnnotations.txt").is_file():
         raw = crowd_votes(file)
-        found["crowd-votes"] = _judgements(made, file, raw, raw.values[:, 0] / raw.values.sum(axis=1))
-        found["crowd"] = found["crowd-votes"].at_least(CROWD_THRESHOLD)
+        found["crowd"] = _judgements(made, file, raw, raw.values[:, 0] / raw.values.sum(axis=1))
     return found
 
 
