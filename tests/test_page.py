@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 import limner
-from limner.page import examples, figures, hubness, labels, pictures, ranks, render, rivals, words
+from limner.page import examples, figures, headline, hubness, labels, pictures, ranks, render, rivals, words
 from limner.page.truth import Truth, missing, relevant_in, spread
 
 N = 24
@@ -203,17 +203,12 @@ def test_marks_tell_labelled_from_right_from_unknown(world):
     )
 
 
-def test_plain_judgements_are_surer_than_graded_ones(world):
-    every = [(i, t, 0.5 if k else 1.0) for k, i in enumerate(world.images.ids) for t in world.texts.ids]
-    more = limner.Collection(
-        "toy",
-        world.images,
-        world.texts,
-        world.judgements,
-        extra={"graded": limner.Judgements.from_pairs(every), **world.extra},
-    )
-    assert Truth(more).fuller == ["complete", "graded"]
-    assert Truth(more).mark("i2t", "i5", "t30").words == "right by graded, not labelled (grade 0.5)"
+def test_raw_scores_call_nothing_right(world):
+    scores = [(i, t, 0.5 if k else 1.0) for k, i in enumerate(world.images.ids) for t in world.texts.ids]
+    extra = {"scores": limner.Judgements.from_pairs(scores), **world.extra}
+    more = limner.Collection("toy", world.images, world.texts, world.judgements, extra=extra)
+    assert Truth(more).fuller == ["complete"]
+    assert Truth(more).mark("i2t", "i5", "t30").style == "unknown"
 
 
 def test_worst_and_best_are_the_ends_of_the_order(report, world):
@@ -225,6 +220,24 @@ def test_worst_and_best_are_the_ends_of_the_order(report, world):
     assert worst == sorted(by_id.values(), reverse=True)[:3]
     assert best == sorted(by_id.values())[:3]
     assert "no query looks bad only because labels are missing" in group.by
+
+
+def test_a_view_of_hits_and_misses_does_not_decide_which_query_is_worst(world):
+    report = system(world, 0, measures="R@1 MedR")
+    kept = [r for r in report.results if not (r.view == "complete" and r.measure.name == "MedR")]
+    assert examples.deciding_view(Truth(world), report.results) == "complete"
+    assert examples.deciding_view(Truth(world), kept) == "pairs"
+    assert examples.deciding_view(Truth(world), [r for r in kept if r.measure.name == "R"]) == "complete"
+    assert examples.deciding_view(Truth(None), report.results) == "pairs"
+
+
+def test_success_and_hit_at_k_are_one_number(world):
+    r, s = (system(world, 0, measures=m) for m in ("R@1", "S@1"))
+    both = limner.Report(
+        "s", "c", (*(x for x in r.results if x.view == "pairs"), *(x for x in s.results if x.view == "complete"))
+    )
+    card = headline.cards(both)[0]
+    assert [name for name, _, _ in card.views] == ["pairs", "complete, S@1"]
 
 
 def test_among_equally_good_queries_an_even_sample():

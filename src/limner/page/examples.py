@@ -22,6 +22,7 @@ _TELLING = ("MedR", "MeanR", "MRR", "MAP", "nDCG", "mAP@R", "RP", "Recall", "PMR
 
 
 _RANKS = ("MedR", "MeanR")
+_FINE = (*_RANKS, "MRR", "MAP", "nDCG")
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def examples(report: Report, truth: Truth, gallery: Gallery, *, total: int) -> l
 
 def _examples(report: Report, truth: Truth, gallery: Gallery, direction: str, each: int) -> Examples:
     results = [r for r in report.results if r.direction == direction]
-    view = deciding_view(truth, [r.view for r in results])
+    view = deciding_view(truth, results)
     judges = telling([r for r in results if r.view == view])
     worst, best = extremes(judges, each)
     queries = judges[0].queries
@@ -78,10 +79,15 @@ def _by(truth: Truth, view: str, judge: Result) -> str:
     )
 
 
-def deciding_view(truth: Truth, views: Sequence[str]) -> str:
-    """The view that knows most: under it a bad query is the system's fault, not that of labels that miss answers."""
+def deciding_view(truth: Truth, results: Sequence[Result]) -> str:
+    """The view that knows most: under it a bad query is the system's fault, not that of labels that miss answers.
+
+    A view whose measures only tell hits from misses cannot say which miss is worst, so it stands back.
+    """
+    views = list(dict.fromkeys(r.view for r in results))
     fuller = [view for name in truth.fuller for view in views if truth.judgements_of(view) == name]
-    return fuller[0] if fuller else views[0]
+    fine = {r.view for r in results if r.measure.name in _FINE and r.measure.k is None}
+    return next((view for view in [*fuller, *views] if view in fine), [*fuller, *views][0])
 
 
 def telling(results: Sequence[Result]) -> list[Result]:
@@ -183,7 +189,7 @@ def _query_table(report: Report, truth: Truth, gallery: Gallery, direction: str,
     results = [r for r in report.results if r.direction == direction]
     views = dict.fromkeys(r.view for r in results)
     judges = [telling([r for r in results if r.view == view])[0] for view in views]
-    view = deciding_view(truth, [r.view for r in results])
+    view = deciding_view(truth, results)
     decisive = telling([r for r in results if r.view == view])
     queries = [decisive[0].queries[int(row)] for row in order(decisive)[:most]]
     total = len(decisive[0].queries)

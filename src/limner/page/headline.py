@@ -58,11 +58,20 @@ def cards(report: Report) -> list[Card]:
 
 def _card(report: Report, direction: str, results: list[Result]) -> Card:
     main = main_result([r for r in results if r.view == results[0].view])
-    same = [r for r in results if r.measure == main.measure]
-    views = [(r.view, style_of(report, r.view), _cell(r)) for r in same]
+    same = [r for r in results if alike(r.measure, main.measure)]
+    views = [(_view(r, main), style_of(report, r.view), _cell(r)) for r in same]
     return Card(
         direction_title(direction), _about(report, main), str(main.measure), meaning(main), views, _more(results, main)
     )
+
+
+def alike(a: Measure, b: Measure) -> bool:
+    """Whether two measures are the same number: S@k is R@k by another name."""
+    return a == b or ({a.name, b.name} == {"R", "S"} and (a.k, a.options) == (b.k, b.options))
+
+
+def _view(result: Result, main: Result) -> str:
+    return result.view if result.measure == main.measure else f"{result.view}, {result.measure}"
 
 
 def _about(report: Report, main: Result) -> str:
@@ -103,8 +112,8 @@ def lead(report: Report) -> list[str]:
 
 def _sentence(report: Report, results: list[Result]) -> str:
     main = main_result([r for r in results if r.view == results[0].view])
-    others = [r for r in results if r.measure == main.measure and r.view != main.view]
-    more = "".join(f"; judged by {r.view}, {number(r.measure, r.value)}" for r in others)
+    others = [r for r in results if alike(r.measure, main.measure) and r.view != main.view]
+    more = "".join(f"; under {r.view}, {number(r.measure, r.value)}" for r in others)
     detail = ", ".join(part for part in (_under(report, main), _within(main)) if part)
     return f"{_claim(main)}{f' ({detail})' if detail else ''}{more}."
 
@@ -121,7 +130,7 @@ def _claim(main: Result) -> str:
 
 
 def _under(report: Report, main: Result) -> str:
-    return f"judged by {main.view}" if len(views_of(report)) > 1 else ""
+    return f"under {main.view}" if len(views_of(report)) > 1 else ""
 
 
 def _within(main: Result) -> str:

@@ -42,16 +42,17 @@ class Truth:
 
     @cached_property
     def fuller(self) -> list[str]:
-        """Names of further judgements that know relevant pairs the labels lack, the surest first.
+        """Names of further judgements that know relevant pairs the labels lack, those first that add most.
 
-        Plain yes-or-no judgements come before graded ones, then those that add most.
+        Only judgements of yes or no can call an answer right: raw scores, as of Flickr8k's experts, grade even what
+        is unrelated above 0.
         """
         if self.collection is None:
             return []
-        labels = self.collection.judgements
-        added = {name: int((~_held(j.relevant, labels)).sum()) for name, j in self.collection.extra.items()}
-        graded = {name: len(np.unique(j.grades[j.grades > 0])) > 1 for name, j in self.collection.extra.items()}
-        return sorted((name for name, more in added.items() if more), key=lambda name: (graded[name], -added[name]))
+        labels, extra = self.collection.judgements, self.collection.extra
+        plain = {name: j.relevant for name, j in extra.items() if set(np.unique(j.grades)) <= {0.0, 1.0}}
+        added = {name: int((~_held(pairs, labels)).sum()) for name, pairs in plain.items()}
+        return sorted((name for name, more in added.items() if more), key=lambda name: -added[name])
 
     @property
     def base(self) -> str:
@@ -79,11 +80,9 @@ class Truth:
             return None
         if _grade(base, query, candidate):
             return LABELLED
-        for name in self.fuller:
-            grade = _grade(self.judged(name, direction), query, candidate)
-            if grade:
-                return also(name, grade)
-        return UNKNOWN
+        found = (name for name in self.fuller if _grade(self.judged(name, direction), query, candidate))
+        name = next(found, None)
+        return UNKNOWN if name is None else also(name)
 
     def labelled(self, direction: str, query: str) -> list[str]:
         """The candidates that the labels pair with a query."""
@@ -96,9 +95,9 @@ class Truth:
         return list(base.candidates[columns[grades > 0]])
 
 
-def also(name: str, grade: float = 1.0) -> Mark:
+def also(name: str) -> Mark:
     """The mark of an item that is right by fuller judgements only."""
-    return Mark("also", "+", f"right by {name}, not labelled" + ("" if grade == 1 else f" (grade {grade:g})"))
+    return Mark("also", "+", f"right by {name}, not labelled")
 
 
 def _grade(judgements: Judgements | None, query: str, candidate: str) -> float:
