@@ -1,4 +1,4 @@
-"""Slow, obvious versions of the measures: one ordered list of grades in, one number out; ties by listing every order."""
+"""Slow, obvious versions of the measures: an ordered list of grades in, one number out; ties by listing all orders."""
 
 from __future__ import annotations
 

@@ -17,7 +17,11 @@ def test_by_name_and_by_place():
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("raeder", "did you mean 'reader'"), ("nowhere_at_all:x", "no module 'nowhere_at_all'"), ("json:nothing", "has no 'nothing'")],
+    [
+        ("raeder", "did you mean 'reader'"),
+        ("nowhere_at_all:x", "no module 'nowhere_at_all'"),
+        ("json:nothing", "has no 'nothing'"),
+    ],
 )
 def test_refused(name, message):
     with pytest.raises(LimnerError, match=message):

@@ -38,7 +38,9 @@ def test_a_split_takes_its_texts_along_in_order(small):
 
 def test_reverse_judgements_are_used_for_text_queries(small):
     other = Judgements.from_pairs([("t0", "i1")])
-    both = Collection("x", small.images, small.texts, small.judgements, extra={"more": small.judgements}, reverse={"more": other})
+    both = Collection(
+        "x", small.images, small.texts, small.judgements, extra={"more": small.judgements}, reverse={"more": other}
+    )
     assert both.judged("more", "t2i").grade("t0", "i1") == 1 and both.judged("more", "i2t").grade("i1", "t0") is None
     assert both.judged("pairs", "t2i").grade("t0", "i0") == 1
 

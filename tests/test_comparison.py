@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
-import toys
 
+import toys
 from limner import LimnerError, compare, evaluate
 from limner.stats import holm, mcnemar
 

@@ -16,7 +16,9 @@ def vectors():
 @pytest.mark.parametrize("form", FORMS)
 def test_round_trip(vectors, tmp_path, form):
     again = Embeddings.load(vectors.save(tmp_path / f"e.{form}"))
-    assert again.ids == vectors.ids and np.array_equal(again.matrix, vectors.matrix) and again.matrix.dtype == np.float32
+    assert (
+        again.ids == vectors.ids and np.array_equal(again.matrix, vectors.matrix) and again.matrix.dtype == np.float32
+    )
 
 
 def test_npy_stays_on_disk(vectors, tmp_path):

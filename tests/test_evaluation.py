@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-import toys
 
+import toys
 from limner import Judgements, LimnerError, Measure, Ranking, Scores, evaluate
 from limner.protocols import PROTOCOLS
 
@@ -74,7 +74,9 @@ def test_folds_are_the_mean_of_evaluating_each_fold_alone(monkeypatch):
     alone = []
     for fold in range(5):
         part = toy.restrict([i for i, f in zip(toy.images.ids, toy.images.field("fold"), strict=True) if f == fold])
-        inner = Scores.from_embeddings(scored.query_vectors.subset(part.images.ids), scored.candidate_vectors.subset(part.texts.ids))
+        inner = Scores.from_embeddings(
+            scored.query_vectors.subset(part.images.ids), scored.candidate_vectors.subset(part.texts.ids)
+        )
         alone.append(evaluate(inner, part, measures="R@1 R@5 R@10 MedR rsum"))
     for result in report.results:
         each = [a.value(result.measure, direction=result.direction) for a in alone]
@@ -112,7 +114,10 @@ def test_a_protocol_says_when_the_test_set_is_another(toy, scored):
 
 def test_positives_outside_the_pool_are_noted(toy, scored):
     fewer = Scores.from_embeddings(scored.query_vectors, scored.candidate_vectors.subset(toy.texts.ids[:-1]))
-    assert "1 relevant candidates are not in the pool and are left out" in evaluate({"i2t": fewer}, toy, measures="R@1").notes[0]
+    assert (
+        "1 relevant candidates are not in the pool and are left out"
+        in evaluate({"i2t": fewer}, toy, measures="R@1").notes[0]
+    )
 
 
 @pytest.mark.parametrize(

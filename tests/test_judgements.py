@@ -30,7 +30,7 @@ def test_holds_exactly_what_was_given(pairs):
 @given(pairs_strategy)
 def test_transposed_twice_is_the_same(pairs):
     judgements = made(pairs)
-    assert judgements.T.T == judgements
+    assert judgements == judgements.T.T
     assert all(judgements.T.grade(c, q) == g for (q, c), g in pairs.items())
 
 
@@ -50,7 +50,9 @@ def test_union_of_different_ids_keeps_all_of_them():
 def test_restrict_keeps_the_order_asked_for(pairs, queries, candidates):
     kept = made(pairs).restrict(queries=queries, candidates=candidates)
     assert list(kept.queries) == queries and list(kept.candidates) == candidates
-    assert {(q, c): g for q, c, g in kept} == {(q, c): g for (q, c), g in pairs.items() if q in queries and c in candidates}
+    assert {(q, c): g for q, c, g in kept} == {
+        (q, c): g for (q, c), g in pairs.items() if q in queries and c in candidates
+    }
 
 
 def test_at_least_keeps_judged_no():

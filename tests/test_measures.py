@@ -1,19 +1,20 @@
 """Every measure against the slow oracle, with ties; parsing and printing; the published checks."""
 
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import oracles
 from limner import Judgements, LimnerError, Measure, Ranking, Scores
 from limner.errors import TooShort
 from limner.measures import DEFAULT, KINDS, parse
 from limner.placements import Asked, place
 
 ALL = parse(
-    "R@1 R@2 R@5 S@3 Recall@2 Recall@4 P@1 P@3 MedR MeanR MRR MRR@2 nDCG nDCG@1 nDCG@3 MAP MAP@2 mAP@R RP PMRP PMRP(cap=2) "
-    "R@2(graded) S@1(graded) Recall@3(graded) P@2(graded) RP(graded) PMRP(cap=2, graded) R@2(min_grade=1) MRR(min_grade=0.5)"
+    "R@1 R@2 R@5 S@3 Recall@2 Recall@4 P@1 P@3 MedR MeanR MRR MRR@2 nDCG nDCG@1 nDCG@3 MAP MAP@2 mAP@R RP PMRP "
+    "PMRP(cap=2) R@2(graded) S@1(graded) Recall@3(graded) P@2(graded) RP(graded) PMRP(cap=2, graded) R@2(min_grade=1) "
+    "MRR(min_grade=0.5)"
 )
 graded_query = st.integers(2, 6).flatmap(
     lambda n: st.tuples(
@@ -97,7 +98,11 @@ def test_prints_as_it_parses(text):
 
 
 def test_parse_several():
-    assert parse("r@1, NDCG@5 MedR(floor)\n R@1") == (Measure("R", 1), Measure("nDCG", 5), Measure("MedR", None, (("floor", True),)))
+    assert parse("r@1, NDCG@5 MedR(floor)\n R@1") == (
+        Measure("R", 1),
+        Measure("nDCG", 5),
+        Measure("MedR", None, (("floor", True),)),
+    )
 
 
 @pytest.mark.parametrize(
@@ -127,19 +132,25 @@ def truncated(grades_of, lists, **options):
     return placed
 
 
-@pytest.mark.parametrize("text", ["R@3", "P@3", "Recall@3", "nDCG@3", "MRR@3", "MAP", "MeanR", "MRR", "nDCG", "mAP@R", "RP"])
+@pytest.mark.parametrize(
+    "text", ["R@3", "P@3", "Recall@3", "nDCG@3", "MRR@3", "MAP", "MeanR", "MRR", "nDCG", "mAP@R", "RP"]
+)
 def test_what_a_short_list_cannot_tell_is_refused(text):
     placed = truncated({"q": ["z"] if text not in ("mAP@R", "RP") else ["x", "y", "z"]}, {"q": ["a", "b"]})
     with pytest.raises(TooShort, match=r"query 'q', whose list ends at 2"):
         Measure.parse(text)(placed)
 
 
-@pytest.mark.parametrize(("text", "expected"), [("R@2", 0), ("P@2", 0), ("MRR@2", 0), ("nDCG@1", 0), ("RP", 0), ("mAP@R", 0)])
+@pytest.mark.parametrize(
+    ("text", "expected"), [("R@2", 0), ("P@2", 0), ("MRR@2", 0), ("nDCG@1", 0), ("RP", 0), ("mAP@R", 0)]
+)
 def test_what_a_short_list_can_tell_is_told(text, expected):
     assert Measure.parse(text)(truncated({"q": ["z"]}, {"q": ["a", "b"]}))[0] == expected
 
 
-@pytest.mark.parametrize(("text", "expected"), [("MRR", 0.5), ("MeanR", 2), ("MAP", 0.5), ("R@10", 1), ("nDCG@10", 1 / np.log2(3))])
+@pytest.mark.parametrize(
+    ("text", "expected"), [("MRR", 0.5), ("MeanR", 2), ("MAP", 0.5), ("R@10", 1), ("nDCG@10", 1 / np.log2(3))]
+)
 def test_a_short_list_that_holds_all_positives_is_enough(text, expected):
     assert Measure.parse(text)(truncated({"q": ["b"]}, {"q": ["a", "b"]}))[0] == pytest.approx(expected)
 

@@ -21,14 +21,18 @@ def slow_places(row, positives, pool):
 @st.composite
 def worlds(draw):
     n, m = draw(st.integers(1, 6)), draw(st.integers(1, 12))
-    scores = np.array(draw(st.lists(st.lists(st.integers(0, 4), min_size=m, max_size=m), min_size=n, max_size=n)), dtype=float)
+    scores = np.array(
+        draw(st.lists(st.lists(st.integers(0, 4), min_size=m, max_size=m), min_size=n, max_size=n)), dtype=float
+    )
     positives = [draw(st.lists(st.integers(0, m - 1), unique=True)) for _ in range(n)]
     folds = [draw(st.lists(st.integers(0, 2), min_size=k, max_size=k)) for k in (n, m)]
     return scores, positives, np.array(folds[0]), np.array(folds[1])
 
 
 def judged(positives, n, m):
-    return Judgements.from_pairs([(q, c) for q, cs in enumerate(positives) for c in cs], queries=range(n), candidates=range(m))
+    return Judgements.from_pairs(
+        [(q, c) for q, cs in enumerate(positives) for c in cs], queries=range(n), candidates=range(m)
+    )
 
 
 def listed(placed):
@@ -69,8 +73,12 @@ def test_a_ranking_filtered_to_folds_says_the_same_as_its_scores(world):
 
 def test_several_judgements_at_once_equal_each_alone():
     rng = np.random.default_rng(0)
-    source = Scores.from_embeddings(Embeddings(range(300), rng.standard_normal((300, 8))), Embeddings(range(1500), rng.standard_normal((1500, 8))))
-    asked = [Asked(judged([rng.choice(1500, size=k, replace=False) for _ in range(300)], 300, 1500)) for k in (1, 5, 40)]
+    source = Scores.from_embeddings(
+        Embeddings(range(300), rng.standard_normal((300, 8))), Embeddings(range(1500), rng.standard_normal((1500, 8)))
+    )
+    asked = [
+        Asked(judged([rng.choice(1500, size=k, replace=False) for _ in range(300)], 300, 1500)) for k in (1, 5, 40)
+    ]
     together, _ = place(source, asked)
     for one, placed in zip(asked, together, strict=True):
         (alone,), _ = place(source, [one])

@@ -29,7 +29,9 @@ def test_a_run_is_ordered_by_score_and_ties_keep_the_files_order(tmp_path):
 
 @pytest.mark.parametrize("between", [" ", "\t", "   ", " \t"])
 def test_any_white_space(tmp_path, between):
-    (tmp_path / "r").write_text("".join(between.join(["q", "Q0", c, "1", s, "t"]) + "\n" for c, s in (("a", "1"), ("b", "2"))))
+    (tmp_path / "r").write_text(
+        "".join(between.join(["q", "Q0", c, "1", s, "t"]) + "\n" for c, s in (("a", "1"), ("b", "2")))
+    )
     assert Ranking.load(tmp_path / "r")["q"] == ["b", "a"]
 
 

@@ -7,8 +7,8 @@ import subprocess
 
 import numpy as np
 import pytest
-import toys
 
+import toys
 from limner import LimnerError, Report, evaluate
 
 
@@ -46,10 +46,14 @@ def test_markdown_is_a_table(report, tmp_path):
     assert {n.count("|") for n in lines} == {4}
 
 
-@pytest.mark.skipif(not shutil.which("pdflatex"), reason="no pdflatex on the PATH: LaTeX output is checked by its shape only")
+@pytest.mark.skipif(
+    not shutil.which("pdflatex"), reason="no pdflatex on the PATH: LaTeX output is checked by its shape only"
+)
 def test_latex_compiles(report, tmp_path):
     table = report.save(tmp_path / "r.tex").read_text()
-    (tmp_path / "all.tex").write_text(f"\\documentclass{{article}}\\usepackage{{booktabs}}\\begin{{document}}{table}\\end{{document}}")
+    (tmp_path / "all.tex").write_text(
+        f"\\documentclass{{article}}\\usepackage{{booktabs}}\\begin{{document}}{table}\\end{{document}}"
+    )
     subprocess.run(["pdflatex", "-interaction=batchmode", "all.tex"], cwd=tmp_path, check=True)
 
 
@@ -65,7 +69,12 @@ def test_unknown_ending(report, tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("{", "is no JSON"), ("[]", "no limner report"), ('{"limner": "report", "format": 99}', "of format 1"), ('{"limner": "report", "format": 1}', "damaged report")],
+    [
+        ("{", "is no JSON"),
+        ("[]", "no limner report"),
+        ('{"limner": "report", "format": 99}', "of format 1"),
+        ('{"limner": "report", "format": 1}', "damaged report"),
+    ],
 )
 def test_damaged_files_are_refused(tmp_path, content, message):
     (tmp_path / "r.json").write_text(content)

@@ -11,7 +11,10 @@ def collection(n: int = 60, per_image: int = 5, *, folds: int = 0, extra: bool =
     """n images with the same number of captions each; image i and i + 1 also match under "complete"."""
     images, texts = [f"i{k}" for k in range(n)], [f"t{k}" for k in range(n * per_image)]
     pairs = [(f"i{k // per_image}", f"t{k}") for k in range(n * per_image)]
-    fields = [{"fold": [k * folds // n for k in range(n)]}, {"fold": [k // per_image * folds // n for k in range(n * per_image)]}]
+    fields = [
+        {"fold": [k * folds // n for k in range(n)]},
+        {"fold": [k // per_image * folds // n for k in range(n * per_image)]},
+    ]
     more = [(f"i{(k // per_image + 1) % n}", f"t{k}") for k in range(n * per_image)]
     return Collection(
         "toy",

@@ -33,6 +33,10 @@ def resolve(name: str, catalogue: Mapping[str, str], *, what: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or not module.startswith(error.name):
             raise  # the module is there, but something that it needs is not
-        raise LimnerError(f"{what} {name!r}: there is no module {module!r}; expected 'module:thing' or a known name") from error
+        raise LimnerError(
+            f"{what} {name!r}: there is no module {module!r}; expected 'module:thing' or a known name"
+        ) from error
     except AttributeError as error:
-        raise LimnerError(f"{what} {name!r}: module {module!r} has no {thing!r}; check the name after the colon") from error
+        raise LimnerError(
+            f"{what} {name!r}: module {module!r} has no {thing!r}; check the name after the colon"
+        ) from error

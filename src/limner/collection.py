@@ -49,10 +49,14 @@ class Items:
             raise UnknownName("kind of items", self.kind, ("image", "text"))
         object.__setattr__(self, "ids", Ids(self.ids, what=self.kind))
         object.__setattr__(self, "values", tuple(self.values))
-        columns = {name: column if isinstance(column, np.ndarray) else tuple(column) for name, column in self.fields.items()}
+        columns = {
+            name: column if isinstance(column, np.ndarray) else tuple(column) for name, column in self.fields.items()
+        }
         for name, column in {"values": self.values, **columns}.items():
             if len(column) != len(self.ids):
-                raise LimnerError(f"{self.kind} items have {len(self.ids)} ids but {len(column)} {name}: expected one each")
+                raise LimnerError(
+                    f"{self.kind} items have {len(self.ids)} ids but {len(column)} {name}: expected one each"
+                )
         if self.kind == "text":
             self._refuse_non_text()
         object.__setattr__(self, "fields", MappingProxyType(columns))
@@ -109,14 +113,17 @@ def open_image(value: str | Path | bytes | Callable[[], Image] | None, *, name: 
     if callable(value):
         return value()
     try:
-        with pil.open(io.BytesIO(value) if isinstance(value, bytes) else value, formats=("JPEG", "PNG", "WEBP", "GIF", "BMP")) as picture:
+        with pil.open(
+            io.BytesIO(value) if isinstance(value, bytes) else value, formats=("JPEG", "PNG", "WEBP", "GIF", "BMP")
+        ) as picture:
             if picture.width * picture.height > PIXEL_LIMIT:
                 raise LimnerError(
-                    f"image {name!r} has {picture.width} x {picture.height} pixels: at most {PIXEL_LIMIT:,} are read; scale it down"
+                    f"image {name!r} has {picture.width} x {picture.height} pixels: at most {PIXEL_LIMIT:,} are read; "
+                    "scale it down"
                 )
             return picture.convert("RGB")
     except FileNotFoundError:
-        raise LimnerError(f"image {name!r}: no file {value}; check the folder with images") from None
+        raise LimnerError(f"image {name!r}: no file {Path(str(value))}; check the folder with images") from None
     except (OSError, SyntaxError, pil.DecompressionBombError) as error:
         where = f"{len(value)} bytes" if isinstance(value, bytes) else value
         raise LimnerError(f"image {name!r} ({where}) does not open: {error}; replace or remove the file") from error
@@ -154,7 +161,9 @@ class Collection:
         """Aligns every judgement with the items and checks the splits."""
         for what, items in (("image", self.images), ("text", self.texts)):
             if items.kind != what:
-                raise LimnerError(f"collection {self.name!r}: {what}s are items of kind {items.kind!r}; images come first, then texts")
+                raise LimnerError(
+                    f"collection {self.name!r}: {what}s are items of kind {items.kind!r}; images come first, then texts"
+                )
         object.__setattr__(self, "judgements", self._aligned(self.judgements))
         for what in ("extra", "ratings"):
             aligned = {k: self._aligned(j).named(k) for k, j in getattr(self, what).items()}
@@ -166,7 +175,10 @@ class Collection:
         for name, ids in self.splits.items():
             missing = [i for i in ids if i not in self.images.ids]
             if missing:
-                raise LimnerError(f"split {name!r} of {self.name!r} names {len(missing)} images that are not there, e.g. {missing[0]!r}")
+                raise LimnerError(
+                    f"split {name!r} of {self.name!r} names {len(missing)} images that are not there, "
+                    f"e.g. {missing[0]!r}"
+                )
 
     def _aligned(self, judgements: Judgements) -> Judgements:
         """Judgements over the very ids of the items; judged ids outside the collection stay as further candidates."""

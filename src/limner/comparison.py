@@ -61,7 +61,11 @@ class Line:
     def beaten(self, system: int, level: float = 0.05) -> list[int]:
         """The systems that this one is significantly better than."""
         sign = self.measure.kind.better
-        won = [(d.b if d.a == system else d.a) for d in self.differences if d.significant(level) and self._winner(d, sign) == system]
+        won = [
+            (d.b if d.a == system else d.a)
+            for d in self.differences
+            if d.significant(level) and self._winner(d, sign) == system
+        ]
         return sorted(won)
 
     @staticmethod
@@ -85,9 +89,16 @@ class Comparison:
     def line(self, measure: str | Measure, *, direction: str | None = None, view: str | None = None) -> Line:
         """The one line that fits."""
         wanted = str(Measure.parse(measure))
-        found = [n for n in self.lines if str(n.measure) == wanted and direction in (None, n.direction) and view in (None, n.view)]
+        found = [
+            n
+            for n in self.lines
+            if str(n.measure) == wanted and direction in (None, n.direction) and view in (None, n.view)
+        ]
         if len(found) != 1:
-            raise LimnerError(f"{len(found)} lines fit {wanted} ({direction or 'any direction'}, {view or 'any view'}): name direction and view")
+            raise LimnerError(
+                f"{len(found)} lines fit {wanted} ({direction or 'any direction'}, {view or 'any view'}): "
+                "name direction and view"
+            )
         return found[0]
 
     @cached_property
@@ -110,7 +121,9 @@ class Comparison:
         from limner import tables
 
         writers: dict[str, Callable[[], str]] = {
-            ".json": lambda: json.dumps({"limner": "comparison", "systems": self.systems, "notes": self.notes, "rows": self.rows()}),
+            ".json": lambda: json.dumps(
+                {"limner": "comparison", "systems": self.systems, "notes": self.notes, "rows": self.rows()}
+            ),
             ".csv": lambda: tables.to_csv(self.rows()),
             ".md": lambda: tables.comparison_markdown(self),
             ".tex": lambda: tables.comparison_latex(self),
@@ -127,7 +140,9 @@ class Comparison:
         return tables.comparison_text(self)
 
 
-def compare(reports: Sequence[Report], *, test: str = "auto", samples: int = 100_000, seed: int = 0, level: float = 0.05) -> Comparison:
+def compare(
+    reports: Sequence[Report], *, test: str = "auto", samples: int = 100_000, seed: int = 0, level: float = 0.05
+) -> Comparison:
     """Compares systems on the queries they share.
 
     Args:
@@ -147,7 +162,10 @@ def compare(reports: Sequence[Report], *, test: str = "auto", samples: int = 100
     keyed = [{r.key: r for r in report.results} for report in reports]
     shared = [key for key in keyed[0] if all(key in other for other in keyed[1:])]
     if not shared:
-        raise LimnerError("the reports share no measure (view, direction and measure must be equal): evaluate them with the same measures and protocol")
+        raise LimnerError(
+            "the reports share no measure (view, direction and measure must be equal): "
+            "evaluate them with the same measures and protocol"
+        )
     lines = tuple(_line([k[key] for k in keyed], test, samples, seed) for key in shared)
     return Comparison(_names(reports), lines, tuple(_notes(reports, keyed, shared)), level)
 
@@ -158,10 +176,14 @@ def _names(reports: Sequence[Report]) -> tuple[str, ...]:
     return tuple(n if names.count(n) == 1 else f"{n} ({i + 1})" for i, n in enumerate(names))
 
 
-def _notes(reports: Sequence[Report], keyed: list[dict[tuple[str, str, str], Result]], shared: list[tuple[str, str, str]]) -> list[str]:
+def _notes(
+    reports: Sequence[Report], keyed: list[dict[tuple[str, str, str], Result]], shared: list[tuple[str, str, str]]
+) -> list[str]:
     notes = []
     if len({r.collection for r in reports}) > 1:
-        notes.append(f"the reports name different collections: {', '.join(dict.fromkeys(r.collection for r in reports))}")
+        notes.append(
+            f"the reports name different collections: {', '.join(dict.fromkeys(r.collection for r in reports))}"
+        )
     alone = sum(len(k) for k in keyed) - len(shared) * len(keyed)
     if alone:
         notes.append(f"{alone} results that not all reports have are left out")
@@ -173,14 +195,14 @@ def _line(results: Sequence[Result], test: str, samples: int, seed: int) -> Line
     for other in results[1:]:
         if other.queries != first.queries:
             raise LimnerError(
-                f"{' '.join(first.key)}: {len(first.queries)} queries in one report, {len(other.queries)} in another, or in another order: "
-                "evaluate all systems on the same collection"
+                f"{' '.join(first.key)}: {len(first.queries)} queries in one report, {len(other.queries)} in another, "
+                "or in another order: evaluate all systems on the same collection"
             )
     from limner.stats import holm
 
     pairs = [(a, b) for a, b in itertools.combinations(range(len(results)), 2) if _comparable(results[a], results[b])]
     tests = [_test(results[a], results[b], test, samples, seed) for a, b in pairs]
-    adjusted = holm([t.p_value for t in tests]) if tests else []
+    adjusted = holm([t.p_value for t in tests]).tolist() if tests else []
     found = [
         Difference(a, b, _interval(results[a], results[b], seed), t, float(p), _effect(results[a], results[b]))
         for (a, b), t, p in zip(pairs, tests, adjusted, strict=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +42,9 @@ class Embeddings:
         object.__setattr__(self, "ids", Ids(self.ids, what="embedding"))
         matrix = self.matrix if isinstance(self.matrix, np.ndarray) else np.asarray(self.matrix)
         if matrix.ndim != 2 or matrix.shape[1] == 0:
-            raise LimnerError(f"embeddings have shape {matrix.shape}: expected rows by dimensions, at least one dimension")
+            raise LimnerError(
+                f"embeddings have shape {matrix.shape}: expected rows by dimensions, at least one dimension"
+            )
         if not np.issubdtype(matrix.dtype, np.floating):
             raise LimnerError(f"embeddings are of type {matrix.dtype}: expected floating point numbers")
         if len(self.ids) != len(matrix):
@@ -54,7 +57,9 @@ class Embeddings:
     def _refuse_bad_rows(self) -> None:
         for low in range(0, len(self.matrix), _ROWS_AT_ONCE):
             rows = self.matrix[low : low + _ROWS_AT_ONCE]
-            squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)  # NaN and infinity survive squaring and adding
+            squares = np.einsum(
+                "ij,ij->i", rows, rows, dtype=np.float64
+            )  # NaN and infinity survive squaring and adding
             bad = np.flatnonzero(~np.isfinite(squares) | (squares == 0))
             if len(bad):
                 at = low + int(bad[0])
@@ -154,7 +159,7 @@ def _chosen(names: Iterable[str], path: Path) -> str:
 def _read_npy(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False), None
-    except ValueError as error:
+    except (ValueError, EOFError) as error:
         raise LimnerError(f"{path} is no npy file of numbers: {error}") from error
 
 
@@ -167,7 +172,7 @@ def _read_npz(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
         with np.load(path, allow_pickle=False) as archive:
             ids = [str(i) for i in archive["ids"]] if "ids" in archive else None
             return archive[_chosen(archive.files, path)], ids
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, EOFError, BadZipFile) as error:
         if isinstance(error, LimnerError):
             raise
         raise LimnerError(f"{path} is no npz file of numbers: {error}") from error
@@ -207,7 +212,9 @@ def _read_parquet(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
     column = table[name].combine_chunks()
     lengths = np.unique(np.asarray(column.value_lengths().fill_null(0)))
     if len(lengths) != 1:
-        raise LimnerError(f"{path}: column {name!r} has vectors of {len(lengths)} different lengths: expected one length")
+        raise LimnerError(
+            f"{path}: column {name!r} has vectors of {len(lengths)} different lengths: expected one length"
+        )
     matrix = column.flatten().to_numpy(zero_copy_only=False).reshape(len(table), int(lengths[0]))
     ids = next((table[n].to_pylist() for n in ("id", "ids") if n in table.column_names), None)
     return matrix, None if ids is None else [str(i) for i in ids]

@@ -39,7 +39,9 @@ class MissingExtra(LimnerError, ImportError):
 
     def __init__(self, feature: str, package: str, extra: str) -> None:
         """Names the one line that installs what is missing."""
-        super().__init__(f"{feature} needs the package {package!r}, which is not installed: pip install 'limner[{extra}]'")
+        super().__init__(
+            f"{feature} needs the package {package!r}, which is not installed: pip install 'limner[{extra}]'"
+        )
         self.extra = extra
 
 

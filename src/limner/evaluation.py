@@ -53,7 +53,13 @@ def evaluate(
         A report with a value per query, measure, direction and view.
     """
     chosen = None if measures is None else parse(measures)
-    how: dict[str, Any] = {"ties": ties, "unretrieved": unretrieved, "keep": keep, "workers": workers, "progress": progress}
+    how: dict[str, Any] = {
+        "ties": ties,
+        "unretrieved": unretrieved,
+        "keep": keep,
+        "workers": workers,
+        "progress": progress,
+    }
     if isinstance(truth, Judgements):
         return _evaluate_run(system, truth, chosen or DEFAULT, name, how)
     asked, notes = views(truth, protocol=protocol, measures=chosen)
@@ -77,15 +83,27 @@ def _settings(ties: str, unretrieved: str) -> dict[str, str]:
     return {"ties": ties, "unretrieved": unretrieved, "version": __version__}
 
 
-def _evaluate_run(system: Any, truth: Judgements, measures: tuple[Measure, ...], name: str, how: dict[str, Any]) -> Report:
+def _evaluate_run(
+    system: Any, truth: Judgements, measures: tuple[Measure, ...], name: str, how: dict[str, Any]
+) -> Report:
     """One ranking against plain judgements: no images, no texts, one direction."""
     if not isinstance(system, (Scores, Ranking)):
-        raise LimnerError(f"got {type(system).__name__} with plain judgements: expected one Scores or Ranking; give a Collection for two directions")
+        raise LimnerError(
+            f"got {type(system).__name__} with plain judgements: expected one Scores or Ranking; "
+            "give a Collection for two directions"
+        )
     (placements,), kept = place(system, [Asked(truth)], **how)
     kept_measures = [m for m in measures if m.name != "rsum"]
     results = [_result(truth.name, "run", m, placements) for m in kept_measures]
     notes = _outside_note(View(truth.name), "run", placements)
-    return Report(name, truth.name, tuple(results), {"run": kept} if kept else {}, _settings(how["ties"], how["unretrieved"]), tuple(notes))
+    return Report(
+        name,
+        truth.name,
+        tuple(results),
+        {"run": kept} if kept else {},
+        _settings(how["ties"], how["unretrieved"]),
+        tuple(notes),
+    )
 
 
 def _directions(system: Source | Mapping[str, Source], collection: Collection) -> dict[str, Source]:
@@ -96,13 +114,16 @@ def _directions(system: Source | Mapping[str, Source], collection: Collection) -
             raise LimnerError(f"directions {shown(unknown)}: expected 'i2t' (image queries) and 't2i' (text queries)")
         return dict(system)
     if not isinstance(system, (Scores, Ranking)):
-        raise LimnerError(f"got {type(system).__name__}: expected Scores, a Ranking, or a mapping from 'i2t' and 't2i' to them")
+        raise LimnerError(
+            f"got {type(system).__name__}: expected Scores, a Ranking, or a mapping from 'i2t' and 't2i' to them"
+        )
     forward = _all_in(system.queries, collection.images.ids) and _any_in(system.candidates, collection.texts.ids)
     backward = _all_in(system.queries, collection.texts.ids) and _any_in(system.candidates, collection.images.ids)
     if not forward and not backward:
         raise LimnerError(
-            f"the queries ({shown(system.queries, most=2)}) are neither the images ({shown(collection.images.ids, most=2)}) "
-            f"nor the texts ({shown(collection.texts.ids, most=2)}) of {collection.name!r}: give scores and collection the same ids"
+            f"the queries ({shown(system.queries, most=2)}) are neither the images "
+            f"({shown(collection.images.ids, most=2)}) nor the texts ({shown(collection.texts.ids, most=2)}) of "
+            f"{collection.name!r}: give scores and collection the same ids"
         )
     if isinstance(system, Ranking):
         return {"i2t" if forward else "t2i": system}
@@ -121,9 +142,14 @@ def _question(view: View, collection: Collection, source: Source, direction: str
     judgements = collection.judged(view.judgements, direction)
     if view.folds is None:
         return Asked(judgements, outside=view.outside)
-    images, texts = (_fold_numbers(items.ids, items.field(view.folds)) for items in (collection.images, collection.texts))
+    images, texts = (
+        _fold_numbers(items.ids, items.field(view.folds)) for items in (collection.images, collection.texts)
+    )
     queries, candidates = (images, texts) if direction == "i2t" else (texts, images)
-    pools = [np.array([known.get(i, -1) for i in ids]) for known, ids in ((queries, source.queries), (candidates, source.candidates))]
+    pools = [
+        np.array([known.get(i, -1) for i in ids])
+        for known, ids in ((queries, source.queries), (candidates, source.candidates))
+    ]
     return Asked(judgements, pools[0], pools[1], view.outside)
 
 

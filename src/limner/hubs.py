@@ -34,7 +34,9 @@ class Hubs:
     def of(cls, ranking: Ranking, *, k: int = 10) -> Hubs:
         """Counts the candidates of the first k places."""
         if k < 1 or k > ranking.depth:
-            raise LimnerError(f"hubs at {k} from a ranking of depth {ranking.depth}: expected 1 to {ranking.depth}; rank deeper")
+            raise LimnerError(
+                f"hubs at {k} from a ranking of depth {ranking.depth}: expected 1 to {ranking.depth}; rank deeper"
+            )
         near = ranking.indices[:, :k]
         counts = np.bincount(near[near >= 0].ravel(), minlength=len(ranking.candidates))
         return cls(ranking.candidates, counts.astype(np.int64), k)

@@ -31,11 +31,12 @@ class Ids(Sequence[str]):
     def __init__(self, values: Iterable[object], *, what: str = "id") -> None:
         """Copies, checks and freezes the ids."""
         self.what = what
+        self.array: npt.NDArray[np.object_]
         if isinstance(values, Ids):
             self.array = values.array
             return
         listed = [v if type(v) is str else str(v) for v in values]
-        self.array: npt.NDArray[np.object_] = np.empty(len(listed), dtype=object)
+        self.array = np.empty(len(listed), dtype=object)
         self.array[:] = listed
         self.array.flags.writeable = False
         self._refuse_bad(listed)
@@ -62,7 +63,9 @@ class Ids(Sequence[str]):
         try:
             return self._lookup[str(value)]
         except KeyError:
-            raise UnknownId(f"unknown {self.what} id {str(value)!r}: not among the {len(self)} {self.what} ids") from None
+            raise UnknownId(
+                f"unknown {self.what} id {str(value)!r}: not among the {len(self)} {self.what} ids"
+            ) from None
 
     def positions(self, values: Iterable[object]) -> IntArray:
         """Positions of many ids at once; refuses if any is missing, and names the first few."""

@@ -52,7 +52,8 @@ class Judgements:
         grades = np.asarray(self.grades, dtype=np.float64)
         if not rows.shape == columns.shape == grades.shape or rows.ndim != 1:
             raise LimnerError(
-                f"judgements need rows, columns and grades of one length; got {rows.shape}, {columns.shape}, {grades.shape}"
+                "judgements need rows, columns and grades of one length; "
+                f"got {rows.shape}, {columns.shape}, {grades.shape}"
             )
         self._refuse_bad(rows, columns, grades)
         key = rows * max(len(self.candidates), 1) + columns
@@ -136,7 +137,9 @@ class Judgements:
         at = low + np.searchsorted(self.columns[low:high], column)
         return float(self.grades[at]) if at < high and self.columns[at] == column else None
 
-    def restrict(self, *, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None) -> Judgements:
+    def restrict(
+        self, *, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None
+    ) -> Judgements:
         """Keeps these queries and candidates, in this order; an id without any judgement stays, with no pairs."""
         query_ids = self.queries if queries is None else Ids(queries, what=self.queries.what)
         candidate_ids = self.candidates if candidates is None else Ids(candidates, what=self.candidates.what)
@@ -161,7 +164,10 @@ class Judgements:
             if self.candidates == other.candidates
             else Ids(dict.fromkeys([*self.candidates, *other.candidates]))
         )
-        a, b = self.restrict(queries=queries, candidates=candidates), other.restrict(queries=queries, candidates=candidates)
+        a, b = (
+            self.restrict(queries=queries, candidates=candidates),
+            other.restrict(queries=queries, candidates=candidates),
+        )
         key = np.concatenate([a.rows, b.rows]) * max(len(candidates), 1) + np.concatenate([a.columns, b.columns])
         unique, inverse = np.unique(key, return_inverse=True)
         grades = np.zeros(len(unique))
@@ -192,7 +198,8 @@ class Judgements:
     __hash__ = None  # type: ignore[assignment]  # arrays inside: equal by value, so not hashable
 
     def __repr__(self) -> str:
-        return f"Judgements({self.name!r}: {len(self):,} relevant pairs, {len(self.queries):,} queries x {len(self.candidates):,} candidates)"
+        size = f"{len(self.queries):,} queries x {len(self.candidates):,} candidates"
+        return f"Judgements({self.name!r}: {len(self):,} relevant pairs, {size})"
 
 
 def _ids(given: Iterable[object] | None, seen: Iterable[str], what: str) -> Ids:

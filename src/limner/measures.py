@@ -111,8 +111,9 @@ class Measure:
         wanted = "every relevant candidate" if needed[first] >= NEVER else f"the first {needed[first]}"
         return (
             f"{self} cannot be computed from a truncated ranking: it needs {wanted} of query "
-            f"{placements.queries[first]!r}, whose list ends at {depth} ({len(short)} such queries). Rank deeper, choose a "
-            f"measure that is cut at {depth} or less, or take what is not listed as never found (unretrieved='never')"
+            f"{placements.queries[first]!r}, whose list ends at {depth} ({len(short)} such queries). Rank deeper, "
+            f"choose a measure that is cut at {depth} or less, or take what is not listed as never found "
+            "(unretrieved='never')"
         )
 
     def summarise(self, values: FloatArray) -> float:
@@ -173,7 +174,7 @@ def _option(kind: Kind, text: str, part: str) -> tuple[str, Any]:
 
 
 def _to_cut(p: Placements, measure: Measure) -> IntArray:
-    return np.minimum(np.full(len(p.queries), NEVER if measure.k is None else measure.k), p.pool)
+    return np.asarray(np.minimum(NEVER if measure.k is None else measure.k, p.pool))
 
 
 def _to_r(p: Placements, measure: Measure) -> IntArray:
@@ -195,7 +196,7 @@ def _to_first(p: Placements, measure: Measure) -> IntArray:
 
 
 def _sum(p: Placements, values: FloatArray) -> FloatArray:
-    return np.bincount(p.query, weights=values, minlength=len(p.queries))
+    return np.bincount(p.query, weights=values, minlength=len(p.queries)).astype(np.float64)
 
 
 def _within(p: Placements, cut: Any) -> FloatArray:
@@ -228,8 +229,12 @@ def _hit(p: Placements, measure: Measure) -> FloatArray:
     cut = int(measure.k or 0)
     if not measure.option("graded"):
         return _any_within(p, cut)
-    levels = np.unique(np.concatenate([[0.0], p.grades]))  # E[best grade found] = sum of steps times the chance to reach them
-    return np.asarray(sum(step * _any_within(p.at_least(level), cut) for level, step in zip(levels[1:], np.diff(levels), strict=True)))
+    levels = np.unique(
+        np.concatenate([[0.0], p.grades])
+    )  # E[best grade found] = sum of steps times the chance to reach them
+    return np.asarray(
+        sum(step * _any_within(p.at_least(level), cut) for level, step in zip(levels[1:], np.diff(levels), strict=True))
+    )
 
 
 def _recall(p: Placements, measure: Measure) -> FloatArray:
@@ -340,23 +345,81 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             Kind("S", _hit, _to_cut, "as R@k, on people's judgements", _FIELD, "required", _GRADED),
             Kind("Recall", _recall, _to_cut, "relevant in the first k / R", "van Rijsbergen 1979", "required", _GRADED),
             Kind("P", _precision, _to_cut, "relevant in the first k / k", "van Rijsbergen 1979", "required", _GRADED),
-            Kind("MedR", _first_rank, _to_first, "median of rank_1; (floor): floor(median of rank_1 - 1) + 1, as the VSE++ code prints it", _FIELD, "none", {"min_grade": 0.0, "floor": False}, "median", False, -1),
-            Kind("MeanR", _first_rank, _to_first, "mean of rank_1", "Faghri et al. 2018", "none", _BINARY, "mean", False, -1),
-            Kind("MRR", _reciprocal_rank, _to_first, "mean of 1 / rank_1, 0 beyond k", "Voorhees 1999", "optional", _BINARY),
+            Kind(
+                "MedR",
+                _first_rank,
+                _to_first,
+                "median of rank_1; (floor): floor(median of rank_1 - 1) + 1, as the VSE++ code prints it",
+                _FIELD,
+                "none",
+                {"min_grade": 0.0, "floor": False},
+                "median",
+                False,
+                -1,
+            ),
+            Kind(
+                "MeanR",
+                _first_rank,
+                _to_first,
+                "mean of rank_1",
+                "Faghri et al. 2018",
+                "none",
+                _BINARY,
+                "mean",
+                False,
+                -1,
+            ),
+            Kind(
+                "MRR",
+                _reciprocal_rank,
+                _to_first,
+                "mean of 1 / rank_1, 0 beyond k",
+                "Voorhees 1999",
+                "optional",
+                _BINARY,
+            ),
             Kind(
                 "nDCG",
                 _ndcg,
                 _to_cut,
-                "DCG / ideal DCG, gain 2^grade - 1, discount log2(rank + 1); (linear): gain = grade, as trec_eval has it",
+                "DCG / ideal DCG, gain 2^grade - 1 (linear: the grade, as in trec_eval), discount log2(rank + 1)",
                 "Burges et al. 2005; Järvelin & Kekäläinen 2002",
                 "optional",
                 {"linear": False},
             ),
-            Kind("MAP", _map, _to_cut, "(1/R) sum of rel_i P@i (i <= k)", "Buckley & Voorhees 2000", "optional", _BINARY),
-            Kind("mAP@R", _map_at_r, _to_r, "(1/R) sum of rel_i P@i over i <= R", "Musgrave et al. 2020; Chun et al. 2022", "none", _BINARY),
+            Kind(
+                "MAP", _map, _to_cut, "(1/R) sum of rel_i P@i (i <= k)", "Buckley & Voorhees 2000", "optional", _BINARY
+            ),
+            Kind(
+                "mAP@R",
+                _map_at_r,
+                _to_r,
+                "(1/R) sum of rel_i P@i over i <= R",
+                "Musgrave et al. 2020; Chun et al. 2022",
+                "none",
+                _BINARY,
+            ),
             Kind("RP", _r_precision, _to_r, "relevant in the first R / R", "Buckley & Voorhees 2000", "none", _GRADED),
-            Kind("PMRP", _capped_r_precision, _to_capped_r, "R-precision with R = min(R, 50), on plausible matches", "Musgrave et al. 2020; Chun et al. 2021", "none", {**_GRADED, "cap": 50.0}),
-            Kind("rsum", _rsum, _to_cut, "100 (R@1 + R@5 + R@10), both directions added", "Faghri et al. 2018", "none", {}, "mean", False),
+            Kind(
+                "PMRP",
+                _capped_r_precision,
+                _to_capped_r,
+                "R-precision with R = min(R, 50), on plausible matches",
+                "Musgrave et al. 2020; Chun et al. 2021",
+                "none",
+                {**_GRADED, "cap": 50.0},
+            ),
+            Kind(
+                "rsum",
+                _rsum,
+                _to_cut,
+                "100 (R@1 + R@5 + R@10), both directions added",
+                "Faghri et al. 2018",
+                "none",
+                {},
+                "mean",
+                False,
+            ),
         )
     }
 )

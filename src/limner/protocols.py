@@ -53,7 +53,10 @@ class Protocol:
             if expected is not None and got != expected:
                 variant = _VARIANTS.get((self.name, got))
                 known = f" ({variant})" if variant else ""
-                notes.append(f"{self.name} is defined on {expected:,} {what}; this collection has {got:,}{known}: not comparable with published numbers")
+                notes.append(
+                    f"{self.name} is defined on {expected:,} {what}; this collection has {got:,}{known}: "
+                    "not comparable with published numbers"
+                )
         return notes
 
 
@@ -68,10 +71,16 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
     {
         p.name: p
         for p in (
-            Protocol("flickr8k-1k", "Flickr8k test: 1,000 images, five captions each", (View("flickr8k-1k", measures=_RECALLS),), 1000, 5000),
+            Protocol(
+                "flickr8k-1k",
+                "Flickr8k test: 1,000 images, five captions each",
+                (View("flickr8k-1k", measures=_RECALLS),),
+                1000,
+                5000,
+            ),
             Protocol(
                 "flickr8k-judged",
-                "Flickr8k test with one caption per image, against the original pairs and people's judgements (Hodosh et al. 2013)",
+                "Flickr8k test, one caption per image, against the pairs and people's judgements (Hodosh et al. 2013)",
                 (
                     View("flickr8k-judged", measures=parse("R@1 R@5 R@10 MedR")),
                     View("expert", "expert", _SUCCESS),
@@ -80,18 +89,54 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
                 1000,
                 1000,
             ),
-            Protocol("flickr30k-1k", "Flickr30k test: 1,000 images, five captions each", (View("flickr30k-1k", measures=_RECALLS),), 1000, 5000),
-            Protocol("coco-1k", "COCO test in five folds of 1,000 images; mean of five", (View("coco-1k", measures=_RECALLS, folds="fold"),), 5000, 25000),
-            Protocol("coco-5k", "COCO test: 5,000 images, 25,000 captions", (View("coco-5k", measures=_RECALLS),), 5000, 25000),
-            Protocol("cxc", "COCO 5K pool with CrissCrossed Captions positives (rated 3.0 or higher)", (View("cxc", "cxc", parse("R@1 R@5 R@10")),), 5000, 25000),
-            Protocol("eccv", "COCO 5K pool with ECCV Caption positives", (View("eccv", "eccv", parse("mAP@R RP R@1"), outside="count"),), 5000, 25000),
-            Protocol("wit", "Wikipedia image-caption matching: nDCG@5, image queries (Messina et al. 2022)", (View("wit", measures=parse("nDCG@5 R@1 R@5 R@10 MedR"), directions=("i2t",)),)),
+            Protocol(
+                "flickr30k-1k",
+                "Flickr30k test: 1,000 images, five captions each",
+                (View("flickr30k-1k", measures=_RECALLS),),
+                1000,
+                5000,
+            ),
+            Protocol(
+                "coco-1k",
+                "COCO test in five folds of 1,000 images; mean of five",
+                (View("coco-1k", measures=_RECALLS, folds="fold"),),
+                5000,
+                25000,
+            ),
+            Protocol(
+                "coco-5k",
+                "COCO test: 5,000 images, 25,000 captions",
+                (View("coco-5k", measures=_RECALLS),),
+                5000,
+                25000,
+            ),
+            Protocol(
+                "cxc",
+                "COCO 5K pool with CrissCrossed Captions positives (rated 3.0 or higher)",
+                (View("cxc", "cxc", parse("R@1 R@5 R@10")),),
+                5000,
+                25000,
+            ),
+            Protocol(
+                "eccv",
+                "COCO 5K pool with ECCV Caption positives",
+                (View("eccv", "eccv", parse("mAP@R RP R@1"), outside="count"),),
+                5000,
+                25000,
+            ),
+            Protocol(
+                "wit",
+                "Wikipedia image-caption matching: nDCG@5, image queries (Messina et al. 2022)",
+                (View("wit", measures=parse("nDCG@5 R@1 R@5 R@10 MedR"), directions=("i2t",)),),
+            ),
         )
     }
 )
 
 
-def views(collection: Collection, *, protocol: str | Iterable[str] | None, measures: tuple[Measure, ...] | None) -> tuple[list[View], list[str]]:
+def views(
+    collection: Collection, *, protocol: str | Iterable[str] | None, measures: tuple[Measure, ...] | None
+) -> tuple[list[View], list[str]]:
     """The views to evaluate, and notes on how they differ from their definition.
 
     Without a protocol, every judgement of the collection is a view with the same measures.
@@ -111,7 +156,11 @@ def views(collection: Collection, *, protocol: str | Iterable[str] | None, measu
 
 
 def _with_measures(view: View, measures: tuple[Measure, ...] | None) -> View:
-    return view if measures is None else View(view.name, view.judgements, measures, view.folds, view.outside, view.directions)
+    return (
+        view
+        if measures is None
+        else View(view.name, view.judgements, measures, view.folds, view.outside, view.directions)
+    )
 
 
 def _refuse_unfit(view: View, collection: Collection) -> None:

@@ -60,7 +60,7 @@ class Result:
 
     @cached_property
     def interval(self) -> Interval | None:
-        """95% bootstrap interval; whole clusters are drawn where queries belong together. None where a value is infinite."""
+        """95% bootstrap interval, None where a value is infinite; queries that belong together are drawn together."""
         from limner.stats import bootstrap
 
         if not len(self.values) or not np.isfinite(self.values).all():
@@ -111,7 +111,10 @@ class Report:
         ]
         if len(found) != 1:
             there = "; ".join(" ".join(r.key) for r in (found or self.results))
-            raise LimnerError(f"{len(found)} results fit {wanted} ({direction or 'any direction'}, {view or 'any view'}); there are: {there}")
+            raise LimnerError(
+                f"{len(found)} results fit {wanted} ({direction or 'any direction'}, {view or 'any view'}); "
+                f"there are: {there}"
+            )
         return found[0]
 
     def value(self, measure: str | Measure, *, direction: str | None = None, view: str | None = None) -> float:
@@ -184,11 +187,15 @@ class Report:
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise LimnerError(f"{source} is no JSON: {error}") from error
         if not isinstance(content, dict) or content.get("limner") != "report" or content.get("format") != FORMAT:
-            raise LimnerError(f"{source} is no limner report of format {FORMAT}: expected a file made by 'limner evaluate --save'")
+            raise LimnerError(
+                f"{source} is no limner report of format {FORMAT}: expected a file made by 'limner evaluate --save'"
+            )
         try:
             return _from_json(content)
         except (KeyError, TypeError, IndexError) as error:
-            raise LimnerError(f"{source} is a damaged report ({type(error).__name__}: {error}): make it again") from error
+            raise LimnerError(
+                f"{source} is a damaged report ({type(error).__name__}: {error}): make it again"
+            ) from error
 
     def __str__(self) -> str:
         from limner import tables
@@ -279,7 +286,9 @@ def _codes(values: Sequence[int] | None) -> IntArray | None:
 
 def _top_from_json(content: Mapping[str, Any]) -> Ranking:
     indices = np.asarray(content["indices"], dtype=np.int32).reshape(len(content["queries"]), -1)
-    scores = None if content["scores"] is None else np.asarray(content["scores"], dtype=np.float64).reshape(indices.shape)
+    scores = (
+        None if content["scores"] is None else np.asarray(content["scores"], dtype=np.float64).reshape(indices.shape)
+    )
     return Ranking(Ids(content["queries"]), Ids(content["candidates"]), indices, scores, content["n_candidates"])
 
 

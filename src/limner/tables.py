@@ -38,7 +38,10 @@ def to_csv(records: Sequence[dict[str, Any]]) -> str:
 
 def report_grids(report: Report) -> list[Grid]:
     """One grid per view: measures down, directions across, each number with its interval."""
-    return [_view_grid(view, [r for r in report.results if r.view == view]) for view in dict.fromkeys(r.view for r in report.results)]
+    return [
+        _view_grid(view, [r for r in report.results if r.view == view])
+        for view in dict.fromkeys(r.view for r in report.results)
+    ]
 
 
 def _view_grid(view: str, results: list[Result]) -> Grid:
@@ -64,7 +67,11 @@ def _cell(results: list[Result], measure: Any, direction: str) -> str:
 def _with_interval(result: Result) -> str:
     shown = result.measure.show(result.value)
     interval = result.interval
-    return shown if interval is None else f"{shown} [{result.measure.show(interval.low)}, {result.measure.show(interval.high)}]"
+    return (
+        shown
+        if interval is None
+        else f"{shown} [{result.measure.show(interval.low)}, {result.measure.show(interval.high)}]"
+    )
 
 
 def report_text(report: Report) -> str:
@@ -93,7 +100,10 @@ def comparison_grids(comparison: Comparison) -> list[Grid]:
     keys = dict.fromkeys((n.view, n.direction) for n in comparison.lines)
     make = _two if len(comparison.systems) == 2 else _many
     return [
-        Grid(heading(*key), make(comparison, heading(*key), [n for n in comparison.lines if (n.view, n.direction) == key]))
+        Grid(
+            heading(*key),
+            make(comparison, heading(*key), [n for n in comparison.lines if (n.view, n.direction) == key]),
+        )
         for key in keys
     ]
 
@@ -125,7 +135,13 @@ def _many(comparison: Comparison, title: str, lines: list[Line]) -> tuple[tuple[
     letters = "abcdefghijklmnopqrstuvwxyz"
     head = (title, *(f"{letters[i % 26]} {name}" for i, name in enumerate(comparison.systems)))
     body = [
-        (str(n.measure), *(f"{n.measure.show(v)} {''.join(letters[b % 26] for b in n.beaten(i, comparison.level))}".rstrip() for i, v in enumerate(n.values)))
+        (
+            str(n.measure),
+            *(
+                f"{n.measure.show(v)} {''.join(letters[b % 26] for b in n.beaten(i, comparison.level))}".rstrip()
+                for i, v in enumerate(n.values)
+            ),
+        )
         for n in lines
     ]
     return (head, *body)
@@ -138,7 +154,9 @@ def comparison_text(comparison: Comparison) -> str:
         if len(comparison.systems) == 2
         else f"letters: significantly better than these systems (Holm-corrected, {comparison.level:g})"
     )
-    return "\n\n".join([*(_plain(g) for g in comparison_grids(comparison)), meaning, *(f"note: {n}" for n in comparison.notes)])
+    return "\n\n".join(
+        [*(_plain(g) for g in comparison_grids(comparison)), meaning, *(f"note: {n}" for n in comparison.notes)]
+    )
 
 
 def comparison_markdown(comparison: Comparison) -> str:
@@ -148,13 +166,17 @@ def comparison_markdown(comparison: Comparison) -> str:
 
 def comparison_latex(comparison: Comparison) -> str:
     """The comparison as LaTeX tables (booktabs)."""
-    return _document(f"% {' and '.join(comparison.systems)}", comparison_grids(comparison), comparison.notes, _latex, note="% ")
+    return _document(
+        f"% {' and '.join(comparison.systems)}", comparison_grids(comparison), comparison.notes, _latex, note="% "
+    )
 
 
 # --- four ways to write a grid ----------------------------------------------------------------------------------
 
 
-def _document(head: str, grids: Sequence[Grid], notes: Sequence[str], write: Callable[[Grid], str], *, note: str = "Note: ") -> str:
+def _document(
+    head: str, grids: Sequence[Grid], notes: Sequence[str], write: Callable[[Grid], str], *, note: str = "Note: "
+) -> str:
     return "\n\n".join([head, *map(write, grids), *(note + n for n in notes)]) + "\n"
 
 
@@ -170,12 +192,31 @@ def _markdown(grid: Grid) -> str:
     return "\n".join([lines[0], "|" + " --- |" * len(grid.rows[0]), *lines[1:]])
 
 
-_LATEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}
 
 
 def _latex(grid: Grid) -> str:
     escaped = [["".join(_LATEX.get(c, c) for c in cell).replace("->", r"$\to$") for cell in row] for row in grid.rows]
     lines = [" & ".join(row) + r" \\" for row in escaped]
     return "\n".join(
-        [rf"\begin{{tabular}}{{l{'r' * (len(grid.rows[0]) - 1)}}}", r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", r"\end{tabular}"]
+        [
+            rf"\begin{{tabular}}{{l{'r' * (len(grid.rows[0]) - 1)}}}",
+            r"\toprule",
+            lines[0],
+            r"\midrule",
+            *lines[1:],
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
     )
