@@ -19,10 +19,12 @@ from limner.errors import LimnerError, UnknownName, shown
 from limner.ids import Ids, IntArray
 from limner.judgements import FloatArray, Judgements
 from limner.ranking import Ranking
-from limner.scores import Block, Progress, Scores
+from limner.scores import Best, Block, Progress, Scores
 
 NEVER = int(np.iinfo(np.int64).max // 4)
 """Stands for "beyond every cut": a positive that the list does not hold, or that is outside the pool."""
+
+NO_COUNTS = np.zeros((0, 3), dtype=np.int64)
 
 TIES = ("expected", "order", "pessimistic")
 UNRETRIEVED = ("refuse", "never")
@@ -204,23 +206,24 @@ def _count_pass(
     progress: Progress | None,
 ) -> tuple[list[IntArray], Ranking | None]:
     """One pass over the blocks: counts for every question (grouped by pool), and the best `keep`."""
-    from limner._kernels import best
-
-    n, width = source.shape
     counters = _counters(source, asked, positives)
-    top = np.zeros((n, min(keep, width)), dtype=np.int32)
-    top_scores = np.zeros(top.shape, dtype=source.dtype)
-
-    def consume(start: int, block: Block) -> None:
-        for counter in counters:
-            counter.count(start, block)
-        if keep:
-            best(block, top[start : start + len(block)], top_scores[start : start + len(block)])
-
-    source.map(consume, workers=workers, progress=progress)
-    found = {number: counts for counter in counters for number, counts in counter.answers()}
-    kept = Ranking(source.queries, source.candidates, top, top_scores, width) if keep else None
+    parts = source.map(_Count(counters, Best(keep) if keep else None), workers=workers, progress=progress)
+    found: dict[int, IntArray] = {}
+    for number, counter in enumerate(counters):
+        found |= counter.answers(np.concatenate([NO_COUNTS, *(counts[number] for counts, _ in parts)]))
+    kept = Best(keep).ranking(source, [best for _, best in parts if best]) if keep else None
     return [found[i] for i in range(len(asked))], kept
+
+
+@dataclass(frozen=True, eq=False)
+class _Count:
+    """Counts of every counter for a block, and its best candidates where they are kept."""
+
+    counters: list[_Counter]
+    best: Best | None
+
+    def __call__(self, start: int, block: Block) -> tuple[list[IntArray], Any]:
+        return [counter.count(start, block) for counter in self.counters], self.best and self.best(start, block)
 
 
 class _Counter:
@@ -233,7 +236,6 @@ class _Counter:
         self.keys = np.unique(np.concatenate(keys)) if keys else np.empty(0, dtype=np.int64)
         rows, self.columns = np.divmod(self.keys, self.width)
         self.indptr = np.searchsorted(rows, np.arange(n + 1)).astype(np.int64)
-        self.counts = np.zeros((len(self.keys), 3), dtype=np.int64)
         self.pools = asked.query_pools
         if asked.query_pools is not None and asked.candidate_pools is not None:
             self._cut(asked.candidate_pools)
@@ -247,27 +249,33 @@ class _Counter:
         place[order] = np.arange(len(pools)) - self.pool_indptr[np.maximum(pools[order], 0)]
         self.places = place[self.columns]
 
-    def count(self, start: int, block: Block) -> None:
+    def part(self, start: int, stop: int) -> slice:
+        """The positives of some rows."""
+        return slice(int(self.indptr[start]), int(self.indptr[stop]))
+
+    def count(self, start: int, block: Block) -> IntArray:
+        """(positives of these rows, 3): above, equal, equal before."""
         from limner._kernels import count_all, count_pool
 
         stop = start + len(block)
-        low = self.indptr[start]
-        indptr = self.indptr[start : stop + 1] - low
-        part = slice(low, self.indptr[stop])
+        part = self.part(start, stop)
+        indptr = self.indptr[start : stop + 1] - part.start
+        counts = np.zeros((part.stop - part.start, 3), dtype=np.int64)
         if self.pools is None:
-            count_all(block, indptr, self.columns[part], self.counts[part])
+            count_all(block, indptr, self.columns[part], counts)
         else:
             pools = self.pools[start:stop]
-            count_pool(block, indptr, self.places[part], self.counts[part], pools, self.pool_indptr, self.pool_columns)
+            count_pool(block, indptr, self.places[part], counts, pools, self.pool_indptr, self.pool_columns)
+        return counts
 
-    def answers(self) -> list[tuple[int, IntArray]]:
+    def answers(self, counted: IntArray) -> dict[int, IntArray]:
         """The counts of each question's own positives; `NEVER` for those outside the pool."""
-        answered = []
+        answered = {}
         for number, p in self.members.items():
             counts = np.tile(np.array([NEVER, 1, 0]), (len(p.rows), 1))
             inside = p.columns >= 0
-            counts[inside] = self.counts[np.searchsorted(self.keys, p.rows[inside] * self.width + p.columns[inside])]
-            answered.append((number, counts))
+            counts[inside] = counted[np.searchsorted(self.keys, p.rows[inside] * self.width + p.columns[inside])]
+            answered[number] = counts
         return answered
 
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial, reduce
 from pathlib import Path
-from threading import local
-from typing import TYPE_CHECKING, Any, TypeVar
+from threading import get_ident, local
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -32,10 +33,47 @@ if TYPE_CHECKING:
 Float32 = npt.NDArray[np.float32]
 Block = npt.NDArray[np.floating[Any]]
 Result = TypeVar("Result")
+State = TypeVar("State")
 Progress = Callable[[int, int], None]
 """Called with (rows done, rows in all) as a pass goes on."""
 
 TILE_ROWS, TILE_COLUMNS = 256, 1024
+
+
+class Runner(Protocol):
+    """Who computes the blocks of a pass, where it is not the threads of this process: see `limner.cluster`."""
+
+    def stream(
+        self, scores: Scores, consume: Callable[[int, Block], Result], *, progress: Progress | None
+    ) -> Iterator[Result]:
+        """As `Scores.stream`; the scores are prepared."""
+
+    def fold(
+        self,
+        scores: Scores,
+        add: Callable[[State | None, int, Block], State],
+        merge: Callable[[State, State], State],
+        *,
+        steady: bool,
+        progress: Progress | None,
+    ) -> State:
+        """As `Scores.fold`; the scores are prepared."""
+
+
+PairScores = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], Block]
+"""Scores of single pairs (rows, columns), the very numbers that blocks hold."""
+
+
+@runtime_checkable
+class Divisible(Protocol):
+    """A consumer that can also take its rows in pieces, where there are too many candidates for one block."""
+
+    def divided(self, score: PairScores) -> Any:
+        """What takes the pieces: `piece(start, first column, block)` returns a part, `join(parts)` what a row would."""
+
+
+RUNNER: ContextVar[Runner | None] = ContextVar("RUNNER", default=None)
+"""Where passes run in this context; None for threads of this process."""
 
 
 class Scores(ABC):
@@ -71,9 +109,13 @@ class Scores(ABC):
     ) -> Iterator[Result]:
         """Calls `consume(start, block)` for every block of rows, on threads, and yields the results in row order.
 
-        The block's memory is used again afterwards: `consume` may change it, and must copy what it keeps.
+        The block's memory is used again afterwards: `consume` may change it, and must copy what it keeps. It may run
+        elsewhere (on a cluster), so that all it has to say is in what it returns.
         """
         self.prepare()
+        if runner := _elsewhere(workers):
+            yield from runner.stream(self, consume, progress=progress)
+            return
         n, width = self.shape
         memory = local()
 
@@ -91,21 +133,45 @@ class Scores(ABC):
         """As `stream`, all results at once."""
         return list(self.stream(consume, workers=workers, progress=progress))
 
-    def top(self, k: int, *, workers: int | None = None, progress: Progress | None = None) -> Ranking:
-        """The k best candidates of every query, exactly; equal scores keep candidate order."""
-        from limner._kernels import best
+    def fold(
+        self,
+        add: Callable[[State | None, int, Block], State],
+        merge: Callable[[State, State], State],
+        *,
+        steady: bool = False,
+        workers: int | None = None,
+        progress: Progress | None = None,
+    ) -> State:
+        """Adds every block to a state, and merges the states of several workers into one.
 
-        n, width = self.shape
-        if k < 1:
-            raise LimnerError(f"top({k}): expected at least 1")
-        indices = np.zeros((n, min(k, width)), dtype=np.int32)
-        scores = np.zeros(indices.shape, dtype=self.dtype)
+        Args:
+            add: Takes a state (None at first) and a block, and returns the state, which may be the same, changed.
+            merge: Takes the states of earlier and of later rows, and returns one.
+            steady: For states whose rounding depends on the order of work, such as sums: every block has a state of its
+                own, and neighbours are merged two by two along a tree that depends on the positions of rows only.
+            workers: Threads; all cores by default.
+            progress: Called as blocks are done.
+        """
+        self.prepare()
+        if runner := _elsewhere(workers):
+            return runner.fold(self, add, merge, steady=steady, progress=progress)
+        if steady:
+            parts = self.stream(partial(add, None), workers=workers, progress=progress)
+            return merged(((0, part) for part in parts), merge)
+        states: dict[int, State] = {}
 
         def consume(start: int, block: Block) -> None:
-            best(block, indices[start : start + len(block)], scores[start : start + len(block)])
+            states[get_ident()] = add(states.get(get_ident()), start, block)
 
         self.map(consume, workers=workers, progress=progress)
-        return Ranking(self.queries, self.candidates, indices, scores, width)
+        return reduce(merge, states.values())
+
+    def top(self, k: int, *, workers: int | None = None, progress: Progress | None = None) -> Ranking:
+        """The k best candidates of every query, exactly; equal scores keep candidate order."""
+        if k < 1:
+            raise LimnerError(f"top({k}): expected at least 1")
+        parts = self.map(Best(k), workers=workers, progress=progress)
+        return Best(k).ranking(self, parts)
 
     def ranking(self) -> Ranking:
         """Every candidate of every query in order. Holds the whole matrix: meant for small pools and run files."""
@@ -116,11 +182,8 @@ class Scores(ABC):
     def matrix(self) -> Block:
         """The whole matrix, held in memory."""
         whole = np.empty(self.shape, dtype=self.dtype)
-
-        def consume(start: int, block: Block) -> None:
+        for start, block in self.stream(_copied):
             whole[start : start + len(block)] = block
-
-        self.map(consume)
         return whole
 
     def correct(self, how: Any, **options: Any) -> Scores:
@@ -158,6 +221,43 @@ class Scores(ABC):
         except ValueError as error:
             raise LimnerError(f"{path} is no npy file of numbers: {error}") from error
         return Scores.from_matrix(matrix, queries, candidates)
+
+
+@dataclass(frozen=True)
+class Best:
+    """The k best of every row of a block, exactly, in candidate order where equal: (indices, scores)."""
+
+    k: int
+
+    def __call__(self, start: int, block: Block) -> tuple[npt.NDArray[np.int32], Block]:
+        """Chooses."""
+        from limner._kernels import best
+
+        indices = np.zeros((len(block), min(self.k, block.shape[1])), dtype=np.int32)
+        scores = np.zeros(indices.shape, dtype=block.dtype)
+        best(block, indices, scores)
+        return indices, scores
+
+    def ranking(self, source: Scores, parts: Iterable[tuple[npt.NDArray[np.int32], Block]]) -> Ranking:
+        """The parts of all blocks in one ranking."""
+        none = self(0, np.empty((0, source.shape[1]), dtype=source.dtype))
+        indices, scores = (np.concatenate(each) for each in zip(none, *parts, strict=True))
+        return Ranking(source.queries, source.candidates, indices, scores, source.shape[1])
+
+    def divided(self, score: PairScores) -> Best:
+        """The best of a row are among the best of its pieces."""
+        return self
+
+    def piece(self, start: int, low: int, block: Block) -> tuple[npt.NDArray[np.int32], Block]:
+        """The best of some columns."""
+        indices, scores = self(start, block)
+        return indices + np.int32(low), scores
+
+    def join(self, parts: Sequence[tuple[npt.NDArray[np.int32], Block]]) -> tuple[npt.NDArray[np.int32], Block]:
+        """The best of all columns: pieces stand in candidate order, so that equal scores keep it."""
+        indices, scores = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))
+        places, kept = self(0, scores)
+        return np.take_along_axis(indices, places, axis=1), kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,6 +338,36 @@ class MatrixScores(Scores):
 def usable_cores() -> int:
     """Cores this process may run on (a container or a batch system may allow fewer than there are)."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def merged(parts: Iterable[tuple[int, State]], merge: Callable[[State, State], State]) -> State:
+    """Merges (level, state) of neighbouring rows as a binary counter carries: two of one level make one of the next.
+
+    A state of level n stands for 2**n blocks from a multiple of 2**n on, so that whoever merged those before, the
+    rounding is the same. What is left over at the end is merged from the right.
+
+    >>> merged([(0, "a"), (0, "b"), (0, "c"), (0, "d"), (0, "e")], "({}{})".format)
+    '(((ab)(cd))e)'
+    >>> merged([(1, "(ab)"), (1, "(cd)"), (0, "e")], "({}{})".format)
+    '(((ab)(cd))e)'
+    """
+    held: list[tuple[int, State]] = []
+    for level, state in parts:
+        while held and held[-1][0] == level:
+            state, level = merge(held.pop()[1], state), level + 1
+        held.append((level, state))
+    return reduce(lambda later, earlier: merge(earlier, later), (state for _, state in reversed(held)))
+
+
+def _elsewhere(workers: int | None) -> Runner | None:
+    runner = RUNNER.get()
+    if runner is not None and workers is not None:
+        raise LimnerError(f"workers={workers} on a cluster: the cluster says how many work at once; leave it out")
+    return runner
+
+
+def _copied(start: int, block: Block) -> tuple[int, Block]:
+    return start, block.copy()
 
 
 def _padded(matrix: Float32, rows: int) -> Float32:

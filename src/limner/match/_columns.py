@@ -1,13 +1,14 @@
 """What a bank of queries thinks of each candidate, gathered while blocks of scores stream by.
 
 Every statistic needs memory for a few rows of the matrix, and none depends on the number of threads: the k best of a
-column are the same in any order, and sums are merged block by block in row order.
+column are the same in any order, and sums of blocks are merged along a tree that depends on positions only.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from threading import Lock, local
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,8 @@ from limner.scores import Block, Progress, Scores
 
 Float64 = npt.NDArray[np.float64]
 Int32 = npt.NDArray[np.int32]
+Sums = tuple[Float64, Int32, Float64]
+"""Of every column: the highest value, the row that has it, and the sum of the others' exponentials relative to it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,26 +49,26 @@ class LogSums:
 
 def best(bank: Scores, k: int, *, progress: Progress | None = None) -> Block:
     """The k highest scores of every candidate over the bank: (k, candidates), highest first."""
-    n, width = bank.shape
-    memory, held, lock = local(), list[Block](), Lock()
+    add = partial(_add_best, min(k, bank.shape[0]), bank.dtype)
+    return bank.fold(add, _merge_best, progress=progress)
 
-    def consume(start: int, block: Block) -> None:
-        if not hasattr(memory, "best"):
-            memory.best = np.full((min(k, n), width), -np.inf, dtype=bank.dtype)
-            with lock:
-                held.append(memory.best)
-        _loops.keep_best(block, memory.best)
 
-    bank.map(consume, progress=progress)
-    merged = np.full((min(k, n), width), -np.inf, dtype=bank.dtype)
-    for part in held:
-        _loops.keep_best(part, merged)
+def _add_best(k: int, dtype: np.dtype[Any], held: Block | None, start: int, block: Block) -> Block:
+    if held is None:
+        held = np.full((k, block.shape[1]), -np.inf, dtype=dtype)
+    _loops.keep_best(block, held)
+    return held
+
+
+def _merge_best(held: Block, other: Block) -> Block:
+    merged = held.copy()  # what came from elsewhere may not be written to
+    _loops.keep_best(other, merged)
     return merged
 
 
 def mean_of_best(bank: Scores, k: int, *, progress: Progress | None = None) -> Float64:
     """The mean of the k highest scores of every candidate over the bank."""
-    return best(bank, k, progress=progress).mean(axis=0, dtype=np.float64)
+    return np.asarray(best(bank, k, progress=progress).mean(axis=0, dtype=np.float64))
 
 
 def log_sums(bank: Scores, beta: float, *, shift: Float64 | None = None, progress: Progress | None = None) -> LogSums:
@@ -77,25 +80,27 @@ def log_sums(bank: Scores, beta: float, *, shift: Float64 | None = None, progres
         shift: A number per candidate; each row is first normalised to sum 1 after adding it (one round of Sinkhorn).
         progress: Called as blocks are done.
     """
-    width = bank.shape[1]
-    highest, owner, rest = np.full(width, -np.inf), np.full(width, -1, dtype=np.int32), np.zeros(width)
     scale = 1.0 if shift is not None else beta
+    add = partial(_sums_of_block, beta, shift)
+    return LogSums(scale, *bank.fold(add, partial(_merge_sums, scale), steady=True, progress=progress))
 
-    def consume(start: int, block: Block) -> tuple[int, Float64, Int32, Float64]:
-        if shift is not None:
-            block = normalised_rows(block, beta, shift)
-        part = np.empty(width), np.empty(width, dtype=np.int32), np.empty(width)
-        _loops.add_columns(block, scale, *part)
-        return start, *part
 
-    for start, block_highest, block_owner, block_rest in bank.stream(consume, progress=progress):
-        top = np.maximum(highest, block_highest)
-        new = block_highest > highest
-        ours, theirs = np.exp(scale * (highest - top)), np.exp(scale * (block_highest - top))
-        rest = np.where(new, (rest + 1.0) * ours + block_rest, rest + (block_rest + 1.0) * theirs)
-        owner = np.where(new, start + block_owner, owner)
-        highest = top
-    return LogSums(scale, highest, owner, rest)
+def _sums_of_block(beta: float, shift: Float64 | None, held: None, start: int, block: Block) -> Sums:
+    if shift is not None:
+        block, beta = normalised_rows(block, beta, shift), 1.0
+    width = block.shape[1]
+    highest, owner, rest = np.empty(width), np.empty(width, dtype=np.int32), np.empty(width)
+    _loops.add_columns(block, beta, highest, owner, rest)
+    return highest, owner + np.int32(start), rest
+
+
+def _merge_sums(scale: float, earlier: Sums, later: Sums) -> Sums:
+    highest, owner, rest = earlier
+    top = np.maximum(highest, later[0])
+    new = later[0] > highest
+    ours, theirs = np.exp(scale * (highest - top)), np.exp(scale * (later[0] - top))
+    rest = np.where(new, (rest + 1.0) * ours + later[2], rest + (later[2] + 1.0) * theirs)
+    return top, np.where(new, later[1], owner), rest
 
 
 def normalised_rows(block: Block, beta: float, shift: Float64) -> Block:
