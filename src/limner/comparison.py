@@ -44,8 +44,11 @@ class Difference:
         return self.interval.estimate
 
     def significant(self, level: float = 0.05) -> bool:
-        """Whether the corrected p-value is below the level."""
-        return self.p_adjusted < level
+        """Whether the numbers differ and the corrected p-value is below the level.
+
+        Medians are often equal where ranks differ: their test is on the ranks, and equal medians win nothing.
+        """
+        return self.p_adjusted < level and self.value != 0
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,7 @@ def randomisation(
     sums = _random_sign_sums(magnitudes, samples, np.random.default_rng(seed))
     slack = 1e-12 * float(magnitudes.sum())  # sums that are equal on paper may differ in their last digits
     hits = int((np.abs(sums) >= abs(float(swapped.sum())) - slack).sum())
-    method = f"Fisher randomisation, {samples} samples" + ("" if clusters is None else ", by cluster")
+    method = "Fisher randomisation" + ("" if clusters is None else ", by cluster")
     differing = int((first != second).sum())
     return PairedTest((hits + 1) / (samples + 1), float(difference.mean()), len(first), differing, method)
 
