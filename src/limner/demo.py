@@ -133,9 +133,9 @@ def _world(world: Collection) -> Chapter:
     meant = world.judged("complete", "t2i").counts
     common = int(meant[:100].argmax())
     text = _wrapped(
-        f"limner drew {data['images']:,} pictures and wrote {data['texts']:,} captions. The usual labels know only which "
-        f'caption was written for which picture: {labelled:,} pairs. But "{world.texts.values[common]}" is true of '
-        f"{meant[common]:,} pictures, and limner knows what each caption means, so it knows all {true:,} true pairs. "
+        f"limner drew {data['images']:,} pictures and wrote {data['texts']:,} captions. The usual labels know only "
+        f'which caption was written for which picture: {labelled:,} pairs. But "{world.texts.values[common]}" is true '
+        f"of {meant[common]:,} pictures, and limner knows what each caption means, so it knows all {true:,} true pairs. "
         f"The labels miss {1 - labelled / true:.0%} of them."
     )
     return Chapter("A world in which every truth is known", text, data)

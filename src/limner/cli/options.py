@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import progress, tell, warn
+from limner.errors import LimnerError
 
 if TYPE_CHECKING:
     from limner.collection import Collection
@@ -63,11 +64,9 @@ def part(collection: Collection, split: str | None) -> Collection:
 
 def refuse_ending(files: list[Path] | None, known: tuple[str, ...], what: str) -> None:
     """Refuses a file ending before the work rather than after it."""
-    from limner.errors import UnknownName
-
     for file in files or []:
         if file.suffix.lower() not in known:
-            raise UnknownName(f"{what} file ending", file.suffix or file.name, known)
+            raise LimnerError(f"{file} ends in {file.suffix!r}: a {what} is written as {', '.join(known)}")
 
 
 def saved(files: list[Path]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from limner.evaluation import Source
     from limner.ranking import Ranking
     from limner.scores import Scores
+
+    Vectors = tuple[Embeddings, Ids | None]
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,20 @@ class Way:
             raise typer.BadParameter("--image-ids and --text-ids are for --images with --texts, and for --scores")
         return named[0]
 
+    @cached_property
+    def vectors(self) -> tuple[Vectors, Vectors]:
+        """The embeddings of both sides, read and checked once."""
+        return _vectors(self.images, self.image_ids), _vectors(self.texts, self.text_ids)
+
+
+def _vectors(file: Path | None, ids: Path | None) -> Vectors:
+    """Embeddings, and their ids where the file, or one beside it, holds any."""
+    from limner.embeddings import Embeddings
+
+    read = Embeddings.load(str(file), ids=ids)
+    numbered = all(key == str(row) for row, key in enumerate(read.ids))
+    return read, None if numbered and ids is None else read.ids
+
 
 def opened(way: Way, whole: Collection, part: Collection) -> Source | Mapping[str, Source]:
     """The system on one part of a collection.
@@ -75,8 +91,7 @@ def unnamed(way: Way) -> list[str]:
     if way.kind == "matrix":
         files = [way.scores] if way.image_ids is None or way.text_ids is None else []
     elif way.kind == "embeddings":
-        sides = ((way.images, way.image_ids), (way.texts, way.text_ids))
-        files = [file for file, ids in sides if _vectors(Path(str(file)), ids)[1] is None]
+        files = [f for f, (_, ids) in zip((way.images, way.texts), way.vectors, strict=True) if ids is None]
     else:
         files = []
     return [f"{file} holds no ids: its rows are taken in the order of the collection" for file in files]
@@ -85,14 +100,16 @@ def unnamed(way: Way) -> list[str]:
 # --- rows and ids -----------------------------------------------------------------------------------------------
 
 
-def _rows(file: Path, count: int, ids: Ids | None, wanted: Ids, whole: Ids) -> npt.NDArray[np.int64]:
-    """Which rows of a file hold the wanted items; by id where there are ids, else by the order of the collection."""
+def _rows(
+    file: Path, count: int, ids: Ids | None, wanted: Ids, whole: Ids, *, axis: str = "rows"
+) -> npt.NDArray[np.int64]:
+    """Which rows (or columns) of a file hold the wanted items; by id where there are ids, else by the order of the collection."""
     if ids is None:
         if count not in (len(wanted), len(whole)):
             kind = wanted.what
             raise LimnerError(
-                f"{file} has {count:,} rows and no ids for {len(wanted):,} {kind}s: expected {len(wanted):,} in the "
-                f"order of the collection; or name the rows with --{kind}-ids FILE, one id per line"
+                f"{file} has {count:,} {axis} and no ids for {len(wanted):,} {kind}s: expected {len(wanted):,} in the "
+                f"order of the collection; or name the {axis} with --{kind}-ids FILE, one id per line"
             )
         ids = wanted if count == len(wanted) else whole
     found = ids.find(wanted)
@@ -122,28 +139,15 @@ def _read_ids(file: Path | None, count: int, what: str) -> Ids | None:
 # --- embeddings and matrices ------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=2)
-def _vectors(file: Path, ids: Path | None) -> tuple[Embeddings, Ids | None]:
-    """Embeddings, checked once, and their ids where the file, or one beside it, holds any."""
-    from limner.embeddings import Embeddings
-
-    read = Embeddings.load(file, ids=ids)
-    numbered = all(key == str(row) for row, key in enumerate(read.ids))
-    return read, None if numbered and ids is None else read.ids
-
-
 def _from_embeddings(way: Way, whole: Collection, part: Collection) -> Scores:
     from limner.embeddings import Embeddings
     from limner.scores import Scores
 
     sides = []
-    for file, named, wanted, every in (
-        (way.images, way.image_ids, part.images, whole.images),
-        (way.texts, way.text_ids, part.texts, whole.texts),
-    ):
-        read, ids = _vectors(Path(str(file)), named)
-        rows = _rows(Path(str(file)), len(read), ids, wanted.ids, every.ids)
-        sides.append(Embeddings(wanted.ids, read.matrix if _all_in_order(rows, len(read)) else read.matrix[rows]))
+    wanted = ((way.images, part.images.ids, whole.images.ids), (way.texts, part.texts.ids, whole.texts.ids))
+    for (read, ids), (file, here, every) in zip(way.vectors, wanted, strict=True):
+        rows = _rows(Path(str(file)), len(read), ids, here, every)
+        sides.append(Embeddings(here, read.matrix if _all_in_order(rows, len(read)) else read.matrix[rows]))
     return Scores.from_embeddings(*sides)
 
 
@@ -152,23 +156,29 @@ def _from_matrix(way: Way, whole: Collection, part: Collection) -> Scores:
 
     file = Path(str(way.scores))
     matrix = _read_matrix(file)
-    expected = (len(part.images), len(part.texts))
-    if way.image_ids is None and way.text_ids is None and matrix.shape == expected[::-1] != expected:
-        raise LimnerError(
-            f"{file} is a matrix of {matrix.shape}, expected {expected}, images by texts: it looks transposed; save "
-            "matrix.T"
-        )
+    if way.image_ids is None and way.text_ids is None:
+        _refuse_shape(file, matrix.shape, (len(part.images), len(part.texts)), (len(whole.images), len(whole.texts)))
     rows, columns = (
-        _rows(file, size, _read_ids(named, size, wanted.ids.what), wanted.ids, every.ids)
-        for size, named, wanted, every in (
-            (matrix.shape[0], way.image_ids, part.images, whole.images),
-            (matrix.shape[1], way.text_ids, part.texts, whole.texts),
+        _rows(file, size, _read_ids(named, size, wanted.ids.what), wanted.ids, every.ids, axis=axis)
+        for axis, size, named, wanted, every in (
+            ("rows", matrix.shape[0], way.image_ids, part.images, whole.images),
+            ("columns", matrix.shape[1], way.text_ids, part.texts, whole.texts),
         )
     )
-    whole_matrix = _all_in_order(rows, matrix.shape[0]) and _all_in_order(columns, matrix.shape[1])
-    return Scores.from_matrix(
-        matrix if whole_matrix else matrix[np.ix_(rows, columns)], part.images.ids, part.texts.ids
+    as_it_is = _all_in_order(rows, matrix.shape[0]) and _all_in_order(columns, matrix.shape[1])
+    return Scores.from_matrix(matrix if as_it_is else matrix[np.ix_(rows, columns)], part.images.ids, part.texts.ids)
+
+
+def _refuse_shape(file: Path, got: tuple[int, ...], wanted: tuple[int, int], whole: tuple[int, int]) -> None:
+    """Refuses a matrix without ids that is neither of the part nor of the whole collection."""
+    if got in (wanted, whole):
+        return
+    hint = (
+        "it looks transposed; save matrix.T"
+        if got[::-1] in (wanted, whole)
+        else "choose another --split, or name rows and columns with --image-ids and --text-ids"
     )
+    raise LimnerError(f"{file} is a matrix of {got}, expected {wanted}, images by texts: {hint}")
 
 
 def _read_matrix(file: Path) -> npt.NDArray[Any]:
@@ -274,8 +284,8 @@ def _sizes(way: Way) -> tuple[tuple[int, Ids | None], tuple[int, Ids | None]]:
         return (rows, _read_ids(way.image_ids, rows, "image")), (columns, _read_ids(way.text_ids, columns, "text"))
     if way.kind != "embeddings":
         raise typer.BadParameter("--per-image is for --images with --texts, and for --scores")
-    sides = [_vectors(Path(str(file)), ids) for file, ids in ((way.images, way.image_ids), (way.texts, way.text_ids))]
-    return (len(sides[0][0]), sides[0][1]), (len(sides[1][0]), sides[1][1])
+    (images, image_ids), (texts, text_ids) = way.vectors
+    return (len(images), image_ids), (len(texts), text_ids)
 
 
 def _with_folds(items: Items, images: int) -> Items:

@@ -1,0 +1,288 @@
+"""Bad input of every kind: each ends in one clear line and a status, and leaves no half-written file behind."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from limner.cli import app
+from limner.cli.shell import Status
+
+EMBEDDINGS = ["evaluate", "captions.csv", "--images", "I.npy", "--texts", "T.npy"]
+MATRIX = ["evaluate", "captions.csv", "--scores", "S.npy"]
+RUN = ["evaluate", "captions.csv", "--run", "i2t.run", "--measures", "R@1"]
+QRELS = ["evaluate", "pairs.qrels", "--run", "i2t.run", "--measures", "R@1"]
+SYSTEM = ["evaluate", "captions.csv", "--system", "colours", "--measures", "R@1"]
+IMAGES, PER_IMAGE = 10, 2
+SAVED = "out.json"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Good input of every kind; each case spoils one thing."""
+    rng = np.random.default_rng(0)
+    images = [f"{n}.png" for n in range(IMAGES)]
+    texts = [f"{image}#{n}" for image in images for n in range(PER_IMAGE)]
+    colours = rng.integers(0, 255, (IMAGES, 3))
+    for image, colour in zip(images, colours, strict=True):
+        Image.new("RGB", (32, 32), tuple(map(int, colour))).save(tmp_path / image)
+    captions = [f"{text[:-2]},word{n // 4} word{n % 3},{text}" for n, text in enumerate(texts)]
+    (tmp_path / "captions.csv").write_text("image,caption,id\n" + "\n".join(captions) + "\n")
+    for name, ids in (("I", images), ("T", texts)):
+        np.save(tmp_path / f"{name}.npy", rng.standard_normal((len(ids), 8)).astype(np.float32))
+        (tmp_path / f"{name}.ids.txt").write_text("\n".join(ids) + "\n")
+    np.save(tmp_path / "S.npy", rng.standard_normal((IMAGES, len(texts))))
+    run = [f"{i} Q0 {t} {r + 1} {1 - r / 100} x" for i in images for r, t in enumerate(texts[:15])]
+    (tmp_path / "i2t.run").write_text("\n".join(run) + "\n")
+    (tmp_path / "pairs.qrels").write_text("\n".join(f"{t[:-2]} 0 {t} 1" for t in texts) + "\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run_limner(*args):
+    return CliRunner().invoke(app, list(args))
+
+
+@pytest.mark.parametrize("args", [EMBEDDINGS, MATRIX, RUN, QRELS, SYSTEM], ids=" ".join)
+def test_the_input_is_good_before_it_is_spoiled(folder, args):
+    done = run_limner(*args, "--save", SAVED)
+    assert (done.exit_code, Path(SAVED).exists()) == (0, True), done.stderr
+
+
+# --- ways to spoil a file ---------------------------------------------------------------------------------------
+
+
+def spoil_array(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[[], None]:
+    def make() -> None:
+        np.save(name, change(np.load(name)))
+
+    return make
+
+
+def put(row: int, value: float, column: int | slice = 3) -> Callable[[np.ndarray], np.ndarray]:
+    def change(array: np.ndarray) -> np.ndarray:
+        array[row, column] = value
+        return array
+
+    return change
+
+
+def replaced(name: str, old: str, new: str) -> Callable[[], None]:
+    def make() -> None:
+        text = Path(name).read_text()
+        assert old in text
+        Path(name).write_text(text.replace(old, new))
+
+    return make
+
+
+def written(name: str, content: str | bytes) -> Callable[[], None]:
+    def make() -> None:
+        Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    return make
+
+
+def without_ids() -> None:
+    Path("T.ids.txt").unlink()
+    np.save("T.npy", np.load("T.npy")[:-1])
+
+
+def without_query() -> None:
+    lines = Path("i2t.run").read_text().splitlines(keepends=True)
+    Path("i2t.run").write_text("".join(line for line in lines if not line.startswith("3.png")))
+
+
+def pickled() -> None:
+    Path("I.npy").write_bytes(pickle.dumps({"a": 1}))
+
+
+def evaluated(name: str = "a.json", *, rows: int = IMAGES) -> None:
+    """A good report, of the first rows of the collection."""
+    np.save("I2.npy", np.load("I.npy")[:rows])
+    np.save("T2.npy", np.load("T.npy")[: rows * PER_IMAGE])
+    args = ("evaluate", "--per-image", str(PER_IMAGE), "--images", "I2.npy", "--texts", "T2.npy")
+    done = run_limner(*args, "--measures", "R@1", "--save", name)
+    assert done.exit_code == 0, done.stderr
+
+
+def cut_report() -> None:
+    evaluated()
+    Path("a.json").write_text(Path("a.json").read_text()[:-200])
+
+
+def report_without_results() -> None:
+    evaluated()
+    content = json.loads(Path("a.json").read_text())
+    del content["results"]
+    Path("a.json").write_text(json.dumps(content))
+
+
+def unequal_reports() -> None:
+    evaluated("a.json")
+    evaluated("b.json", rows=5)
+
+
+def full_folder() -> None:
+    Path("full").mkdir()
+    Path("full", "x").touch()
+
+
+def latin() -> None:
+    raw = Path("captions.csv").read_bytes()
+    Path("captions.csv").write_bytes(raw.replace(b"word1 word2", b"w\xe9rd word2", 1))
+
+
+def nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kind of bad input: how it is made, the command, and what the message must say."""
+
+    name: str
+    make: Callable[[], None]
+    args: list[str]
+    says: list[str]
+    status: int = Status.INPUT
+
+
+CASES = [
+    # embeddings
+    Case("NaN in an embedding", spoil_array("I.npy", put(4, np.nan)), EMBEDDINGS, ["I.npy", "row 4", "'4.png'", "NaN"]),
+    Case("infinite embedding", spoil_array("T.npy", put(7, np.inf)), EMBEDDINGS, ["T.npy", "row 7", "infinite"]),
+    Case("zero embedding", spoil_array("I.npy", put(2, 0, slice(None))), EMBEDDINGS, ["row 2", "all zeros", "again"]),
+    Case("embeddings of whole numbers", spoil_array("I.npy", lambda a: a.astype(int)), EMBEDDINGS,
+         ["int64", "floating"]),
+    Case("embeddings of one axis", spoil_array("I.npy", np.ravel), EMBEDDINGS, ["(80,)", "rows by dimensions"]),
+    Case("two sizes of vectors", spoil_array("I.npy", lambda a: a[:, :5]), EMBEDDINGS,
+         ["5 dimensions", "8", "joint space"]),
+    Case("ids of something else", replaced("I.ids.txt", ".png", ".jpg"), EMBEDDINGS,
+         ["lacks 10 of the 10 images", "'0.png'", "'0.jpg'"]),
+    Case("one id twice", replaced("T.ids.txt", "1.png#1", "1.png#0"), EMBEDDINGS,
+         ["duplicate", "'1.png#0'", "rows 2 and 3"]),
+    Case("an id too few", replaced("I.ids.txt", "9.png\n", ""), EMBEDDINGS, ["9 ids for 10 rows", "one id per row"]),
+    Case("a row too few and no ids", without_ids, EMBEDDINGS, ["T.npy has 19 rows", "expected 20", "--text-ids"]),
+    Case("embeddings that are no array", pickled, EMBEDDINGS, ["I.npy is no npy file of numbers"]),
+    Case("an empty file of embeddings", written("I.npy", b""), EMBEDDINGS, ["I.npy is no npy file of numbers"]),
+    Case("a damaged archive", written("I.npz", b"PK\x03\x04 cut off"), [*EMBEDDINGS[:3], "I.npz", *EMBEDDINGS[4:]],
+         ["I.npz is no npz file"]),
+    Case("no such file", nothing, [*EMBEDDINGS[:3], "none.npy", *EMBEDDINGS[4:]],
+         ["no embeddings file none.npy", ".npy"]),
+    Case("embeddings of unknown ending", nothing, [*EMBEDDINGS[:3], "captions.csv", *EMBEDDINGS[4:]],
+         ["'.csv'", ".parquet"]),
+    Case("texts that are no multiple", nothing, ["evaluate", "--per-image", "3", *EMBEDDINGS[2:]],
+         ["10 images and 20 texts", "expected 30"]),
+    # similarity matrices
+    Case("matrix of another shape", spoil_array("S.npy", lambda a: a[:, :-2]), MATRIX,
+         ["(10, 18)", "expected (10, 20)", "--text-ids"]),
+    Case("matrix transposed", spoil_array("S.npy", np.transpose), MATRIX, ["(20, 10)", "(10, 20)", "looks transposed"]),
+    Case("NaN in a matrix", spoil_array("S.npy", put(3, np.nan, 5)), MATRIX,
+         ["'3.png'", "'2.png#1'", "NaN", "row 3, column 5"]),
+    Case("matrix of words", spoil_array("S.npy", lambda a: a.astype(str)), MATRIX, ["expected real numbers"]),
+    # runs and qrels
+    Case("candidate ranked twice", replaced("i2t.run", "5.png Q0 0.png#1", "5.png Q0 0.png#0"), RUN,
+         ["'5.png'", "'0.png#0' twice"]),
+    Case("run of five columns", replaced("i2t.run", "2.png Q0 1.png#0 3 0.98 x", "2.png Q0 1.png#0 3 0.98"), RUN,
+         ["i2t.run, line 33", "5 columns", "expected 6"]),
+    Case("NaN score in a run", replaced("i2t.run", "2.png Q0 1.png#0 3 0.98", "2.png Q0 1.png#0 3 nan"), RUN,
+         ["i2t.run, line 33", "NaN"]),
+    Case("score that is no number", replaced("i2t.run", "0.png Q0 0.png#0 1 1.0", "0.png Q0 0.png#0 1 high"), RUN,
+         ["i2t.run, line 1", "'high'", "number"]),
+    Case("run cut off before MAP", nothing, [*RUN[:-1], "MAP"],
+         ["MAP cannot be computed from a truncated ranking", "ends at 15", "never"]),
+    Case("query that is not ranked", without_query, RUN, ["1 queries", "not ranked", "'3.png'"]),
+    Case("run of other ids", replaced("i2t.run", ".png Q0", ".gif Q0"), RUN,
+         ["neither images nor texts", "'0.gif'", "'0.png'"]),
+    Case("two runs of one direction", nothing, [*RUN, "--run", "i2t.run"], ["2 runs", "i2t", "one per direction"]),
+    Case("an empty run", written("i2t.run", b""), RUN, ["i2t.run"]),
+    Case("pair judged twice", replaced("pairs.qrels", "0.png#1", "0.png#0"), QRELS,
+         ["pairs.qrels, line 2", "a second time"]),
+    Case("negative grade", replaced("pairs.qrels", "9.png#1 1", "9.png#1 -1"), QRELS, ["line 20", "negative"]),
+    # collections
+    Case("no such data set", nothing, ["evaluate", "flicker8k:DIR", *SYSTEM[2:]],
+         ["'flicker8k'", "did you mean 'flickr8k'"]),
+    Case("no such path", nothing, ["data", "describe", "no/such/file.csv"], ["no file or folder no/such/file.csv"]),
+    Case("table without captions", replaced("captions.csv", "image,caption,id", "image,words,id"), SYSTEM,
+         ["captions.csv", "'caption'", "'words'"]),
+    Case("caption without image", replaced("captions.csv", "\n4.png,", "\n,"), [*SYSTEM, "-O", "strict=true"],
+         ["captions.csv, line 10", "no image in this row"]),
+    Case("caption id used twice", replaced("captions.csv", "3.png#1", "3.png#0"), SYSTEM,
+         ["captions.csv, line 9", "'3.png#0'", "line 8"]),
+    Case("bytes that are not UTF-8", latin, SYSTEM, ["captions.csv, line 7", "0xe9", "UTF-8"]),
+    Case("an empty table", written("captions.csv", b""), SYSTEM, ["captions.csv", "empty"]),
+    Case("picture that does not open", written("6.png", b"\x89PNG not really"), SYSTEM,
+         ["'6.png'", "does not open", "replace or remove"]),
+    Case("picture that is not there", lambda: Path("6.png").unlink(), SYSTEM, ["'6.png'", "no picture"]),
+    Case("split that is not there", nothing, [*MATRIX, "--split", "holdout"], ["split", "'holdout'"]),
+    Case("option the loader has not", nothing, [*MATRIX, "-O", "image=x"], ["'image'", "did you mean 'images'"]),
+    # measures, protocols, systems
+    Case("no such measure", nothing, [*MATRIX, "--measures", "R@1 nDGC@5"],
+         ["unknown measure 'nDGC@5'", "did you mean 'nDCG'"]),
+    Case("measure without its cut", nothing, [*MATRIX, "--measures", "Recall"],
+         ["'Recall' needs a cut", "'Recall@10'"]),
+    Case("no such protocol", nothing, [*MATRIX, "--protocol", "coco5k"],
+         ["unknown protocol 'coco5k'", "did you mean 'coco-5k'"]),
+    Case("judgements that are not there", nothing, [*MATRIX, "--protocol", "eccv"],
+         ["needs the judgements 'eccv'", "it has pairs"]),
+    Case("folds that are not there", nothing, [*MATRIX, "--protocol", "coco-1k"], ["the field 'fold'", "coco-5k"]),
+    Case("no such system", nothing, [*SYSTEM[:3], "colors"], ["unknown system 'colors'", "did you mean 'colours'"]),
+    Case("no such way with ties", nothing, [*MATRIX, "--ties", "random"], ["'random'", "expected"]),
+    # reports
+    Case("damaged report", cut_report, ["compare", "a.json", "a.json"], ["a.json is no JSON"]),
+    Case("report with a part missing", report_without_results, ["report", "a.json", "-o", "a.html"],
+         ["a.json is a damaged report", "make it again"]),
+    Case("JSON that is no report", written("a.json", "{}"), ["compare", "a.json", "a.json"],
+         ["a.json is no limner report"]),
+    Case("no such report", nothing, ["report", "none.json"], ["no report none.json", "limner evaluate"]),
+    Case("reports on other queries", unequal_reports, ["compare", "a.json", "b.json"], ["10 queries", "5"]),
+    Case("nothing that was published", evaluated, ["compare", "a.json", "--published"],
+         ["no number that was published", "--protocol"]),
+    Case("report of unknown ending", nothing, [*MATRIX, "--save", "out.pdf"], ["out.pdf ends in '.pdf'", ".html"]),
+    Case("report where none can be", nothing, [*MATRIX, "--save", "captions.csv/out.json"], ["captions.csv"]),
+    Case("folder that is not empty", full_folder, ["data", "convert", "captions.csv", "full"],
+         ["full is not empty"]),
+    Case("form that is not known", nothing, ["data", "convert", "captions.csv", "out", "--to", "xml"],
+         ["'xml'", "csv"]),
+    # the command line
+    Case("no such command", nothing, ["evalaute"], ["evalaute", "'evaluate'"], Status.USAGE),
+    Case("no such option", nothing, [*MATRIX, "--protocl", "x"], ["--protocl", "limner evaluate --help"], Status.USAGE),
+    Case("nothing to evaluate", nothing, ["evaluate", "captions.csv"],
+         ["no system to evaluate", "--scores"], Status.USAGE),
+    Case("two things to evaluate", nothing, [*MATRIX, "--system", "colours"],
+         ["matrix and system", "one of"], Status.USAGE),
+    Case("one side alone", nothing, EMBEDDINGS[:4], ["--images and --texts go together"], Status.USAGE),
+    Case("neither collection nor order", nothing, ["evaluate", *EMBEDDINGS[2:]],
+         ["COLLECTION", "--per-image"], Status.USAGE),
+    Case("one report alone", nothing, ["compare", "a.json"], ["got one report"], Status.USAGE),
+    Case("option without a value", nothing, [*MATRIX, "-O", "images"], ["NAME=VALUE"], Status.USAGE),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_bad_input_is_told_in_one_line(folder, case):
+    case.make()
+    before = {path.name for path in folder.iterdir()}
+    extra = ["--save", SAVED] if case.args[0] == "evaluate" and "--save" not in case.args else []
+    done = run_limner(*case.args, *extra)
+    lines = done.stderr.strip().splitlines()
+    told = lines[-1]
+    assert done.exit_code == case.status, done.output
+    assert told.startswith("limner: error: ")
+    assert [fragment for fragment in case.says if fragment not in told] == [], told
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert {path.name for path in folder.iterdir()} == before, "nothing may be left behind"
+
+
+def test_every_case_is_of_its_own_kind():
+    assert len({case.name for case in CASES}) == len(CASES) >= 20
