@@ -135,8 +135,8 @@ def _world(world: Collection) -> Chapter:
     text = _wrapped(
         f"limner drew {data['images']:,} pictures and wrote {data['texts']:,} captions. The usual labels know only "
         f'which caption was written for which picture: {labelled:,} pairs. But "{world.texts.values[common]}" is true '
-        f"of {meant[common]:,} pictures, and limner knows what each caption means, so it knows all {true:,} true pairs. "
-        f"The labels miss {1 - labelled / true:.0%} of them."
+        f"of {meant[common]:,} pictures, and limner knows what each caption means, so it knows all {true:,} true "
+        f"pairs. The labels miss {1 - labelled / true:.0%} of them."
     )
     return Chapter("A world in which every truth is known", text, data)
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.errors import LimnerError
+from limner.files import replacing, write_text
 from limner.ids import Ids, IntArray
 
 Lists = npt.NDArray[np.integer[Any]]
@@ -163,9 +164,9 @@ class Ranking:
         """Writes a TREC run, or JSON lists when the file ends in .json."""
         target = Path(path)
         if target.suffix.lower() == ".json":
-            target.write_text(json.dumps({q: self[q] for q in self.queries}), encoding="utf-8")
+            write_text(target, json.dumps({q: self[q] for q in self.queries}))
         else:
-            with target.open("w", encoding="utf-8") as file:
+            with replacing(target) as draft, draft.open("w", encoding="utf-8") as file:
                 file.writelines(self._run_lines(tag))
         return target
 

@@ -103,7 +103,7 @@ def unnamed(way: Way) -> list[str]:
 def _rows(
     file: Path, count: int, ids: Ids | None, wanted: Ids, whole: Ids, *, axis: str = "rows"
 ) -> npt.NDArray[np.int64]:
-    """Which rows (or columns) of a file hold the wanted items; by id where there are ids, else by the order of the collection."""
+    """Which rows (or columns) of a file hold the wanted items: by id where there are ids, else in collection order."""
     if ids is None:
         if count not in (len(wanted), len(whole)):
             kind = wanted.what
