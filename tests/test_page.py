@@ -457,7 +457,7 @@ def test_each_picture_is_embedded_once(report, world, page):
 
 def test_pictures_keep_to_their_budget(world):
     gallery = pictures.Gallery(world, budget=700)
-    shown = [gallery.show(i) for i in world.images.ids]
+    shown = [gallery.query("i2t", i) for i in world.images.ids]
     assert sum(len(p.uri) for p in gallery.pictures.values()) <= 700
     assert 0 < len(gallery.pictures) < N
     assert gallery.left_out == sum(s.picture is None for s in shown)
@@ -478,6 +478,18 @@ def test_thumbnails_are_small_copies_of_the_image(world):
     copy = Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2])))
     assert copy.size == (width, height) == (40, 30)
     assert np.allclose(np.asarray(copy).mean(axis=(0, 1)), (30, 90, 200), atol=6)
+
+
+def test_an_image_and_a_caption_may_have_the_same_id():
+    same = [str(k) for k in range(6)]
+    images = limner.Items(same, [picture(k) for k in range(6)])
+    texts = limner.Items(same, [f"caption {k}" for k in range(6)], kind="text")
+    pairs = limner.Judgements.from_pairs(zip(same, same, strict=True))
+    world = limner.Collection("toy", images, texts, pairs)
+    report = limner.evaluate(limner.Scores.from_matrix(np.eye(6), same, same), world, measures="MedR")
+    forth, back = examples.examples(report, Truth(world), pictures.Gallery(world), total=4)
+    assert (forth.best[0].query.kind, forth.best[0].returned[0].item.kind) == ("image", "text")
+    assert (back.best[0].query.kind, back.best[0].returned[0].item.kind) == ("text", "image")
 
 
 def test_images_that_do_not_open_are_told():

@@ -129,7 +129,10 @@ def _example(report: Report, truth: Truth, gallery: Gallery, direction: str, que
     expected = missed if not any(r.mark and r.mark.style == "labelled" for r in returned) else []
     most = 1 if direction == "t2i" else 2
     return Example(
-        gallery.show(query), _fared(report, direction, query), returned, [gallery.show(c) for c in expected[:most]]
+        gallery.query(direction, query),
+        _fared(report, direction, query),
+        returned,
+        [gallery.candidate(direction, c) for c in expected[:most]],
     )
 
 
@@ -140,7 +143,10 @@ def returned_for(
     top = report.top[direction]
     if query not in top.queries:
         return []
-    return [Returned(i + 1, gallery.show(c), truth.mark(direction, query, c)) for i, c in enumerate(top[query][:most])]
+    return [
+        Returned(i + 1, gallery.candidate(direction, c), truth.mark(direction, query, c))
+        for i, c in enumerate(top[query][:most])
+    ]
 
 
 def _fared(report: Report, direction: str, query: str) -> str:
@@ -194,7 +200,7 @@ def _query_table(report: Report, truth: Truth, gallery: Gallery, direction: str,
     queries = [decisive[0].queries[int(row)] for row in order(decisive)[:most]]
     total = len(decisive[0].queries)
     about = f"All {count(total, 'query', 'queries')}" if total <= most else f"The {most:,} hardest of {total:,} queries"
-    rows = [(q, _caption(gallery, q), [_sortable(judge, q) for judge in judges]) for q in queries]
+    rows = [(q, _caption(gallery, direction, q), [_sortable(judge, q) for judge in judges]) for q in queries]
     return QueryTable(direction_title(direction), direction, [_head(judge) for judge in judges], rows, about)
 
 
@@ -202,9 +208,9 @@ def _head(judge: Result) -> str:
     return f"first rank, {judge.view}" if judge.measure.name in _RANKS else f"{judge.measure}, {judge.view}"
 
 
-def _caption(gallery: Gallery, query: str) -> str:
-    known = gallery.collection
-    return known.texts.values[known.texts.ids.index(query)] if known is not None and query in known.texts.ids else ""
+def _caption(gallery: Gallery, direction: str, query: str) -> str:
+    shown = gallery.query(direction, query) if direction == "t2i" else None
+    return shown.text if shown is not None and shown.kind == "text" else ""
 
 
 def _sortable(judge: Result, query: str) -> tuple[str, str]:

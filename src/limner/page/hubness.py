@@ -61,7 +61,11 @@ def _panel(report: Report, direction: str, hubs: Hubs, gallery: Gallery, greates
         _lorenz(direction, hubs),
         [(title, _figure(getattr(hubs, name)), meaning) for name, title, meaning in STATISTICS],
         _shares(hubs, queries),
-        [(gallery.show(c), f"{n:,} of {queries:,}") for c, n in hubs.greatest(greatest) if n > hubs.counts.mean()],
+        [
+            (gallery.candidate(direction, c), f"{n:,} of {queries:,}")
+            for c, n in hubs.greatest(greatest)
+            if n > hubs.counts.mean()
+        ],
         _finding(direction, hubs, queries),
     )
 

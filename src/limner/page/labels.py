@@ -176,7 +176,7 @@ def _wronged(report: Report, truth: Truth, gallery: Gallery, name: str, directio
     labelled = truth.labelled(direction, query)
     return Wronged(
         direction,
-        gallery.show(query),
-        Returned(1, gallery.show(answer), also(name)),
-        [gallery.show(c) for c in labelled[:1]],
+        gallery.query(direction, query),
+        Returned(1, gallery.candidate(direction, answer), also(name)),
+        [gallery.candidate(direction, c) for c in labelled[:1]],
     )

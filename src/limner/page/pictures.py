@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from limner.collection import Collection
 from limner.errors import LimnerError
 
+KINDS = {"i2t": ("image", "text"), "t2i": ("text", "image")}
+"""What queries and candidates of a direction are."""
+
 SIDE = 144
 """The longer side of a thumbnail in pixels: 96 on the page, with some to spare for fine screens."""
 
@@ -59,12 +62,19 @@ class Gallery:
     unopened: dict[str, str] = field(default_factory=dict)
     left_out: int = 0
 
-    def show(self, item: str) -> Shown:
-        """One item, by its id."""
+    def query(self, direction: str, item: str) -> Shown:
+        """A query of a direction; the same id may be that of an image and of a text."""
+        return self._show(item, KINDS.get(direction, ("", ""))[0])
+
+    def candidate(self, direction: str, item: str) -> Shown:
+        """A candidate of a direction."""
+        return self._show(item, KINDS.get(direction, ("", ""))[1])
+
+    def _show(self, item: str, kind: str) -> Shown:
         known = self.collection
-        if known is not None and item in known.texts.ids:
+        if known is not None and kind == "text" and item in known.texts.ids:
             return Shown(item, "text", known.texts.values[known.texts.ids.index(item)])
-        if known is not None and item in known.images.ids:
+        if known is not None and kind == "image" and item in known.images.ids:
             return Shown(item, "image", item, self._alt(item, known), self._picture(item, known))
         return Shown(item, "id", item)
 
