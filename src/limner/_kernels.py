@@ -65,6 +65,23 @@ def count_all(block, indptr, columns, counts):  # type: ignore[no-untyped-def]
 
 
 @_jit
+def count_against(block, indptr, scores, places, counts):  # type: ignore[no-untyped-def]
+    """As `count_all`, where a block is a piece of its rows: positives have their scores with them.
+
+    `places` are relative to the piece: below 0 for positives of earlier pieces, beyond its width for later ones.
+    """
+    for r in range(block.shape[0]):
+        row = block[r]
+        width = row.shape[0]
+        for p in range(indptr[r], indptr[r + 1]):
+            counts[p, 0], counts[p, 1], _ = _count(row, scores[p], 0)
+            alone = counts[p, 1] == 1 and 0 <= places[p] < width
+            if counts[p, 1] and not alone:
+                for i in range(min(max(places[p], 0), width)):
+                    counts[p, 2] += row[i] == scores[p]
+
+
+@_jit
 def count_pool(block, indptr, places, counts, pools, pool_indptr, pool_columns):  # type: ignore[no-untyped-def]
     """As `count_all`, each row against its own pool of columns; `places` are places within the pool."""
     for r in range(block.shape[0]):

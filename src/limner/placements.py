@@ -19,7 +19,7 @@ from limner.errors import LimnerError, UnknownName, shown
 from limner.ids import Ids, IntArray
 from limner.judgements import FloatArray, Judgements
 from limner.ranking import Ranking
-from limner.scores import Best, Block, Progress, Scores
+from limner.scores import Best, Block, PairScores, Progress, Scores
 
 NEVER = int(np.iinfo(np.int64).max // 4)
 """Stands for "beyond every cut": a positive that the list does not hold, or that is outside the pool."""
@@ -225,6 +225,32 @@ class _Count:
     def __call__(self, start: int, block: Block) -> tuple[list[IntArray], Any]:
         return [counter.count(start, block) for counter in self.counters], self.best and self.best(start, block)
 
+    def divided(self, score: PairScores) -> _CountPieces | None:
+        """Counts of pieces of rows add up, once the scores of the positives are known; pools of folds are not cut."""
+        if any(counter.pools is not None for counter in self.counters):
+            return None
+        known = [score(*np.divmod(counter.keys, counter.width)) for counter in self.counters]
+        return _CountPieces(self.counters, known, self.best)
+
+
+@dataclass(frozen=True, eq=False)
+class _CountPieces:
+    """Counts against scores of positives that are known beforehand."""
+
+    counters: list[_Counter]
+    scores: list[Block]
+    best: Best | None
+
+    def piece(self, start: int, low: int, block: Block) -> tuple[list[IntArray], Any]:
+        """Counts among some columns."""
+        counts = [c.count_piece(start, low, block, s) for c, s in zip(self.counters, self.scores, strict=True)]
+        return counts, self.best and self.best.piece(start, low, block)
+
+    def join(self, parts: Sequence[tuple[list[IntArray], Any]]) -> tuple[list[IntArray], Any]:
+        """Counts among all columns."""
+        counts = [np.sum(each, axis=0) for each in zip(*(counts for counts, _ in parts), strict=True)]
+        return counts, self.best and self.best.join([best for _, best in parts])
+
 
 class _Counter:
     """Counts for all questions that share one pool: the union of their positives is counted once."""
@@ -266,6 +292,16 @@ class _Counter:
         else:
             pools = self.pools[start:stop]
             count_pool(block, indptr, self.places[part], counts, pools, self.pool_indptr, self.pool_columns)
+        return counts
+
+    def count_piece(self, start: int, low: int, block: Block, scores: Block) -> IntArray:
+        """As `count`, among the columns of a piece that begins at `low`."""
+        from limner._kernels import count_against
+
+        part = self.part(start, start + len(block))
+        indptr = self.indptr[start : start + len(block) + 1] - part.start
+        counts = np.zeros((part.stop - part.start, 3), dtype=np.int64)
+        count_against(block, indptr, scores[part], self.columns[part] - low, counts)
         return counts
 
     def answers(self, counted: IntArray) -> dict[int, IntArray]:

@@ -1,0 +1,85 @@
+"""The same blocks on a Ray cluster: inside `connect`, every pass over scores runs on its workers.
+
+    with limner.cluster.connect("auto"):
+        report = limner.evaluate(scores.correct("csls"), pairs.test)
+
+Top-k, correction statistics and evaluation are passes over blocks of rows, and all of them go through `Scores.stream`
+and `Scores.fold`. A worker gets a span of whole blocks and runs the code that threads run here, and states are merged
+along the same tree, so that a result is the same to the last bit. A worker or a node that dies costs time only: its
+spans are computed again elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from limner.cluster._running import Cluster
+from limner.errors import LimnerError, MissingExtra
+from limner.scores import RUNNER, TILE_COLUMNS, usable_cores
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = ["Cluster", "connect"]
+
+
+@contextmanager
+def connect(address: str = "auto", *, shard: int | None = None, shared: str | Path | None = None) -> Iterator[Cluster]:
+    """Joins a Ray cluster; until the end of the block, passes over scores run there.
+
+    Every node needs the same version of limner and of its dependencies. Arrays are sent once and kept in each node's
+    shared memory until the end of the block.
+
+    Args:
+        address: "auto" for the cluster this machine belongs to (or the one this process has joined already),
+            "host:port" or "ray://host:port" for another, "local" for one that is started on this machine's cores and
+            ended with the block.
+        shard: Candidates per shard, where they are too many to be whole on one node; by default they are cut when
+            they would fill half of the smallest node's object store. Top-k and evaluation of plain products of vectors
+            are done in shards; other passes need whole rows and get them.
+        shared: A folder that every node sees under the same name: an array that is mapped from a file in it is not
+            sent, but mapped by every node.
+    """
+    if shard is not None and (shard < 1 or shard % TILE_COLUMNS):
+        raise LimnerError(f"shard={shard}: expected a multiple of {TILE_COLUMNS}, the width of a tile")
+    ray = _ray()
+    joined = ray.is_initialized()
+    if joined and address != "auto":
+        raise LimnerError(f"this process is in a Ray cluster already, got {address!r}: say 'auto', or ray.shutdown()")
+    if not joined:
+        _join(ray, address)
+    token = RUNNER.set(cluster := Cluster(shard, None if shared is None else Path(shared)))
+    try:
+        yield cluster
+    finally:
+        RUNNER.reset(token)
+        cluster.forget()
+        if not joined:
+            ray.shutdown()
+
+
+def _ray() -> ModuleType:
+    """Ray, told to stay at home, where it is installed."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ModuleNotFoundError:
+        raise MissingExtra("a cluster", "ray", "cluster") from None
+    return ray
+
+
+def _join(ray: Any, address: str) -> None:
+    quiet: dict[str, Any] = {"logging_level": "warning", "log_to_driver": False}
+    if address == "local":
+        quiet |= {"num_cpus": usable_cores(), "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+    try:
+        ray.init(address, **quiet)
+    except (ConnectionError, ValueError, RuntimeError, ImportError, TimeoutError) as error:
+        raise LimnerError(
+            f"no Ray cluster at {address!r} ({error}): expected 'auto', 'local', 'host:port' or 'ray://host:port'; "
+            "start one with 'ray start --head'"
+        ) from error

@@ -1,0 +1,78 @@
+"""Encoding with Ray Data: batches at fixed positions, mapped over copies of the encoder."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.embeddings import Embeddings
+from limner.errors import LimnerError
+
+if TYPE_CHECKING:
+    from limner.cluster._running import Cluster
+    from limner.collection import Items
+
+Batch = dict[str, npt.NDArray[Any]]
+
+
+class Encoding:
+    """One copy of the encoder on a worker; takes the first positions of batches and gives rows with their positions."""
+
+    def __init__(self, sent: Any, batch: int) -> None:
+        import ray
+
+        self.encoder, self.items = ray.get(sent[0])
+        self.batch = batch
+
+    def __call__(self, starts: Batch) -> Batch:
+        """Encodes the batches that begin at these positions."""
+        parts = [self._encoded(int(start)) for start in starts["start"]]
+        rows = [np.arange(start, start + len(part)) for start, part in zip(starts["start"], parts, strict=True)]
+        return {"row": np.concatenate(rows), "vector": np.concatenate(parts)}
+
+    def _encoded(self, start: int) -> npt.NDArray[np.float32]:
+        items = self.items[start : start + self.batch]
+        vectors = np.asarray(self.encoder.encode(items), dtype=np.float32)
+        if vectors.ndim != 2 or len(vectors) != len(items):
+            raise LimnerError(
+                f"the encoder gave an array of shape {vectors.shape} for {len(items)} {items.kind}s: "
+                "expected one row for each"
+            )
+        return vectors
+
+
+def encode(cluster: Cluster, encoder: Any, items: Items, batch: int, cpus: float, gpus: float) -> Embeddings:
+    """As `Cluster.encode`."""
+    import ray
+    import ray.data
+
+    if batch < 1 or not len(items):
+        raise LimnerError(f"encode got {len(items)} items in batches of {batch}: expected at least one of each")
+    logging.getLogger("ray.data").setLevel(logging.WARNING)
+    starts = [{"start": low} for low in range(0, len(items), batch)]
+    copies = max(1, min(len(starts), int(cluster.cores / max(cpus, 1e-9))))
+    encoded = ray.data.from_items(starts, override_num_blocks=len(starts)).map_batches(
+        Encoding,
+        # The reference is in a list, since a bare one would be fetched by the driver of the data set as well.
+        fn_constructor_args=([ray.put((encoder, items))], batch),
+        batch_size=1,
+        compute=ray.data.ActorPoolStrategy(size=copies),
+        num_cpus=cpus,
+        num_gpus=gpus,
+    )
+    return Embeddings(items.ids, _gathered(encoded, len(items)))
+
+
+def _gathered(encoded: Any, count: int) -> npt.NDArray[np.float32]:
+    """The rows at their positions, in whatever order they come."""
+    matrix: npt.NDArray[np.float32] | None = None
+    for part in encoded.iter_batches(batch_size=None, batch_format="numpy"):
+        if matrix is None:
+            matrix = np.empty((count, part["vector"].shape[1]), dtype=np.float32)
+        matrix[part["row"]] = part["vector"]
+    if matrix is None:
+        raise LimnerError(f"nothing came back for {count} items")
+    return matrix

@@ -1,0 +1,195 @@
+"""Passes over scores as Ray tasks: spans of whole blocks, results in row order, states merged along the same tree."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from limner.cluster import _encoding, _sharding
+from limner.cluster._sending import Packed, Post
+from limner.cluster._spans import RETRIES, Spans, blocks
+from limner.errors import LimnerError
+from limner.scores import TILE_COLUMNS, Block, Divisible, Progress, Result, Scores, State, VectorScores, merged
+
+if TYPE_CHECKING:
+    from limner.collection import Items
+    from limner.embeddings import Embeddings
+
+WIDEST = 1 << 20
+"""Candidates per shard at most: a block of 256 rows then takes 1 GiB of a worker's memory."""
+
+
+class Cluster:
+    """A Ray cluster that this process has joined: see `connect`."""
+
+    def __init__(self, shard: int | None = None, shared: Path | None = None) -> None:
+        self.shard = shard
+        self.post = Post(shared)
+
+    @property
+    def cores(self) -> int:
+        """Cores of all nodes, as many as there are now."""
+        import ray
+
+        cores = int(ray.cluster_resources().get("CPU", 0))
+        if cores < 1:
+            raise LimnerError("the Ray cluster has no CPU to work with: add a node ('ray start --address ...')")
+        return cores
+
+    def encode(self, encoder: Any, items: Items, *, batch: int = 256, cpus: float = 1, gpus: float = 0) -> Embeddings:
+        """Vectors of all items, in their order: Ray Data maps batches over copies of the encoder.
+
+        Args:
+            encoder: An object with `encode(items) -> array`, one row per item. It is copied to every worker once.
+            items: What to encode. Paths must be the same on every node.
+            batch: Items per call; batches start at multiples of it wherever they run, as in a loop over `items`.
+            cpus: Cores that one copy of the encoder uses.
+            gpus: GPUs that one copy uses.
+        """
+        with _told():
+            return _encoding.encode(self, encoder, items, batch, cpus, gpus)
+
+    def stream(
+        self, scores: Scores, consume: Callable[[int, Block], Result], *, progress: Progress | None = None
+    ) -> Iterator[Result]:
+        """As `Scores.stream`, on the workers."""
+        import ray
+
+        rows, width = scores.shape
+        if (shards := self._shards(scores, consume)) is not None:
+            spans = Spans.of(rows, shards.width, self.cores)
+            tasks = map(shards.task, spans)
+        else:
+            spans = Spans.of(rows, width, self.cores)
+            packed = ray.put(self.post.pack((scores, consume)))
+            tasks = (_tasks().consumed.remote(packed, *span) for span in spans)
+        with _told():
+            for reference in _in_order(tasks, spans, 4 * self.cores, progress):
+                yield from ray.get(reference)
+
+    def fold(
+        self,
+        scores: Scores,
+        add: Callable[[State | None, int, Block], State],
+        merge: Callable[[State, State], State],
+        *,
+        steady: bool,
+        progress: Progress | None = None,
+    ) -> State:
+        """As `Scores.fold`, on the workers; states are merged there too, and only the last one comes here."""
+        import ray
+
+        spans = Spans.of(*scores.shape, self.cores)
+        packed, packed_merge = (ray.put(self.post.pack(each)) for each in ((scores, add, merge, steady), merge))
+        tasks = (_tasks().folded.remote(packed, *span) for span in spans)
+        with _told():
+            states = _in_order(tasks, spans, 4 * self.cores, progress)
+            levels = (spans.level_of(start) for start, _ in spans)
+            whole = merged(
+                zip(levels, states, strict=True),
+                lambda earlier, later: _tasks().joined.remote(packed_merge, earlier, later),
+            )
+            return ray.get(whole)  # type: ignore[no-any-return]
+
+    def _shards(self, scores: Scores, consume: Any) -> _sharding.Shards | None:
+        """How to cut the candidates for this pass, where they should be cut and the pass can take them so."""
+        if not isinstance(scores, VectorScores) or not isinstance(consume, Divisible):
+            return None
+        width = self.shard or self._widest(scores)
+        return None if width >= scores.shape[1] else _sharding.Shards.of(self, scores, consume, width)
+
+    def _widest(self, scores: VectorScores) -> int:
+        """Candidates that fit: all where both matrices take half of the smallest object store, else an eighth of it."""
+        import ray
+
+        store = min(node["Resources"].get("object_store_memory", 0) for node in ray.nodes() if node["Alive"])
+        sizes = scores.query_vectors.matrix.nbytes, scores.candidate_vectors.matrix.nbytes
+        if sum(sizes) <= store / 2 and scores.shape[1] <= WIDEST:
+            return scores.shape[1]
+        fitting = int(store / 8 / (4 * scores.candidate_vectors.dim)) // TILE_COLUMNS * TILE_COLUMNS
+        return min(max(fitting, TILE_COLUMNS), WIDEST)
+
+    def forget(self) -> None:
+        """Lets go of all arrays that were sent."""
+        self.post = Post(self.post.shared)
+
+
+def _in_order(
+    tasks: Iterable[Any], spans: Iterable[tuple[int, int]], ahead: int, progress: Progress | None
+) -> Iterator[Any]:
+    """References in order, each when it is done, with so many tasks under way; what nobody waits for is ended."""
+    import ray
+
+    spans = list(spans)
+    waiting: deque[Any] = deque()
+    started = iter(tasks)
+    try:
+        for _, stop in spans:
+            while len(waiting) < ahead and (task := next(started, None)) is not None:
+                waiting.append(task)
+            ray.wait([waiting[0]], fetch_local=False)
+            yield waiting.popleft()
+            if progress is not None:
+                progress(stop, spans[-1][1])
+    finally:
+        for task in waiting:
+            ray.cancel(task)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What the cluster could not do, in words; an error of a task is raised as what it was there."""
+    from ray.exceptions import RayError, RayTaskError
+
+    try:
+        yield
+    except RayTaskError as error:
+        raise error.cause or error from None
+    except RayError as error:
+        raise LimnerError(
+            f"the cluster gave up ({type(error).__name__}: {str(error).partition(chr(10))[0]}): a task failed {RETRIES} "
+            "times, or what it needs does not fit; see 'ray status', add memory, or cut the candidates with shard="
+        ) from error
+
+
+# --- on the workers ---------------------------------------------------------------------------------------------
+
+
+def _consumed(packed: Packed, start: int, stop: int) -> list[Any]:
+    scores, consume = packed.open()
+    return [consume(low, block) for low, block in blocks(scores, start, stop)]
+
+
+def _folded(packed: Packed, start: int, stop: int) -> Any:
+    scores, add, merge, steady = packed.open()
+    if steady:
+        return merged(((0, add(None, low, block)) for low, block in blocks(scores, start, stop)), merge)
+    state = None
+    for low, block in blocks(scores, start, stop):
+        state = add(state, low, block)
+    return state
+
+
+def _joined(packed: Packed, earlier: Any, later: Any) -> Any:
+    return packed.open()(earlier, later)
+
+
+@dataclass(frozen=True)
+class _Tasks:
+    consumed: Any
+    folded: Any
+    joined: Any
+
+
+@cache
+def _tasks() -> _Tasks:
+    """The functions above as tasks; a task whose worker dies is run again."""
+    import ray
+
+    spread = ray.remote(num_cpus=1, max_retries=RETRIES, scheduling_strategy="SPREAD")
+    return _Tasks(spread(_consumed), spread(_folded), ray.remote(num_cpus=1, max_retries=RETRIES)(_joined))

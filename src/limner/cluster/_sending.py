@@ -1,0 +1,148 @@
+"""What travels to the workers, and how: large arrays once, ids as their number, files on shared storage by name."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import uuid
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.embeddings import Embeddings
+from limner.ids import Ids
+from limner.scores import VectorScores
+
+Array = npt.NDArray[Any]
+LARGE = 1 << 20
+"""Arrays of so many bytes are put into the object store on their own: each node holds one copy, which workers map."""
+
+
+@dataclass(frozen=True)
+class Unnamed:
+    """Stands for ids where only their number matters: a block knows its rows by position."""
+
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """An array in a file that every node sees."""
+
+    path: str
+    dtype: str
+    offset: int
+    shape: tuple[int, ...]
+    order: str
+
+    def open(self) -> Array:
+        """Maps the file; pages are read when a product needs them."""
+        return np.memmap(self.path, self.dtype, "r", self.offset, self.shape, self.order)  # type: ignore[call-overload,no-any-return]
+
+
+@dataclass
+class Post:
+    """Sends arrays once per connection, however many passes use them."""
+
+    shared: Path | None = None
+    _sent: dict[tuple[int, int, int], tuple[weakref.ref[Array], Any]] = field(default_factory=dict)
+
+    def rows(self, array: Array, low: int, high: int) -> Any:
+        """Rows of an array as an argument for a task: a reference into the object store, or where the file is."""
+        import ray
+
+        if (mapped := self.mapped(array[low:high])) is not None:
+            return mapped
+        key = (id(array), low, high)
+        if key not in self._sent:
+            reference = ray.put(np.asarray(array[low:high]))
+            self._sent[key] = weakref.ref(array, lambda _: self._sent.pop(key, None)), reference
+        return self._sent[key][1]
+
+    def mapped(self, array: Array) -> Mapped | None:
+        """Where an array is on shared storage, if it is."""
+        order = "C" if array.flags.c_contiguous else "F" if array.flags.f_contiguous else None
+        if self.shared is None or order is None or not isinstance(array, np.memmap) or not array.filename:
+            return None
+        if not Path(array.filename).resolve().is_relative_to(self.shared.resolve()):
+            return None
+        whole: Any = array
+        while isinstance(whole.base, np.memmap):
+            whole = whole.base
+        offset = whole.offset + array.ctypes.data - whole.ctypes.data
+        return Mapped(str(Path(array.filename).resolve()), array.dtype.str, offset, array.shape, order)
+
+    def pack(self, thing: Any) -> Packed:
+        """Anything that can be pickled, its large arrays apart."""
+        from ray.cloudpickle import CloudPickler
+
+        post, arrays, buffer = self, list[Any](), io.BytesIO()
+
+        class Packer(CloudPickler):  # type: ignore[misc]  # Ray publishes no types for it
+            def persistent_id(self, thing: Any) -> int | None:
+                if type(thing) not in (np.ndarray, np.memmap) or thing.nbytes < LARGE or thing.dtype.hasobject:
+                    return None
+                arrays.append(post.rows(thing, 0, len(thing)))
+                return len(arrays) - 1
+
+            def reducer_override(self, thing: Any) -> Any:
+                return (Unnamed, (len(thing),)) if isinstance(thing, Ids) else super().reducer_override(thing)
+
+        Packer(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(thing)
+        return Packed(uuid.uuid4().hex, buffer.getvalue(), tuple(arrays))
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A thing on its way: its pickle, and references to its large arrays."""
+
+    key: str
+    head: bytes
+    arrays: tuple[Any, ...]
+
+    def open(self) -> Any:
+        """The thing; its large arrays are views of the node's shared memory. The last one is kept for the next task."""
+        if self.key not in _OPENED:
+            _OPENED.clear()
+            _OPENED[self.key] = _Unpacker(self.head, self._array).load()
+        return _OPENED[self.key]
+
+    def _array(self, number: int) -> Array:
+        import ray
+
+        array = self.arrays[number]
+        return array.open() if isinstance(array, Mapped) else ray.get(array)  # type: ignore[no-any-return]
+
+
+class _Unpacker(pickle.Unpickler):
+    def __init__(self, head: bytes, array: Callable[[int], Array]) -> None:
+        super().__init__(io.BytesIO(head))
+        self.persistent_load = array  # type: ignore[method-assign,assignment]  # documented as a method or attribute
+
+
+_OPENED: dict[str, Any] = {}
+
+
+def opened(array: Array | Mapped) -> Array:
+    """An array that came as an argument of a task."""
+    return array.open() if isinstance(array, Mapped) else array
+
+
+def products(queries: Array, candidates: Array) -> VectorScores:
+    """Scores of vectors that were checked before: nothing is copied, and rows have no names."""
+    return VectorScores(_unnamed(queries), _unnamed(candidates))
+
+
+def _unnamed(matrix: Array) -> Embeddings:
+    made = object.__new__(Embeddings)
+    object.__setattr__(made, "ids", Unnamed(len(matrix)))
+    object.__setattr__(made, "matrix", matrix)
+    return made

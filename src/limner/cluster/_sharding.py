@@ -1,0 +1,126 @@
+"""Candidates in shards, where they are too many for one node: pieces of rows are consumed apart and joined exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.cluster._sending import Array, Mapped, Packed, Post, opened, products
+from limner.cluster._spans import RETRIES, blocks, one_core
+from limner.ids import IntArray
+from limner.scores import TILE_COLUMNS, TILE_ROWS, Divisible, VectorScores
+
+if TYPE_CHECKING:
+    from limner.cluster._running import Cluster
+
+Float32 = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Shards:
+    """A pass in pieces.
+
+    Args:
+        post: Sends the vectors.
+        queries: The vectors of all queries.
+        shards: (first candidate, vectors as an argument for a task) of every shard.
+        divided: What consumes the pieces, as an argument for a task.
+        width: Candidates per shard.
+    """
+
+    post: Post
+    queries: Array
+    shards: list[tuple[int, Any]]
+    divided: Any
+    width: int
+
+    @classmethod
+    def of(cls, cluster: Cluster, scores: VectorScores, consume: Divisible, width: int) -> Shards | None:
+        """Cuts the candidates; None where the pass needs whole rows."""
+        import ray
+
+        post, candidates = cluster.post, scores.candidate_vectors.matrix
+        bounds = [(low, min(low + width, len(candidates))) for low in range(0, len(candidates), width)]
+        shards = [(low, post.rows(candidates, low, high)) for low, high in bounds]
+        queries = scores.query_vectors.matrix
+        divided = consume.divided(lambda rows, columns: _score_pairs(queries, shards, width, rows, columns))
+        return None if divided is None else cls(post, queries, shards, ray.put(post.pack(divided)), width)
+
+    def task(self, span: tuple[int, int]) -> Any:
+        """All pieces of a span of rows, and what joins them."""
+        tasks, rows = _tasks(), self.post.rows(self.queries, *span)
+        parts = [tasks.consumed.remote(self.divided, rows, shard, span[0], low) for low, shard in self.shards]
+        return tasks.joined.remote(self.divided, *parts)
+
+
+def _score_pairs(
+    queries: Array, shards: list[tuple[int, Any]], width: int, rows: IntArray, columns: IntArray
+) -> Float32:
+    """Scores of single pairs, found in the shards that hold the candidates."""
+    import ray
+
+    scores = np.empty(len(rows), dtype=np.float32)
+    chosen = [np.flatnonzero(columns // width == number) for number in range(len(shards))]
+    wanted = [np.unique(rows[pairs], return_inverse=True) for pairs in chosen]
+    tasks = [
+        _tasks().paired.remote(queries[needed], shard, places, columns[pairs] - low)
+        for pairs, (needed, places), (low, shard) in zip(chosen, wanted, shards, strict=True)
+    ]
+    for pairs, task in zip(chosen, tasks, strict=True):
+        scores[pairs] = ray.get(task)
+    return scores
+
+
+# --- on the workers ---------------------------------------------------------------------------------------------
+
+
+def pair_scores(queries: Array, candidates: Array, rows: IntArray, columns: IntArray) -> Float32:
+    """Scores of single pairs, from whole tiles, since only these give the very numbers that blocks hold.
+
+    The queries of one tile of candidates are brought together: a number does not depend on its place in the tile.
+    """
+    scores = np.empty(len(rows), dtype=np.float32)
+    order = np.argsort(columns // TILE_COLUMNS, kind="stable")
+    tiles = np.split(order, np.flatnonzero(np.diff(columns[order] // TILE_COLUMNS)) + 1)
+    with one_core():
+        for tile in tiles:
+            for low in range(0, len(tile), TILE_ROWS):
+                pairs = tile[low : low + TILE_ROWS]
+                first = columns[pairs[0]] // TILE_COLUMNS * TILE_COLUMNS
+                piece = products(queries[rows[pairs]], candidates[first : first + TILE_COLUMNS])
+                scores[pairs] = piece.block(0, len(pairs))[np.arange(len(pairs)), columns[pairs] - first]
+    return scores
+
+
+def _paired(queries: Array, shard: Array | Mapped, rows: IntArray, columns: IntArray) -> Float32:
+    return pair_scores(queries, opened(shard), rows, columns)
+
+
+def _consumed(packed: Packed, rows: Array | Mapped, shard: Array | Mapped, start: int, low: int) -> list[Any]:
+    divided, piece = packed.open(), products(opened(rows), opened(shard))
+    return [divided.piece(start + row, low, block) for row, block in blocks(piece, 0, piece.shape[0])]
+
+
+def _joined(packed: Packed, *parts: list[Any]) -> list[Any]:
+    divided = packed.open()
+    return [divided.join(pieces) for pieces in zip(*parts, strict=True)]
+
+
+@dataclass(frozen=True)
+class _Tasks:
+    consumed: Any
+    joined: Any
+    paired: Any
+
+
+@cache
+def _tasks() -> _Tasks:
+    """Tasks go where their shard is already, so that a shard seldom moves."""
+    import ray
+
+    task = ray.remote(num_cpus=1, max_retries=RETRIES)
+    return _Tasks(task(_consumed), task(_joined), task(_paired))

@@ -1,0 +1,61 @@
+"""The unit of work on a cluster: a span of whole blocks, at a multiple of its size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from limner.scores import TILE_COLUMNS, TILE_ROWS, Block, Scores
+
+MOST_SCORES = 1 << 31
+"""Scores per task at most: some ten seconds of a core, which is what a lost worker costs."""
+RETRIES = 10
+"""How often a task is run again whose worker died."""
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Rows cut into spans of 2**level blocks, at multiples of their size."""
+
+    rows: int
+    level: int
+
+    @classmethod
+    def of(cls, rows: int, width: int, workers: int) -> Spans:
+        """Spans large enough to be worth a task, small enough to share the work out evenly.
+
+        >>> Spans.of(100_000, 100_000, 16)
+        Spans(rows=100000, level=2)
+        """
+        level, blocks = 0, -(-rows // TILE_ROWS)
+        while blocks >> (level + 1) >= 4 * workers and (TILE_ROWS << (level + 1)) * width <= MOST_SCORES:
+            level += 1
+        return cls(rows, level)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        size = TILE_ROWS << self.level
+        return ((low, min(low + size, self.rows)) for low in range(0, self.rows, size))
+
+    def level_of(self, start: int) -> int:
+        """The level of the span that starts here; a last one that is not full is merged after all others."""
+        return self.level if start + (TILE_ROWS << self.level) <= self.rows else -1
+
+
+def blocks(scores: Scores, start: int, stop: int) -> Iterator[tuple[int, Block]]:
+    """(first row, block) of every block of a span; their memory is used again."""
+    memory = np.empty((TILE_ROWS, -(-scores.shape[1] // TILE_COLUMNS) * TILE_COLUMNS), dtype=np.float32)
+    with one_core():
+        for low in range(start, stop, TILE_ROWS):
+            yield low, scores.block(low, min(low + TILE_ROWS, stop), memory)
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """A task has one core, so the matrix library must not take more."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, user_api="blas"):
+        yield
