@@ -1,1 +1,16 @@
 """match: correct hubs, assign one to one, fuse systems, search."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_HOMES = {"index": "search", "open_index": "search"}
+"""Names that are imported when they are first asked for, and where each lives."""
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a name from the module it lives in."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'limner.match' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"limner.match.{_HOMES[name]}"), name)
