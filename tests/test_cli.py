@@ -425,9 +425,8 @@ def test_examples_of_the_help_parse(command):
 
 def test_help_names_the_statuses():
     shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "120", "NO_COLOR": "1"}).stdout
-    assert " ".join(STATUSES.split())[:60] in " ".join(shown.split())
-    for status in (0, 1, 2, 3, 70, 130):
-        assert re.search(rf"\b{status}\b", STATUSES)
+    for status, meaning in STATUSES.items():
+        assert f"{status:d} {meaning}" in " ".join(shown.split())
 
 
 def test_version_and_no_command():

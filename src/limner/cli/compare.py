@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress, table, tell
-from limner.cli.options import Json, refuse_ending, saved
+from limner.cli.options import Json, flag, refuse_ending, saved, word
 from limner.cli.shell import Status
 
 if TYPE_CHECKING:
@@ -20,29 +20,19 @@ ENDINGS = (".json", ".csv", ".md", ".tex")
 
 
 def compare(
-    reports: Annotated[list[Path], typer.Argument(help="Reports that 'limner evaluate --save FILE.json' wrote.")],
-    test: Annotated[str, typer.Option(help="auto, mcnemar, randomisation, sign or wilcoxon.")] = "auto",
-    samples: Annotated[int, typer.Option(min=1, help="Random swaps of the randomisation test.")] = 100_000,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same p-values.")] = 0,
-    level: Annotated[
-        float, typer.Option(min=0, max=1, help="What counts as significant, after Holm's correction.")
-    ] = 0.05,
-    agreement: Annotated[
-        bool, typer.Option("--agreement", metavar="", help="Do the measures put the systems in the same order?")
-    ] = False,
+    reports: Annotated[
+        list[Path], typer.Argument(metavar="REPORT", help="Reports that 'limner evaluate --save FILE.json' wrote.")
+    ],
+    test: Annotated[str, word("auto, mcnemar, randomisation, sign or wilcoxon.")] = "auto",
+    samples: Annotated[int, word("Random swaps of the randomisation test.", metavar="N", min=1)] = 100_000,
+    seed: Annotated[int, word("The same seed gives the same p-values.", metavar="N")] = 0,
+    level: Annotated[float, word("What is significant, after Holm's correction.", metavar="P", min=0, max=1)] = 0.05,
+    agreement: Annotated[bool, flag("--agreement", "Do the measures put the systems in the same order?")] = False,
     published: Annotated[
-        bool,
-        typer.Option(
-            "--published", metavar="", help="Each system's place among published ones (COCO, CxC, ECCV Caption)."
-        ),
+        bool, flag("--published", "The place among published systems (COCO, CxC, ECCV Caption).")
     ] = False,
-    fail_if_worse: Annotated[
-        bool,
-        typer.Option("--fail-if-worse", metavar="", help="Exit with status 1 if the first is significantly worse."),
-    ] = False,
-    save: Annotated[
-        list[Path] | None, typer.Option(help="Write the comparison: .json .csv .md .tex. Repeatable.")
-    ] = None,
+    fail_if_worse: Annotated[bool, flag("--fail-if-worse", "Status 1 if the first is significantly worse.")] = False,
+    save: Annotated[list[Path] | None, word("Write it: .json .csv .md .tex. Repeatable.", metavar="FILE")] = None,
     as_json: Json = False,
 ) -> None:
     """Compare systems query by query: differences with intervals, p-values and significance marks.

@@ -49,7 +49,8 @@ def progress(what: str) -> Iterator[Progress]:
     )
     with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        # The last one done is not the end of the stage: until then the bar moves on without a goal.
+        yield lambda done, total: bar.update(task, completed=done, total=total if done < total else None)
 
 
 def table(rows: Iterable[Sequence[object]], *, indent: str = "") -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress, table, tell
-from limner.cli.options import Json, Loading, Split, load, loading, part
+from limner.cli.options import Json, Loading, flag, load, loading, part, word
 from limner.cli.shell import Status
 
 if TYPE_CHECKING:
@@ -46,14 +46,10 @@ def list_(as_json: Json = False) -> None:
 @app.command()
 def describe(
     spec: Spec,
-    split: Split = None,
+    split: Annotated[str | None, word("Only this split.")] = None,
     option: Loading = None,
-    check_images: Annotated[
-        bool, typer.Option("--check-images", metavar="", help="Open every picture; list what does not open.")
-    ] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", metavar="", help="Exit with status 1 where there are warnings.")
-    ] = False,
+    check_images: Annotated[bool, flag("--check-images", "Open every picture; list what does not open.")] = False,
+    strict: Annotated[bool, flag("--strict", "Exit with status 1 where there are warnings.")] = False,
     as_json: Json = False,
 ) -> None:
     """Count what a collection holds, show an example, and list every warning.
@@ -99,11 +95,9 @@ def fetch_instructions(
 @app.command()
 def convert(
     spec: Spec,
-    out: Annotated[Path, typer.Argument(help="Where to write; its ending says the form, none means a folder.")],
-    to: Annotated[
-        str | None, typer.Option(help=f"The form, where the ending does not say it: {', '.join(FORMS)}.")
-    ] = None,
-    split: Annotated[str | None, typer.Option(help="Only this split.")] = None,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="What to write; no ending means a folder.")],
+    to: Annotated[str | None, word(f"Where the ending does not say it: {', '.join(FORMS)}.", metavar="FORM")] = None,
+    split: Annotated[str | None, word("Only this split.")] = None,
     option: Loading = None,
     as_json: Json = False,
 ) -> None:

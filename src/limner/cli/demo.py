@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.options import Json
+from limner.cli.options import Json, flag, word
 
 
 def demo(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the report goes.")] = Path("limner-demo"),
-    images: Annotated[int, typer.Option(min=25, metavar="N", help="Pictures in the world.")] = 2000,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Which world.")] = 0,
-    show: Annotated[bool, typer.Option("--open", metavar="", help="Open the report in a browser.")] = False,
+    out: Annotated[Path, word("Where the report goes.", metavar="DIR")] = Path("limner-demo"),
+    images: Annotated[int, word("Pictures in the world.", metavar="N", min=25)] = 2000,
+    seed: Annotated[int, word("Which world.", metavar="N", min=0)] = 0,
+    show: Annotated[bool, flag("--open", "Open the report in a browser.")] = False,
     as_json: Json = False,
 ) -> None:
     """Draw a world, train two systems, measure them honestly, and write the report.

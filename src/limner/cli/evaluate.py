@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.options import Json, Loading, Split, load, part, refuse_ending, saved
+from limner.cli.options import Json, Loading, Split, load, part, refuse_ending, saved, word
 from limner.cli.training import trained
 from limner.cli.ways import Way, in_order, is_qrels, opened, unnamed
 
@@ -23,35 +23,35 @@ COLLECTION = "scenes, flickr8k:DIR, captions.csv, a folder, a qrels file, ...: s
 ENDINGS = (".json", ".csv", ".md", ".tex", ".html")
 
 
-def _file(about: str) -> Any:
-    return typer.Option(metavar="FILE", help=about)
-
-
-def _word(name: str, about: str) -> Any:
-    return typer.Option(metavar=name, help=about)
-
-
 def evaluate(
     collection: Annotated[str | None, typer.Argument(metavar="COLLECTION", help=COLLECTION)] = None,
-    images: Annotated[Path | None, _file("Embeddings of the images: npy, npz, safetensors, parquet.")] = None,
-    texts: Annotated[Path | None, _file("Embeddings of the texts.")] = None,
-    scores: Annotated[Path | None, _file("Or a similarity matrix, images by texts: npy.")] = None,
-    run: Annotated[list[Path] | None, _file("Or a TREC run, or JSON lists; twice for both directions.")] = None,
-    system: Annotated[str | None, _word("NAME", "Or a system that is trained first: see 'limner systems'.")] = None,
-    image_ids: Annotated[Path | None, _file("Ids of the image rows, one per line.")] = None,
-    text_ids: Annotated[Path | None, _file("Ids of the text rows, one per line.")] = None,
+    images: Annotated[
+        Path | None, word("Embeddings of the images: npy, npz, safetensors, parquet.", metavar="FILE")
+    ] = None,
+    texts: Annotated[Path | None, word("Embeddings of the texts.", metavar="FILE")] = None,
+    scores: Annotated[Path | None, word("Or a similarity matrix, images by texts: npy.", metavar="FILE")] = None,
+    run: Annotated[
+        list[Path] | None, word("Or a TREC run, or JSON lists; twice for both directions.", metavar="FILE")
+    ] = None,
+    system: Annotated[str | None, word("Or a system that is trained first: see 'limner systems'.")] = None,
+    image_ids: Annotated[Path | None, word("Ids of the image rows, one per line.", metavar="FILE")] = None,
+    text_ids: Annotated[Path | None, word("Ids of the text rows, one per line.", metavar="FILE")] = None,
     per_image: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Texts per image, all in order; instead of a COLLECTION.")
+        int | None, word("Texts per image, all in order; instead of a COLLECTION.", metavar="N", min=1)
     ] = None,
     split: Split = None,
     option: Loading = None,
-    measures: Annotated[str | None, _word("LIST", "Such as \"R@1 nDCG@5 MedR\": see 'limner measures'.")] = None,
-    protocol: Annotated[list[str] | None, _word("NAME", "See 'limner protocols'. Repeatable.")] = None,
-    ties: Annotated[str, _word("HOW", "Equal scores: expected, order or pessimistic.")] = "expected",
-    unretrieved: Annotated[str, _word("HOW", "What a cut list leaves out: refuse, or never (found).")] = "refuse",
-    name: Annotated[str | None, _word("NAME", "What the report calls the system.")] = None,
-    workers: Annotated[int | None, typer.Option(min=1, metavar="N", help="Threads.", show_default="all cores")] = None,
-    save: Annotated[list[Path] | None, _file("Write the report: .json .csv .md .tex .html. Repeatable.")] = None,
+    measures: Annotated[str | None, word("Such as 'R@1 nDCG@5 MedR': see 'limner measures'.", metavar="LIST")] = None,
+    protocol: Annotated[list[str] | None, word("See 'limner protocols'. Repeatable.")] = None,
+    ties: Annotated[str, word("Equal scores: expected, order or pessimistic.", metavar="HOW")] = "expected",
+    unretrieved: Annotated[
+        str, word("What a cut list leaves out: refuse, or never (found).", metavar="HOW")
+    ] = "refuse",
+    name: Annotated[str | None, word("What the report calls the system.")] = None,
+    workers: Annotated[int | None, word("Threads.", metavar="N", min=1, show_default="all cores")] = None,
+    save: Annotated[
+        list[Path] | None, word("Write the report: .json .csv .md .tex .html. Repeatable.", metavar="FILE")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure a system against what is known to be relevant, with intervals, in both directions.

@@ -14,16 +14,24 @@ from limner.errors import LimnerError
 if TYPE_CHECKING:
     from limner.collection import Collection
 
-Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON for machines, and nothing else, on stdout.")]
+
+def word(about: str, *names: str, metavar: str = "NAME", **more: Any) -> Any:
+    """An option that takes a word, told by what it stands for rather than by its type."""
+    return typer.Option(*names, metavar=metavar, help=about, **more)
+
+
+def flag(name: str, about: str) -> Any:
+    """An option that takes nothing."""
+    return typer.Option(name, metavar="", help=about)
+
+
+Json = Annotated[bool, flag("--json", "Print JSON for machines, and nothing else, on stdout.")]
 Split = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME", help="Part of the collection; 'all' for everything.", show_default="test, if there is one"
-    ),
+    str | None, word("Part of the collection; 'all' for everything.", show_default="test, if there is one")
 ]
 Loading = Annotated[
     list[str] | None,
-    typer.Option("--option", "-O", metavar="NAME=VALUE", help="Option of the loader: -O images=DIR. Repeatable."),
+    word("Option of the loader: -O images=DIR. Repeatable.", "--option", "-O", metavar="NAME=VALUE"),
 ]
 
 

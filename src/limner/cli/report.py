@@ -9,23 +9,21 @@ import typer
 
 from limner.cli.console import answer, progress
 from limner.cli.evaluate import ENDINGS
-from limner.cli.options import Json, Loading, Split, load, part, refuse_ending
+from limner.cli.options import Json, Loading, Split, flag, load, part, refuse_ending, word
 
 
 def report(
     file: Annotated[
         Path, typer.Argument(metavar="REPORT", help="A report that 'limner evaluate --save FILE.json' wrote.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="What to write: .html .md .tex .csv .json.")] = Path(
+    out: Annotated[Path, word("What to write: .html .md .tex .csv .json.", "--out", "-o", metavar="FILE")] = Path(
         "report.html"
     ),
-    collection: Annotated[str | None, typer.Option(help="The collection, for captions and thumbnails (html).")] = None,
-    others: Annotated[
-        list[Path] | None, typer.Option(help="Reports of other systems to show beside it (html). Repeatable.")
-    ] = None,
+    collection: Annotated[str | None, word("The collection, for captions and thumbnails (html).")] = None,
+    others: Annotated[list[Path] | None, word("Report of another system (html). Repeatable.", metavar="FILE")] = None,
     split: Split = None,
     option: Loading = None,
-    show: Annotated[bool, typer.Option("--open", metavar="", help="Open the page in a browser.")] = False,
+    show: Annotated[bool, flag("--open", "Open the page in a browser.")] = False,
     as_json: Json = False,
 ) -> None:
     """Write one self-contained page (or a LaTeX, Markdown or CSV table) from a saved report.

@@ -31,9 +31,15 @@ class Status(IntEnum):
     BROKEN_PIPE = 141
 
 
-STATUSES = """\
-0 done; 1 done, but the check that was asked for failed (compare --fail-if-worse, data describe --strict); 2 the command
-line is wrong; 3 an input or a file is not as it should be; 70 a fault in limner; 130 interrupted."""
+STATUSES = {
+    Status.DONE: "done",
+    Status.FAILED_CHECK: "done, but a check failed: compare --fail-if-worse, data describe --strict",
+    Status.USAGE: "the command line is wrong",
+    Status.INPUT: "an input or a file is not as it should be",
+    Status.FAULT: "a fault in limner; LIMNER_DEBUG=1 shows it",
+    Status.INTERRUPTED: "interrupted",
+}
+"""What each status means, for the help."""
 
 
 class Shell(TyperGroup):
