@@ -4,6 +4,7 @@ THE tie rule lives here: candidates with equal scores keep candidate order (the 
 counts say how many stand above, how many are equal, and how many equals come before, so that any other rule
 can be derived from them.
 
+Rows are made contiguous where they are not (it costs nothing where they are), since only then loops fill vector lanes.
 Compiled on first use and cached on disk. All loops release the interpreter lock, so blocks run on threads.
 """
 
@@ -15,33 +16,18 @@ import numba
 import numpy as np
 
 _jit: Any = numba.njit(cache=True, nogil=True, fastmath=False, boundscheck=False)
-_summing: Any = numba.njit(cache=True, nogil=True, fastmath={"reassoc", "nsz", "contract"})
 
 # Calls between compiled functions count references to every array they pass: more than a few bytes of work cost.
 _inlined: Any = numba.njit(nogil=True, inline="always")
 
-_EXACT = 1 << 22  # float32 counts exactly up to 2**24: longer rows are counted in pieces
-
-
-@_summing
-def _count_piece(values, score):  # type: ignore[no-untyped-def]  # numba infers the types
-    """Above and equal within one piece; float32 sums fill the vector lanes that int64 sums would leave half empty."""
-    above = np.float32(0)
-    equal = np.float32(0)
-    for i in range(values.shape[0]):
-        above += np.float32(1) if values[i] > score else np.float32(0)
-        equal += np.float32(1) if values[i] == score else np.float32(0)
-    return np.int64(above), np.int64(equal)
-
 
 @_jit
-def _count(values, score, place):  # type: ignore[no-untyped-def]
+def _count(values, score, place):  # type: ignore[no-untyped-def]  # numba infers the types
     """How many of `values` are above `score`, equal to it, and equal at a lower place."""
-    above, equal, before = 0, 0, 0
-    for low in range(0, values.shape[0], _EXACT):
-        more_above, more_equal = _count_piece(values[low : low + _EXACT], score)
-        above += more_above
-        equal += more_equal
+    above, equal, before = np.uint32(0), np.uint32(0), 0  # 32 bits as the scores have: all vector lanes are filled
+    for i in range(values.shape[0]):
+        above = np.uint32(above + np.uint32(values[i] > score))
+        equal = np.uint32(equal + np.uint32(values[i] == score))
     if equal > 1:
         for i in range(place):
             before += values[i] == score
@@ -59,7 +45,7 @@ def count_all(block, indptr, columns, counts):  # type: ignore[no-untyped-def]
         counts: Output, (positives, 3): above, equal (itself included), equal before it.
     """
     for r in range(block.shape[0]):
-        row = block[r]
+        row = np.ascontiguousarray(block[r])
         for p in range(indptr[r], indptr[r + 1]):
             counts[p, 0], counts[p, 1], counts[p, 2] = _count(row, row[columns[p]], columns[p])
 
@@ -71,7 +57,7 @@ def count_against(block, indptr, scores, places, counts):  # type: ignore[no-unt
     `places` are relative to the piece: below 0 for positives of earlier pieces, beyond its width for later ones.
     """
     for r in range(block.shape[0]):
-        row = block[r]
+        row = np.ascontiguousarray(block[r])
         width = row.shape[0]
         for p in range(indptr[r], indptr[r + 1]):
             counts[p, 0], counts[p, 1], _ = _count(row, scores[p], 0)
@@ -95,25 +81,41 @@ def count_pool(block, indptr, places, counts, pools, pool_indptr, pool_columns):
             counts[p, 0], counts[p, 1], counts[p, 2] = _count(values, values[places[p]], places[p])
 
 
+@_inlined
+def _any_above(row, low, high, least):  # type: ignore[no-untyped-def]
+    """Whether any value of a stretch is above `least`; a loop that may stop anywhere would fill no vector lanes."""
+    found = False
+    for i in range(low, high):
+        found |= row[i] > least
+    return found
+
+
+@_jit
+def _insert(value, place, scores, indices, held):  # type: ignore[no-untyped-def]
+    """Puts a value among the best so far, after those that equal it."""
+    at = min(held, scores.shape[0] - 1)
+    while at > 0 and scores[at - 1] < value:
+        scores[at] = scores[at - 1]
+        indices[at] = indices[at - 1]
+        at -= 1
+    scores[at] = value
+    indices[at] = place
+
+
 @_jit
 def best(block, indices, scores):  # type: ignore[no-untyped-def]
     """The k best of every row, best first, equal scores in candidate order; k is the width of the outputs."""
     k = indices.shape[1]
     for r in range(block.shape[0]):
-        row = block[r]
-        held = 0
-        for c in range(row.shape[0]):
-            value = row[c]
-            if held == k and not value > scores[r, k - 1]:
-                continue
-            at = held if held < k else k - 1
-            while at > 0 and scores[r, at - 1] < value:
-                scores[r, at] = scores[r, at - 1]
-                indices[r, at] = indices[r, at - 1]
-                at -= 1
-            scores[r, at] = value
-            indices[r, at] = c
-            held += held < k
+        row, kept, places = np.ascontiguousarray(block[r]), scores[r], indices[r]
+        for c in range(k):
+            _insert(row[c], c, kept, places, c)
+        for low in range(k, row.shape[0], 128):
+            high = min(low + 128, row.shape[0])
+            if _any_above(row, low, high, kept[k - 1]):
+                for c in range(low, high):
+                    if row[c] > kept[k - 1]:
+                        _insert(row[c], c, kept, places, k)
 
 
 @_jit
@@ -128,15 +130,15 @@ def locate(lists, indptr, columns, found):  # type: ignore[no-untyped-def]
 @_jit
 def _first(row, wanted):  # type: ignore[no-untyped-def]
     """The first place of a value, by whole stretches: a loop that may stop anywhere fills no vector lanes."""
-    for low in range(0, row.shape[0], 128):
-        stretch = row[low : low + 128]
-        held = False
-        for i in range(stretch.shape[0]):
-            held |= stretch[i] == wanted
+    width = row.shape[0]
+    for low in range(0, width, 128):
+        high, held = min(low + 128, width), False
+        for i in range(low, high):
+            held |= row[i] == wanted
         if held:
-            for i in range(stretch.shape[0]):
-                if stretch[i] == wanted:
-                    return low + i
+            for i in range(low, high):
+                if row[i] == wanted:
+                    return i
     return -1
 
 

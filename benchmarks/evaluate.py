@@ -1,0 +1,230 @@
+"""From embeddings to every COCO, CxC and ECCV Caption number: limner, the bare work, and the package `eccv_caption`.
+
+5,000 images, 25,000 captions, 256 dimensions, random vectors with some signal, the real ground truth; COCO 5K, COCO 1K,
+CxC and ECCV Caption in both directions. The bare work is products and counting with numpy and nothing else; the package
+is handed full rankings. One thread for every library; limner may use all cores, and CPU-seconds count them all.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from claims import Claim, Cost, Task, interleaved, main
+from limner import Collection, Embeddings, Ids, Items, Judgements, Scores
+from limner import evaluate as evaluate_with_limner
+from limner.datasets.coco import load_karpathy_5k
+
+PROTOCOLS = ("coco-5k", "coco-1k", "cxc", "eccv")
+MEASURES = "R@1 R@5 R@10 MedR mAP@R RP rsum"
+DIMENSIONS = 256
+BLOCK = 256
+DIRECTIONS = ("i2t", "t2i")
+FEWER = 15
+
+Values = dict[tuple[str, str, str], float]
+
+
+def run(options: argparse.Namespace) -> Iterator[Claim]:
+    images, rounds = (1000, 3) if options.quick else (5000, 5)
+    how = (images, options.data)
+    found = interleaved(
+        {"bound": Task(counting, *how), "limner": Task(limner, *how)}, rounds=options.rounds or rounds, threads=1
+    )
+    beside = interleaved({"limner": Task(limner, *how), "eccv_caption": Task(package, *how)}, rounds=1, threads=1)
+    refuse_different_work(found)
+    size = f"{images:,} x {5 * images:,}"
+    ours, bound, theirs = found["limner"], found["bound"], beside["eccv_caption"]
+    yield Claim(
+        f"all numbers from embeddings, {size}, vs bare products and counting, CPU s", ours.cpu, bound.cpu, "<= 1.3"
+    )
+    yield Claim(
+        f"the same, s by the clock, {size}", ours.wall, bound.wall, "<= 1.3", "limner on all cores, numpy on one"
+    )
+    yield Claim(f"peak memory, {size}, MB", ours.peak, goal="< 700", note=f"the bare work takes {bound.peak:.0f}")
+    yield Claim(
+        f"vs full rankings and eccv_caption, {size}, CPU s (a fifteenth or less)",
+        beside["limner"].cpu,
+        theirs.cpu,
+        f"<= {1 / FEWER:.4f}",
+        f"{theirs.cpu / beside['limner'].cpu:.0f} times fewer; the package's process takes {theirs.peak:,.0f} MB",
+    )
+    yield identical(ours.value, theirs.value, size)
+
+
+def identical(ours: Values, theirs: Values, size: str) -> Claim:
+    largest = max(abs(ours[key] - value) for key, value in theirs.items())
+    note = "PMRP, for which the package ships no ground truth, is compared in tests/parity"
+    return Claim(f"largest difference to its {len(theirs)} numbers, {size}", largest, goal="<= 1e-15", note=note)
+
+
+def refuse_different_work(found: dict[str, Cost]) -> None:
+    """The bare work must have found the same: products in another order move a rank now and then, no more."""
+    for direction in DIRECTIONS:
+        ours, bare = found["limner"].value["coco-5k", direction, "R@1"], found["bound"].value[direction]
+        if abs(ours - bare) > 2e-3:
+            raise RuntimeError(f"R@1 {direction} is {ours} with limner and {bare} by bare counting: not the same work")
+
+
+# --- the problem --------------------------------------------------------------------------------------------------
+
+
+def truth(images: int, data: Path | None) -> Collection:
+    """The test split with its folds, CxC and ECCV Caption; a quick run takes as many images of every fold."""
+    folder = data / "coco" if data is not None and (data / "coco").is_dir() else None
+    whole = load_karpathy_5k(folder)
+    if images == len(whole.images):
+        return whole
+    kept = [n for fold in range(5) for n in range(fold * 1000, fold * 1000 + images // 5)]
+    return whole.restrict(whole.images.ids[kept])
+
+
+def vectors(collection: Collection) -> tuple[np.ndarray, np.ndarray]:
+    """Captions and images near one random point per image."""
+    rng = np.random.default_rng(0)
+    pairs = collection.judgements.T.relevant
+    points = rng.standard_normal((len(collection.images), DIMENSIONS), dtype=np.float32)
+    images = points + 1.5 * rng.standard_normal(points.shape, dtype=np.float32)
+    noise = rng.standard_normal((len(collection.texts), DIMENSIONS), dtype=np.float32)
+    return images, points[pairs.columns] + 3 * noise
+
+
+# --- limner -------------------------------------------------------------------------------------------------------
+
+
+def limner(images: int, data: Path | None) -> Callable[[], Values]:
+    collection = truth(images, data)
+    image_vectors, text_vectors = vectors(collection)
+    warm_up()
+    return lambda: answers(collection, image_vectors, text_vectors)
+
+
+def answers(collection: Collection, images: np.ndarray, texts: np.ndarray) -> Values:
+    scores = Scores.from_embeddings(Embeddings(collection.images.ids, images), Embeddings(collection.texts.ids, texts))
+    report = evaluate_with_limner(scores, collection, protocol=PROTOCOLS, measures=MEASURES)
+    return {r.key: r.value for r in report.results}
+
+
+def warm_up() -> None:
+    """Loads the compiled loops, from the cache on disk where they are there."""
+    ids = Ids(range(10))
+    tiny = Collection(
+        "tiny",
+        Items(ids, [None] * 10, {"fold": [n // 2 for n in range(10)]}),
+        Items(ids, [""] * 10, {"fold": [n // 2 for n in range(10)]}, "text"),
+        Judgements.from_pairs(zip(ids, ids, strict=True)),
+    )
+    points = np.random.default_rng(0).standard_normal((10, 4), dtype=np.float32)
+    scores = Scores.from_embeddings(Embeddings(ids, points), Embeddings(ids, points))
+    evaluate_with_limner(scores, tiny, protocol=("coco-5k", "coco-1k"))
+
+
+# --- the bare work ------------------------------------------------------------------------------------------------
+
+
+def counting(images: int, data: Path | None) -> Callable[[], dict[str, float]]:
+    """Blocks of products, and for every positive how many candidates are above it: in the pool, and in its fold."""
+    collection = truth(images, data)
+    unit = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in vectors(collection)]
+    folds = [np.asarray(items.field("fold")) for items in (collection.images, collection.texts)]
+    wanted = {d: [columns(collection, name, d) for name in ("pairs", "cxc", "eccv")] for d in DIRECTIONS}
+    return lambda: {
+        "i2t": count(unit[0], unit[1], wanted["i2t"], folds[0], folds[1]),
+        "t2i": count(unit[1], unit[0], wanted["t2i"], folds[1], folds[0]),
+    }
+
+
+def columns(collection: Collection, name: str, direction: str) -> list[np.ndarray]:
+    """The positions of each query's positives."""
+    judged = collection.judged(name, direction).relevant
+    pool = collection.texts if direction == "i2t" else collection.images
+    inside = judged.columns < len(pool)
+    return np.split(judged.columns[inside], np.searchsorted(judged.rows[inside], np.arange(1, len(judged.queries))))
+
+
+def count(
+    queries: np.ndarray, pool: np.ndarray, wanted: list[list[np.ndarray]], query_fold: np.ndarray, pool_fold: np.ndarray
+) -> float:
+    """R@1 of the pairs; the ranks of all other positives are counted too."""
+    members = [np.flatnonzero(pool_fold == fold) for fold in range(5)]
+    ranks: list[list[int]] = []
+    hits = 0
+    for low in range(0, len(queries), BLOCK):
+        for query, row in enumerate(queries[low : low + BLOCK] @ pool.T, start=low):
+            found = [[np.count_nonzero(row > row[c]) for c in positives[query]] for positives in wanted]
+            in_fold = row[members[query_fold[query]]]
+            found.append([np.count_nonzero(in_fold > row[c]) for c in wanted[0][query]])
+            hits += 0 in found[0]
+            ranks += found
+    return hits / len(queries)
+
+
+# --- the package --------------------------------------------------------------------------------------------------
+
+
+def package(images: int, data: Path | None) -> Callable[[], Values]:
+    """Full rankings of both directions, as lists of ids, and every metric of the package on them."""
+    from eccv_caption import Metrics
+
+    collection = truth(images, data)
+    peer = Metrics()
+    if images < 5000:
+        keep_only(peer, collection)
+    image_vectors, text_vectors = (
+        Embeddings(items.ids, v)
+        for items, v in zip((collection.images, collection.texts), vectors(collection), strict=True)
+    )
+    return lambda: values_of(peer, Scores.from_embeddings(image_vectors, text_vectors))
+
+
+def values_of(peer: Any, scores: Scores) -> Values:
+    """The products are limner's, so that both see the very same scores; they are a small part of the work."""
+    lists = rankings(scores), rankings(scores.T)
+    names = {"coco_1k": "coco-1k", "coco_5k": "coco-5k", "cxc": "cxc", "eccv": "eccv"}
+    recalls = peer.compute_all_metrics(*lists, [f"{name}_recalls" for name in names], Ks=(1, 5, 10))
+    rest = peer.compute_all_metrics(*lists, ["eccv_map_at_r", "eccv_rprecision"])
+    found = {
+        (view, d, f"R@{k}"): recalls[f"{name}_r{k}"][d]
+        for name, view in names.items()
+        for k in (1, 5, 10)
+        for d in DIRECTIONS
+    }
+    measures = {"eccv_map_at_r": "mAP@R", "eccv_rprecision": "RP"}
+    return found | {("eccv", d, ours): rest[name][d] for name, ours in measures.items() for d in DIRECTIONS}
+
+
+def rankings(scores: Scores) -> dict[int, list[int]]:
+    """{query id: [candidate ids, best first]}; the numbers themselves are shared between lists, to spare memory."""
+    numbers = np.array([int(c) for c in scores.candidates], dtype=object)
+    found: dict[int, list[int]] = {}
+    for low in range(0, len(scores.queries), BLOCK):
+        high = min(low + BLOCK, len(scores.queries))
+        order = np.argsort(-scores.block(low, high), axis=1, kind="stable")
+        found |= {int(q): numbers[row].tolist() for q, row in zip(scores.queries[low:high], order, strict=True)}
+    return found
+
+
+def keep_only(peer: Any, collection: Collection) -> None:
+    """Cuts the package's ground truth down to a quick run's images."""
+    ids = {"i2t": {int(i) for i in collection.images.ids}, "t2i": {int(t) for t in collection.texts.ids}}
+    for truths in (peer.coco_gts, peer.cxc_gts, peer.eccv_gts):
+        for direction, other in (("i2t", "t2i"), ("t2i", "i2t")):
+            kept = {
+                q: [c for c in found if c in ids[other]]
+                for q, found in truths[direction].items()
+                if q in ids[direction]
+            }
+            truths[direction] = {q: found for q, found in kept.items() if found}
+    peer.coco_ids = np.array([t for t in peer.coco_ids if int(t) in ids["t2i"]])
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rounds", type=int, help="how often limner and the bare work are measured (default: 5)")
+
+
+if __name__ == "__main__":
+    main(run, __doc__, configure=configure)
