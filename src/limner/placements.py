@@ -19,7 +19,7 @@ from limner.errors import LimnerError, UnknownName, shown
 from limner.ids import Ids, IntArray
 from limner.judgements import FloatArray, Judgements
 from limner.ranking import Ranking
-from limner.scores import Best, Block, PairScores, Progress, Scores
+from limner.scores import Best, Block, PairScores, Progress, Scores, kernels
 
 NEVER = int(np.iinfo(np.int64).max // 4)
 """Stands for "beyond every cut": a positive that the list does not hold, or that is outside the pool."""
@@ -281,17 +281,16 @@ class _Counter:
 
     def count(self, start: int, block: Block) -> IntArray:
         """(positives of these rows, 3): above, equal, equal before."""
-        from limner._kernels import count_all, count_pool
-
         stop = start + len(block)
         part = self.part(start, stop)
         indptr = self.indptr[start : stop + 1] - part.start
         counts = np.zeros((part.stop - part.start, 3), dtype=np.int64)
         if self.pools is None:
-            count_all(block, indptr, self.columns[part], counts)
+            kernels(block).count_all(block, indptr, self.columns[part], counts)
         else:
             pools = self.pools[start:stop]
-            count_pool(block, indptr, self.places[part], counts, pools, self.pool_indptr, self.pool_columns)
+            cut = pools, self.pool_indptr, self.pool_columns
+            kernels(block).count_pool(block, indptr, self.places[part], counts, *cut)
         return counts
 
     def count_piece(self, start: int, low: int, block: Block, scores: Block) -> IntArray:

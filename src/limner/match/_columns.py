@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.match import _loops
-from limner.scores import Block, Progress, Scores
+from limner.scores import Block, Progress, Scores, number_type
 
 Float64 = npt.NDArray[np.float64]
 Int32 = npt.NDArray[np.int32]
@@ -47,23 +46,31 @@ class LogSums:
         return np.asarray(self.beta * self.highest + np.log(np.maximum(self.rest, 1e-38)))
 
 
+def loops(block: Any) -> Any:
+    """The loops of the corrections for a block, by where it is: compiled ones for an array, torch's for a tensor."""
+    if isinstance(block, np.ndarray):
+        from limner.match import _loops
+
+        return _loops
+    from limner import _cuda
+
+    return _cuda
+
+
 def best(bank: Scores, k: int, *, progress: Progress | None = None) -> Block:
     """The k highest scores of every candidate over the bank: (k, candidates), highest first."""
-    add = partial(_add_best, min(k, bank.shape[0]), bank.dtype)
-    return bank.fold(add, _merge_best, progress=progress)
+    held = bank.fold(partial(_add_best, min(k, bank.shape[0])), _merge_best, progress=progress)
+    return held if isinstance(held, np.ndarray) else loops(held).on_host(held)  # type: ignore[no-any-return]
 
 
-def _add_best(k: int, dtype: np.dtype[Any], held: Block | None, start: int, block: Block) -> Block:
-    if held is None:
-        held = np.full((k, block.shape[1]), -np.inf, dtype=dtype)
-    _loops.keep_best(block, held)
-    return held
+def _add_best(k: int, held: Block | None, start: int, block: Block) -> Block:
+    here = loops(block)
+    return here.keep_best(block, here.lowest(k, block) if held is None else held)  # type: ignore[no-any-return]
 
 
 def _merge_best(held: Block, other: Block) -> Block:
     merged = held.copy()  # what came from elsewhere may not be written to
-    _loops.keep_best(other, merged)
-    return merged
+    return loops(merged).keep_best(other, merged)  # type: ignore[no-any-return]
 
 
 def mean_of_best(bank: Scores, k: int, *, progress: Progress | None = None) -> Float64:
@@ -90,7 +97,7 @@ def _sums_of_block(beta: float, shift: Float64 | None, held: None, start: int, b
         block, beta = normalised_rows(block, beta, shift), 1.0
     width = block.shape[1]
     highest, owner, rest = np.empty(width), np.empty(width, dtype=np.int32), np.empty(width)
-    _loops.add_columns(block, beta, highest, owner, rest)
+    loops(block).add_columns(block, beta, highest, owner, rest)
     return highest, owner + np.int32(start), rest
 
 
@@ -104,13 +111,24 @@ def _merge_sums(scale: float, earlier: Sums, later: Sums) -> Sums:
 
 
 def normalised_rows(block: Block, beta: float, shift: Float64) -> Block:
-    """beta s + shift, less the logarithm of the sum of its exponentials along the row."""
-    shifted = beta * block + shift
-    return np.asarray(shifted - row_log_sums(shifted, 1.0)[:, None])
+    """beta s + shift, less the logarithm of the sum of its exponentials along the row; changes the block."""
+    here, width = loops(block), block.shape[1]
+    kind = number_type(block)
+    here.shift(block, kind.type(beta), (-shift).astype(kind), np.zeros(len(block), dtype=kind))
+    here.shift(block, kind.type(1), np.zeros(width, dtype=kind), row_log_sums(block, 1.0).astype(kind))
+    return block
 
 
 def row_log_sums(block: Block, beta: float) -> Float64:
     """log sum_t exp(beta s(i, t)) of every row of a block."""
     sums = np.empty(len(block))
-    _loops.add_rows(np.ascontiguousarray(block), beta, sums)
+    loops(block).add_rows(block, beta, sums)
     return sums
+
+
+def shifted(block: Block, scale: float, columns: npt.NDArray[Any], rows: npt.NDArray[Any] | None = None) -> Block:
+    """scale s(i, t) - columns(t) - rows(i), in place."""
+    kind = number_type(block)
+    own = np.zeros(len(block), dtype=kind) if rows is None else rows.astype(kind)
+    loops(block).shift(block, kind.type(scale), columns.astype(kind), own)
+    return block

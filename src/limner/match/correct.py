@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +26,8 @@ import numpy.typing as npt
 from limner.embeddings import Embeddings
 from limner.errors import LimnerError, UnknownName
 from limner.ids import Ids
-from limner.match import _columns, _loops
-from limner.scores import Block, Scores, VectorScores
+from limner.match import _columns
+from limner.scores import Best, Block, Scores, number_type
 
 Array = npt.NDArray[Any]
 
@@ -81,15 +82,8 @@ class Csls(Correction):
 
     def apply(self, block: Block, known: Mapping[str, Array], first: int | None) -> Block:
         """Subtracts both neighbourhoods."""
-        from limner._kernels import best
-
-        k = min(self.k, block.shape[1])
-        indices, scores = np.zeros((len(block), k), dtype=np.int32), np.zeros((len(block), k), dtype=block.dtype)
-        best(block, indices, scores)
-        block *= 2
-        block -= known["near"].astype(block.dtype)
-        block -= scores.mean(axis=1, dtype=np.float64).astype(block.dtype)[:, None]
-        return block
+        _, near = Best(self.k)(0, block)
+        return _columns.shifted(block, 2.0, known["near"], near.mean(axis=1, dtype=np.float64))
 
 
 @dataclass(frozen=True)
@@ -113,12 +107,11 @@ class InvertedSoftmax(Correction):
 
     def apply(self, block: Block, known: Mapping[str, Array], first: int | None) -> Block:
         """Divides by the sum over the others, in log space."""
-        whole = known["whole"].astype(block.dtype)
         if first is None:
-            block *= self.beta
-            block -= whole
-            return block
-        _loops.share_of_others(block, block.dtype.type(self.beta), whole, known["without_owner"], known["owner"], first)
+            return _columns.shifted(block, self.beta, known["whole"])
+        kind = number_type(block)
+        others = known["whole"].astype(kind), known["without_owner"], known["owner"]
+        _columns.loops(block).share_of_others(block, kind.type(self.beta), *others, first)
         return block
 
 
@@ -142,10 +135,7 @@ class DualSoftmax(Correction):
     def apply(self, block: Block, known: Mapping[str, Array], first: int | None) -> Block:
         """Divides by the sums of row and column."""
         rows = _columns.row_log_sums(block, self.beta)
-        block *= 2 * self.beta
-        block -= known["whole"].astype(block.dtype)
-        block -= rows.astype(block.dtype)[:, None]
-        return block
+        return _columns.shifted(block, 2 * self.beta, known["whole"], rows)
 
 
 @dataclass(frozen=True)
@@ -169,8 +159,9 @@ class DynamicInvertedSoftmax(Correction):
 
     def apply(self, block: Block, known: Mapping[str, Array], first: int | None) -> Block:
         """Divides the rows whose best candidate is active."""
-        rows = np.flatnonzero(known["active"][block.argmax(axis=1)])
-        block[rows] = self.beta * block[rows] - known["whole"].astype(block.dtype)
+        first_choice, _ = Best(1)(0, block)
+        rows = np.flatnonzero(known["active"][first_choice[:, 0]])
+        block[rows] = _columns.shifted(block[rows], self.beta, known["whole"])
         return block
 
 
@@ -192,8 +183,7 @@ class Nnn(Correction):
 
     def apply(self, block: Block, known: Mapping[str, Array], first: int | None) -> Block:
         """Subtracts a share of the candidate's neighbourhood."""
-        block -= (self.alpha * known["near"]).astype(block.dtype)
-        return block
+        return _columns.shifted(block, 1.0, self.alpha * known["near"])
 
 
 @dataclass(frozen=True)
@@ -220,7 +210,7 @@ class Sinkhorn(Correction):
 
     def apply(self, block: Block, known: Mapping[str, Array], first: int | None) -> Block:
         """Adds v and normalises rows."""
-        return _columns.normalised_rows(block, self.beta, known["potential"]).astype(block.dtype)
+        return _columns.normalised_rows(block, self.beta, known["potential"])
 
 
 CORRECTIONS: Mapping[str, type[Correction]] = MappingProxyType(
@@ -270,7 +260,9 @@ class Statistics:
                 known = {name: archive[name] for name in archive.files if name not in ("head", "candidates")}
                 candidates = Ids(archive["candidates"].tolist(), what="candidate")
         except FileNotFoundError:
-            raise LimnerError(f"no saved statistics {path}: make them with scores.correct(...).statistics.save(...)") from None
+            raise LimnerError(
+                f"no saved statistics {path}: make them with scores.correct(...).statistics.save(...)"
+            ) from None
         except (ValueError, KeyError, OSError) as error:
             raise LimnerError(f"{path} holds no statistics of a correction: {error}") from error
         return cls(named(head.pop("correction"), **head), candidates, known)
@@ -320,7 +312,9 @@ class CorrectedScores(Scores):
             return self.bank
         bank = self._bank_scores()
         if bank.shape[0] < 2:
-            raise LimnerError(f"a bank of {bank.shape[0]} query: expected two or more; give training queries as the bank")
+            raise LimnerError(
+                f"a bank of {bank.shape[0]} query: expected two or more; give training queries as the bank"
+            )
         return Statistics(self.correction, self.candidates, self.correction.gather(bank), own=self.bank is None)
 
     def _bank_scores(self) -> Scores:
@@ -328,12 +322,17 @@ class CorrectedScores(Scores):
             return self.base
         if isinstance(self.bank, Scores):
             if self.bank.candidates != self.candidates:
-                raise LimnerError("the bank scores other candidates than these: give scores of the bank's queries against the same candidates")
+                raise LimnerError(
+                    "the bank scores other candidates than these: give scores of the bank's queries against the same candidates"
+                )
             return self.bank
         queries = self.bank[0] if isinstance(self.bank, tuple) else self.bank
-        if not isinstance(self.base, VectorScores):
-            raise LimnerError("a bank of embeddings needs scores from embeddings: give Scores of the bank's queries instead")
-        return Scores.from_embeddings(queries, self.base.candidate_vectors, similarity="cosine")
+        with_queries = getattr(self.base, "with_queries", None)
+        if with_queries is None:
+            raise LimnerError(
+                "a bank of embeddings needs scores from embeddings: give Scores of the bank's queries instead"
+            )
+        return cast(Scores, with_queries(queries))
 
     @property
     def T(self) -> CorrectedScores:
@@ -352,13 +351,30 @@ class CorrectedScores(Scores):
         self.base.prepare()
         _ = self.statistics
 
+    @property
+    def block_rows(self) -> int:
+        """As the scores below."""
+        return self.base.block_rows
+
+    def memory(self) -> Any:
+        """As the scores below."""
+        return self.base.memory()
+
+    def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[Any]]]:
+        """As the scores below."""
+        return self.base.workers(wanted)
+
     def block(self, start: int, stop: int, out: npt.NDArray[np.float32] | None = None) -> Block:
         """Corrected scores of these queries."""
         statistics = self.statistics
-        return self.correction.apply(self.base.block(start, stop, out), statistics.known, start if statistics.own else None)
+        return self.correction.apply(
+            self.base.block(start, stop, out), statistics.known, start if statistics.own else None
+        )
 
 
-def correct(scores: Scores, how: str | Path | Correction | Statistics, *, bank: Bank | None = None, **options: Any) -> CorrectedScores:
+def correct(
+    scores: Scores, how: str | Path | Correction | Statistics, *, bank: Bank | None = None, **options: Any
+) -> CorrectedScores:
     """Corrected scores.
 
     Args:

@@ -1,0 +1,31 @@
+"""Scores: lazy similarity between queries and candidates. Rows are queries, higher is better.
+
+A `Scores` is read in blocks of rows and never held whole unless asked. Blocks come from products on a fixed grid
+of tiles, each computed by one thread, so that a result does not depend on the size of a block or the number of
+threads, and equal vectors get equal scores wherever they stand.
+"""
+
+from __future__ import annotations
+
+from limner.scores.base import TILE_COLUMNS, TILE_ROWS, Best, Scores, kernels, number_type
+from limner.scores.matrices import MatrixScores
+from limner.scores.running import (
+    RUNNER,
+    Block,
+    Divisible,
+    Float32,
+    PairScores,
+    Progress,
+    Result,
+    Runner,
+    State,
+    merged,
+    usable_cores,
+)
+from limner.scores.vectors import VectorScores
+
+__all__ = [
+    "RUNNER", "TILE_COLUMNS", "TILE_ROWS", "Best", "Block", "Divisible", "Float32", "MatrixScores", "PairScores",
+    "Progress", "Result", "Runner", "Scores", "State", "VectorScores", "kernels", "merged",
+    "number_type", "usable_cores",
+]  # fmt: skip

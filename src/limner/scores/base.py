@@ -1,0 +1,373 @@
+"""Scores: lazy similarity between queries and candidates, and what can be asked of any of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial, reduce
+from pathlib import Path
+from threading import get_ident, local
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.embeddings import Embeddings
+from limner.errors import LimnerError, UnknownName
+from limner.ids import Ids, IntArray
+from limner.ranking import Ranking
+from limner.scores.running import (
+    Block,
+    Float32,
+    PairScores,
+    Progress,
+    Result,
+    State,
+    counted,
+    elsewhere,
+    merged,
+    threads,
+)
+
+if TYPE_CHECKING:
+    from limner.scores.pairs import Scorer
+    from limner.scores.sets import VectorSets
+
+TILE_ROWS, TILE_COLUMNS = 256, 1024
+SIMILARITIES = ("cosine", "dot")
+
+
+class Scores(ABC):
+    """Similarity between queries and candidates, read in blocks of rows."""
+
+    queries: Ids
+    candidates: Ids
+
+    @property
+    @abstractmethod
+    def T(self) -> Scores:
+        """The other direction: candidates become queries."""
+
+    @abstractmethod
+    def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
+        """Scores of the queries start:stop against all candidates, the caller's to change; `out` may be used as memory."""
+
+    def prepare(self) -> None:
+        """What must be known before the first block, done once, before threads start. Nothing by default."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(queries, candidates)."""
+        return len(self.queries), len(self.candidates)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the blocks: what the scores were given as, so that rounding makes no ties that were not there."""
+        return np.dtype(np.float32)
+
+    @property
+    def block_rows(self) -> int:
+        """How many rows a block of a pass has; the last one may have fewer."""
+        return TILE_ROWS
+
+    def memory(self) -> Any:
+        """Memory that one worker's blocks may use in turn; None where they bring their own."""
+        return None
+
+    def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[Any]]]:
+        """Something like `map` for a pass: on threads, as many as wanted, one for each core by default."""
+        return threads(wanted)
+
+    def stream(
+        self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
+    ) -> Iterator[Result]:
+        """Calls `consume(start, block)` for every block of rows, on threads, and yields the results in row order.
+
+        The block's memory is used again afterwards: `consume` may change it, and must copy what it keeps. It may run
+        elsewhere (on a cluster), so that all it has to say is in what it returns.
+        """
+        self.prepare()
+        if runner := elsewhere(workers):
+            yield from runner.stream(self, consume, progress=progress)
+            return
+        n, step = self.shape[0], self.block_rows
+        memory = local()
+
+        def work(start: int) -> Result:
+            if not hasattr(memory, "block"):
+                memory.block = self.memory()
+            return consume(start, self.block(start, min(start + step, n), memory.block))
+
+        with self.workers(workers) as work_on:
+            yield from counted(work_on(work, range(0, n, step)), step, n, progress)
+
+    def map(
+        self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
+    ) -> list[Result]:
+        """As `stream`, all results at once."""
+        return list(self.stream(consume, workers=workers, progress=progress))
+
+    def fold(
+        self,
+        add: Callable[[State | None, int, Block], State],
+        merge: Callable[[State, State], State],
+        *,
+        steady: bool = False,
+        workers: int | None = None,
+        progress: Progress | None = None,
+    ) -> State:
+        """Adds every block to a state, and merges the states of several workers into one.
+
+        Args:
+            add: Takes a state (None at first) and a block, and returns the state, which may be the same, changed.
+            merge: Takes the states of earlier and of later rows, and returns one.
+            steady: For states whose rounding depends on the order of work, such as sums: every block has a state of its
+                own, and neighbours are merged two by two along a tree that depends on the positions of rows only.
+            workers: Threads; all cores by default.
+            progress: Called as blocks are done.
+        """
+        self.prepare()
+        if runner := elsewhere(workers):
+            return runner.fold(self, add, merge, steady=steady, progress=progress)
+        if steady:
+            parts = self.stream(partial(add, None), workers=workers, progress=progress)
+            return merged(((0, part) for part in parts), merge)
+        states: dict[int, State] = {}
+
+        def consume(start: int, block: Block) -> None:
+            states[get_ident()] = add(states.get(get_ident()), start, block)
+
+        self.map(consume, workers=workers, progress=progress)
+        return reduce(merge, states.values())
+
+    def top(self, k: int, *, workers: int | None = None, progress: Progress | None = None) -> Ranking:
+        """The k best candidates of every query, exactly; equal scores keep candidate order."""
+        if k < 1:
+            raise LimnerError(f"top({k}): expected at least 1")
+        parts = self.map(Best(k), workers=workers, progress=progress)
+        return Best(k).ranking(self, parts)
+
+    def ranking(self) -> Ranking:
+        """Every candidate of every query in order. Holds the whole matrix: meant for small pools and run files."""
+        matrix = self.matrix()
+        order = np.argsort(-matrix, axis=1, kind="stable")
+        return Ranking(self.queries, self.candidates, order, np.take_along_axis(matrix, order, axis=1), self.shape[1])
+
+    def matrix(self) -> Block:
+        """The whole matrix, held in memory."""
+        whole = np.empty(self.shape, dtype=self.dtype)
+        for start, block in self.stream(_copied):
+            whole[start : start + len(block)] = block
+        return whole
+
+    def restrict(
+        self, *, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None
+    ) -> Scores:
+        """The scores of these queries and candidates only, in this order."""
+        from limner.scores.parts import PartOfScores
+
+        rows, columns = self._positions(queries, candidates)
+        return PartOfScores(self, rows, columns)
+
+    def _positions(
+        self, queries: Iterable[object] | None, candidates: Iterable[object] | None
+    ) -> tuple[IntArray, IntArray]:
+        rows = np.arange(len(self.queries)) if queries is None else self.queries.positions(list(queries))
+        columns = np.arange(len(self.candidates)) if candidates is None else self.candidates.positions(list(candidates))
+        return rows, columns
+
+    def correct(self, how: Any, **options: Any) -> Scores:
+        """Scores corrected for hubs: `scores.correct("csls", k=10)`; see `limner.match.correct`."""
+        from limner.match.correct import correct
+
+        return correct(self, how, **options)
+
+    @staticmethod
+    def from_embeddings(
+        queries: Embeddings, candidates: Embeddings, *, similarity: str = "cosine", device: str | None = None
+    ) -> Scores:
+        """Cosine or dot product between two sets of vectors; the matrix is never held.
+
+        Args:
+            queries: Vectors of the queries.
+            candidates: Vectors of the candidates, in the same space.
+            similarity: "cosine" or "dot".
+            device: Where the products are computed: None for the processor, "cuda" for a graphics card (needs torch).
+        """
+        from limner.scores.device import TorchScores
+        from limner.scores.vectors import VectorScores
+
+        kind = VectorScores if device is None else partial(TorchScores.from_embeddings, device=device)
+        if queries.dim != candidates.dim:
+            raise LimnerError(
+                f"query vectors have {queries.dim} dimensions, candidate vectors {candidates.dim}: expected the same; "
+                "both sides must come from one joint space"
+            )
+        if similarity not in SIMILARITIES:
+            raise UnknownName("similarity", similarity, SIMILARITIES)
+        if similarity == "cosine" and device is None:
+            queries, candidates = queries.normalised(), candidates.normalised()
+        return kind(queries, candidates, similarity=similarity)
+
+    @staticmethod
+    def from_tensors(
+        queries: Any,
+        candidates: Any,
+        query_ids: Iterable[object],
+        candidate_ids: Iterable[object],
+        *,
+        similarity: str = "cosine",
+    ) -> Scores:
+        """Cosine or dot product between two torch tensors of vectors, computed where the tensors are."""
+        from limner.scores.device import TorchScores
+
+        if similarity not in SIMILARITIES:
+            raise UnknownName("similarity", similarity, SIMILARITIES)
+        ids = Ids(query_ids, what="query"), Ids(candidate_ids, what="candidate")
+        return TorchScores.from_tensors(*ids, queries, candidates, similarity=similarity)
+
+    @staticmethod
+    def from_sets(
+        queries: VectorSets | Mapping[str, Any],
+        candidates: VectorSets | Mapping[str, Any],
+        *,
+        similarity: str = "cosine",
+        pooling: str = "max",
+        gamma: float = 10.0,
+    ) -> Scores:
+        """Items of several vectors each: the best pair of vectors, or a smooth maximum over all pairs.
+
+        Args:
+            queries: {id: vectors of the item}, or `VectorSets`.
+            candidates: Likewise.
+            similarity: "cosine" or "dot", between single vectors.
+            pooling: "max", or "smooth": (1 / gamma) log sum exp(gamma s) over the pairs of vectors.
+            gamma: How sharp the smooth maximum is.
+        """
+        from limner.scores.sets import SetScores, VectorSets
+
+        sides = [s if isinstance(s, VectorSets) else VectorSets.of(s) for s in (queries, candidates)]
+        return SetScores.of(*sides, similarity=similarity, pooling=pooling, gamma=gamma)
+
+    @staticmethod
+    def from_kernel(
+        kernel: Callable[[Any, Any], Any],
+        query_items: Any,
+        candidate_items: Any,
+        *,
+        queries: Iterable[object] | None = None,
+        candidates: Iterable[object] | None = None,
+    ) -> Scores:
+        """Any function of two lists of items that gives a block of similarities, called block by block.
+
+        Args:
+            kernel: `kernel(a, b)` gives an array, len(a) by len(b).
+            query_items: Items, an array or a list; slices of it are what the kernel gets.
+            candidate_items: Likewise.
+            queries: Ids, where the items have none of their own; numbers by default.
+            candidates: Likewise.
+        """
+        from limner.scores.pairs import KernelScores, ids_of
+
+        ids = ids_of(query_items, queries, "query"), ids_of(candidate_items, candidates, "candidate")
+        return KernelScores(*ids, kernel, query_items, candidate_items)
+
+    @staticmethod
+    def from_scorer(
+        scorer: Scorer,
+        query_items: Any,
+        candidate_items: Any,
+        *,
+        queries: Iterable[object] | None = None,
+        candidates: Iterable[object] | None = None,
+        batch: int = 1024,
+    ) -> Scores:
+        """A scorer of single pairs, asked for every pair: meant for small pools, or for the best few of a cheaper system.
+
+        Args:
+            scorer: An object with `score_pairs(queries, candidates)`: two lists of equal length, one number per pair.
+            query_items: Items, an array or a list.
+            candidate_items: Likewise.
+            queries: Ids, where the items have none of their own; numbers by default.
+            candidates: Likewise.
+            batch: How many pairs are given to the scorer at once.
+        """
+        from limner.scores.pairs import ScorerScores, ids_of
+
+        ids = ids_of(query_items, queries, "query"), ids_of(candidate_items, candidates, "candidate")
+        return ScorerScores(*ids, scorer, query_items, candidate_items, batch)
+
+    @staticmethod
+    def from_matrix(matrix: npt.NDArray[Any], queries: Iterable[object], candidates: Iterable[object]) -> Scores:
+        """A matrix of similarities, queries by candidates, higher is better."""
+        from limner.scores.matrices import MatrixScores
+
+        return MatrixScores(Ids(queries, what="query"), Ids(candidates, what="candidate"), matrix)
+
+    @staticmethod
+    def load(path: str | Path, queries: Iterable[object], candidates: Iterable[object]) -> Scores:
+        """A matrix of similarities from an npy file, memory-mapped."""
+        try:
+            matrix = np.load(path, mmap_mode="r", allow_pickle=False)
+        except FileNotFoundError:
+            raise LimnerError(f"no similarity matrix {path}: expected an .npy file, queries by candidates") from None
+        except ValueError as error:
+            raise LimnerError(f"{path} is no npy file of numbers: {error}") from error
+        return Scores.from_matrix(matrix, queries, candidates)
+
+
+@dataclass(frozen=True)
+class Best:
+    """The k best of every row of a block, exactly, in candidate order where equal: (indices, scores)."""
+
+    k: int
+
+    def __call__(self, start: int, block: Block) -> tuple[npt.NDArray[np.int32], Block]:
+        """Chooses."""
+        indices = np.zeros((len(block), min(self.k, block.shape[1])), dtype=np.int32)
+        scores = np.zeros(indices.shape, dtype=number_type(block))
+        kernels(block).best(block, indices, scores)
+        return indices, scores
+
+    def ranking(self, source: Scores, parts: Iterable[tuple[npt.NDArray[np.int32], Block]]) -> Ranking:
+        """The parts of all blocks in one ranking."""
+        none = self(0, np.empty((0, source.shape[1]), dtype=source.dtype))
+        indices, scores = (np.concatenate(each) for each in zip(none, *parts, strict=True))
+        return Ranking(source.queries, source.candidates, indices, scores, source.shape[1])
+
+    def divided(self, score: PairScores) -> Best:
+        """The best of a row are among the best of its pieces."""
+        return self
+
+    def piece(self, start: int, low: int, block: Block) -> tuple[npt.NDArray[np.int32], Block]:
+        """The best of some columns."""
+        indices, scores = self(start, block)
+        return indices + np.int32(low), scores
+
+    def join(self, parts: Sequence[tuple[npt.NDArray[np.int32], Block]]) -> tuple[npt.NDArray[np.int32], Block]:
+        """The best of all columns: pieces stand in candidate order, so that equal scores keep it."""
+        indices, scores = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))
+        places, kept = self(0, scores)
+        return np.take_along_axis(indices, places, axis=1), kept
+
+
+def _copied(start: int, block: Block) -> tuple[int, Block]:
+    return start, np.array(block if isinstance(block, np.ndarray) else kernels(block).on_host(block))
+
+
+def kernels(block: Any) -> Any:
+    """The loops for a block, by where it is: compiled ones for an array, those of torch for a tensor."""
+    if isinstance(block, np.ndarray):
+        from limner import _kernels
+
+        return _kernels
+    from limner import _cuda
+
+    return _cuda
+
+
+def number_type(block: Any) -> np.dtype[Any]:
+    """The type of a block's numbers, as numpy calls it."""
+    return np.dtype(block.dtype if isinstance(block, np.ndarray) else str(block.dtype).removeprefix("torch."))

@@ -1,0 +1,156 @@
+"""Products of two sets of vectors where torch keeps them: on a graphics card, as a rule.
+
+The passes are those of the processor; the blocks are tensors, with more rows, and `limner._cuda` has the loops for them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from limner import _cuda
+from limner.embeddings import Embeddings
+from limner.errors import LimnerError
+from limner.ids import Ids
+from limner.scores.base import TILE_ROWS, Scores
+
+BLOCK = 1 << 28
+"""Numbers in a block on a graphics card: a gigabyte of single precision."""
+MOST_ROWS = 8192
+
+
+@dataclass(frozen=True, eq=False)
+class TorchScores(Scores):
+    """Products of two tensors of vectors, one row per item, on the device that holds them.
+
+    Every product has the same shape (the last one is padded with zeros) and full single precision, so that a score does
+    not depend on where its query stands.
+
+    Args:
+        queries: Ids of the queries.
+        candidates: Ids of the candidates.
+        query_vectors: A float32 tensor, of rows of length 1 where the similarity is cosine.
+        candidate_vectors: Likewise, on the same device.
+        similarity: What further queries are compared by.
+        rows: Rows of a block; chosen by the number of candidates when None.
+    """
+
+    queries: Ids
+    candidates: Ids
+    query_vectors: Any
+    candidate_vectors: Any
+    similarity: str = "cosine"
+    rows: int | None = None
+
+    @classmethod
+    def from_embeddings(
+        cls, queries: Embeddings, candidates: Embeddings, *, similarity: str, device: str
+    ) -> TorchScores:
+        """Copies two sets of vectors to a device."""
+        tensors = [_sent(e, device) for e in (queries, candidates)]
+        return cls.from_tensors(queries.ids, candidates.ids, *tensors, similarity=similarity)
+
+    @classmethod
+    def from_tensors(cls, queries: Ids, candidates: Ids, rows: Any, columns: Any, *, similarity: str) -> TorchScores:
+        """Scores of two tensors where they are; refuses what cannot be compared."""
+        if rows.ndim != 2 or columns.ndim != 2 or rows.shape[1] != columns.shape[1] or rows.device != columns.device:
+            raise LimnerError(
+                f"query vectors of shape {tuple(rows.shape)} on {rows.device}, candidate vectors of shape "
+                f"{tuple(columns.shape)} on {columns.device}: expected rows of one length, on one device"
+            )
+        if len(queries) != len(rows) or len(candidates) != len(columns):
+            raise LimnerError(
+                f"{len(queries)} and {len(candidates)} ids for {len(rows)} and {len(columns)} vectors: expected one each"
+            )
+        vectors = [_ready(side, similarity, ids) for side, ids in ((rows, queries), (columns, candidates))]
+        return cls(queries, candidates, *vectors, similarity)
+
+    @property
+    def T(self) -> TorchScores:
+        """The other direction."""
+        return TorchScores(
+            self.candidates, self.queries, self.candidate_vectors, self.query_vectors, self.similarity, self.rows
+        )
+
+    def restrict(
+        self, *, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None
+    ) -> TorchScores:
+        """The vectors of these queries and candidates only."""
+        rows, columns = self._positions(queries, candidates)
+        vectors = self.query_vectors[rows], self.candidate_vectors[columns]
+        return TorchScores(self.queries[rows], self.candidates[columns], *vectors, self.similarity, self.rows)
+
+    def with_queries(self, queries: Embeddings) -> TorchScores:
+        """Scores of other queries against the same candidates."""
+        vectors = _ready(_sent(queries, self.query_vectors.device), self.similarity, queries.ids)
+        return TorchScores(queries.ids, self.candidates, vectors, self.candidate_vectors, self.similarity, self.rows)
+
+    @property
+    def block_rows(self) -> int:
+        """As many as fill the card, within its memory."""
+        if self.rows is not None:
+            return self.rows
+        if self.query_vectors.device.type == "cpu":
+            return TILE_ROWS
+        return int(np.clip(BLOCK // max(len(self.candidates), 1) // 256 * 256, 256, MOST_ROWS))
+
+    @contextmanager
+    def workers(self, wanted: int | None) -> Iterator[Callable[..., Iterator[Any]]]:
+        """One block after the other: the device itself works in parallel."""
+        yield map
+
+    def block(self, start: int, stop: int, out: Any = None) -> Any:
+        """A tensor of scores, on the device."""
+        torch = _cuda.torch_module()
+        rows = self.query_vectors[start:stop]
+        if len(rows) < self.block_rows:
+            rows = torch.nn.functional.pad(rows, (0, 0, 0, self.block_rows - len(rows)))
+        with _full_precision():
+            return (rows @ self.candidate_vectors.T)[: stop - start]
+
+
+@contextmanager
+def _full_precision() -> Iterator[None]:
+    """Products in single precision proper, not in the card's shorter formats, whatever the program has set."""
+    torch = _cuda.torch_module()
+    before = torch.get_float32_matmul_precision()
+    if before == "highest":
+        yield
+        return
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def _sent(embeddings: Embeddings, device: Any) -> Any:
+    torch = _cuda.torch_module()
+    if str(device).startswith("cuda") and not torch.cuda.is_available():
+        raise LimnerError(f"device {device!r}: torch sees no graphics card here; leave device out to use the processor")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the array is read-only, and the tensor is only read
+        tensor = torch.from_numpy(embeddings.matrix)
+    return tensor.to(device)
+
+
+def _ready(vectors: Any, similarity: str, ids: Ids) -> Any:
+    """Single precision, finite, no row of zeros, of length 1 where asked."""
+    torch = _cuda.torch_module()
+    lengths = torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
+    bad = (~torch.isfinite(lengths) | (lengths == 0)).nonzero()
+    if len(bad):
+        raise LimnerError(
+            f"vector of {ids[int(bad[0, 0])]!r} (row {int(bad[0, 0])}) is all zeros or not finite: encode that item again or "
+            "leave it out"
+        )
+    if similarity == "dot":
+        return vectors.float()
+    return torch.cat(
+        [(v.double() / n[:, None]).float() for v, n in zip(vectors.split(8192), lengths.split(8192), strict=True)]
+    )

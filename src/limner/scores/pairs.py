@@ -1,0 +1,154 @@
+"""Similarities that a function computes: kernels give blocks, pair scorers give single numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from limner.errors import LimnerError
+from limner.ids import Ids
+from limner.scores.base import Scores
+from limner.scores.running import Block, Float32
+
+
+class Scorer(Protocol):
+    """Judges pairs one by one."""
+
+    def score_pairs(self, queries: Sequence[Any], candidates: Sequence[Any], /) -> Any:
+        """One number for each pair (queries[n], candidates[n]), higher is better."""
+
+
+def ids_of(items: Any, given: Iterable[object] | None, what: str) -> Ids:
+    """Given ids, the items' own, or numbers."""
+    own = getattr(items, "ids", None)
+    ids = Ids(given if given is not None else range(len(items)) if own is None else own, what=what)
+    if len(ids) != len(items):
+        raise LimnerError(f"{len(ids)} {what} ids for {len(items)} items: expected one each")
+    return ids
+
+
+def _values(items: Any) -> Any:
+    """What a function gets: the texts or pictures of items, the vectors of embeddings, or what was given."""
+    return getattr(items, "values", None) if hasattr(items, "kind") else getattr(items, "matrix", items)
+
+
+def _picked(items: Any, positions: Any) -> Any:
+    return items[positions] if hasattr(items, "shape") or hasattr(items, "kind") else [items[int(i)] for i in positions]
+
+
+@dataclass(frozen=True, eq=False)
+class KernelScores(Scores):
+    """Blocks of `kernel(query items, candidate items)`, in double precision."""
+
+    queries: Ids
+    candidates: Ids
+    kernel: Callable[[Any, Any], Any]
+    query_items: Any
+    candidate_items: Any
+    turned: bool = False
+
+    @property
+    def T(self) -> KernelScores:
+        """The other direction; the kernel still gets the items it knows as queries first."""
+        return KernelScores(
+            self.candidates, self.queries, self.kernel, self.candidate_items, self.query_items, not self.turned
+        )
+
+    def restrict(
+        self, *, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None
+    ) -> KernelScores:
+        """Only these items are given to the kernel."""
+        rows, columns = self._positions(queries, candidates)
+        items = _picked(_values(self.query_items), rows), _picked(_values(self.candidate_items), columns)
+        return KernelScores(self.queries[rows], self.candidates[columns], self.kernel, *items, self.turned)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float64."""
+        return np.dtype(np.float64)
+
+    def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
+        """The kernel's answer for these rows, checked."""
+        rows, columns = _values(self.query_items)[start:stop], _values(self.candidate_items)
+        given = np.array(self.kernel(columns, rows) if self.turned else self.kernel(rows, columns), dtype=np.float64)
+        expected = (len(self.candidates), stop - start) if self.turned else (stop - start, len(self.candidates))
+        if given.shape != expected:
+            raise LimnerError(
+                f"the kernel gave an array of shape {given.shape}: expected {expected}, a number per pair"
+            )
+        return _ordered(self, np.ascontiguousarray(given.T if self.turned else given), start)
+
+
+@dataclass(frozen=True, eq=False)
+class ScorerScores(Scores):
+    """Every pair asked of a scorer, in batches, one batch after the other, in double precision."""
+
+    queries: Ids
+    candidates: Ids
+    scorer: Scorer
+    query_items: Any
+    candidate_items: Any
+    batch: int = 1024
+    turned: bool = False
+
+    @property
+    def T(self) -> ScorerScores:
+        """The other direction; the scorer still gets the items it knows as queries first."""
+        return replace(
+            self,
+            queries=self.candidates,
+            candidates=self.queries,
+            query_items=self.candidate_items,
+            candidate_items=self.query_items,
+            turned=not self.turned,
+        )
+
+    def restrict(
+        self, *, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None
+    ) -> ScorerScores:
+        """Only pairs of these items are asked."""
+        rows, columns = self._positions(queries, candidates)
+        items = _picked(_values(self.query_items), rows), _picked(_values(self.candidate_items), columns)
+        ids = self.queries[rows], self.candidates[columns]
+        return replace(self, queries=ids[0], candidates=ids[1], query_items=items[0], candidate_items=items[1])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float64."""
+        return np.dtype(np.float64)
+
+    @contextmanager
+    def workers(self, wanted: int | None) -> Iterator[Callable[..., Iterator[Any]]]:
+        """One block after the other: a scorer need not bear several threads."""
+        yield map
+
+    def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
+        """The scorer's answers for these rows, checked."""
+        rows, columns = _values(self.query_items), _values(self.candidate_items)
+        width = len(self.candidates)
+        found = np.empty((stop - start) * width)
+        for low in range(0, len(found), self.batch):
+            pairs = [divmod(p, width) for p in range(low, min(low + self.batch, len(found)))]
+            sides = [rows[start + r] for r, _ in pairs], [columns[c] for _, c in pairs]
+            answer = np.asarray(self.scorer.score_pairs(*(reversed(sides) if self.turned else sides)), dtype=np.float64)
+            if answer.shape != (len(pairs),):
+                raise LimnerError(
+                    f"score_pairs gave an array of shape {answer.shape} for {len(pairs)} pairs: expected one number each"
+                )
+            found[low : low + len(pairs)] = answer
+        return _ordered(self, found.reshape(stop - start, width), start)
+
+
+def _ordered(scores: Scores, block: Block, start: int) -> Block:
+    """Refuses NaN, which has no place in an order."""
+    if np.isnan(block).any():
+        row, column = np.argwhere(np.isnan(block))[0]
+        raise LimnerError(
+            f"the similarity of query {scores.queries[start + int(row)]!r} and candidate {scores.candidates[int(column)]!r} "
+            "came out as NaN: its place in the order is undefined; mend the function or let it say -inf"
+        )
+    return block

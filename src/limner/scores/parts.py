@@ -1,0 +1,70 @@
+"""Some queries and some candidates of any scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from limner.ids import Ids, IntArray
+from limner.scores.base import Scores
+from limner.scores.running import Block, Float32
+
+
+@dataclass(frozen=True, eq=False)
+class PartOfScores(Scores):
+    """The rows and columns of other scores at these positions, as they are there.
+
+    A part of corrected scores keeps the statistics of the whole; correct the part itself for statistics of its own.
+    """
+
+    base: Scores
+    rows: IntArray
+    columns: IntArray
+
+    @property
+    def queries(self) -> Ids:  # type: ignore[override]  # a derived value where the base names an attribute
+        """Ids of the queries."""
+        return self.base.queries[self.rows]
+
+    @property
+    def candidates(self) -> Ids:  # type: ignore[override]
+        """Ids of the candidates."""
+        return self.base.candidates[self.columns]
+
+    @property
+    def T(self) -> PartOfScores:
+        """The other direction."""
+        return PartOfScores(self.base.T, self.columns, self.rows)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """As the scores below."""
+        return self.base.dtype
+
+    def prepare(self) -> None:
+        """Prepares the scores below."""
+        self.base.prepare()
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(queries, candidates)."""
+        return len(self.rows), len(self.columns)
+
+    def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[Any]]]:
+        """As the scores below."""
+        return self.base.workers(wanted)
+
+    def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
+        """Rows of the scores below, in runs of neighbours, and of those the columns."""
+        wanted = self.rows[start:stop]
+        runs = np.split(wanted, np.flatnonzero(np.diff(wanted) != 1) + 1)
+        parts = [self.base.block(int(run[0]), int(run[-1]) + 1)[:, self.columns] for run in runs if len(run)]
+        if isinstance(parts[0], np.ndarray):
+            return np.ascontiguousarray(np.concatenate(parts))
+        from limner._cuda import torch_module
+
+        return torch_module().cat(parts)  # type: ignore[no-any-return]

@@ -1,0 +1,148 @@
+"""Items of several vectors each, compared by the best pair of vectors or by a smooth maximum over all pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from limner.embeddings import Embeddings
+from limner.errors import LimnerError, UnknownName
+from limner.ids import Ids, IntArray
+from limner.scores.base import SIMILARITIES, TILE_ROWS, Scores
+from limner.scores.running import Block, Float32
+from limner.scores.vectors import VectorScores
+
+POOLINGS = ("max", "smooth")
+
+
+@dataclass(frozen=True, eq=False)
+class VectorSets:
+    """Items with any number of vectors each, at least one.
+
+    Args:
+        ids: One unique id per item.
+        vectors: All vectors, those of one item together, in the order of the items.
+        starts: Where each item's vectors begin; one more at the end, the number of vectors.
+
+    >>> sets = VectorSets.of({"a": np.eye(2), "b": np.array([[3.0, 4.0]])})
+    >>> len(sets), sets.starts.tolist(), sets.subset(["b"]).vectors.matrix.tolist()
+    (2, [0, 2, 3], [[3.0, 4.0]])
+    """
+
+    ids: Ids
+    vectors: Embeddings
+    starts: IntArray
+
+    @classmethod
+    def of(cls, sets: Mapping[str, Any]) -> VectorSets:
+        """From {id: an array of the item's vectors, one row each}."""
+        parts = [np.atleast_2d(np.asarray(vectors)) for vectors in sets.values()]
+        ids = Ids(sets, what="item")
+        for name, part in zip(ids, parts, strict=True):
+            if part.ndim != 2 or len(part) == 0 or part.shape[1] != parts[0].shape[1]:
+                raise LimnerError(
+                    f"item {name!r} has vectors of shape {part.shape}: expected one row or more, of {parts[0].shape[1]} "
+                    "numbers as the first item's"
+                )
+        if not parts:
+            raise LimnerError("no items: expected {id: vectors} with at least one item")
+        starts = np.concatenate([[0], np.cumsum([len(p) for p in parts])]).astype(np.int64)
+        names = (f"{name}#{n}" for name, part in zip(ids, parts, strict=True) for n in range(len(part)))
+        return cls(ids, Embeddings(Ids(names, what="vector"), np.concatenate(parts)), starts)
+
+    def subset(self, ids: Iterable[object]) -> VectorSets:
+        """These items, in this order."""
+        chosen = Ids(ids, what="item")
+        rows = self.ids.positions(chosen)
+        lengths = np.diff(self.starts)[rows]
+        starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        which = np.repeat(self.starts[rows] - starts[:-1], lengths) + np.arange(starts[-1])
+        return VectorSets(chosen, Embeddings(self.vectors.ids[which], self.vectors.matrix[which]), starts)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, eq=False)
+class SetScores(Scores):
+    """max over pairs of vectors, or (1 / gamma) log sum exp(gamma s) over them (multiple instances: Song & Soleymani 2019).
+
+    >>> one = VectorSets.of({"q": np.array([[1.0, 0.0], [0.0, 1.0]])})
+    >>> two = VectorSets.of({"c": np.array([[0.6, 0.8]])})
+    >>> SetScores.of(one, two).matrix().round(2).tolist()
+    [[0.8]]
+    """
+
+    query_sets: VectorSets
+    candidate_sets: VectorSets
+    pooling: str = "max"
+    gamma: float = 10.0
+
+    @classmethod
+    def of(
+        cls,
+        queries: VectorSets,
+        candidates: VectorSets,
+        *,
+        similarity: str = "cosine",
+        pooling: str = "max",
+        gamma: float = 10.0,
+    ) -> SetScores:
+        """Checks the options, and gives all vectors length 1 where the similarity is cosine."""
+        for what, value, known in (("similarity", similarity, SIMILARITIES), ("pooling", pooling, POOLINGS)):
+            if value not in known:
+                raise UnknownName(what, value, known)
+        if not gamma > 0:
+            raise LimnerError(f"gamma is {gamma!r}: expected a number above 0")
+        if queries.vectors.dim != candidates.vectors.dim:
+            raise LimnerError(
+                f"query vectors have {queries.vectors.dim} dimensions, candidate vectors {candidates.vectors.dim}: expected the same"
+            )
+        sides = [queries, candidates]
+        if similarity == "cosine":
+            sides = [VectorSets(s.ids, s.vectors.normalised(), s.starts) for s in sides]
+        return cls(*sides, pooling, gamma)
+
+    @property
+    def queries(self) -> Ids:  # type: ignore[override]  # a derived value where the base names an attribute
+        """Ids of the queries."""
+        return self.query_sets.ids
+
+    @property
+    def candidates(self) -> Ids:  # type: ignore[override]
+        """Ids of the candidates."""
+        return self.candidate_sets.ids
+
+    @property
+    def T(self) -> SetScores:
+        """The other direction."""
+        return SetScores(self.candidate_sets, self.query_sets, self.pooling, self.gamma)
+
+    def restrict(
+        self, *, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None
+    ) -> SetScores:
+        """The vectors of these queries and candidates only."""
+        rows = self.query_sets if queries is None else self.query_sets.subset(queries)
+        columns = self.candidate_sets if candidates is None else self.candidate_sets.subset(candidates)
+        return SetScores(rows, columns, self.pooling, self.gamma)
+
+    def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
+        """Blocks of vectors against vectors, pooled over the candidates' vectors and then over the queries'."""
+        singles = VectorScores(self.query_sets.vectors, self.candidate_sets.vectors)
+        low, high = int(self.query_sets.starts[start]), int(self.query_sets.starts[stop])
+        rows = [singles.block(r, min(r + TILE_ROWS, high)) for r in range(low, high, TILE_ROWS)]
+        pooled = np.concatenate([self._pooled(r, self.candidate_sets.starts[:-1], axis=1) for r in rows])
+        return np.ascontiguousarray(self._pooled(pooled, self.query_sets.starts[start:stop] - low, axis=0))
+
+    def _pooled(self, block: Block, starts: IntArray, *, axis: int) -> Block:
+        """Along one axis, over the stretches that begin at `starts`."""
+        highest = np.maximum.reduceat(block, starts, axis=axis)
+        if self.pooling == "max":
+            return np.asarray(highest)
+        lengths = np.diff(starts, append=block.shape[axis])
+        terms = np.exp(self.gamma * (block - np.repeat(highest, lengths, axis=axis)))
+        sums = np.add.reduceat(terms, starts, axis=axis, dtype=np.float64)
+        return np.asarray(highest + np.log(sums) / self.gamma, dtype=np.float32)
