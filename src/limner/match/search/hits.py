@@ -105,9 +105,9 @@ class Hits:
     def __str__(self) -> str:
         """A table per query."""
         parts = []
-        for key, value in zip(self.queries.ids, self.queries.values, strict=True):
+        for number, (key, value) in enumerate(zip(self.queries.ids, self.queries.values, strict=True)):
             lines = [f"{hit.rank:>4}  {hit.score:>8.4f}  {hit.id}{_after(hit.value, hit.id)}" for hit in self[key]]
-            parts.append("\n".join([f"{_named(key, value)}", *lines]))
+            parts.append("\n".join([_named(key, value, number), *lines]))
         return "\n\n".join([*parts, self.how])
 
     def html(self) -> str:
@@ -145,8 +145,11 @@ class Hits:
         return out.getvalue()
 
 
-def _named(key: str, value: Any) -> str:
-    return key if value is None or str(value) == key else f"{key}: {_cut(str(value))}"
+def _named(key: str, value: Any, number: int) -> str:
+    """The query, after its id where that says more than its place in the list."""
+    if value is None or str(value) == key:
+        return key
+    return _cut(str(value)) if key == str(number) else f"{key}: {_cut(str(value))}"
 
 
 def _after(value: str | None, key: str) -> str:

@@ -1,0 +1,86 @@
+"""What encodes the items and the queries of an index: a saved model, one trained on the spot, or an object by name."""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from limner.cli.console import progress
+from limner.errors import LimnerError
+
+if TYPE_CHECKING:
+    from limner.collection import Collection
+    from limner.match.search import Index
+
+KEPT = "system.npz"
+"""The name of a model that is kept inside the folder of its index."""
+
+
+def system(name: str, *, folder: Path | None = None) -> Any:
+    """A system by what a person calls it.
+
+    Args:
+        name: The file of a saved model, or "module:thing" with `encode(items)`; a class is made without arguments.
+        folder: The folder of the index, in which models may be kept.
+    """
+    from limner.catalogue import resolve
+    from limner.systems import SYSTEMS, load
+
+    kept = None if folder is None else folder / name
+    file = kept if kept is not None and kept.is_file() else Path(name)
+    if file.exists():
+        return load(file)
+    if name in SYSTEMS:
+        raise LimnerError(
+            f"system {name!r} is not trained: give a COLLECTION to train it on, or the file of a saved model"
+        )
+    if ":" not in name:
+        raise LimnerError(f"no system {name}: expected the file of a saved model, or module:thing with encode(items)")
+    thing = resolve(name, {}, what="system")
+    return thing() if inspect.isclass(thing) else thing
+
+
+def prepared(name: str, whole: Collection | None, folder: Path | None) -> tuple[Any, str]:
+    """A system for a new index, and the name by which a search finds it again.
+
+    A name of 'limner systems' is trained on the collection first. Models are kept in the folder of the index, so that
+    it can be moved as it is.
+    """
+    from limner.systems import SYSTEMS, train
+
+    if name in SYSTEMS and not Path(name).exists():
+        if whole is None or folder is None:
+            raise LimnerError(
+                f"system {name!r} has to be trained: name a COLLECTION and a local folder for the index, or train it "
+                "first and give the file of the model"
+            )
+        with progress(f"training {name} on {len(whole.images):,} images") as told:
+            model: Any = train(whole, name, progress=told)
+        folder.mkdir(parents=True, exist_ok=True)
+        model.save(folder / KEPT)
+        return model, KEPT
+    made = system(name)
+    if Path(name).is_file() and folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(name, folder / KEPT)
+        return made, KEPT
+    return made, name
+
+
+def folder_of(path: str) -> Path | None:
+    """The folder of an index; None for one in object storage."""
+    local = path.removeprefix("file://")
+    return None if "://" in local else Path(local)
+
+
+def opened(path: str, name: str | None = None, *, version: int | None = None, needed: bool = True) -> Index:
+    """An index with the system that encodes for it, the one named or the one it was made with."""
+    from limner.match.search import open_index
+
+    index = open_index(path, version=version)
+    chosen = name or index.about.system
+    if chosen is not None and needed:
+        index.system = system(chosen, folder=folder_of(path))
+    return index

@@ -1,0 +1,251 @@
+"""limner index: make, grow, trim and describe an index over images or texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limner.cli.console import answer, progress, table, tell
+from limner.cli.encoding import folder_of, opened, prepared
+from limner.cli.options import Json, Loading, flag, load, part, word
+from limner.errors import LimnerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from limner.collection import Collection, Items
+    from limner.embeddings import Embeddings
+    from limner.match.search import Index
+
+AT_ONCE = 4_096
+"""Items that are encoded and written at once: what an interrupted run has to do again at most."""
+ANN_ABOVE = 1_000_000
+"""Rows above which an approximate index is built unasked."""
+
+
+def index(
+    path: Annotated[str, typer.Argument(metavar="INDEX", help="A folder, or an address such as s3://bucket/index.")],
+    collection: Annotated[
+        str | None, typer.Argument(metavar="COLLECTION", help="scenes, captions.csv, ...: see 'limner data list'.")
+    ] = None,
+    items: Annotated[
+        str | None, word("Or a list of texts or pictures: txt, csv, jsonl, a folder.", metavar="FILE")
+    ] = None,
+    embeddings: Annotated[Path | None, word("Their vectors: npy, npz, safetensors, parquet.", metavar="FILE")] = None,
+    ids: Annotated[Path | None, word("Ids of the vectors, one per line.", metavar="FILE")] = None,
+    system: Annotated[
+        str | None, word("Or what encodes them: a saved model, a name of 'limner systems', module:thing.")
+    ] = None,
+    of: Annotated[str, word("Which side of the collection: images or texts.", metavar="SIDE")] = "images",
+    split: Annotated[str, word("Part of the collection.")] = "all",
+    option: Loading = None,
+    similarity: Annotated[str, word("cosine or dot; for a new index.", metavar="HOW")] = "cosine",
+    replace: Annotated[bool, flag("--replace", "Replace items whose ids are in the index.")] = False,
+    resume: Annotated[bool, flag("--resume", "Leave out items whose ids are in the index.")] = False,
+    delete: Annotated[list[str] | None, word("Delete an item. Repeatable.", metavar="ID")] = None,
+    ann: Annotated[
+        str | None,
+        word("Build an approximate index: ivf_hnsw_sq, ivf_sq, ivf_pq, ivf_rq, ivf_flat.", metavar="KIND"),
+    ] = None,
+    exact: Annotated[bool, flag("--exact", f"Build none, even above {ANN_ABOVE:,} items.")] = False,
+    compact: Annotated[bool, flag("--compact", "Join small pieces; forget versions older than a week.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Put images or texts into an index that 'limner search' searches; add to one that is there.
+
+    With INDEX alone it says what is in it. Every change is one commit: an interrupted run loses nothing that was there,
+    and --resume goes on where it stopped.
+
+    Examples:
+      $ limner index pictures.index scenes --system histograms
+      $ limner index photos.index --items photos/ --system my_encoders:clip
+      $ limner index captions.index captions.csv --of texts --embeddings texts.npy
+      $ limner index photos.index --delete old.jpg --compact
+      $ limner index photos.index --json
+    """
+    if replace and resume:
+        raise typer.BadParameter("--replace and --resume: give one of them")
+    if ann and exact:
+        raise typer.BadParameter("--ann and --exact: give one of them")
+    done: dict[str, Any] = {}
+    if collection or items or embeddings:
+        source = _Source(collection, items, embeddings, ids, of, split, option)
+        existing = "replace" if replace else "skip" if resume else "refuse"
+        done["added"] = _added(path, source, system, similarity, existing)
+    elif system or replace or resume or ids:
+        raise typer.BadParameter("nothing to add: give a COLLECTION, --items or --embeddings")
+    made = opened(path, needed=False)
+    if delete:
+        done["deleted"] = made.delete(delete)
+    if compact:
+        made.compact()
+    _approximate(made, ann, exact)
+    data = {"index": path, **done, **described(made)}
+    answer(_text(data), data, as_json=as_json)
+
+
+class _Source:
+    """What is to be put into an index, as it was named on the command line."""
+
+    def __init__(
+        self,
+        collection: str | None,
+        items: str | None,
+        embeddings: Path | None,
+        ids: Path | None,
+        of: str,
+        split: str,
+        option: list[str] | None,
+    ) -> None:
+        if collection and items:
+            raise typer.BadParameter("a COLLECTION and --items: give one of them")
+        if of not in ("images", "texts"):
+            raise typer.BadParameter(f"--of {of}: expected images or texts")
+        if ids and not embeddings:
+            raise typer.BadParameter("--ids are for --embeddings")
+        self.embeddings, self.ids = embeddings, ids
+        self.whole = load(collection, option) if collection else None
+        self.items = _listed(items) if items else None
+        if self.whole is not None:
+            chosen: Collection = part(self.whole, split)
+            self.items = chosen.images if of == "images" else chosen.texts
+
+    def vectors(self) -> Embeddings:
+        """The given vectors, named by the items where their file holds no ids."""
+        from limner.embeddings import Embeddings
+
+        read = Embeddings.load(str(self.embeddings), ids=self.ids)
+        numbered = self.ids is None and all(key == str(row) for row, key in enumerate(read.ids))
+        if self.items is None or not numbered or self.items.ids == read.ids:
+            return read
+        if len(read) != len(self.items):
+            raise LimnerError(
+                f"{self.embeddings} has {len(read):,} rows and no ids for {len(self.items):,} {self.items.kind}s: "
+                "expected one row each, in their order; or name the rows with --ids FILE"
+            )
+        tell(f"warning: {self.embeddings} holds no ids: its rows are taken in the order of the {self.items.kind}s")
+        return Embeddings(self.items.ids, read.matrix)
+
+
+def _listed(path: str) -> Items:
+    from limner.collection import Items
+    from limner.match.search import read
+
+    found = read(path)
+    if not isinstance(found, Items):
+        raise LimnerError(f"--items {path} holds vectors: give them with --embeddings")
+    return found
+
+
+def _added(path: str, source: _Source, system: str | None, similarity: str, existing: str) -> int:
+    """Adds what the source holds, in pieces; returns how many items."""
+    made = _there(path)
+    if source.embeddings is not None:
+        name = system or (made.about.system if made else None)
+        pieces: Iterator[tuple[Embeddings, Items | None]] = iter([(source.vectors(), source.items)])
+        if made is None and name is not None:
+            name = prepared(name, source.whole, folder_of(path))[1]
+    else:
+        name, pieces, made = _encoding(path, source, system, made, existing)
+    count = 0
+    for vectors, items in pieces:
+        if made is None:
+            made = _new(path, vectors, items, similarity, name)
+            count += len(vectors)
+        else:
+            count += made.add(vectors, items, existing=existing)
+    if made is not None and count > 8 * AT_ONCE:
+        made.compact()
+    return count
+
+
+def _there(path: str) -> Index | None:
+    from limner.match.search import open_index
+
+    try:
+        return open_index(path)
+    except LimnerError as error:
+        if str(error).startswith("no index at"):
+            return None
+        raise
+
+
+def _new(path: str, vectors: Embeddings, items: Items | None, similarity: str, name: str | None) -> Index:
+    from limner.match import search
+
+    return search.index(path, vectors, items, similarity=similarity, system_name=name)
+
+
+def _encoding(
+    path: str, source: _Source, system: str | None, made: Index | None, existing: str
+) -> tuple[str, Iterator[tuple[Embeddings, Items | None]], Index | None]:
+    """The name of the system, and the items encoded piece by piece."""
+    from limner.cli.encoding import system as named
+
+    name = system or (made.about.system if made else None)
+    if name is None or source.items is None:
+        raise typer.BadParameter("nothing says what the items' vectors are: give --embeddings or --system")
+    if made is None:
+        model, name = prepared(name, source.whole, folder_of(path))
+    else:
+        model = named(name, folder=folder_of(path))
+    return name, _encoded(model, _left(source.items, made, existing)), made
+
+
+def _left(items: Items, made: Index | None, existing: str) -> Items:
+    """The items that are still to be encoded; an id that would be refused is refused before the work."""
+    if made is None or existing == "replace":
+        return items
+    there = made.holds(items.ids)
+    if existing == "refuse" and any(there):
+        raise LimnerError(
+            f"{sum(there):,} of {len(items):,} ids are in the index already, such as {items.ids[there.index(True)]!r}: "
+            "replace them with --replace, or leave them with --resume"
+        )
+    return items[[row for row, held in enumerate(there) if not held]]
+
+
+def _encoded(model: Any, items: Items) -> Iterator[tuple[Embeddings, Items | None]]:
+    from limner.match.search import encoded
+
+    with progress(f"encoding {len(items):,} {items.kind}s") as told:
+        for low in range(0, len(items), AT_ONCE):
+            piece = items[low : low + AT_ONCE]
+            yield encoded(model, piece), piece
+            told(min(low + AT_ONCE, len(items)), len(items))
+
+
+def _approximate(made: Index, ann: str | None, exact: bool) -> None:
+    from limner.match.search.approximate import Ann
+
+    large = len(made) >= ANN_ABOVE and Ann.noted(made.store) is None and not exact
+    if ann or large:
+        with progress(f"building an approximate index over {len(made):,} items"):
+            built = made.approximate(ann or "ivf_hnsw_sq")
+        tell(f"approximate index {built.kind}, {built.probes} clusters looked into: {built.recall}")
+
+
+def described(made: Index) -> dict[str, Any]:
+    """What an index is, as plain values."""
+    from limner.match.search.approximate import Ann
+
+    ann = Ann.noted(made.store)
+    return {
+        "items": len(made),
+        "kind": made.about.kind,
+        "dimensions": made.about.dim,
+        "similarity": made.about.similarity,
+        "system": made.about.system,
+        "version": made.version,
+        "versions": len(made.versions()),
+        "approximate": None if ann is None else {"kind": ann.kind, "probes": ann.probes, "recall": str(ann.recall)},
+    }
+
+
+def _text(data: dict[str, Any]) -> str:
+    shown = {key: value for key, value in data.items() if value is not None}
+    if (ann := shown.get("approximate")) is not None:
+        shown["approximate"] = f"{ann['kind']}, {ann['probes']} clusters, {ann['recall']}"
+    return table((key, f"{value:,}" if isinstance(value, int) else value) for key, value in shown.items())
