@@ -345,3 +345,22 @@ def test_the_page_prints_what_it_shows() -> None:
         with contextlib.redirect_stdout(out):
             exec(code, names)
         assert out.getvalue() == shown
+
+
+def test_randomisation_of_a_mean_is_the_randomisation_test():
+    rng = np.random.default_rng(3)
+    a, b = rng.normal(0.3, 1, 40), rng.normal(0, 1, 40)
+    by_swapping = stats.randomisation_of(np.mean, a, b, samples=4000).p_value
+    assert by_swapping == pytest.approx(stats.randomisation(a, b).p_value, abs=0.03)
+
+
+def test_randomisation_of_equal_medians_finds_nothing():
+    a, b = np.array([1.0, 2, 2, 2, 90, 90]), np.array([1.0, 2, 2, 2, 3, 3])
+    assert stats.randomisation_of(np.median, a, b, samples=200).p_value == 1.0
+
+
+def test_randomisation_of_swaps_whole_clusters():
+    a, b = np.repeat([5.0, 6.0, 7.0], 30), np.repeat([1.0, 2.0, 3.0], 30)
+    by_query = stats.randomisation_of(np.median, a, b, samples=400).p_value
+    by_cluster = stats.randomisation_of(np.median, a, b, clusters=np.repeat([0, 1, 2], 30), samples=400).p_value
+    assert by_query < 0.05 < by_cluster  # three clusters can never be significant

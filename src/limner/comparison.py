@@ -44,11 +44,8 @@ class Difference:
         return self.interval.estimate
 
     def significant(self, level: float = 0.05) -> bool:
-        """Whether the numbers differ and the corrected p-value is below the level.
-
-        Medians are often equal where ranks differ: their test is on the ranks, and equal medians win nothing.
-        """
-        return self.p_adjusted < level and self.value != 0
+        """Whether the corrected p-value is below the level."""
+        return self.p_adjusted < level
 
 
 @dataclass(frozen=True)
@@ -223,6 +220,10 @@ def _test(a: Result, b: Result, test: str, samples: int, seed: int) -> PairedTes
     binary = set(np.unique(np.concatenate([a.values, b.values]))) <= {0.0, 1.0}
     if test == "auto":
         test = "mcnemar" if binary and a.clusters is None else "randomisation"
+    if test == "randomisation" and a.statistic != "mean":
+        return stats.randomisation_of(
+            a.summarise, a.values, b.values, clusters=a.clusters, samples=min(samples, 2_000), seed=seed
+        )
     if test == "randomisation":
         return stats.randomisation(a.values, b.values, clusters=a.clusters, samples=samples, seed=seed)
     return {"mcnemar": stats.mcnemar, "sign": stats.sign_test, "wilcoxon": stats.wilcoxon}[test](a.values, b.values)
@@ -231,8 +232,9 @@ def _test(a: Result, b: Result, test: str, samples: int, seed: int) -> PairedTes
 def _interval(a: Result, b: Result, seed: int) -> Interval:
     from limner.stats import bootstrap_difference
 
-    statistic: Any = a.measure.summarise if a.measure.name == "MedR" else "mean"
-    return bootstrap_difference(a.values, b.values, statistic=statistic, clusters=a.clusters, folds=a.folds, seed=seed)
+    return bootstrap_difference(
+        a.values, b.values, statistic=a.statistic, clusters=a.clusters, folds=a.folds, seed=seed
+    )
 
 
 def _effect(a: Result, b: Result) -> float:

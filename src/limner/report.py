@@ -51,12 +51,16 @@ class Result:
     folds: IntArray | None = None
     left_out: int = 0
 
+    def summarise(self, values: FloatArray) -> float:
+        """One number from one value per query: mean or median; with folds, the mean over folds of that."""
+        if self.folds is None:
+            return self.measure.summarise(values)
+        return float(np.mean([self.measure.summarise(values[self.folds == f]) for f in np.unique(self.folds)]))
+
     @cached_property
     def value(self) -> float:
-        """The one number: mean or median over queries; with folds, the mean over folds of that."""
-        if self.folds is None:
-            return self.measure.summarise(self.values)
-        return float(np.mean([self.measure.summarise(self.values[self.folds == f]) for f in np.unique(self.folds)]))
+        """The one number."""
+        return self.summarise(self.values)
 
     @cached_property
     def interval(self) -> Interval | None:
@@ -65,11 +69,13 @@ class Result:
 
         if not len(self.values) or not np.isfinite(self.values).all():
             return None
-        statistic: Any = self.measure.kind.summary if self.measure.name != "MedR" else self._median
-        return bootstrap(self.values, statistic=statistic, clusters=self.clusters, folds=self.folds)
+        return bootstrap(self.values, statistic=self.statistic, clusters=self.clusters, folds=self.folds)
 
     @property
-    def _median(self) -> str | Callable[[Any], float]:
+    def statistic(self) -> Any:
+        """What sums up the queries of a fold, as `limner.stats` takes it: "mean", "median" or a function."""
+        if self.measure.name != "MedR":
+            return "mean"
         return self.measure.summarise if self.measure.option("floor") else "median"
 
     @property

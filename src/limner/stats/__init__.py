@@ -8,7 +8,7 @@ from limner.stats.agreement import cohen_kappa, krippendorff_alpha
 from limner.stats.bootstrap import Interval, Part, bootstrap, bootstrap_difference, bootstrap_sum
 from limner.stats.correlation import correlation_matrix, kendall_tau_b, spearman
 from limner.stats.effects import cliff_delta, cohen_d, cohen_g, odds_ratio, rank_biserial
-from limner.stats.paired import PairedTest, holm, mcnemar, randomisation, sign_test, wilcoxon
+from limner.stats.paired import PairedTest, holm, mcnemar, randomisation, randomisation_of, sign_test, wilcoxon
 
 __all__ = [
     "Interval",
@@ -28,6 +28,7 @@ __all__ = [
     "mcnemar",
     "odds_ratio",
     "randomisation",
+    "randomisation_of",
     "rank_biserial",
     "sign_test",
     "spearman",
