@@ -1,0 +1,254 @@
+"""Lists of edges between bidders and items, gathered while blocks of scores stream by.
+
+The smaller side bids for the other. Queries bid along the rows of a block, candidates along its columns; either way a
+list holds, for each bidder, the items with the highest score less price, equals in item order, and the result depends
+neither on the size of a block nor on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.match import _paths
+from limner.scores import Block, MatrixScores, Progress, Scores, VectorScores
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """Edges in bidder order: those of bidder i are `indptr[i]:indptr[i + 1]`."""
+
+    indptr: Int64
+    items: Array
+    worths: Array
+
+    @property
+    def bidders(self) -> Array:
+        """The bidder of each edge."""
+        return np.repeat(np.arange(len(self.indptr) - 1, dtype=np.int32), np.diff(self.indptr))
+
+    @property
+    def graph(self) -> tuple[Int64, Array, Array]:
+        """As the loops in `_paths` take it."""
+        return self.indptr, self.items, self.worths
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def without(self, taken: Sequence[Int64]) -> Edges:
+        """All edges but those between a bidder and an item it took: one array per round, an item per bidder or -1."""
+        if not taken:
+            return self
+        bidders = self.bidders
+        keep = np.ones(len(self), dtype=bool)
+        for items in taken:
+            keep &= self.items != items[bidders]
+        indptr = np.concatenate([[0], np.cumsum(keep)])[self.indptr]
+        return Edges(indptr, self.items[keep], self.worths[keep])
+
+    def with_more(self, bidders: Array, items: Array, worths: Array) -> Edges:
+        """These edges and others that are not among them; repeated ones are added once."""
+        _, first = np.unique(bidders.astype(np.int64) * (int(items.max(initial=0)) + 1) + items, return_index=True)
+        at = self.indptr[bidders[first] + 1]
+        more = np.concatenate([[0], np.cumsum(np.bincount(bidders[first], minlength=len(self.indptr) - 1))])
+        longer = np.insert(self.items, at, items[first]), np.insert(self.worths, at, worths[first])
+        return Edges(self.indptr + more, *longer)
+
+
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """Which edges to look for: those with score less price above the bidder's floor.
+
+    Args:
+        prices: Of the items; inf for an item nobody may have.
+        floors: Of the bidders; inf for a bidder that wants nothing.
+    """
+
+    prices: Float64
+    floors: Float64
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The best edges that were found: (bidders, k) items, -1 where there is none; scores; scores less price."""
+
+    items: Array
+    worths: Array
+    profits: Array
+
+    @property
+    def flat(self) -> tuple[Array, Array, Array]:
+        """Bidders, items and scores of the edges, in bidder order."""
+        there = self.items >= 0
+        bidders = np.repeat(np.arange(len(there), dtype=np.int32), there.sum(axis=1))
+        return bidders, self.items[there], self.worths[there]
+
+    @property
+    def edges(self) -> Edges:
+        """The edges by bidder."""
+        indptr = np.concatenate([[0], np.cumsum((self.items >= 0).sum(axis=1))])
+        return Edges(indptr, *self.flat[1:])
+
+
+@dataclass(frozen=True, eq=False)
+class Market:
+    """Scores as the smaller side sees them, which bids for the other."""
+
+    scores: Scores
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether the queries bid."""
+        return self.scores.shape[0] <= self.scores.shape[1]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(bidders, items)."""
+        n, m = self.scores.shape
+        return (n, m) if self.by_rows else (m, n)
+
+    def find(
+        self, wanted: Sequence[Wanted], k: int, *, hidden: Edges | None = None, progress: Progress | None = None
+    ) -> list[Found]:
+        """The k best edges of every bidder that are not hidden, for each of the questions, all in one pass."""
+        k = max(1, min(k, self.shape[1]))
+        cells = self._cells(hidden)
+        if not self.by_rows:
+            return self.scores.fold(_Columns(wanted, k, cells), _merged, progress=progress)
+        asking = np.flatnonzero(np.any([w.floors < np.inf for w in wanted], axis=0))
+        part = self._only(asking)
+        if part is None:
+            return _stacked(self.scores.stream(_Rows(wanted, k, cells), progress=progress))
+        questions = [Wanted(w.prices, w.floors[asking]) for w in wanted]
+        found = _stacked(part.stream(_Rows(questions, k, cells.only(asking)), progress=progress))
+        return [_spread(f, asking, self.shape[0]) for f in found]
+
+    def _cells(self, edges: Edges | None) -> _Cells:
+        """Edges as cells of the scores, by row."""
+        if edges is None:
+            return _Cells(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32))
+        bidders, items = edges.bidders, edges.items
+        if self.by_rows:
+            return _Cells(bidders, items)
+        order = np.argsort(items, kind="stable")
+        return _Cells(items[order], bidders[order])
+
+    def _only(self, rows: Int64) -> Scores | None:
+        """Scores of a few queries alone, where that is cheaper than to read all blocks; None where it is not."""
+        if not 0 < len(rows) <= self.shape[0] // 4:
+            return None
+        ids = self.scores.queries[rows]
+        if isinstance(self.scores, VectorScores):
+            return replace(self.scores, query_vectors=self.scores.query_vectors.subset(ids))
+        if isinstance(self.scores, MatrixScores):
+            return MatrixScores(ids, self.scores.candidates, self.scores.values[rows], checked=True)
+        return None
+
+    def ends(self) -> tuple[float, float]:
+        """The lowest and the highest score that is finite, (0, 0) where none is."""
+        ends = np.array(self.scores.map(_ends))
+        low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
+        return (low, high) if low <= high else (0.0, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """Cells of the scores, in row order."""
+
+    rows: Array
+    columns: Array
+
+    def hide(self, block: Block, start: int) -> None:
+        """Sets these cells of a block to -inf."""
+        low, high = np.searchsorted(self.rows, [start, start + len(block)])
+        block[self.rows[low:high] - start, self.columns[low:high]] = -np.inf
+
+    def only(self, rows: Int64) -> _Cells:
+        """The cells of these rows, numbered as if there were no others."""
+        place = np.searchsorted(rows, self.rows)
+        kept = rows[np.minimum(place, len(rows) - 1)] == self.rows
+        return _Cells(place[kept], self.columns[kept])
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """The best edges of every row of a block, for each question."""
+
+    wanted: Sequence[Wanted]
+    k: int
+    hidden: _Cells
+
+    def __call__(self, start: int, block: Any) -> list[Found]:
+        block, rows = _on_host(block), slice(start, start + len(block))
+        self.hidden.hide(block, start)
+        found = [_nothing(len(block), self.k, block.dtype) for _ in self.wanted]
+        for w, f in zip(self.wanted, found, strict=True):
+            _paths.collect_rows(block, w.prices, w.floors[rows], f.items, f.worths, f.profits)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Columns:
+    """The best edges of every column so far, for each question."""
+
+    wanted: Sequence[Wanted]
+    k: int
+    hidden: _Cells
+
+    def __call__(self, found: list[Found] | None, start: int, block: Any) -> list[Found]:
+        block, rows = _on_host(block), slice(start, start + len(block))
+        self.hidden.hide(block, start)
+        found = found or [_nothing(block.shape[1], self.k, block.dtype) for _ in self.wanted]
+        for w, f in zip(self.wanted, found, strict=True):
+            _paths.collect_columns(block, start, w.prices[rows], w.floors, f.items, f.worths, f.profits)
+        return found
+
+
+def _on_host(block: Any) -> Block:
+    """A block as an array, wherever it was computed."""
+    return block if isinstance(block, np.ndarray) else np.array(block.cpu())
+
+
+def _ends(start: int, block: Any) -> tuple[float, float]:
+    block = _on_host(block)
+    finite = block[np.isfinite(block)]
+    return float(finite.min(initial=np.inf)), float(finite.max(initial=-np.inf))
+
+
+def _nothing(n: int, k: int, dtype: np.dtype[Any]) -> Found:
+    return Found(np.full((n, k), -1, dtype=np.int32), np.zeros((n, k), dtype=dtype), np.full((n, k), -np.inf))
+
+
+def _spread(found: Found, bidders: Int64, n: int) -> Found:
+    """What was found for some bidders, as rows among all."""
+    whole = _nothing(n, found.items.shape[1], found.worths.dtype)
+    whole.items[bidders], whole.worths[bidders], whole.profits[bidders] = found.items, found.worths, found.profits
+    return whole
+
+
+def _stacked(parts: Iterable[list[Found]]) -> list[Found]:
+    """What was found in blocks of rows, one below the other."""
+    return [Found(*map(np.concatenate, zip(*map(_arrays, each), strict=True))) for each in zip(*parts, strict=True)]
+
+
+def _merged(some: list[Found], others: list[Found]) -> list[Found]:
+    """The best of what two workers found; equals in item order."""
+    return [_merged_pair(a, b) for a, b in zip(some, others, strict=True)]
+
+
+def _merged_pair(a: Found, b: Found) -> Found:
+    items, worths, profits = (np.concatenate(pair, axis=1) for pair in zip(_arrays(a), _arrays(b), strict=True))
+    order = np.lexsort((items, -profits), axis=1)[:, : a.items.shape[1]]
+    return Found(*(np.take_along_axis(array, order, axis=1) for array in (items, worths, profits)))
+
+
+def _arrays(found: Found) -> tuple[Array, Array, Array]:
+    return found.items, found.worths, found.profits

@@ -1,0 +1,209 @@
+"""Assignment against every permutation, against scipy, and against itself in other clothes."""
+
+from itertools import combinations, permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from scipy.optimize import linear_sum_assignment
+
+from limner import Embeddings, LimnerError, Scores
+from limner.match import _lists, assign
+from limner.match.assign import bijective
+
+METHODS = ["auto", "sparse", "dense"]
+WORTHS = st.one_of(st.integers(-3, 3).map(float), st.floats(-1, 1, width=32))
+MATRICES = arrays.arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(1, 5)), elements=WORTHS)
+HOLED = arrays.arrays(
+    np.float64, st.tuples(st.integers(1, 4), st.integers(1, 4)), elements=st.one_of(WORTHS, st.just(-np.inf))
+)
+
+
+def given_as(matrix):
+    return Scores.from_matrix(matrix, [f"q{i}" for i in range(len(matrix))], [f"c{j}" for j in range(matrix.shape[1])])
+
+
+def best_round(matrix):
+    """(pairs, total): as many pairs as there can be, then the highest total, by trying everything."""
+    n, m = matrix.shape
+    for size in range(min(n, m), 0, -1):
+        tried = (
+            [matrix[i, j] for i, j in zip(rows, columns, strict=True)]
+            for rows in combinations(range(n), size)
+            for columns in permutations(range(m), size)
+        )
+        best = max(map(sum, tried))
+        if best > -np.inf:
+            return size, best
+    return 0, 0.0
+
+
+def rounds_of(ranking, n):
+    """The candidates of each round, read back from lists without gaps: only where every round serves every query."""
+    assert len(ranking) == n
+    return ranking.indices.T
+
+
+def check_rounds(matrix, ranking):
+    """Each round is the best that the rounds before it left."""
+    left = matrix.copy()
+    for r, items in enumerate(rounds_of(ranking, len(matrix))):
+        pairs, total = best_round(left)
+        assert pairs == len(matrix) == ranking.assigned[r]
+        assert len(set(items)) == len(items)
+        assert left[np.arange(len(left)), items].sum() == pytest.approx(total, abs=1e-9)
+        assert ranking.totals[r] == pytest.approx(total, abs=1e-9)
+        left[np.arange(len(left)), items] = -np.inf
+
+
+@pytest.mark.parametrize("method", METHODS)
+@settings(max_examples=60)
+@given(MATRICES, st.integers(1, 3))
+def test_every_round_is_the_best_of_all_permutations(method, matrix, candidates):
+    square = matrix[: min(matrix.shape), : min(matrix.shape)]
+    ranked = bijective(given_as(square), rounds=min(3, len(square)), method=method, candidates=candidates)
+    check_rounds(square, ranked)
+    assert ranked.exact
+
+
+@pytest.mark.parametrize("method", METHODS)
+@settings(max_examples=100)
+@given(HOLED, st.integers(1, 4), st.integers(1, 3))
+def test_any_shape_and_forbidden_pairs(method, matrix, rounds, candidates):
+    """Totals and numbers of pairs per round, whatever the shape, with pairs that must not be."""
+    ranked = bijective(given_as(matrix), rounds=rounds, method=method, candidates=candidates)
+    pairs, total = best_round(matrix)
+    if pairs == 0:
+        assert ranked.assigned == () and ranked.depth == 0
+        return
+    assert ranked.assigned[0] == pairs and ranked.totals[0] == pytest.approx(total, abs=1e-9)
+    given_away = [(i, j) for i, row in enumerate(ranked.indices) for j in row if j >= 0]
+    assert len(set(given_away)) == len(given_away) == sum(ranked.assigned)
+    assert all(np.isfinite(matrix[i, j]) for i, j in given_away)
+    assert sum(matrix[i, j] for i, j in given_away) == pytest.approx(sum(ranked.totals), abs=1e-8)
+    assert ranked.exact
+
+
+def test_later_rounds_of_any_shape_are_the_best_of_what_is_left():
+    """A step by step oracle with scipy, for more and for fewer candidates than queries."""
+    rng = np.random.default_rng(0)
+    for n, m in ((7, 12), (12, 7), (9, 9)):
+        matrix = rng.standard_normal((n, m))
+        ranked = bijective(given_as(matrix), rounds=4, candidates=3)
+        costs = -matrix
+        for total, assigned in zip(ranked.totals, ranked.assigned, strict=True):
+            rows, columns = linear_sum_assignment(costs)
+            assert total == pytest.approx(-costs[rows, columns].sum()) and assigned == min(n, m)
+            costs[rows, columns] = 1e6  # dearer than any pair, and never needed in four rounds of this size
+        assert ranked.exact and ranked.solver == "limner"
+
+
+def test_a_query_left_out_goes_on_with_the_next_round():
+    """Three queries for one candidate: each gets it in a round of its own, the best first."""
+    ranked = bijective(given_as(np.array([[1.0], [3.0], [2.0]])), rounds=5)
+    assert ranked.totals == (3.0, 2.0, 1.0) and ranked.assigned == (1, 1, 1)
+    assert ranked.indices.tolist() == [[0], [0], [0]] and ranked.depth == 1
+
+
+def test_lists_may_end_up_shorter():
+    """Two queries, three candidates: after two rounds both may be left with the same third one."""
+    matrix = np.array([[3.0, 2.9, 0.0], [2.9, 3.0, 0.0]])
+    ranked = bijective(given_as(matrix), rounds=3)
+    assert ranked.assigned == (2, 2, 1)
+    assert sorted(ranked.lengths.tolist()) == [2, 3]
+    assert (-1 in ranked.indices) and ranked.truncated
+    assert bijective(given_as(matrix), rounds=9).lengths.tolist() == [3, 3]
+
+
+def clustered(n, m, seed, d=8):
+    rng = np.random.default_rng(seed)
+    centres = rng.standard_normal((max(2, n // 10), d))
+    sides = [centres[rng.integers(len(centres), size=size)] + 0.7 * rng.standard_normal((size, d)) for size in (n, m)]
+    return Scores.from_embeddings(*(Embeddings(range(size), side) for size, side in zip((n, m), sides, strict=True)))
+
+
+@pytest.mark.parametrize("shape", [(300, 300), (300, 700), (700, 300)])
+@pytest.mark.parametrize("candidates", [2, 20])
+def test_short_lists_come_to_the_optimum_of_the_whole_matrix(shape, candidates):
+    scores = clustered(*shape, seed=1)
+    ranked = bijective(scores, rounds=3, candidates=candidates, method="sparse")
+    whole = bijective(scores, rounds=3, method="dense")
+    assert ranked.totals == pytest.approx(whole.totals, rel=1e-6)
+    assert ranked.exact and ranked.gaps == (0.0, 0.0, 0.0)
+
+
+def test_without_proof_the_gap_says_what_may_be_missing():
+    scores = clustered(400, 400, seed=2)
+    fast = bijective(scores, rounds=2, candidates=5, prove=False)
+    proven = bijective(scores, rounds=2, candidates=5)
+    assert not fast.exact and proven.exact
+    assert fast.totals[0] <= proven.totals[0] + 1e-9 <= fast.bounds[0] + 2e-9
+
+
+def test_hubs_that_everybody_wants_widen_the_lists():
+    """All lists name the same few candidates: most queries find theirs only after widening."""
+    rng = np.random.default_rng(3)
+    matrix = rng.standard_normal((200, 200)) + 20 * (np.arange(200) < 4)
+    ranked = bijective(given_as(matrix), rounds=2, candidates=4, method="sparse")
+    rows, columns = linear_sum_assignment(matrix, maximize=True)
+    assert ranked.totals[0] == pytest.approx(matrix[rows, columns].sum()) and ranked.exact
+
+
+def test_lists_that_grow_too_long_turn_dense():
+    same = given_as(np.ones((1100, 1100), dtype=np.float32))  # all equal: every list holds the same first candidates
+    ranked = bijective(same, rounds=1, candidates=10)
+    assert ranked.solver in ("lapx", "scipy") and ranked.totals == (1100.0,)
+    assert bijective(same, rounds=1, candidates=10, method="sparse").totals == (1100.0,)
+
+
+def test_without_lapx_scipy_solves(monkeypatch):
+    monkeypatch.setattr(assign, "_solver", lambda shape: "scipy")
+    matrix = np.random.default_rng(4).standard_normal((30, 30))
+    assert bijective(given_as(matrix), method="dense").solver == "scipy"
+    assert bijective(given_as(matrix), method="dense").totals == pytest.approx(bijective(given_as(matrix)).totals)
+
+
+def test_corrected_scores_are_assigned_as_they_are_in_both_shapes():
+    """A correction is not the same seen from the other side: fewer candidates must not transpose it."""
+    for shape in ((60, 90), (90, 60)):
+        corrected = clustered(*shape, seed=5).correct("csls")
+        rows, columns = linear_sum_assignment(corrected.matrix(), maximize=True)
+        ranked = bijective(corrected, rounds=1, candidates=5)
+        assert ranked.totals[0] == pytest.approx(corrected.matrix()[rows, columns].sum(dtype=np.float64), rel=1e-6)
+
+
+def test_lists_are_the_head_of_a_stable_sort_along_rows_and_columns():
+    for shape in ((500, 800), (800, 500)):
+        scores = clustered(*shape, seed=6)
+        market, wanted = _lists.Market(scores), _lists.Wanted(np.zeros(800), np.full(500, -np.inf))
+        (found,) = market.find([wanted], 7)
+        matrix = scores.matrix() if shape[0] < shape[1] else scores.matrix().T
+        assert np.array_equal(found.items, np.argsort(-matrix, axis=1, kind="stable")[:, :7])
+
+
+def test_progress_goes_on_to_the_end():
+    seen = []
+    bijective(clustered(600, 600, seed=7), rounds=3, candidates=3, progress=lambda *steps: seen.append(steps))
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert all(done <= total for done, total in seen) and seen[-1][0] == seen[-1][1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rounds": 0}, "0 rounds and 100 candidates: expected at least 1"),
+        ({"candidates": 0}, "5 rounds and 0 candidates"),
+        ({"method": "spars"}, "did you mean 'sparse'"),
+    ],
+)
+def test_bad_options_are_refused(options, message):
+    with pytest.raises(LimnerError, match=message):
+        bijective(given_as(np.ones((2, 2))), **options)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_infinite_scores_are_refused(method):
+    with pytest.raises(LimnerError, match=r"\+inf"):
+        bijective(given_as(np.array([[np.inf, 1.0], [0.0, 1.0]])), method=method)
