@@ -103,7 +103,9 @@ def test_the_given_matrix_is_not_changed():
     matrix = np.random.default_rng(0).standard_normal((20, 30)).astype(np.float32)
     before = matrix.copy()
     for name in CORRECTIONS:
-        Scores.from_matrix(matrix, range(20), range(30)).correct(name, **({"k": 3} if name in ("csls", "nnn") else {})).top(3)
+        Scores.from_matrix(matrix, range(20), range(30)).correct(
+            name, **({"k": 3} if name in ("csls", "nnn") else {})
+        ).top(3)
     assert np.array_equal(matrix, before)
 
 

@@ -136,9 +136,9 @@ def test_rows_per_block_do_not_matter(device, rows):
 def test_columns_against_the_compiled_loops():
     block = np.random.default_rng(1).standard_normal((64, 300)).astype(np.float32)
     outputs = []
-    for loops, given in ((_loops, block.copy()), (_cuda, torch.as_tensor(block))):
+    for loops, there in ((_loops, block.copy()), (_cuda, torch.as_tensor(block))):
         found = np.empty(300), np.empty(300, np.int32), np.empty(300)
-        loops.add_columns(given, 3.0, *found)
+        loops.add_columns(there, 3.0, *found)
         outputs.append(found)
     assert np.array_equal(outputs[0][0], outputs[1][0]) and np.array_equal(outputs[0][1], outputs[1][1])
     assert np.allclose(outputs[0][2], outputs[1][2], rtol=1e-5)
@@ -156,7 +156,7 @@ def test_tensors_as_they_are(device):
     ("make", "message"),
     [
         (lambda: Scores.from_tensors(torch.ones(2, 3), torch.ones(2, 4), "ab", "xy"), "rows of one length"),
-        (lambda: Scores.from_tensors(torch.ones(2, 3), torch.ones(2, 3), "abc", "xy"), "expected one each"),
+        (lambda: Scores.from_tensors(torch.ones(2, 3), torch.ones(2, 3), "abc", "xy"), "one id for each"),
         (
             lambda: Scores.from_tensors(torch.zeros(2, 3), torch.ones(2, 3), "ab", "xy"),
             "vector of 'a' .row 0. is all zeros",

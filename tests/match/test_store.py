@@ -9,6 +9,7 @@ import random
 import signal
 import sys
 import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -108,12 +109,9 @@ def test_an_index_whose_making_was_killed_can_be_made_again(tmp_path):
         time.sleep(rng.uniform(0, 0.06))
         os.kill(child.pid, signal.SIGKILL)
         child.join(30)
-        try:
-            assert contents(path) == {"made": 2000}
-        except LimnerError as error:
-            assert "no index at" in str(error)
+        with suppress(LimnerError):  # refused: there is one, and it is whole
             index(path, vectors("made", 2000), similarity="dot")
-            assert contents(path) == {"made": 2000}
+        assert contents(path) == {"made": 2000}
 
 
 def make_slowly(path, told) -> None:

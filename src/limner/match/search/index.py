@@ -263,7 +263,7 @@ class Index:
         ann = Ann.noted(self.store)
         if ann is None:
             raise LimnerError(
-                "the index has no approximate index: build one with index.approximate() (limner index --ann)"
+                "there is no approximate index here: build one with index.approximate() (limner index --ann)"
             )
         return ann
 

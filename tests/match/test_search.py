@@ -1,0 +1,457 @@
+"""Search: the lists of Scores.top to the last bit, corrections, approximate search, hits, and the two commands."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from typer.testing import CliRunner
+
+import limner
+from limner import Embeddings, Items, LimnerError, Scores
+from limner.cli import app
+from limner.match import index, open_index
+from limner.match.correct import Statistics
+from limner.match.search import encoded, exact, read
+
+pytest.importorskip("lancedb")
+
+
+def some(count: int, dim: int = 16, *, seed: int = 0, prefix: str = "i", decimals: int | None = None) -> Embeddings:
+    rows = np.random.default_rng(seed).standard_normal((count, dim))
+    if decimals is not None:
+        rows = np.round(rows, decimals) + 0.01
+    return Embeddings([f"{prefix}{row}" for row in range(count)], rows.astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """3,000 vectors of few different values, so that many scores are equal, put in by several commits."""
+    folder = tmp_path_factory.mktemp("stored") / "index"
+    whole = some(3000, 6, decimals=0)
+    made = index(folder, Embeddings(whole.ids[:1000], whole.matrix[:1000]))
+    for low in range(1000, 3000, 500):
+        made.add(Embeddings(whole.ids[low : low + 500], whole.matrix[low : low + 500]))
+    return folder, whole
+
+
+# --- exact --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("memory", [2**30, 0], ids=["in memory", "streamed"])
+@pytest.mark.parametrize("count", [1, 7, 256, 300])
+def test_the_hits_are_those_of_scores_top_ties_and_bits_included(stored, memory, count):
+    folder, whole = stored
+    queries = some(count, 6, seed=1, prefix="q", decimals=0)
+    expected = Scores.from_embeddings(queries, whole).top(11)
+    hits = open_index(folder, memory=memory).search(queries, 11)
+    assert any(len(set(row)) < 11 for row in np.asarray(expected.scores).tolist())  # there are ties to get wrong
+    assert [hits.ranking[q] for q in queries.ids] == [expected[q] for q in queries.ids]
+    assert np.array_equal(hits.ranking.scores, expected.scores)
+    assert hits.ranking.n_candidates == 3000 and hits.recall is None
+
+
+@st.composite
+def vector_sets(draw):
+    dim = draw(st.integers(1, 9))
+    number = st.sampled_from([-2.0, -1.0, -0.3, 0.0, 1e-3, 0.3, 1.0, 1.0000001, 700.0])
+    row = st.lists(number, min_size=dim, max_size=dim).filter(any)
+    rows = draw(st.lists(row, min_size=1, max_size=40))
+    queries = draw(st.lists(row, min_size=1, max_size=4))
+    return np.array(queries, np.float32), np.array(rows, np.float32), draw(st.integers(1, 45)), draw(st.integers(1, 12))
+
+
+@given(vector_sets())
+def test_any_cut_into_blocks_gives_the_lists_of_the_whole(case):
+    queries, rows, k, cut = case
+    asked = Embeddings(range(len(queries)), queries)
+    expected = Scores.from_embeddings(asked, Embeddings(range(len(rows)), rows), similarity="dot").top(k)
+    blocks = [rows[low : low + cut] for low in range(0, len(rows), cut)]
+    for few in (True, False):
+        chosen = exact._few if few else exact._many
+        numbered = zip(range(0, len(rows), cut), blocks, strict=True)
+        places, scores = chosen(asked, numbered, min(k, len(rows)))
+        assert places.tolist() == expected.indices.tolist()
+        assert np.array_equal(scores, expected.scores)
+
+
+def test_a_store_of_equals_is_searched_in_bounded_memory(monkeypatch):
+    """All rows equal: everything could be among the best, and the grid has to decide again and again."""
+    monkeypatch.setattr(exact, "HELD", 100)
+    counts = []
+    decide = exact._Held.decide
+    monkeypatch.setattr(exact._Held, "decide", lambda self, q: (counts.append(self.count), decide(self, q))[1])
+    rows = np.ones((1000, 5), dtype=np.float32)
+    places, _ = exact.top(some(3, 5), (rows[low : low + 50] for low in range(0, 1000, 50)), 4, rows=1000)
+    assert places.tolist() == [[0, 1, 2, 3]] * 3
+    assert max(counts) <= 150 and len(counts) > 5
+
+
+def test_fast_products_alone_would_not_do():
+    """The plain product and the grid round differently: without the margin, lists would differ."""
+    rng = np.random.default_rng(0)
+    base = rng.standard_normal(333).astype(np.float32)
+    rows = base + rng.standard_normal((4000, 333)).astype(np.float32) * np.float32(3e-7)
+    asked = Embeddings(["q"], base[None])
+    expected = Scores.from_embeddings(asked, Embeddings(range(4000), rows), similarity="dot").top(20)
+    blocks = ((low, rows[low : low + 640]) for low in range(0, 4000, 640))
+    places, scores = exact._few(asked, blocks, 20)
+    assert places.tolist() == expected.indices.tolist()
+    assert np.array_equal(scores, expected.scores)
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+def test_both_similarities(tmp_path, similarity):
+    items, queries = some(300), some(5, seed=1, prefix="q")
+    hits = index(tmp_path / "i", items, similarity=similarity).search(queries, 5)
+    expected = Scores.from_embeddings(queries, items, similarity=similarity).top(5)
+    assert [hits.ranking[q] for q in queries.ids] == [expected[q] for q in queries.ids]
+
+
+def test_more_than_there_are_and_arrays_as_queries(tmp_path):
+    made = index(tmp_path / "i", some(3))
+    hits = made.search(np.ones(16, dtype=np.float32), 10)
+    assert len(hits[0]) == 3 and [hit.rank for hit in hits[0]] == [1, 2, 3]
+    assert len(made.search(np.ones((4, 16), dtype=np.float32), 2)[3]) == 2
+    with pytest.raises(LimnerError, match="search for the 0 best"):
+        made.search(np.ones(16, dtype=np.float32), 0)
+    with pytest.raises(LimnerError, match="vectors have 3 dimensions, the index 16"):
+        made.search(np.ones(3, dtype=np.float32))
+    with pytest.raises(LimnerError, match="knows no system to encode it"):
+        made.search("two dogs")
+    with pytest.raises(LimnerError, match=r"row 1 .* holds NaN"):
+        made.add(Embeddings(["a", "b"], np.array([[1.0] * 16, [np.nan] * 16])))
+
+
+# --- corrections --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("memory", [2**30, 0], ids=["in memory", "streamed"])
+@pytest.mark.parametrize(
+    "name", ["csls", "inverted_softmax", "dual_softmax", "dynamic_inverted_softmax", "nnn", "sinkhorn"]
+)
+def test_corrections_from_a_bank_are_those_of_scores(stored, tmp_path, memory, name):
+    folder, whole = stored
+    queries, bank = some(6, 6, seed=2, prefix="q"), some(60, 6, seed=3, prefix="b")
+    opened = open_index(folder, memory=memory)
+    expected = Scores.from_embeddings(queries, whole).correct(name, bank=bank).top(5)
+    hits = opened.search(queries, 5, correct=name, bank=bank)
+    assert [hits.ranking[q] for q in queries.ids] == [expected[q] for q in queries.ids]
+    np.testing.assert_allclose(hits.ranking.scores, expected.scores, rtol=1e-5, atol=1e-5)
+    assert hits.correction == name
+    saved = opened.statistics(name, bank).save(tmp_path / "bank.npz")
+    one = queries.subset(["q3"])  # a single live query
+    for live in (opened.search(one, 5, correct=saved), opened.search(one, 5, correct=name, bank=saved)):
+        assert live.ranking["q3"] == expected["q3"]
+
+
+def test_corrections_that_cannot_be_are_refused(stored, tmp_path):
+    opened = open_index(stored[0])
+    one = some(1, 6)
+    with pytest.raises(LimnerError, match="a bank of 1 query"):
+        opened.search(one, correct="csls")
+    with pytest.raises(LimnerError, match="without a correction"):
+        opened.search(one, bank=some(9, 6))
+    with pytest.raises(LimnerError, match="unknown option of csls 'beta'"):
+        opened.search(one, correct="csls", bank=some(9, 6), beta=3)
+    with pytest.raises(LimnerError, match="looks at every item"):
+        opened.search(one, correct="csls", bank=some(9, 6), exact=False)
+    of_others = index(tmp_path / "i", some(9, 6)).statistics("nnn", some(9, 6))
+    with pytest.raises(LimnerError, match="gather them again"):
+        opened.search(one, correct=of_others)
+    with pytest.raises(LimnerError, match="statistics are of 'nnn', asked is 'csls'"):
+        opened.search(one, correct="csls", bank=of_others)
+
+
+# --- approximate --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("large") / "index"
+    rng = np.random.default_rng(0)
+    centres = rng.standard_normal((40, 32))
+    rows = centres[rng.integers(0, 40, 6000)] + 0.4 * rng.standard_normal((6000, 32))
+    return folder, index(folder, Embeddings([f"i{n}" for n in range(6000)], rows))
+
+
+@pytest.mark.parametrize("kind", ["ivf_sq", "ivf_pq"])
+def test_the_recall_of_an_approximate_index_is_measured_kept_and_true(large, kind):
+    folder, made = large
+    ann = made.approximate(kind, recall=0.9)
+    queries = some(50, 32, seed=5, prefix="q")
+    again = open_index(folder)
+    hits, truth = again.search(queries), again.search(queries, exact=True)
+    assert (hits.recall, truth.recall) == (ann.recall, None)
+    assert ann.recall.of == "stored" and ann.recall.rows == 6000
+    measured = again.recall(queries=queries)
+    share = np.mean([len(set(hits.ranking[q]) & set(truth.ranking[q])) / 10 for q in queries.ids])
+    assert measured.value == pytest.approx(share) and measured.of == "given"
+    assert open_index(folder).search(queries, 3).recall == measured
+    for q in queries.ids:  # what both found has the same score to the last bit
+        right = {hit.id: hit.score for hit in truth[q]}
+        assert all(hit.score == right[hit.id] for hit in hits[q] if hit.id in right)
+        assert [hit.score for hit in hits[q]] == sorted((hit.score for hit in hits[q]), reverse=True)
+
+
+def test_rows_added_after_the_approximate_index_are_found(large):
+    _, made = large
+    made.approximate("ivf_sq")
+    late = Embeddings(["late"], np.full((1, 32), 5.0))
+    made.add(late, existing="replace")
+    assert made.search(late, 1, exact=False).ranking["late"] == ["late"]
+    made.delete(["late"])
+    assert "late" not in made.search(late, 10, exact=False).ranking["late"]
+
+
+def test_an_approximate_index_that_cannot_be_is_refused(stored, tmp_path):
+    with pytest.raises(LimnerError, match="there is no approximate index here"):
+        open_index(stored[0]).search(some(1, 6), exact=False)
+    with pytest.raises(LimnerError, match="3 rows: an approximate index needs 256 or more"):
+        index(tmp_path / "i", some(3)).approximate()
+    with pytest.raises(LimnerError, match="unknown approximate index 'hnws'"):
+        open_index(stored[0]).approximate("hnws")
+
+
+# --- items, systems, hits -----------------------------------------------------------------------------------------
+
+
+class Lengths:
+    """An encoder: how long a text is, and whether it has an a."""
+
+    def encode(self, items: Items) -> np.ndarray:
+        return np.array([[len(value), 1 + value.count("a")] for value in items.values], dtype=np.float32)
+
+
+def test_texts_are_kept_and_found_by_an_encoder(tmp_path):
+    texts = Items(["x", "y", "z"], ["a", "bbbb", "<script>alert('a')</script>"], kind="text")
+    made = index(tmp_path / "i", encoded(Lengths(), texts), texts, system=Lengths())
+    hits = made.search(["b" * 4, "a"], 2)
+    assert (hits["0"][0].value, hits[1][0].value) == ("bbbb", "a")
+    assert hits.records()[0] == {
+        "query": "0", "query_value": "bbbb", "rank": 1, "id": "y", "score": hits[0][0].score, "value": "bbbb",
+    }  # fmt: skip
+    assert str(hits).splitlines()[0] == "bbbb" and "3 texts searched, exact" in str(hits)
+    with pytest.raises(LimnerError, match="image items for an index of texts"):
+        made.add(some(1, 2), Items(["i0"], [None]))
+    with pytest.raises(LimnerError, match="1 of 1 text ids are unknown"):
+        made.add(some(1, 2), Items(["other"], ["t"], kind="text"))
+    with pytest.raises(LimnerError, match="dict encodes nothing"):
+        encoded({}, texts)
+
+
+class Tags(HTMLParser):
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+
+def test_the_page_is_one_file_with_everything_escaped(tmp_path):
+    evil = "<script>alert('x')</script>\"'><img src=x onerror=alert(1)>"
+    photo = tmp_path / "photo.png"
+    Image.new("RGB", (300, 200), "red").save(photo)
+    pictures = Items(
+        [evil, "drawn", "gone"], [str(photo), lambda: Image.new("RGB", (9, 9), "blue"), str(tmp_path / "no.png")]
+    )
+    made = index(tmp_path / "i", Embeddings(pictures.ids, np.eye(3)), pictures)
+    hits = made.search(Embeddings([evil], np.ones((1, 3))))
+    page = hits.html()
+    tags = Tags(page).found
+    assert [tag for tag, _ in tags if tag == "script"] == []
+    images = [attrs["src"] for tag, attrs in tags if tag == "img"]
+    assert len(images) == 2 and all(src.startswith("data:image/") for src in images)
+    assert not any(name.startswith("on") for _, attrs in tags for name in attrs)
+    assert "no file" in page and evil not in page and "&lt;script&gt;" in page
+    assert not re.search(r"""(?:src|href)=["'](?!data:)""", page)
+    for ending in ("html", "json", "csv"):
+        assert hits.save(tmp_path / f"hits.{ending}").stat().st_size > 0
+    assert json.loads((tmp_path / "hits.json").read_text())["hits"][0]["id"] in pictures.ids
+    with pytest.raises(LimnerError, match="hits are written as"):
+        hits.save(tmp_path / "hits.pdf")
+
+
+def test_lists_are_read_as_people_have_them(tmp_path):
+    (tmp_path / "a.txt").write_text("two dogs\n\na cat\n", encoding="utf-8")
+    (tmp_path / "b.csv").write_text("id,text\nx,two dogs\ny,a cat\n", encoding="utf-8")
+    (tmp_path / "c.jsonl").write_text('{"id": "x", "image": "p.png"}\n', encoding="utf-8")
+    Image.new("RGB", (4, 4)).save(tmp_path / "p.png")
+    some(2).save(tmp_path / "v.npz")
+    lines, table, lists = read(tmp_path / "a.txt"), read(tmp_path / "b.csv"), read(tmp_path / "c.jsonl")
+    assert (list(lines.ids), lines.values, lines.kind) == (["1", "3"], ("two dogs", "a cat"), "text")
+    assert (list(table.ids), table.values) == (["x", "y"], ("two dogs", "a cat"))
+    assert (lists.kind, lists.values) == ("image", (str(tmp_path / "p.png"),))
+    assert list(read(tmp_path).ids) == list(read(tmp_path / "p.png").ids) == ["p.png"]
+    assert list(read(tmp_path / "v.npz").ids) == ["i0", "i1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", "\n \n", "is empty: expected one text per line"),
+        ("a.csv", "id,size\nx,3\n", "has columns 'id', 'size': expected one of texts"),
+        ("a.csv", "id,text\nx,\n", r"a.csv, line 2: column 'text' is empty"),
+        ("a.csv", "id,text\nx,a\nx,b\n", "duplicate id id 'x' in rows 0 and 1"),
+        ("a.jsonl", '{"text": 3}\n', "line 1: column 'text' is empty or no text"),
+        ("a.jsonl", "{\n", "line 1: not JSON"),
+        ("a.pdf", "x", "expected a folder or a file that ends in"),
+    ],
+)
+def test_bad_lists_are_refused(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(LimnerError, match=message):
+        read(tmp_path / name)
+
+
+def test_missing_and_empty_lists_are_refused(tmp_path):
+    with pytest.raises(LimnerError, match="no pictures in"):
+        read(tmp_path)
+    with pytest.raises(LimnerError, match="no file .*nowhere.txt"):
+        read(tmp_path / "nowhere.txt")
+
+
+# --- the commands -------------------------------------------------------------------------------------------------
+
+WORLD = ["scenes", "-O", "images=60"]
+
+
+def run(*words: object, status: int = 0):
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code == status, done.output
+    assert "Traceback" not in done.output
+    return done
+
+
+@pytest.fixture(scope="module")
+def commanded(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("commanded")
+    run("index", folder / "i", *WORLD, "--system", "histograms")
+    return folder
+
+
+def test_the_commands_find_what_python_finds(commanded):
+    world = limner.load("scenes", images=60)
+    model = limner.train(world)
+    queries = Items(["0"], ["two red dogs"], kind="text")
+    expected = Scores.from_embeddings(model.encode_texts(queries), model.encode_images(world.images)).top(4)
+    data = json.loads(run("search", commanded / "i", "two red dogs", "-k", 4, "--json").stdout)
+    assert [hit["id"] for hit in data["hits"]] == expected["0"]
+    assert [hit["score"] for hit in data["hits"]] == np.asarray(expected.scores)[0].tolist()
+    assert (data["searched"], data["exact"], data["kind"]) == (60, True, "image")
+    described = json.loads(run("index", commanded / "i", "--json").stdout)
+    assert (described["items"], described["dimensions"], described["system"]) == (60, 32, "system.npz")
+
+
+def test_queries_from_files_pictures_and_vectors(commanded, tmp_path):
+    world = limner.load("scenes", images=60)
+    picture = tmp_path / "p.png"
+    world.images.open(7).save(picture)
+    found = json.loads(run("search", commanded / "i", "--image", picture, "-k", 1, "--json").stdout)
+    assert found["hits"][0]["id"] == world.images.ids[7]
+    (tmp_path / "q.txt").write_text("two red dogs\na cat\n")
+    page = tmp_path / "found.html"
+    run("search", commanded / "i", "--queries", tmp_path / "q.txt", "--save", page, "--save", tmp_path / "found.run")
+    assert page.read_text().count("data:image/") == 20
+    assert len((tmp_path / "found.run").read_text().splitlines()) == 20
+    vectors = limner.train(world).encode_texts(world.texts[:3])
+    vectors.save(tmp_path / "q.npy")
+    hits = json.loads(run("search", commanded / "i", "--queries", tmp_path / "q.npy", "-k", 2, "--json").stdout)["hits"]
+    assert [hit["query"] for hit in hits] == [key for key in vectors.ids for _ in range(2)]
+
+
+def test_a_bank_and_its_statistics(commanded, tmp_path):
+    (tmp_path / "bank.txt").write_text("\n".join(limner.load("scenes", images=60).train.texts.values[:40]))
+    ask = ("search", commanded / "i", "a cat", "-k", 5, "--json", "--correct")
+    first = run(*ask, "csls", "--bank", tmp_path / "bank.txt", "-O", "k=5", "--save-bank", tmp_path / "b.npz")
+    assert Statistics.load(tmp_path / "b.npz").correction.k == 5
+    again = run(*ask, tmp_path / "b.npz")
+    named = run(*ask, "csls", "--bank", tmp_path / "b.npz")
+    answers = [json.loads(done.stdout) for done in (first, again, named)]
+    assert answers[0] == answers[1] == answers[2] and answers[0]["correction"] == "csls"
+    plain = json.loads(run("search", commanded / "i", "a cat", "-k", 5, "--json").stdout)
+    assert [h["score"] for h in plain["hits"]] != [h["score"] for h in answers[0]["hits"]]
+
+
+def test_an_index_from_vectors_grows_shrinks_and_resumes(tmp_path):
+    (tmp_path / "t.csv").write_text("id,text\n" + "".join(f"t{n},caption {n}\n" for n in range(300)))
+    np.save(tmp_path / "v.npy", some(300).matrix)
+    given = ("--items", tmp_path / "t.csv", "--embeddings", tmp_path / "v.npy", "--json")
+    done = run("index", tmp_path / "i", *given)
+    assert "holds no ids: its rows are taken in the order of the texts" in done.stderr
+    assert json.loads(done.stdout)["added"] == 300
+    assert "in the index already" in run("index", tmp_path / "i", *given, status=3).stderr
+    assert json.loads(run("index", tmp_path / "i", *given, "--resume").stdout)["added"] == 0
+    assert json.loads(run("index", tmp_path / "i", *given, "--replace").stdout)["added"] == 300
+    after = json.loads(run("index", tmp_path / "i", "--delete", "t7", "--delete", "t8", "--compact", "--json").stdout)
+    assert (after["deleted"], after["items"]) == (2, 298)
+    built = run("index", tmp_path / "i", "--ann", "ivf_sq", "--json")
+    assert "recall@10" in json.loads(built.stdout)["approximate"]["recall"]
+    some(1, seed=9).save(tmp_path / "q.npy")
+    hits = json.loads(run("search", tmp_path / "i", "--queries", tmp_path / "q.npy", "--json").stdout)
+    assert hits["exact"] is False and hits["recall"] > 0.5 and hits["hits"][0]["value"].startswith("caption")
+    exactly = run("search", tmp_path / "i", "--queries", tmp_path / "q.npy", "--json", "--exact")
+    assert json.loads(exactly.stdout)["exact"] is True
+    old = run("search", tmp_path / "i", "--queries", tmp_path / "q.npy", "-k", 300, "--at", 1, "--json")
+    assert len(json.loads(old.stdout)["hits"]) == 300
+
+
+def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path, monkeypatch):
+    from limner.cli import index as command
+
+    monkeypatch.setattr(command, "AT_ONCE", 20)
+    world = limner.load("scenes", images=60)
+    model = limner.train(world).save(tmp_path / "m.npz")
+    words = ("index", tmp_path / "i", *WORLD, "--system", model, "--json")
+    seen = []
+
+    def stops(system, items, **options):
+        seen.append(len(items))
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+        return encoded(system, items, **options)
+
+    monkeypatch.setattr("limner.match.search.encoded", stops)
+    run(*words, status=130)
+    assert len(open_index(tmp_path / "i")) == 40
+    done = json.loads(run(*words, "--resume").stdout)
+    assert (done["added"], done["items"], seen) == (20, 60, [20, 20, 20, 20])
+    assert list(open_index(tmp_path / "i").ids) == list(world.images.ids)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (["search", "nowhere", "a"], 3, "no index at"),
+        (["search", "I"], 2, "what is looked for?"),
+        (["search", "I", "a", "--queries", "q.txt"], 2, "one of them"),
+        (["search", "I", "a", "--save", "x.pdf"], 3, "a list of hits is written as"),
+        (["search", "I", "a", "--bank", "b.npy"], 2, "--bank without --correct"),
+        (["search", "I", "a", "--correct", "clss"], 3, "unknown correction 'clss': did you mean 'csls'"),
+        (["search", "I", "a", "--correct", "nothing.npz"], 3, "no saved statistics"),
+        (["search", "I", "a", "--system", "nothing"], 3, "no system nothing"),
+        (["search", "I", "a", "--system", "json:loads"], 3, "encodes nothing"),
+        (["search", "I", "a", "--approximate"], 3, "there is no approximate index here"),
+        (["search", "I", "--image", "nothing.png"], 3, "no file"),
+        (["index", "I", "--system", "histograms"], 2, "nothing to add"),
+        (["index", "I", *WORLD, "--replace", "--resume"], 2, "give one of them"),
+        (["index", "I", *WORLD, "--of", "sounds"], 2, "expected images or texts"),
+        (["index", "I", *WORLD, "--of", "texts", "--replace"], 3, "text items for an index of images"),
+        (["index", "I", "--delete", "nobody"], 3, "not in the index"),
+        (["index", "new", *WORLD], 2, "give --embeddings or --system"),
+        (["index", "new", "--items", "I", "--system", "histograms"], 3, "no pictures in"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(commanded, monkeypatch, tmp_path, words, status, message):
+    monkeypatch.chdir(tmp_path)
+    done = run(*[str(commanded / "i") if word == "I" else word for word in words], status=status)
+    assert message in " ".join(done.stderr.split())
+    assert not (tmp_path / "new").exists()
