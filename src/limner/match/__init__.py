@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_HOMES = {"index": "search", "open_index": "search"}
+_HOMES = {"corrected": "tuning", "index": "search", "open_index": "search", "tune": "tuning"}
 """Names that are imported when they are first asked for, and where each lives."""
 
 

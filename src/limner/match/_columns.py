@@ -60,7 +60,7 @@ def loops(block: Any) -> Any:
 def best(bank: Scores, k: int, *, progress: Progress | None = None) -> Block:
     """The k highest scores of every candidate over the bank: (k, candidates), highest first."""
     held = bank.fold(partial(_add_best, min(k, bank.shape[0])), _merge_best, progress=progress)
-    return held if isinstance(held, np.ndarray) else loops(held).on_host(held)  # type: ignore[no-any-return]
+    return held if isinstance(held, np.ndarray) else loops(held).on_host(held)
 
 
 def _add_best(k: int, held: Block | None, start: int, block: Block) -> Block:

@@ -26,19 +26,8 @@ PIECE = 64
 """Values looked at together before any of them is looked at alone."""
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _bits_as_float(context, bits):  # type: ignore[no-untyped-def]
-    """The float32 with these 32 bits; a plain reinterpretation, which numba has no word for."""
-
-    def build(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        return builder.bitcast(args[0], ir.FloatType())
-
-    return types.float32(types.int32), build
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _power_of_two(context, n):  # type: ignore[no-untyped-def]
-    """2**n for a whole float32 n in -126 to 127: the exponent bits, in 32-bit arithmetic so that vector lanes stay full."""
+def _exponent_bits(context, n):  # type: ignore[no-untyped-def]
+    """2**n for a whole float32 n in -126 to 127: its exponent bits, in 32 bits so that vector lanes stay full."""
 
     def build(context, builder, signature, args):  # type: ignore[no-untyped-def]
         word = ir.IntType(32)
@@ -47,6 +36,9 @@ def _power_of_two(context, n):  # type: ignore[no-untyped-def]
         return builder.bitcast(bits, ir.FloatType())
 
     return types.float32(types.float32), build
+
+
+_power_of_two: Any = intrinsic(_exponent_bits)
 
 
 @_inlined

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,9 @@ from limner.errors import LimnerError, UnknownName
 from limner.ids import Ids
 from limner.match import _columns
 from limner.scores import Best, Block, Scores, number_type
+
+if TYPE_CHECKING:
+    from limner.collection import Collection
 
 Array = npt.NDArray[Any]
 
@@ -47,7 +50,7 @@ class Correction(ABC):
         Args:
             block: Scores of some queries; may be changed in place.
             known: What `gather` found.
-            first: The place in the bank of the block's first query, where the bank is the queries themselves; else None.
+            first: The place of the block's first query in the bank, where the bank is the queries themselves.
         """
 
     @property
@@ -234,7 +237,7 @@ class Statistics:
         correction: The correction with its options.
         candidates: The candidates the numbers belong to.
         known: Numbers per candidate, by name.
-        own: Whether the bank was the scores' own queries (their own terms are then taken out where the formula says so).
+        own: Whether the bank was the scores' own queries (their own terms are then taken out).
     """
 
     correction: Correction
@@ -306,8 +309,8 @@ class CorrectedScores(Scores):
         if isinstance(self.bank, Statistics):
             if self.bank.candidates != self.candidates:
                 raise LimnerError(
-                    f"saved statistics are of {len(self.bank.candidates)} candidates, the scores of {len(self.candidates)}, or in another "
-                    "order: gather them again for these candidates"
+                    f"saved statistics are of {len(self.bank.candidates)} candidates, the scores of "
+                    f"{len(self.candidates)}, or in another order: gather them again for these candidates"
                 )
             return self.bank
         bank = self._bank_scores()
@@ -323,7 +326,7 @@ class CorrectedScores(Scores):
         if isinstance(self.bank, Scores):
             if self.bank.candidates != self.candidates:
                 raise LimnerError(
-                    "the bank scores other candidates than these: give scores of the bank's queries against the same candidates"
+                    "the bank scores other candidates than these: give scores of its queries against the same ones"
                 )
             return self.bank
         queries = self.bank[0] if isinstance(self.bank, tuple) else self.bank
@@ -342,8 +345,8 @@ class CorrectedScores(Scores):
         if isinstance(self.bank, tuple):
             return CorrectedScores(self.base.T, self.correction, self.bank[::-1])
         raise LimnerError(
-            "this bank knows one direction only: give bank=(embeddings of bank queries, embeddings of bank candidates) for both, "
-            "or correct each direction on its own"
+            "this bank knows one direction only: give bank=(embeddings of bank queries, embeddings of bank candidates) "
+            "for both, or correct each direction on its own"
         )
 
     def prepare(self) -> None:
@@ -373,7 +376,12 @@ class CorrectedScores(Scores):
 
 
 def correct(
-    scores: Scores, how: str | Path | Correction | Statistics, *, bank: Bank | None = None, **options: Any
+    scores: Scores,
+    how: str | Path | Correction | Statistics,
+    *,
+    bank: Bank | None = None,
+    tune: tuple[Scores, Collection] | None = None,
+    **options: Any,
 ) -> CorrectedScores:
     """Corrected scores.
 
@@ -382,6 +390,8 @@ def correct(
         how: A name in `CORRECTIONS`, a correction, statistics, or the file of saved statistics.
         bank: Whose view of the candidates counts: None for the queries themselves; embeddings of other queries (and of
             other candidates, for both directions); scores of other queries; saved statistics.
+        tune: Scores and collection of a dev split, on which options that are not given are chosen; see
+            `limner.match.tune`.
         options: Options of the named correction.
     """
     if isinstance(how, Statistics):
@@ -390,4 +400,8 @@ def correct(
         return CorrectedScores(scores, how, bank)
     if str(how).endswith(".npz"):
         return correct(scores, Statistics.load(how))
+    if tune is not None:
+        from limner.match.tuning import tune as tuned
+
+        options = dict(tuned(str(how), *tune, fixed=options))
     return CorrectedScores(scores, named(str(how), **options), bank)

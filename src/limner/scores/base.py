@@ -52,9 +52,9 @@ class Scores(ABC):
 
     @abstractmethod
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
-        """Scores of the queries start:stop against all candidates, the caller's to change; `out` may be used as memory."""
+        """Scores of queries start:stop against all candidates, the caller's to change; `out` may be used as memory."""
 
-    def prepare(self) -> None:
+    def prepare(self) -> None:  # noqa: B027  # most scores have nothing to prepare
         """What must be known before the first block, done once, before threads start. Nothing by default."""
 
     @property
@@ -199,7 +199,6 @@ class Scores(ABC):
         from limner.scores.device import TorchScores
         from limner.scores.vectors import VectorScores
 
-        kind = VectorScores if device is None else partial(TorchScores.from_embeddings, device=device)
         if queries.dim != candidates.dim:
             raise LimnerError(
                 f"query vectors have {queries.dim} dimensions, candidate vectors {candidates.dim}: expected the same; "
@@ -207,9 +206,11 @@ class Scores(ABC):
             )
         if similarity not in SIMILARITIES:
             raise UnknownName("similarity", similarity, SIMILARITIES)
-        if similarity == "cosine" and device is None:
+        if device is not None:
+            return TorchScores.sent(queries, candidates, similarity=similarity, device=device)
+        if similarity == "cosine":
             queries, candidates = queries.normalised(), candidates.normalised()
-        return kind(queries, candidates, similarity=similarity)
+        return VectorScores(queries, candidates, similarity)
 
     @staticmethod
     def from_tensors(
@@ -226,7 +227,7 @@ class Scores(ABC):
         if similarity not in SIMILARITIES:
             raise UnknownName("similarity", similarity, SIMILARITIES)
         ids = Ids(query_ids, what="query"), Ids(candidate_ids, what="candidate")
-        return TorchScores.from_tensors(*ids, queries, candidates, similarity=similarity)
+        return TorchScores.of(*ids, queries, candidates, similarity=similarity)
 
     @staticmethod
     def from_sets(
@@ -284,7 +285,7 @@ class Scores(ABC):
         candidates: Iterable[object] | None = None,
         batch: int = 1024,
     ) -> Scores:
-        """A scorer of single pairs, asked for every pair: meant for small pools, or for the best few of a cheaper system.
+        """A scorer of single pairs, asked for every pair: meant for small pools.
 
         Args:
             scorer: An object with `score_pairs(queries, candidates)`: two lists of equal length, one number per pair.

@@ -1,6 +1,6 @@
 """Products of two sets of vectors where torch keeps them: on a graphics card, as a rule.
 
-The passes are those of the processor; the blocks are tensors, with more rows, and `limner._cuda` has the loops for them.
+The passes are those of the processor; the blocks are tensors, with more rows, and `limner._cuda` has their loops.
 """
 
 from __future__ import annotations
@@ -48,15 +48,13 @@ class TorchScores(Scores):
     rows: int | None = None
 
     @classmethod
-    def from_embeddings(
-        cls, queries: Embeddings, candidates: Embeddings, *, similarity: str, device: str
-    ) -> TorchScores:
+    def sent(cls, queries: Embeddings, candidates: Embeddings, *, similarity: str, device: str) -> TorchScores:
         """Copies two sets of vectors to a device."""
-        tensors = [_sent(e, device) for e in (queries, candidates)]
-        return cls.from_tensors(queries.ids, candidates.ids, *tensors, similarity=similarity)
+        rows, columns = _sent(queries, device), _sent(candidates, device)
+        return cls.of(queries.ids, candidates.ids, rows, columns, similarity=similarity)
 
     @classmethod
-    def from_tensors(cls, queries: Ids, candidates: Ids, rows: Any, columns: Any, *, similarity: str) -> TorchScores:
+    def of(cls, queries: Ids, candidates: Ids, rows: Any, columns: Any, *, similarity: str) -> TorchScores:
         """Scores of two tensors where they are; refuses what cannot be compared."""
         if rows.ndim != 2 or columns.ndim != 2 or rows.shape[1] != columns.shape[1] or rows.device != columns.device:
             raise LimnerError(
@@ -65,9 +63,10 @@ class TorchScores(Scores):
             )
         if len(queries) != len(rows) or len(candidates) != len(columns):
             raise LimnerError(
-                f"{len(queries)} and {len(candidates)} ids for {len(rows)} and {len(columns)} vectors: expected one each"
+                f"{len(queries)} and {len(candidates)} ids for {len(rows)} and {len(columns)} vectors: expected one "
+                "id for each"
             )
-        vectors = [_ready(side, similarity, ids) for side, ids in ((rows, queries), (columns, candidates))]
+        vectors = _ready(rows, similarity, queries), _ready(columns, similarity, candidates)
         return cls(queries, candidates, *vectors, similarity)
 
     @property
@@ -145,12 +144,11 @@ def _ready(vectors: Any, similarity: str, ids: Ids) -> Any:
     lengths = torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
     bad = (~torch.isfinite(lengths) | (lengths == 0)).nonzero()
     if len(bad):
+        row = int(bad[0, 0])
         raise LimnerError(
-            f"vector of {ids[int(bad[0, 0])]!r} (row {int(bad[0, 0])}) is all zeros or not finite: encode that item again or "
-            "leave it out"
+            f"vector of {ids[row]!r} (row {row}) is all zeros or not finite: encode that item again or leave it out"
         )
     if similarity == "dot":
         return vectors.float()
-    return torch.cat(
-        [(v.double() / n[:, None]).float() for v, n in zip(vectors.split(8192), lengths.split(8192), strict=True)]
-    )
+    parts = zip(vectors.split(8192), lengths.split(8192), strict=True)  # double precision takes room
+    return torch.cat([(rows.double() / norms[:, None]).float() for rows, norms in parts])

@@ -137,7 +137,8 @@ class ScorerScores(Scores):
             answer = np.asarray(self.scorer.score_pairs(*(reversed(sides) if self.turned else sides)), dtype=np.float64)
             if answer.shape != (len(pairs),):
                 raise LimnerError(
-                    f"score_pairs gave an array of shape {answer.shape} for {len(pairs)} pairs: expected one number each"
+                    f"score_pairs gave an array of shape {answer.shape} for {len(pairs)} pairs: expected "
+                    "one number each"
                 )
             found[low : low + len(pairs)] = answer
         return _ordered(self, found.reshape(stop - start, width), start)
@@ -147,8 +148,9 @@ def _ordered(scores: Scores, block: Block, start: int) -> Block:
     """Refuses NaN, which has no place in an order."""
     if np.isnan(block).any():
         row, column = np.argwhere(np.isnan(block))[0]
+        query, candidate = scores.queries[start + int(row)], scores.candidates[int(column)]
         raise LimnerError(
-            f"the similarity of query {scores.queries[start + int(row)]!r} and candidate {scores.candidates[int(column)]!r} "
+            f"the similarity of query {query!r} and candidate {candidate!r} "
             "came out as NaN: its place in the order is undefined; mend the function or let it say -inf"
         )
     return block

@@ -67,4 +67,4 @@ class PartOfScores(Scores):
             return np.ascontiguousarray(np.concatenate(parts))
         from limner._cuda import torch_module
 
-        return torch_module().cat(parts)  # type: ignore[no-any-return]
+        return torch_module().cat(parts)

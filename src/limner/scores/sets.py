@@ -44,14 +44,18 @@ class VectorSets:
         for name, part in zip(ids, parts, strict=True):
             if part.ndim != 2 or len(part) == 0 or part.shape[1] != parts[0].shape[1]:
                 raise LimnerError(
-                    f"item {name!r} has vectors of shape {part.shape}: expected one row or more, of {parts[0].shape[1]} "
-                    "numbers as the first item's"
+                    f"item {name!r} has vectors of shape {part.shape}: expected one row or more, of "
+                    f"{parts[0].shape[1]} numbers as the first item's"
                 )
         if not parts:
             raise LimnerError("no items: expected {id: vectors} with at least one item")
         starts = np.concatenate([[0], np.cumsum([len(p) for p in parts])]).astype(np.int64)
         names = (f"{name}#{n}" for name, part in zip(ids, parts, strict=True) for n in range(len(part)))
         return cls(ids, Embeddings(Ids(names, what="vector"), np.concatenate(parts)), starts)
+
+    def normalised(self) -> VectorSets:
+        """Every vector divided by its length."""
+        return VectorSets(self.ids, self.vectors.normalised(), self.starts)
 
     def subset(self, ids: Iterable[object]) -> VectorSets:
         """These items, in this order."""
@@ -68,7 +72,9 @@ class VectorSets:
 
 @dataclass(frozen=True, eq=False)
 class SetScores(Scores):
-    """max over pairs of vectors, or (1 / gamma) log sum exp(gamma s) over them (multiple instances: Song & Soleymani 2019).
+    """The highest score of a pair of vectors, or (1 / gamma) log sum exp(gamma s) over all pairs.
+
+    Multiple instances: Song & Soleymani 2019.
 
     >>> one = VectorSets.of({"q": np.array([[1.0, 0.0], [0.0, 1.0]])})
     >>> two = VectorSets.of({"c": np.array([[0.6, 0.8]])})
@@ -99,12 +105,12 @@ class SetScores(Scores):
             raise LimnerError(f"gamma is {gamma!r}: expected a number above 0")
         if queries.vectors.dim != candidates.vectors.dim:
             raise LimnerError(
-                f"query vectors have {queries.vectors.dim} dimensions, candidate vectors {candidates.vectors.dim}: expected the same"
+                f"query vectors have {queries.vectors.dim} dimensions, candidate vectors "
+                f"{candidates.vectors.dim}: expected the same"
             )
-        sides = [queries, candidates]
         if similarity == "cosine":
-            sides = [VectorSets(s.ids, s.vectors.normalised(), s.starts) for s in sides]
-        return cls(*sides, pooling, gamma)
+            queries, candidates = queries.normalised(), candidates.normalised()
+        return cls(queries, candidates, pooling, gamma)
 
     @property
     def queries(self) -> Ids:  # type: ignore[override]  # a derived value where the base names an attribute
