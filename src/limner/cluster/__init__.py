@@ -15,14 +15,11 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from limner.cluster._running import Cluster
 from limner.errors import LimnerError, MissingExtra
 from limner.scores import RUNNER, TILE_COLUMNS, usable_cores
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 __all__ = ["Cluster", "connect"]
 
@@ -62,7 +59,7 @@ def connect(address: str = "auto", *, shard: int | None = None, shared: str | Pa
             ray.shutdown()
 
 
-def _ray() -> ModuleType:
+def _ray() -> Any:
     """Ray, told to stay at home, where it is installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -75,7 +72,7 @@ def _ray() -> ModuleType:
 def _join(ray: Any, address: str) -> None:
     quiet: dict[str, Any] = {"logging_level": "warning", "log_to_driver": False}
     if address == "local":
-        quiet |= {"num_cpus": usable_cores(), "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+        quiet |= {"num_cpus": usable_cores(), "include_dashboard": False}
     try:
         ray.init(address, **quiet)
     except (ConnectionError, ValueError, RuntimeError, ImportError, TimeoutError) as error:

@@ -63,9 +63,9 @@ class Cluster:
         rows, width = scores.shape
         if (shards := self._shards(scores, consume)) is not None:
             spans = Spans.of(rows, shards.width, self.cores)
-            tasks = map(shards.task, spans)
+            tasks: Iterable[Any] = map(shards.task, spans)
         else:
-            spans = Spans.of(rows, width, self.cores)
+            spans = Spans.of(rows, width, self.cores, step=scores.block_rows)
             packed = ray.put(self.post.pack((scores, consume)))
             tasks = (_tasks().consumed.remote(packed, *span) for span in spans)
         with _told():
@@ -84,7 +84,7 @@ class Cluster:
         """As `Scores.fold`, on the workers; states are merged there too, and only the last one comes here."""
         import ray
 
-        spans = Spans.of(*scores.shape, self.cores)
+        spans = Spans.of(*scores.shape, self.cores, step=scores.block_rows)
         packed, packed_merge = (ray.put(self.post.pack(each)) for each in ((scores, add, merge, steady), merge))
         tasks = (_tasks().folded.remote(packed, *span) for span in spans)
         with _told():
@@ -148,12 +148,13 @@ def _told() -> Iterator[None]:
 
     try:
         yield
-    except RayTaskError as error:
-        raise error.cause or error from None
     except RayError as error:
+        cause = error.cause if isinstance(error, RayTaskError) else None
+        if isinstance(cause, Exception) and not isinstance(cause, RayError):
+            raise cause from None
         raise LimnerError(
-            f"the cluster gave up ({type(error).__name__}: {str(error).partition(chr(10))[0]}): a task failed {RETRIES} "
-            "times, or what it needs does not fit; see 'ray status', add memory, or cut the candidates with shard="
+            f"the cluster gave up ({str(cause or error).partition(chr(10))[0]}): a task failed {RETRIES} times, a node "
+            "lacks limner, or an array does not fit; see 'ray status', add memory, or cut the candidates with shard="
         ) from error
 
 

@@ -119,13 +119,13 @@ class Packed:
         import ray
 
         array = self.arrays[number]
-        return array.open() if isinstance(array, Mapped) else ray.get(array)  # type: ignore[no-any-return]
+        return array.open() if isinstance(array, Mapped) else ray.get(array)
 
 
 class _Unpacker(pickle.Unpickler):
     def __init__(self, head: bytes, array: Callable[[int], Array]) -> None:
         super().__init__(io.BytesIO(head))
-        self.persistent_load = array  # type: ignore[method-assign,assignment]  # documented as a method or attribute
+        self.persistent_load = array  # type: ignore[method-assign]  # documented as a method or attribute
 
 
 _OPENED: dict[str, Any] = {}

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import numpy as np
-
-from limner.scores import TILE_COLUMNS, TILE_ROWS, Block, Scores
+from limner.scores import TILE_ROWS, Block, Scores
 
 MOST_SCORES = 1 << 31
 """Scores per task at most: some ten seconds of a core, which is what a lost worker costs."""
@@ -22,34 +20,39 @@ class Spans:
 
     rows: int
     level: int
+    step: int = TILE_ROWS
 
     @classmethod
-    def of(cls, rows: int, width: int, workers: int) -> Spans:
+    def of(cls, rows: int, width: int, workers: int, *, step: int = TILE_ROWS) -> Spans:
         """Spans large enough to be worth a task, small enough to share the work out evenly.
 
-        >>> Spans.of(100_000, 100_000, 16)
-        Spans(rows=100000, level=2)
+        >>> Spans.of(100_000, 100_000, 16).size
+        1024
         """
-        level, blocks = 0, -(-rows // TILE_ROWS)
-        while blocks >> (level + 1) >= 4 * workers and (TILE_ROWS << (level + 1)) * width <= MOST_SCORES:
+        level, blocks = 0, -(-rows // step)
+        while blocks >> (level + 1) >= 4 * workers and (step << (level + 1)) * width <= MOST_SCORES:
             level += 1
-        return cls(rows, level)
+        return cls(rows, level, step)
+
+    @property
+    def size(self) -> int:
+        """Rows of a full span."""
+        return self.step << self.level
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        size = TILE_ROWS << self.level
-        return ((low, min(low + size, self.rows)) for low in range(0, self.rows, size))
+        return ((low, min(low + self.size, self.rows)) for low in range(0, self.rows, self.size))
 
     def level_of(self, start: int) -> int:
         """The level of the span that starts here; a last one that is not full is merged after all others."""
-        return self.level if start + (TILE_ROWS << self.level) <= self.rows else -1
+        return self.level if start + self.size <= self.rows else -1
 
 
 def blocks(scores: Scores, start: int, stop: int) -> Iterator[tuple[int, Block]]:
     """(first row, block) of every block of a span; their memory is used again."""
-    memory = np.empty((TILE_ROWS, -(-scores.shape[1] // TILE_COLUMNS) * TILE_COLUMNS), dtype=np.float32)
+    memory, step = scores.memory(), scores.block_rows
     with one_core():
-        for low in range(start, stop, TILE_ROWS):
-            yield low, scores.block(low, min(low + TILE_ROWS, stop), memory)
+        for low in range(start, stop, step):
+            yield low, scores.block(low, min(low + step, stop), memory)
 
 
 @contextmanager

@@ -1,0 +1,58 @@
+"""A real Ray cluster on this machine's loopback: a head and two further nodes of one core each, with small stores."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+STORE = 200 << 20
+
+
+@pytest.fixture(scope="session")
+def nodes() -> Iterator[Any]:
+    """The nodes; `.address` joins them, `.add_node` and `.remove_node` change them."""
+    kept = dict(os.environ)
+    os.environ |= {
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), kept.get("PYTHONPATH", "")]).strip(os.pathsep),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on any system: use the loopback, whatever other address there is
+    }
+    pytest.importorskip("ray", reason="no Ray here: pip install 'limner[cluster]'")
+    from ray.cluster_utils import Cluster
+
+    folder = tempfile.mkdtemp(prefix="limner-")  # short: the names of sockets in it may have 107 characters at most
+    head = {"num_cpus": 1, "object_store_memory": STORE, "node_ip_address": "127.0.0.1", "include_dashboard": False}
+    started = Cluster(initialize_head=True, head_node_args={**head, "temp_dir": folder})
+    try:
+        for _ in range(2):
+            add_node(started)
+        yield started
+    finally:
+        started.shutdown()
+        os.environ.clear()
+        os.environ.update(kept)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def add_node(cluster: Any) -> Any:
+    """One more node with one core."""
+    return cluster.add_node(num_cpus=1, object_store_memory=STORE, node_ip_address="127.0.0.1")
+
+
+@pytest.fixture(scope="session")
+def joined(nodes: Any) -> Iterator[Any]:
+    """The nodes, with this process among them; `connect("auto")` then joins at once."""
+    import ray
+
+    ray.init(nodes.address, log_to_driver=False, logging_level="warning")
+    yield nodes
+    ray.shutdown()
