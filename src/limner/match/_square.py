@@ -1,0 +1,141 @@
+"""Compiled loops for assignments of a square matrix that is held in memory, with prices that can be used again.
+
+As in `_paths`, bidders are rows, items are columns, and a row's profit is its highest worth less price. Everybody gets
+something here, so that any prices will do to begin with.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+_jit: Any = numba.njit(cache=True, nogil=True)
+
+
+@_jit
+def total(worths, columns):  # type: ignore[no-untyped-def]
+    """The sum of an assignment."""
+    total = 0.0
+    for i in range(columns.shape[0]):
+        total += worths[i, columns[i]]
+    return total
+
+
+@_jit
+def _distances(worths, prices, owners, root, first, allowed, distance, before, stop_at_free):  # type: ignore[no-untyped-def]
+    """Shortest paths of exchanges from a row, over rows from `first` on.
+
+    Args:
+        worths: The matrix.
+        prices: Of the columns.
+        owners: The row of each column, -1 for a free one, which ends a path; rows below `first` keep their column.
+        root: Where to begin. Its profit is that of the best column it may have.
+        first: The first row that may change.
+        allowed: Columns the root may have.
+        distance: Output, per column, inf where no path leads.
+        before: Output, the row from which a column was reached.
+        stop_at_free: Whether to stop at the nearest free column.
+
+    Returns:
+        The nearest free column, or -1; the root's profit.
+    """
+    m = worths.shape[0]
+    done = np.zeros(m, np.bool_)
+    distance[:] = np.inf
+    i, low, begin = root, 0.0, -np.inf
+    for j in range(m):
+        if allowed[j] and (owners[j] < 0 or owners[j] >= first):
+            begin = max(begin, worths[root, j] - prices[j])
+    own = begin
+    while own > -np.inf:
+        nearest = -1
+        for j in range(m):
+            if done[j] or (0 <= owners[j] < first):
+                continue
+            if i != root or allowed[j]:
+                reach = low + max(own - (worths[i, j] - prices[j]), 0.0)
+                if reach < distance[j]:
+                    distance[j], before[j] = reach, i
+            if distance[j] < np.inf and (nearest < 0 or distance[j] < distance[nearest]):
+                nearest = j
+        if nearest < 0:
+            break
+        done[nearest] = True
+        if owners[nearest] < 0 and stop_at_free:
+            return nearest, begin
+        low, i = distance[nearest], owners[nearest]
+        if i < 0:
+            break
+        own = worths[i, nearest] - prices[nearest]
+    return -1, begin
+
+
+@_jit
+def assign_row(worths, columns, prices, row, first, allowed):  # type: ignore[no-untyped-def]
+    """Gives a row without a column one along a shortest path, changing rows from `first` on; -inf where there is none.
+
+    Args:
+        worths: The matrix.
+        columns: The column of each row or -1; changed in place.
+        prices: Of the columns, such that every row that has a column has its best; raised in place.
+        row: The row.
+        first: The first row that may change.
+        allowed: Columns the row may have.
+    """
+    m = worths.shape[0]
+    owners, before, distance = np.full(m, -1, np.int64), np.empty(m, np.int64), np.empty(m)
+    for i in range(m):
+        if columns[i] >= 0:
+            owners[columns[i]] = i
+    end, _ = _distances(worths, prices, owners, row, first, allowed, distance, before, True)
+    if end < 0:
+        return -np.inf
+    goal = distance[end]
+    for j in range(m):
+        if distance[j] < goal:
+            prices[j] += goal - distance[j]
+    while True:
+        i = before[end]
+        given_up = columns[i]
+        columns[i] = end
+        if i == row:
+            return goal
+        end = given_up
+
+
+@_jit
+def least_loss(worths, columns, prices, row, allowed):  # type: ignore[no-untyped-def]
+    """What the total loses at least when a row may have only some columns: its profit less the best it may have."""
+    best = -np.inf
+    for i in range(row, columns.shape[0]):  # columns of the rows above are theirs
+        if allowed[columns[i]]:
+            best = max(best, worths[row, columns[i]] - prices[columns[i]])
+    return worths[row, columns[row]] - prices[columns[row]] - best
+
+
+@_jit
+def losses(worths, columns, prices):  # type: ignore[no-untyped-def]
+    """What the total loses when a row must have a column: (rows, columns), 0 for the pairs of the assignment.
+
+    Row i with column j leaves the row that had j to look for another, along a shortest path that ends at the column
+    that i gives up.
+    """
+    m = worths.shape[0]
+    lost, distance, before = np.empty((m, m)), np.empty(m), np.empty(m, np.int64)
+    owners = np.empty(m, np.int64)
+    for i in range(m):
+        owners[columns[i]] = i
+    everything = np.ones(m, np.bool_)
+    for j in range(m):
+        _distances(worths, prices, owners, owners[j], 0, everything, distance, before, False)
+        distance[j] = 0.0
+        for i in range(m):
+            own = worths[i, columns[i]] - prices[columns[i]]
+            lost[i, j] = max(own - (worths[i, j] - prices[j]), 0.0) + distance[columns[i]]
+    return lost
