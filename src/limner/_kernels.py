@@ -81,13 +81,16 @@ def count_pool(block, indptr, places, counts, pools, pool_indptr, pool_columns):
             counts[p, 0], counts[p, 1], counts[p, 2] = _count(values, values[places[p]], places[p])
 
 
-@_inlined
+@_jit
 def _any_above(row, low, high, least):  # type: ignore[no-untyped-def]
-    """Whether any value of a stretch is above `least`; a loop that may stop anywhere would fill no vector lanes."""
-    found = False
-    for i in range(low, high):
-        found |= row[i] > least
-    return found
+    """Whether any value of a stretch is above `least`; a loop that may stop anywhere would fill no vector lanes.
+
+    Nor would one whose index might be negative, and so count from the end: unsigned ones are not.
+    """
+    found = np.uint32(0)
+    for i in range(np.uint64(low), np.uint64(high)):
+        found = np.uint32(found | np.uint32(row[i] > least))
+    return found > 0
 
 
 @_jit
@@ -110,8 +113,8 @@ def best(block, indices, scores):  # type: ignore[no-untyped-def]
         row, kept, places = np.ascontiguousarray(block[r]), scores[r], indices[r]
         for c in range(k):
             _insert(row[c], c, kept, places, c)
-        for low in range(k, row.shape[0], 128):
-            high = min(low + 128, row.shape[0])
+        for low in range(k, row.shape[0], 64):
+            high = min(low + 64, row.shape[0])
             if _any_above(row, low, high, kept[k - 1]):
                 for c in range(low, high):
                     if row[c] > kept[k - 1]:
