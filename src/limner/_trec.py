@@ -5,11 +5,14 @@ The file is read in pieces and never held whole; order is checked, and mended wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +24,13 @@ COLUMNS = ("query", "Q0", "candidate", "rank", "score", "tag")
 _SHORTEST_LINE = 12  # bytes: six columns of one letter, five blanks, an end
 _WANTED = np.array([0, -1, 1, -1, 2, -1])  # query, candidate and score
 _PIECE = 1 << 20
+_AHEAD = 2  # threads and pieces: numbering words takes one thread about as long as all else
 
 Bytes = npt.NDArray[np.uint8]
 Int32 = npt.NDArray[np.int32]
 Float64 = npt.NDArray[np.float64]
+Piece = TypeVar("Piece")
+Done = TypeVar("Done")
 
 
 @dataclass(frozen=True)
@@ -91,23 +97,40 @@ class _Words:
 
 
 def _columns(path: Path, queries: _Words, candidates: _Words) -> tuple[Int32, Int32, Float64]:
-    """Query number, candidate number and score of every line."""
-    from limner._kernels import split_lines
-
+    """Query number, candidate number and score of every line. Threads find the words and read the scores ahead."""
     most = path.stat().st_size // _SHORTEST_LINE + 1  # memory that is never written is never taken
     rows, columns, scores = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.float64)
     done = 0
-    for piece in _pieces(path):
-        spans = np.empty((3, len(piece) // _SHORTEST_LINE + 1, 2), dtype=np.int32)
-        read = split_lines(piece, _WANTED, spans)
-        if read < 0:
-            _refuse(path)
-        part = slice(done, done + read)
-        queries.number(piece, spans[0, :read], rows[part])
-        candidates.number(piece, spans[1, :read], columns[part])
-        scores[part] = _numbers(path, piece, spans[2, :read])
-        done += read
+    with ThreadPoolExecutor(_AHEAD) as pool:
+        for piece, spans, numbers in _ahead(pool, partial(_split, path), _pieces(path)):
+            part = slice(done, done + len(numbers))
+            queries.number(piece, spans[0], rows[part])
+            candidates.number(piece, spans[1], columns[part])
+            scores[part] = numbers
+            done = part.stop
     return rows[:done], columns[:done], scores[:done]
+
+
+def _ahead(pool: Executor, work: Callable[[Piece], Done], pieces: Iterable[Piece]) -> Iterator[Done]:
+    """As `pool.map`, but only a few pieces ahead of whoever takes the results, so that a file is never held whole."""
+    waiting: deque[Future[Done]] = deque()
+    for piece in pieces:
+        waiting.append(pool.submit(work, piece))
+        if len(waiting) > _AHEAD:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+def _split(path: Path, piece: Bytes) -> tuple[Bytes, Int32, Float64]:
+    """A piece, where its words are, and its scores."""
+    from limner._kernels import split_lines
+
+    spans = np.empty((3, len(piece) // _SHORTEST_LINE + 1, 2), dtype=np.int32)
+    read = split_lines(piece, _WANTED, spans)
+    if read < 0:
+        _refuse(path)
+    return piece, spans[:2, :read], _numbers(path, piece, spans[2, :read])
 
 
 def _pieces(path: Path) -> Iterator[Bytes]:
