@@ -1,0 +1,369 @@
+"""Fusion: several systems over the same queries and candidates, as one.
+
+By rank, which asks nothing of the scores (`borda`, `reciprocal_rank`), or by score, normalised query by query (`mean`).
+Systems are `Scores`, read in blocks and never held, or `Ranking`s such as run files, which may be cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.errors import LimnerError, UnknownName, shown
+from limner.ids import Ids
+from limner.ranking import Ranking
+from limner.scores import Block, Progress, Scores
+
+System = Scores | Ranking
+Normalise = Literal["zscore", "minmax"] | None
+Array = npt.NDArray[Any]
+
+
+def borda(systems: Sequence[System], *, depth: int | None = None, progress: Progress | None = None) -> Ranking:
+    """Borda count: with N candidates, each system gives N - r points to the one at rank r = 0, 1, ..., N - 1.
+
+    Equal sums are ordered by the median rank over the systems, lowest first, then in candidate order (Hodosh, Young &
+    Hockenmaier 2013, section 4.1). Candidates with equal scores in a system share the mean of their ranks there.
+    Candidates that a cut-off list leaves out share the mean of the ranks below it, so that every system gives the same
+    number of points; those that no list holds are not in the result.
+
+    Args:
+        systems: Scores or rankings of the same queries and candidates. Where no system knows its pool, as with run
+            files, N is the number of candidates that are named in any of them.
+        depth: How many candidates of each query to keep; all of them by default, which is as large as the matrix.
+        progress: Called with (queries done, queries in all).
+
+    Returns:
+        A ranking. Its scores are the sums, raised by less than half a point by the median rank, so that they order
+        as the rule says.
+
+    >>> a = Ranking.from_lists({"q": ["x", "y", "z"]}, candidates="xyz")
+    >>> b = Ranking.from_lists({"q": ["y", "z", "x"]}, candidates="xyz")
+    >>> borda([a, b])["q"]
+    ['y', 'x', 'z']
+    """
+    return _by_rank(systems, -1.0, depth, progress)
+
+
+def reciprocal_rank(
+    systems: Sequence[System], *, k: float = 60.0, depth: int | None = None, progress: Progress | None = None
+) -> Ranking:
+    """Reciprocal rank fusion: the sum of 1 / (k + rank), ranks from 1. Cormack, Clarke & Büttcher 2009.
+
+    Candidates with equal scores in a system share the mean of their ranks there; a list gives nothing to candidates it
+    leaves out. Equal sums keep candidate order.
+
+    Args:
+        systems: Scores or rankings of the same queries and candidates.
+        k: How little the first ranks stand out.
+        depth: How many candidates of each query to keep; all of them by default.
+        progress: Called with (queries done, queries in all).
+
+    >>> a = Ranking.from_lists({"q": ["x", "y", "z"]}, candidates="xyz")
+    >>> b = Ranking.from_lists({"q": ["y", "z", "x"]}, candidates="xyz")
+    >>> reciprocal_rank([a, b])["q"]
+    ['y', 'x', 'z']
+    """
+    if not k >= 0:
+        raise LimnerError(f"reciprocal_rank: k is {k}, expected 0 or more (60 is usual)")
+    return _by_rank(systems, float(k), depth, progress)
+
+
+def mean(systems: Sequence[System], *, normalise: Normalise = "zscore") -> FusedScores:
+    """The mean of the systems' scores, lazily: blocks of all systems are read as blocks of the mean are asked for.
+
+    Args:
+        systems: Scores of the same queries and candidates; or rankings with scores, where a candidate that a cut-off
+            list leaves out counts as its last.
+        normalise: What is done to the scores of each query first, since systems score on different scales: "zscore"
+            (less the mean, by the standard deviation), "minmax" (from 0 to 1), or None. All-equal scores become 0.
+
+    >>> a = Scores.from_matrix(np.array([[0.9, 0.8, 0.1]]), ["q"], "xyz")
+    >>> b = Scores.from_matrix(np.array([[10.0, 30.0, 20.0]]), ["q"], "xyz")
+    >>> mean([a, b], normalise="minmax").matrix()
+    array([[0.5   , 0.9375, 0.25  ]])
+    """
+    if normalise not in ("zscore", "minmax", None):
+        raise UnknownName("way to normalise", str(normalise), ("zscore", "minmax", "None"))
+    pool = _Pool.of(systems)
+    return FusedScores(tuple(systems), normalise, pool)
+
+
+def _mean_ranking(
+    systems: Sequence[System],
+    *,
+    normalise: Normalise = "zscore",
+    depth: int | None = None,
+    progress: Progress | None = None,
+) -> Ranking:
+    fused = mean(systems, normalise=normalise)
+    return fused.top(depth or fused.shape[1], progress=progress)
+
+
+METHODS: Mapping[str, Callable[..., Ranking]] = MappingProxyType(
+    {"borda": borda, "reciprocal_rank": reciprocal_rank, "mean": _mean_ranking}
+)
+"""All ways to fuse, by name; each takes systems and returns a ranking."""
+
+
+def fuse(systems: Sequence[System], method: str = "borda", **options: Any) -> Ranking:
+    """One ranking from several systems.
+
+    Args:
+        systems: Scores or rankings of the same queries and candidates.
+        method: "borda", "reciprocal_rank" or "mean".
+        options: `depth` and `progress`; `k` of "reciprocal_rank"; `normalise` of "mean".
+
+    >>> a = Ranking.from_lists({"q": ["x", "y", "z"]}, candidates="xyz")
+    >>> b = Ranking.from_lists({"q": ["y", "z", "x"]}, candidates="xyz")
+    >>> fuse([a, b], "reciprocal_rank", depth=1)["q"]
+    ['y']
+    """
+    if method not in METHODS:
+        raise UnknownName("way to fuse", method, METHODS)
+    allowed = {"borda": (), "reciprocal_rank": ("k",), "mean": ("normalise",)}[method] + ("depth", "progress")
+    for option in options:
+        if option not in allowed:
+            raise UnknownName(f"option of {method}", option, allowed)
+    return METHODS[method](systems, **options)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pool:
+    """The ids that all systems share, and how many candidates there are."""
+
+    queries: Ids
+    candidates: Ids
+    size: int
+    known: bool
+
+    @classmethod
+    def of(cls, systems: Sequence[System]) -> _Pool:
+        """Refuses systems that do not go together."""
+        if isinstance(systems, (Scores, Ranking)) or not systems:
+            raise LimnerError("no list of systems to fuse: give [a, b, ...], Scores or Rankings")
+        for number, system in enumerate(systems, start=1):
+            if not isinstance(system, (Scores, Ranking)):
+                raise LimnerError(f"system {number} is a {type(system).__name__}: expected Scores or a Ranking")
+        first = next((s for s in systems if isinstance(s, Scores)), systems[0])
+        complete = next((s for s in systems if isinstance(s, Scores) or _knows_pool(s)), None)
+        candidates = _named_by(systems) if complete is None else complete.candidates
+        sizes = [s.n_candidates or 0 for s in systems if isinstance(s, Ranking)]
+        size = max([len(candidates), *sizes])
+        pool = cls(first.queries, candidates, size, complete is not None or max(sizes) > 0)
+        for number, system in enumerate(systems, start=1):
+            pool._refuse_other(system, number)
+        return pool
+
+    def _refuse_other(self, system: System, number: int) -> None:
+        """Refuses a system of other queries or candidates. Rankings may have them in any order."""
+        for what, own, ids in (
+            ("queries", self.queries, system.queries),
+            ("candidates", self.candidates, system.candidates),
+        ):
+            if ids == own:
+                continue
+            may_lack = what == "candidates" and isinstance(system, Ranking) and not _knows_pool(system)
+            outside, lacking = [i for i in ids if i not in own], [i for i in own if i not in ids]
+            if outside or (lacking and not may_lack):
+                rest = f"it has {shown(outside)}" if outside else f"it lacks {shown(lacking)}"
+                raise LimnerError(
+                    f"system {number} has other {what} than the first ({len(ids)}, not {len(own)}; {rest}): "
+                    "fuse systems of the same ids"
+                )
+            if isinstance(system, Scores):
+                raise LimnerError(
+                    f"system {number} has the {what} in another order: give all scores the same order of ids"
+                )
+
+    def lists(self, ranking: Ranking, start: int, stop: int) -> tuple[Array, Array | None]:
+        """Candidate positions, and scores, of these queries, in a ranking that may number both otherwise."""
+        rows = (
+            slice(start, stop)
+            if ranking.queries == self.queries
+            else ranking.queries.positions(self.queries[start:stop])
+        )
+        indices = ranking.indices[rows]
+        if ranking.candidates != self.candidates:
+            numbers = np.append(self.candidates.positions(ranking.candidates), -1)
+            indices = numbers[indices]
+        return indices, None if ranking.scores is None else ranking.scores[rows]
+
+
+def _knows_pool(system: System) -> bool:
+    return isinstance(system, Scores) or system.n_candidates == len(system.candidates)
+
+
+def _named_by(systems: Iterable[System]) -> Ids:
+    """All candidates that are named, in order of appearance."""
+    return Ids(dict.fromkeys(c for system in systems for c in system.candidates), what="candidate")
+
+
+@dataclass(frozen=True, eq=False)
+class FusedScores(Scores):
+    """The mean of several systems' scores, each normalised query by query; see `mean`."""
+
+    systems: tuple[System, ...]
+    normalise: Normalise
+    pool: _Pool
+
+    def __post_init__(self) -> None:
+        """Takes over the ids."""
+        for number, system in enumerate(self.systems, start=1):
+            if isinstance(system, Ranking) and system.scores is None:
+                raise LimnerError(
+                    f"system {number} is an order without scores: fuse it by 'borda' or 'reciprocal_rank'"
+                )
+        object.__setattr__(self, "queries", self.pool.queries)
+        object.__setattr__(self, "candidates", self.pool.candidates)
+
+    @property
+    def T(self) -> FusedScores:
+        """The other direction: every system's, normalised along the other ids."""
+        turned = []
+        for number, system in enumerate(self.systems, start=1):
+            if isinstance(system, Ranking):
+                raise LimnerError(f"system {number} is a ranking, which knows one direction: give Scores for both")
+            turned.append(system.T)
+        return mean(turned, normalise=self.normalise)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """As the systems; the finest of them."""
+        return np.result_type(*(s.dtype if isinstance(s, Scores) else np.float64 for s in self.systems))
+
+    def prepare(self) -> None:
+        """Lets every system prepare itself."""
+        for system in self.systems:
+            if isinstance(system, Scores):
+                system.prepare()
+
+    def block(self, start: int, stop: int, out: npt.NDArray[np.float32] | None = None) -> Block:
+        """The mean of the systems' blocks."""
+        total = np.zeros((stop - start, self.shape[1]), dtype=self.dtype)
+        for system in self.systems:
+            total += (
+                self._spread(system, start, stop) if isinstance(system, Ranking) else self._own(system, start, stop)
+            )
+        total /= len(self.systems)
+        return total
+
+    def _own(self, system: Scores, start: int, stop: int) -> Block:
+        return _normalised(_on_host(system.block(start, stop)), self.normalise)
+
+    def _spread(self, system: Ranking, start: int, stop: int) -> Block:
+        """A ranking's scores at their candidates' places; all others count as its last."""
+        indices, scores = self.pool.lists(system, start, stop)
+        there = indices >= 0
+        listed = np.where(there, -np.inf if scores is None else scores, -np.inf)
+        normal = _normalised(listed.astype(np.float64), self.normalise)
+        last = np.where(there, normal, np.inf).min(axis=1, initial=np.inf)
+        block = np.repeat(np.where(np.isfinite(last), last, 0.0)[:, None], self.shape[1], axis=1)
+        rows, places = np.nonzero(there)
+        block[rows, indices[rows, places]] = normal[rows, places]
+        return block
+
+
+def _normalised(block: Block, how: Normalise) -> Block:
+    """Rows to mean 0 and deviation 1, or to 0 ... 1; infinite values stay and count for nothing."""
+    if how is None or not block.size:
+        return block
+    finite = np.isfinite(block)
+    if how == "minmax":
+        low = np.where(finite, block, np.inf).min(axis=1, initial=np.inf).astype(np.float64)
+        span = np.where(finite, block, -np.inf).max(axis=1, initial=-np.inf) - low
+    else:
+        count = np.maximum(finite.sum(axis=1), 1)
+        low = np.where(finite, block, 0).sum(axis=1, dtype=np.float64) / count
+        span = np.sqrt((np.where(finite, block - low[:, None], 0.0) ** 2).sum(axis=1) / count)
+        span[span <= 1e-12 * np.abs(low)] = 0.0  # all equal, but for the rounding of their mean
+    shifted = block - np.where(np.isfinite(low), low, 0.0)[:, None]
+    scaled = np.divide(shifted, span[:, None], out=np.where(finite, 0.0, shifted), where=(span > 0)[:, None] & finite)
+    return np.asarray(scaled.astype(block.dtype))
+
+
+def _on_host(block: Any) -> Block:
+    """A block as an array, wherever it was computed."""
+    return block if isinstance(block, np.ndarray) else np.array(block.cpu())
+
+
+@dataclass(frozen=True, eq=False)
+class _Queries(Scores):
+    """No scores at all: lets a pass go over blocks of queries, on threads or wherever passes run."""
+
+    systems: tuple[System, ...]
+    queries: Ids
+    candidates: Ids
+
+    @property
+    def T(self) -> Scores:
+        """There is none."""
+        raise LimnerError("blocks of queries have no other direction")
+
+    def prepare(self) -> None:
+        """Lets every system prepare itself."""
+        for system in self.systems:
+            if isinstance(system, Scores):
+                system.prepare()
+
+    def block(self, start: int, stop: int, out: npt.NDArray[np.float32] | None = None) -> Block:
+        """Nothing, once for every query."""
+        return np.empty((stop - start, 0), dtype=np.float32)
+
+
+def _by_rank(systems: Sequence[System], k: float, depth: int | None, progress: Progress | None) -> Ranking:
+    """Borda where k is below 0, else reciprocal ranks."""
+    if depth is not None and depth < 1:
+        raise LimnerError(f"fuse to depth {depth}: expected at least 1, or None for all")
+    pool = _Pool.of(systems)
+    passes = _Queries(tuple(systems), pool.queries, Ids([], what="candidate"))
+    parts = passes.map(partial(_fuse_rows, tuple(systems), pool, k, depth), progress=progress)
+    width = max((part[0].shape[1] for part in parts), default=0)
+    indices = np.concatenate([_padded(part[0], width, -1) for part in parts])
+    scores = np.concatenate([_padded(part[1], width, -np.inf) for part in parts])
+    return Ranking(pool.queries, pool.candidates, indices, scores, pool.size if pool.known else None)
+
+
+def _padded(array: Array, width: int, value: float) -> Array:
+    return np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=value)
+
+
+def _fuse_rows(
+    systems: tuple[System, ...], pool: _Pool, k: float, depth: int | None, start: int, block: Block
+) -> tuple[Array, Array]:
+    """Fused lists of one block of queries: candidates, and scores."""
+    from limner.match import _points
+
+    stop = start + len(block)
+    lists = [_ranked(system, pool, start, stop) for system in systems]
+    offsets = np.cumsum([0, *(indices.shape[1] for indices, _ in lists)])
+    indices, ranks = (np.concatenate(each, axis=1) for each in zip(*lists, strict=True))
+    width = min(indices.shape[1], len(pool.candidates), depth or len(pool.candidates))
+    best = np.full((len(block), width), -1, dtype=np.int32)
+    points = np.full((len(block), width), -np.inf)
+    longest = _points.fuse(indices, ranks, offsets, len(pool.candidates), float(pool.size), k, best, points)
+    return best[:, :longest], points[:, :longest]
+
+
+def _ranked(system: System, pool: _Pool, start: int, stop: int) -> tuple[Array, Array]:
+    """A system's candidates of some queries, best first, and their ranks from 1; equals share theirs."""
+    from limner.match import _points
+
+    if isinstance(system, Ranking):
+        indices, scores = pool.lists(system, start, stop)
+        known = (
+            -np.arange(indices.shape[1], dtype=np.float64)[None].repeat(len(indices), 0) if scores is None else scores
+        )
+    else:
+        block = _on_host(system.block(start, stop))
+        indices = np.argsort(-block, axis=1, kind="stable")
+        known = np.take_along_axis(block, indices, axis=1)
+    ranks = np.empty(indices.shape)
+    _points.shared_ranks(indices, np.ascontiguousarray(known), ranks)
+    return indices.astype(np.int32), ranks

@@ -1,0 +1,203 @@
+"""Fusion against slow loops over dictionaries, whatever the systems are given as."""
+
+from statistics import mean as average
+from statistics import median
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from limner import Embeddings, LimnerError, Ranking, Scores
+from limner.match.fuse import METHODS, borda, fuse, mean, reciprocal_rank
+
+SHAPES = st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(1, 6))
+STACKS = SHAPES.flatmap(lambda s: arrays.arrays(np.float64, s, elements=st.integers(-2, 2).map(float)))
+
+
+def given_as(matrix):
+    return Scores.from_matrix(matrix, [f"q{i}" for i in range(len(matrix))], [f"c{j}" for j in range(matrix.shape[1])])
+
+
+def ranks_of(row):
+    """{candidate: rank from 1}, equals sharing the mean of theirs."""
+    order = sorted(range(len(row)), key=lambda j: -row[j])
+    return {j: average(place for place, other in enumerate(order, 1) if row[other] == row[j]) for j in order}
+
+
+def slow_borda(lists, n):
+    """lists: one {candidate: rank} per system."""
+    everybody = sorted({c for ranks in lists for c in ranks})
+    full = [{c: ranks.get(c, (len(ranks) + 1 + n) / 2) for c in everybody} for ranks in lists]
+    points = {c: sum(n - (ranks[c] - 1) for ranks in full) for c in everybody}
+    return sorted(everybody, key=lambda c: (-points[c], median(ranks[c] for ranks in full), c))
+
+
+def slow_reciprocal(lists, k):
+    everybody = sorted({c for ranks in lists for c in ranks})
+    sums = {c: sum(sorted((1 / (k + ranks[c]) for ranks in lists if c in ranks), reverse=True)) for c in everybody}
+    return sorted(everybody, key=lambda c: (-sums[c], c))
+
+
+@settings(max_examples=150)
+@given(STACKS)
+def test_borda_of_scores(stack):
+    fused = borda([given_as(matrix) for matrix in stack])
+    for q in range(stack.shape[1]):
+        assert fused.indices[q].tolist() == slow_borda([ranks_of(m[q]) for m in stack], stack.shape[2])
+    assert not fused.truncated
+
+
+@settings(max_examples=100)
+@given(STACKS, st.data())
+def test_borda_and_reciprocal_rank_of_cut_lists(stack, data):
+    """Every system cut off somewhere, some given as scores: the same as the slow loops say."""
+    n = stack.shape[2]
+    cuts = [data.draw(st.integers(1, n)) for _ in stack]
+    systems = [given_as(m).ranking().top(cut) for m, cut in zip(stack, cuts, strict=True)]
+    for q in range(stack.shape[1]):
+        lists = [{int(c): r for c, r in zip(s.indices[q], _cut_ranks(s.scores[q]), strict=True)} for s in systems]
+        expected = slow_borda(lists, n)
+        assert borda(systems).indices[q, : len(expected)].tolist() == expected
+        assert (borda(systems).indices[q, len(expected) :] == -1).all()
+        expected = slow_reciprocal(lists, 60.0)
+        assert reciprocal_rank(systems).indices[q, : len(expected)].tolist() == expected
+
+
+def _cut_ranks(scores):
+    places = range(1, len(scores) + 1)
+    return [average(p for p, other in zip(places, scores, strict=True) if other == score) for score in scores]
+
+
+def test_ties_go_to_the_lower_median_rank():
+    """x at ranks 0, 0, 3 and y at ranks 1, 1, 1 have equal sums: the median prefers x (0) to y (1)."""
+    lists = [["x", "y", "a", "b"], ["x", "y", "a", "b"], ["a", "y", "b", "x"]]
+    fused = borda([Ranking.from_lists({"q": row}, candidates=["y", "x", "a", "b"]) for row in lists])
+    assert fused["q"][:2] == ["x", "y"]
+    points = dict(zip(fused["q"], np.floor(fused.scores[0]), strict=True))
+    assert points["x"] == points["y"] == 4 + 4 + 1 == 3 + 3 + 3
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_scores_their_ranking_and_their_run_file_fuse_alike(method, tmp_path):
+    rng = np.random.default_rng(0)
+    systems = [given_as(rng.integers(0, 9, (20, 30)).astype(float)) for _ in range(3)]
+    runs = [Ranking.load(s.ranking().save(tmp_path / f"{i}.run")) for i, s in enumerate(systems)]
+    shuffled = [_shuffled(s, rng) for s in systems]
+    plain = fuse(systems, method, depth=30)
+    for others in ([systems[0], *(s.ranking() for s in systems[1:])], [systems[0], *shuffled[1:]]):
+        same = fuse(others, method, depth=30)
+        assert np.array_equal(same.indices, plain.indices) and np.allclose(same.scores, plain.scores)
+    from_files = fuse(runs, method, depth=30)
+    for q in plain.queries:  # candidates of a run stand in another order, which decides what is equal to the last
+        assert sorted(from_files[q]) == sorted(plain[q])
+        row, other = plain.queries.index(q), from_files.queries.index(q)
+        assert np.allclose(plain.scores[row], from_files.scores[other])
+
+
+def _shuffled(scores, rng):
+    """The same ranking with queries and candidates in another order."""
+    matrix, rows, columns = scores.matrix(), rng.permutation(scores.shape[0]), rng.permutation(scores.shape[1])
+    order = np.argsort(-matrix, axis=1, kind="stable")
+    inverse = np.argsort(columns)
+    known = np.take_along_axis(matrix, order, axis=1)[rows]
+    return Ranking(scores.queries[rows], scores.candidates[columns], inverse[order][rows], known, scores.shape[1])
+
+
+@pytest.mark.parametrize("normalise", ["zscore", "minmax", None])
+def test_mean_of_scores(normalise):
+    rng = np.random.default_rng(1)
+    stack = rng.standard_normal((3, 300, 40)) * np.array([1.0, 100.0, 0.01])[:, None, None]
+    stack[0, 0] = 7.0  # all equal
+    expected = np.mean([[_slow_normal(row, normalise) for row in matrix] for matrix in stack], axis=0)
+    fused = mean([given_as(matrix) for matrix in stack], normalise=normalise)
+    assert np.allclose(fused.matrix(), expected) and fused.dtype == np.float64
+    turned = np.mean([[_slow_normal(row, normalise) for row in matrix.T] for matrix in stack], axis=0)
+    assert np.allclose(fused.T.matrix(), turned)
+
+
+def _slow_normal(row, how):
+    values = [float(v) for v in row]
+    if how is None:
+        return values
+    low = average(values) if how == "zscore" else min(values)
+    span = average((v - low) ** 2 for v in values) ** 0.5 if how == "zscore" else max(values) - low
+    return [(v - low) / span if span > 1e-9 else 0.0 for v in values]
+
+
+def test_mean_of_cut_lists_counts_what_is_left_out_as_last():
+    run = Ranking.from_lists({"q": ["a", "b"]}, candidates="abcd")
+    with_scores = Ranking(run.queries, run.candidates, run.indices, np.array([[3.0, 1.0]]), 4)
+    assert mean([with_scores], normalise="minmax").matrix().tolist() == [[1.0, 0.0, 0.0, 0.0]]
+    assert mean([with_scores], normalise="zscore").matrix().tolist() == [[1.0, -1.0, -1.0, -1.0]]
+
+
+def test_forbidden_pairs_stay_forbidden():
+    fused = mean([given_as(np.array([[1.0, -np.inf, 3.0]])), given_as(np.array([[5.0, 6.0, 7.0]]))], normalise="minmax")
+    assert fused.matrix().tolist() == [[0.0, -np.inf, 1.0]]
+
+
+def test_mean_never_holds_the_matrix():
+    """Blocks of vectors in, blocks out: the same numbers as from the whole, in single precision."""
+    rng = np.random.default_rng(2)
+    sides = [[Embeddings(range(n), rng.standard_normal((n, 8))) for n in (600, 900)] for _ in range(2)]
+    systems = [Scores.from_embeddings(*side) for side in sides]
+    fused = mean(systems)
+    whole = np.mean(
+        [(m - m.mean(1, keepdims=True)) / m.std(1, keepdims=True) for m in (s.matrix() for s in systems)], 0
+    )
+    assert fused.dtype == np.float32 and np.allclose(fused.matrix(), whole, atol=1e-5)
+    assert np.array_equal(fused.top(5, workers=1).indices, fused.top(5, workers=3).indices)
+
+
+def test_depth_keeps_the_head():
+    rng = np.random.default_rng(3)
+    systems = [given_as(rng.standard_normal((500, 30))) for _ in range(4)]
+    for method in METHODS:
+        assert np.array_equal(fuse(systems, method, depth=7).indices, fuse(systems, method).indices[:, :7])
+
+
+def test_progress_ends_at_all_queries():
+    seen = []
+    borda([given_as(np.eye(600))], depth=1, progress=lambda *steps: seen.append(steps))
+    assert seen[-1] == (600, 600)
+
+
+A, B = given_as(np.eye(3)), given_as(np.eye(4))
+RUN = Ranking.from_lists({"q0": ["c1"], "q1": ["c0"], "q2": ["c2"]})
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: borda([]), "no list of systems"),
+        (lambda: borda(A), "no list of systems"),
+        (lambda: borda([A, np.eye(3)]), "system 2 is a ndarray: expected Scores or a Ranking"),
+        (lambda: borda([A, B]), "system 2 has other queries than the first .*it has 'q3'"),
+        (lambda: borda([B, A]), "system 2 has other queries .*it lacks 'q3'"),
+        (
+            lambda: mean([A, Scores.from_matrix(np.eye(3), ["q0", "q2", "q1"], A.candidates)]),
+            "queries in another order",
+        ),
+        (lambda: borda([A, Ranking.from_lists({"q0": ["z"], "q1": [], "q2": []})]), "other candidates .*it has 'z'"),
+        (lambda: mean([A, RUN]), "system 2 is an order without scores: fuse it by 'borda'"),
+        (lambda: mean([A], normalise="z-score"), "did you mean 'zscore'"),
+        (lambda: reciprocal_rank([A], k=-1), "k is -1, expected 0 or more"),
+        (lambda: borda([A], depth=0), "depth 0: expected at least 1"),
+        (lambda: fuse([A], "bord"), "did you mean 'borda'"),
+        (lambda: fuse([A], "borda", k=3), "unknown option of borda 'k'"),
+        (lambda: mean([A, A.ranking()]).T.shape, "knows one direction"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(call, message):
+    with pytest.raises(LimnerError, match=message):
+        call()
+
+
+def test_runs_without_a_known_pool_fuse_over_what_they_name():
+    a = Ranking.from_lists({"q": ["x", "y"], "p": ["y"]})
+    b = Ranking.from_lists({"p": ["z"], "q": ["y", "z"]})
+    fused = borda([a, b])
+    assert list(fused.queries) == ["q", "p"] and set(fused.candidates) == {"x", "y", "z"}
+    assert fused["q"] == ["y", "x", "z"] and fused["p"] == ["y", "z"] and fused.n_candidates is None
