@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from limner import Embeddings, LimnerError, Ranking, Scores
-from limner.match.fuse import METHODS, borda, fuse, mean, reciprocal_rank
+from limner.match.fusion import METHODS, borda, fuse, mean, reciprocal_rank
 
 SHAPES = st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(1, 6))
 STACKS = SHAPES.flatmap(lambda s: arrays.arrays(np.float64, s, elements=st.integers(-2, 2).map(float)))

@@ -5,7 +5,20 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_HOMES = {"corrected": "tuning", "index": "search", "open_index": "search", "tune": "tuning"}
+_HOMES = {
+    "best_totals": "murty",
+    "bijective": "assign",
+    "borda": "fusion",
+    "corrected": "tuning",
+    "fuse": "fusion",
+    "index": "search",
+    "k_best": "murty",
+    "k_best_ranking": "murty",
+    "mean": "fusion",
+    "open_index": "search",
+    "reciprocal_rank": "fusion",
+    "tune": "tuning",
+}
 """Names that are imported when they are first asked for, and where each lives."""
 
 
