@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.options import Json, Loading, Split, load, part, refuse_ending, saved, word
+from limner.cli.options import Address, Json, Loading, Split, load, on_cluster, part, refuse_ending, saved, word
 from limner.cli.training import trained
 from limner.cli.ways import Way, in_order, is_qrels, opened, unnamed
 
@@ -49,6 +49,7 @@ def evaluate(
     ] = "refuse",
     name: Annotated[str | None, word("What the report calls the system.")] = None,
     workers: Annotated[int | None, word("Threads.", metavar="N", min=1, show_default="all cores")] = None,
+    cluster: Address = None,
     save: Annotated[
         list[Path] | None, word("Write the report: .json .csv .md .tex .html. Repeatable.", metavar="FILE")
     ] = None,
@@ -68,7 +69,8 @@ def evaluate(
     way = Way(images, texts, image_ids, text_ids, scores, tuple(run or ()), system)
     source, truth, notes = _given(collection, way, per_image, split, option)
     how: dict[str, Any] = {"measures": measures, "protocol": protocol or None, "ties": ties, "unretrieved": unretrieved}
-    report = _measured(source, truth, name or _name(way), notes, {**how, "workers": workers})
+    with on_cluster(cluster, workers):
+        report = _measured(source, truth, name or _name(way), notes, {**how, "workers": workers})
     _save(report, truth, save or [])
     answer(str(report), summary(report), as_json=as_json)
 

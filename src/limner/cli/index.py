@@ -9,7 +9,7 @@ import typer
 
 from limner.cli.console import answer, progress, table, tell
 from limner.cli.encoding import folder_of, opened, prepared
-from limner.cli.options import Json, Loading, flag, load, part, word
+from limner.cli.options import Address, Json, Loading, flag, load, on_cluster, part, word
 from limner.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def index(
         word("Build an approximate index: ivf_hnsw_sq, ivf_sq, ivf_pq, ivf_rq, ivf_flat.", metavar="KIND"),
     ] = None,
     exact: Annotated[bool, flag("--exact", f"Build none, even above {ANN_ABOVE:,} items.")] = False,
+    cluster: Address = None,
     compact: Annotated[bool, flag("--compact", "Join small pieces; forget versions older than a week.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -73,7 +74,8 @@ def index(
     if collection or items or embeddings:
         source = _Source(collection, items, embeddings, ids, of, split, option)
         existing = "replace" if replace else "skip" if resume else "refuse"
-        done["added"] = _added(path, source, system, similarity, existing)
+        with on_cluster(cluster):
+            done["added"] = _added(path, source, system, similarity, existing)
     elif system or replace or resume or ids:
         raise typer.BadParameter("nothing to add: give a COLLECTION, --items or --embeddings")
     made = opened(path, needed=False)
@@ -209,12 +211,15 @@ def _left(items: Items, made: Index | None, existing: str) -> Items:
 
 def _encoded(model: Any, items: Items) -> Iterator[tuple[Embeddings, Items | None]]:
     from limner.match.search import encoded
+    from limner.scores import RUNNER
 
+    cluster: Any = RUNNER.get()
+    step = AT_ONCE if cluster is None else AT_ONCE * cluster.cores
     with progress(f"encoding {len(items):,} {items.kind}s") as told:
-        for low in range(0, len(items), AT_ONCE):
-            piece = items[low : low + AT_ONCE]
-            yield encoded(model, piece), piece
-            told(min(low + AT_ONCE, len(items)), len(items))
+        for low in range(0, len(items), step):
+            piece = items[low : low + step]
+            yield encoded(model, piece) if cluster is None else cluster.encode(model, piece, batch=AT_ONCE), piece
+            told(min(low + step, len(items)), len(items))
 
 
 def _approximate(made: Index, ann: str | None, exact: bool) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +14,7 @@ from limner.cli.console import progress, tell, warn
 from limner.errors import LimnerError
 
 if TYPE_CHECKING:
+    from limner.cluster import Cluster
     from limner.collection import Collection
 
 
@@ -33,6 +36,28 @@ Loading = Annotated[
     list[str] | None,
     word("Option of the loader: -O images=DIR. Repeatable.", "--option", "-O", metavar="NAME=VALUE"),
 ]
+
+
+Address = Annotated[
+    str | None,
+    word("Compute on a Ray cluster: auto, local, host:port, ray://host:port.", "--cluster", metavar="ADDRESS"),
+]
+
+
+@contextmanager
+def on_cluster(address: str | None, workers: int | None = None) -> Iterator[Cluster | None]:
+    """Passes over scores run on the cluster that was named, if one was."""
+    if address is None:
+        yield None
+        return
+    if workers is not None:
+        raise typer.BadParameter("--workers with --cluster: the cluster says how many work at once; give one of them")
+    import limner.cluster
+
+    with ExitStack() as stack:
+        with progress(f"joining the cluster {address}"):
+            cluster = stack.enter_context(limner.cluster.connect(address))
+        yield cluster
 
 
 def loading(words: list[str] | None) -> dict[str, Any]:

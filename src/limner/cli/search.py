@@ -9,7 +9,7 @@ import typer
 
 from limner.cli.console import answer, progress
 from limner.cli.encoding import opened
-from limner.cli.options import Json, flag, loading, refuse_ending, saved, word
+from limner.cli.options import Address, Json, flag, loading, on_cluster, refuse_ending, saved, word
 from limner.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def search(
     exact: Annotated[bool, flag("--exact", "Search exactly, even with an approximate index.")] = False,
     approximate: Annotated[bool, flag("--approximate", "Refuse to search exactly.")] = False,
     at: Annotated[int | None, word("Search an older version of the index.", metavar="VERSION")] = None,
+    cluster: Address = None,
     save: Annotated[
         list[Path] | None, word("Write the hits: .html .json .csv .run. Repeatable.", metavar="FILE")
     ] = None,
@@ -67,10 +68,13 @@ def search(
     _refuse_mixed(exact, approximate, correct, bank, save_bank, option)
     index = opened(path, system, version=at)
     asked = _asked(text, image, queries)
-    how = None if correct is None else _correction(index, correct, bank, save_bank, loading(option))
-    with progress(f"searching {len(index):,} {index.about.kind}s") as told:
-        chosen = True if exact else False if approximate else None
-        hits = index.search(asked, k, exact=chosen, progress=told, **(how or {}))
+    if cluster and correct is None:
+        raise typer.BadParameter("--cluster is for --correct: a plain search reads the index once, here")
+    with on_cluster(cluster):
+        how = None if correct is None else _correction(index, correct, bank, save_bank, loading(option))
+        with progress(f"searching {len(index):,} {index.about.kind}s") as told:
+            chosen = True if exact else False if approximate else None
+            hits = index.search(asked, k, exact=chosen, progress=told, **(how or {}))
     if save:
         saved([hits.save(file) for file in save])
     answer(str(hits), {"index": path, **hits.as_dict()}, as_json=as_json)

@@ -34,14 +34,9 @@ class Encoding:
         return {"row": np.concatenate(rows), "vector": np.concatenate(parts)}
 
     def _encoded(self, start: int) -> npt.NDArray[np.float32]:
-        items = self.items[start : start + self.batch]
-        vectors = np.asarray(self.encoder.encode(items), dtype=np.float32)
-        if vectors.ndim != 2 or len(vectors) != len(items):
-            raise LimnerError(
-                f"the encoder gave an array of shape {vectors.shape} for {len(items)} {items.kind}s: "
-                "expected one row for each"
-            )
-        return vectors
+        from limner.match.search import encoded
+
+        return encoded(self.encoder, self.items[start : start + self.batch]).matrix
 
 
 def encode(cluster: Cluster, encoder: Any, items: Items, batch: int, cpus: float, gpus: float) -> Embeddings:
@@ -51,7 +46,7 @@ def encode(cluster: Cluster, encoder: Any, items: Items, batch: int, cpus: float
 
     if batch < 1 or not len(items):
         raise LimnerError(f"encode got {len(items)} items in batches of {batch}: expected at least one of each")
-    logging.getLogger("ray.data").setLevel(logging.WARNING)
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # what goes wrong is raised
     starts = [{"start": low} for low in range(0, len(items), batch)]
     copies = max(1, min(len(starts), int(cluster.cores / max(cpus, 1e-9))))
     encoded = ray.data.from_items(starts, override_num_blocks=len(starts)).map_batches(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -45,7 +46,8 @@ class Cluster:
         """Vectors of all items, in their order: Ray Data maps batches over copies of the encoder.
 
         Args:
-            encoder: An object with `encode(items) -> array`, one row per item. It is copied to every worker once.
+            encoder: An object with `encode(items)`, or with `encode_images` and `encode_texts`, as an index takes it.
+                It is copied to every worker once.
             items: What to encode. Paths must be the same on every node.
             batch: Items per call; batches start at multiples of it wherever they run, as in a loop over `items`.
             cpus: Cores that one copy of the encoder uses.
@@ -137,7 +139,7 @@ def _in_order(
             if progress is not None:
                 progress(stop, spans[-1][1])
     finally:
-        for task in waiting:
+        for task in waiting if ray.is_initialized() else ():
             ray.cancel(task)
 
 
@@ -152,6 +154,8 @@ def _told() -> Iterator[None]:
         cause = error.cause if isinstance(error, RayTaskError) else None
         if isinstance(cause, Exception) and not isinstance(cause, RayError):
             raise cause from None
+        if refused := re.search(r"limner\.errors\.\w+: (.+)", str(error)):  # Ray Data keeps the words only
+            raise LimnerError(refused[1]) from None
         raise LimnerError(
             f"the cluster gave up ({str(cause or error).partition(chr(10))[0]}): a task failed {RETRIES} times, a node "
             "lacks limner, or an array does not fit; see 'ray status', add memory, or cut the candidates with shard="
