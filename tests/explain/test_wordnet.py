@@ -16,7 +16,7 @@ from limner.explain.wordnet import FAR, Similarities, WordNet
 
 HERE = Path(__file__).parent
 NLTK = json.loads((HERE / "nltk_wordnet30.json").read_text())
-SCENES = json.loads((HERE.parent / "datasets" / "wordnet30.json").read_text())
+SCENES = {k: v for k, v in json.loads((HERE.parent / "datasets" / "wordnet30.json").read_text()).items() if k}
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,8 @@ def test_database_files_are_read(tmp_path):
         "  1 licence\nanser n 1 1 @ 1 0 00000200  \nentity n 1 0 1 1 00000100  \ngoose n 1 1 @ 1 1 00000200  \n"
     )
     (tmp_path / "data.adj").write_text(
-        "00000300 00 a 01 hot(a) 0 001 ! 00000400 a 0101 | warm\n00000400 00 s 01 cold 0 001 ! 00000300 a 0101 | chill\n"
+        "00000300 00 a 01 hot(a) 0 001 ! 00000400 a 0101 | warm\n"
+        "00000400 00 s 01 cold 0 001 ! 00000300 a 0101 | chill\n"
     )
     (tmp_path / "index.adj").write_text("cold a 1 1 ! 1 0 00000400  \nhot a 1 1 ! 1 0 00000300  \n")
     (tmp_path / "noun.exc").write_text("geese goose\n")

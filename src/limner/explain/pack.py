@@ -114,7 +114,8 @@ def _counts(folder: Path) -> dict[tuple[str, str, int], int]:
 def unpack(text: str) -> WordNet:
     """The graph of a packed text."""
     head, _, tail = text.partition("\n\n")
-    synsets, senses = [], {}
+    synsets: list[Synset] = []
+    senses: dict[tuple[str, str], dict[int, int]] = {}
     for number, line in enumerate(head.split("\n")):
         words, above, against = line[1:].split("\t")
         said = [word.split(":") for word in words.split(" ")]

@@ -235,7 +235,7 @@ class Similarities:
         self.unknown = tuple(name for name in asked if name not in wordnet)
         self.row = {name: at for at, name in enumerate(self.known)}
         self._distances = wordnet.distances(self.known)
-        values = 1.0 / (1.0 + np.arange(FAR + 1))
+        values: npt.NDArray[np.float64] = 1.0 / (1.0 + np.arange(FAR + 1, dtype=np.float64))
         values[FAR] = 0.0
         self._values = values
 
@@ -245,4 +245,4 @@ class Similarities:
             at = [[self.row[name] for name in side] for side in (rows, columns)]
         except KeyError as error:
             raise LimnerError(f"concept {error.args[0]!r} is not in this table of similarities") from None
-        return self._values[self._distances[np.ix_(at[0], at[1])]]
+        return np.asarray(self._values[self._distances[np.ix_(at[0], at[1])]], dtype=np.float64)

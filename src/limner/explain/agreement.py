@@ -1,0 +1,130 @@
+"""CA, NCS, CE, SD: what an image that was returned has in common with the one that should have been.
+
+After Lymperaiou et al. (2022). V(.) is the set of concepts of an image, g the truth, r what was returned.
+
+- CA, concept agreement: |V(g) & V(r)| / |V(g)|; higher is better; undefined where V(g) is empty.
+- NCS, similarity of the other concepts: mean path similarity of the best matching of V(g) - V(r) with V(r) - V(g);
+  higher is better; undefined where either is empty.
+- CE, enumeration: sum over common concepts of the difference of counts; lower is better; undefined where none are.
+- SD, size disagreement: share of matched boxes whose areas differ by T or more, and the mean difference; lower is
+  better; undefined where there are no boxes to match.
+- AA, attributes: share of the truth's attributes of common concepts that r has too; higher is better.
+- RA, relations: share of the truth's relations that hold in r too; higher is better.
+
+The difference of two areas is relative to the smaller one, |a - b| / min(a, b), so that twice as large and half as
+large are the same; boxes of a concept are matched so that the sum of differences is least. Undefined is NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from limner.explain.concepts import Concepts
+from limner.explain.wordnet import Similarities, WordNet
+
+THRESHOLD = 1.0
+SCORES = ("CA", "NCS", "CE", "SD", "SD mean", "AA", "RA")
+HIGHER = {"CA", "NCS", "AA", "RA"}
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What one returned image shares with the truth.
+
+    Args:
+        common: Concepts of both.
+        missing: Concepts of the truth alone.
+        added: Concepts of the returned image alone.
+        matched: (missing, added, path similarity): the pairs behind NCS.
+        counts: For every common concept, how many in the truth and in the returned image.
+        sizes: (concept, relative difference) of every matched pair of boxes.
+        values: The scores by name; NaN where undefined.
+    """
+
+    common: tuple[str, ...]
+    missing: tuple[str, ...]
+    added: tuple[str, ...]
+    matched: tuple[tuple[str, str, float], ...]
+    counts: Mapping[str, tuple[int, int]]
+    sizes: tuple[tuple[str, float], ...]
+    values: Mapping[str, float]
+
+    def __getitem__(self, score: str) -> float:
+        return self.values[score]
+
+
+def similarities(concepts: Iterable[Concepts], wordnet: WordNet) -> Similarities:
+    """One table for all concepts of many images."""
+    return Similarities(wordnet, {name for each in concepts for name in each.names})
+
+
+def agreement(truth: Concepts, returned: Concepts, similar: Similarities, *, threshold: float = THRESHOLD) -> Agreement:
+    """Compares what two images show.
+
+    >>> from limner.explain.concepts import Thing
+    >>> dog, ball, park, frisbee = (Thing(f"{word}.n.01") for word in ("dog", "ball", "park", "frisbee"))
+    >>> g, r = Concepts((dog, ball, park)), Concepts((dog, frisbee, park))
+    >>> round(agreement(g, r, similarities((g, r), WordNet.load()))["CA"], 4)
+    0.6667
+    """
+    common = sorted(truth.names & returned.names)
+    missing, added = sorted(truth.names - returned.names), sorted(returned.names - truth.names)
+    matched = match(missing, added, similar)
+    counts = {name: (truth.counts[name], returned.counts[name]) for name in common}
+    sizes = tuple((name, gap) for name in common for gap in size_gaps(truth, returned, name))
+    values = {
+        "CA": len(common) / len(truth.names) if truth.names else math.nan,
+        "NCS": _mean([similarity for *_, similarity in matched]),
+        "CE": float(sum(abs(a - b) for a, b in counts.values())) if common else math.nan,
+        "SD": _mean([float(gap >= threshold) for _, gap in sizes]),
+        "SD mean": _mean([gap for _, gap in sizes]),
+        "AA": _attributes(truth, returned, frozenset(common)),
+        "RA": len(truth.relations & returned.relations) / len(truth.relations) if truth.relations else math.nan,
+    }
+    return Agreement(tuple(common), tuple(missing), tuple(added), matched, counts, sizes, values)
+
+
+def match(missing: Iterable[str], added: Iterable[str], similar: Similarities) -> tuple[tuple[str, str, float], ...]:
+    """The matching of two sets of concepts with the greatest sum of path similarities; unknown concepts stay out.
+
+    The assignment of scipy on the table of similarities, where the paper used NetworkX.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    rows, columns = ([name for name in side if name in similar.row] for side in (missing, added))
+    if not rows or not columns:
+        return ()
+    table = similar.of(rows, columns)
+    chosen = zip(*linear_sum_assignment(table, maximize=True), strict=True)
+    return tuple((rows[i], columns[j], float(table[i, j])) for i, j in chosen)
+
+
+def size_gaps(truth: Concepts, returned: Concepts, name: str) -> list[float]:
+    """Relative differences of the boxes of one concept, matched so that their sum is least."""
+    from scipy.optimize import linear_sum_assignment
+
+    sides = [
+        np.array([t.area for t in image.things if t.concept == name and t.area], dtype=np.float64)
+        for image in (truth, returned)
+    ]
+    if not len(sides[0]) or not len(sides[1]):
+        return []
+    gaps = np.abs(sides[0][:, None] - sides[1]) / np.minimum(sides[0][:, None], sides[1])
+    return [float(gap) for gap in gaps[linear_sum_assignment(gaps)]] if gaps.size > 1 else [float(gaps[0, 0])]
+
+
+def _attributes(truth: Concepts, returned: Concepts, common: frozenset[str]) -> float:
+    ours, theirs = (
+        Counter((t.concept, what, value) for t in image.things if t.concept in common for what, value in t.attributes)
+        for image in (truth, returned)
+    )
+    return (ours & theirs).total() / ours.total() if ours else math.nan
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else math.nan

@@ -1,0 +1,239 @@
+"""Concepts of images and of captions: what is there, how often, where, with which attributes and relations.
+
+An object is a dict, as the image field "objects" of `scenes` and COCO holds it: "synset" or "name", and where known
+"box" (left, top, right, bottom), attributes such as "colour" and "size", or a list "attributes". Visual Genome's JSON
+and a csv are read into the same form.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from limner.collection import Items
+from limner.errors import LimnerError
+from limner.explain.wordnet import WordNet
+
+Box = tuple[float, float, float, float]
+Relation = tuple[str, str, str]
+
+ATTRIBUTES = ("colour", "color", "size", "material", "place", "action")
+SPELLING = {"color": "colour"}
+
+
+@dataclass(frozen=True)
+class Thing:
+    """One object of an image.
+
+    Args:
+        concept: Its synset, or its plain name where WordNet has none for it.
+        box: Left, top, right, bottom; None where unknown.
+        attributes: (what, value) pairs, such as ("colour", "red"); ("", value) where only the value is known.
+        area: Area as a share of the picture, or in pixels where its size is unknown; None without a box.
+    """
+
+    concept: str
+    box: Box | None = None
+    attributes: frozenset[tuple[str, str]] = frozenset()
+    area: float | None = None
+
+    def value(self, what: str) -> str | None:
+        """The value of one attribute, where it is known."""
+        return next((value for name, value in self.attributes if name == what), None)
+
+
+@dataclass(frozen=True)
+class Concepts:
+    """What an image shows.
+
+    Args:
+        things: Its objects.
+        relations: (concept, relation, concept).
+        setting: The background, where known.
+    """
+
+    things: tuple[Thing, ...] = ()
+    relations: frozenset[Relation] = frozenset()
+    setting: str | None = None
+
+    @cached_property
+    def counts(self) -> Counter[str]:
+        """How many objects there are of each concept."""
+        return Counter(thing.concept for thing in self.things)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """V(.): the set of concepts."""
+        return frozenset(self.counts)
+
+    def only(self, kept: Iterable[str]) -> Concepts:
+        """The part of these concepts alone."""
+        wanted = frozenset(kept)
+        relations = frozenset(r for r in self.relations if r[0] in wanted and r[2] in wanted)
+        return Concepts(tuple(t for t in self.things if t.concept in wanted), relations, self.setting)
+
+
+@dataclass(eq=False)
+class Faults:
+    """What was wrong with the objects, counted and named: nothing of it stops an explanation."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+
+    def add(self, what: str, example: str) -> None:
+        """Notes one fault."""
+        self.counts[what] += 1
+        self.examples.setdefault(what, example)
+
+    def notes(self) -> list[str]:
+        """One line for each kind of fault, with its first example."""
+        return [f"{n:,} {what}, e.g. {self.examples[what]}" for what, n in self.counts.most_common()]
+
+
+def of_images(
+    images: Items, wordnet: WordNet, *, faults: Faults | None = None, objects: str = "objects"
+) -> dict[str, Concepts]:
+    """The concepts of every image, by id, from its field "objects" (and "relations", "background", "width", "height").
+
+    Unknown names, boxes without an area and images without objects are counted in `faults`.
+    """
+    if objects not in images.fields:
+        raise LimnerError(
+            f"the images have no field {objects!r} (they have {', '.join(images.fields) or 'none'}): explanations need "
+            "objects. Load COCO with objects=True, or read them with limner.explain.concepts.read_csv or "
+            "read_visual_genome and add them: images.with_fields(objects=[...])"
+        )
+    noted = faults or Faults()
+    return {image: _concepts(images, row, wordnet, noted, objects) for row, image in enumerate(images.ids)}
+
+
+def _concepts(images: Items, row: int, wordnet: WordNet, faults: Faults, objects: str) -> Concepts:
+    listed = images.field(objects)[row] or ()
+    if not listed:
+        faults.add("images without any object", images.ids[row])
+    sides = [images.fields[side][row] if side in images.fields else None for side in ("width", "height")]
+    whole = float(np.prod([float(side) for side in sides if side])) if all(sides) else 1.0
+    things = tuple(_thing(entry, wordnet, faults, images.ids[row], whole) for entry in listed)
+    known = images.fields["relations"][row] if "relations" in images.fields else ()
+    relations = frozenset((things[i].concept, str(word), things[j].concept) for i, word, j in known or ())
+    setting = images.fields["background"][row] if "background" in images.fields else None
+    return Concepts(things, relations, setting)
+
+
+def _thing(entry: Mapping[str, Any], wordnet: WordNet, faults: Faults, image: str, whole: float) -> Thing:
+    box = entry.get("box")
+    area = None
+    if box is not None:
+        area = max(0.0, box[2] - box[0]) * max(0.0, box[3] - box[1]) / whole
+        if not area > 0:
+            faults.add("boxes without an area", f"{list(box)} in {image}")
+            area = None
+    return Thing(
+        concept_of(entry, wordnet, faults, image), None if box is None else tuple(box), _attributes(entry), area
+    )
+
+
+def concept_of(entry: Mapping[str, Any], wordnet: WordNet, faults: Faults, image: str = "") -> str:
+    """The synset of an object: as given, or the usual meaning of its name; the name where WordNet has neither."""
+    given = str(entry.get("synset") or "")
+    name = str(entry.get("name") or given.partition(".")[0]).strip().lower()
+    if given in wordnet:
+        return given
+    if given:
+        faults.add("unknown synsets", f"{given!r} in {image}")
+    if not name:
+        faults.add("objects without a name", f"in {image}")
+        return "object.n.01"
+    found = name_to_synset(name, wordnet)
+    if found is None:
+        faults.add("names that WordNet does not have", f"{name!r} in {image}")
+    return found or name
+
+
+def name_to_synset(name: str, wordnet: WordNet) -> str | None:
+    """The usual meaning of a name; of its last words where the whole is not in WordNet.
+
+    >>> name_to_synset("sports ball", WordNet.load()), name_to_synset("qwzx", WordNet.load())
+    ('ball.n.01', None)
+    """
+    words = name.split()
+    for start in range(len(words)):
+        base = wordnet.base(" ".join(words[start:]))
+        if base:
+            return wordnet.synsets(base)[0].name
+    return None
+
+
+def _attributes(entry: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
+    named = {(SPELLING.get(what, what), str(entry[what]).lower()) for what in ATTRIBUTES if entry.get(what)}
+    return frozenset(named | {("", str(value).lower()) for value in entry.get("attributes") or ()})
+
+
+# --- files ------------------------------------------------------------------------------------------------------
+
+
+def read_csv(path: str | Path) -> dict[str, list[dict[str, Any]]]:
+    """Objects of each image from a csv.
+
+    Columns: image, name or synset, and perhaps left, top, right, bottom, colour, size, material, place, action, and
+    attributes separated by `;`.
+    """
+    found: dict[str, list[dict[str, Any]]] = {}
+    for number, row in _rows(Path(path)):
+        if not row.get("image") or not (row.get("name") or row.get("synset")):
+            raise LimnerError(f"{path}, line {number}: expected an image and a name or synset; got {row}")
+        entry: dict[str, Any] = {k: v for k, v in row.items() if v and k not in (*_SIDES, "image", "attributes")}
+        if all(row.get(side) for side in _SIDES):
+            try:
+                entry["box"] = tuple(float(row[side]) for side in _SIDES)
+            except ValueError:
+                raise LimnerError(f"{path}, line {number}: left, top, right and bottom must be numbers") from None
+        entry["attributes"] = [v.strip() for v in (row.get("attributes") or "").split(";") if v.strip()]
+        found.setdefault(row["image"], []).append(entry)
+    return found
+
+
+_SIDES = ("left", "top", "right", "bottom")
+
+
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    if not path.is_file():
+        raise LimnerError(f"no file {path}: expected a csv with the columns image, name or synset")
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        yield from enumerate(csv.DictReader(file), start=2)
+
+
+def read_visual_genome(path: str | Path) -> dict[str, list[dict[str, Any]]]:
+    """Objects of each image from Visual Genome's `objects.json` (or `attributes.json`): synsets, boxes, attributes."""
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise LimnerError(f"{path} is no Visual Genome JSON: {error}") from error
+    if not isinstance(content, list):
+        raise LimnerError(f"{path}: expected a list of images as in Visual Genome's objects.json")
+    found = {}
+    for number, image in enumerate(content):
+        key, listed = image.get("image_id", image.get("id")), image.get("objects", image.get("attributes"))
+        if key is None or not isinstance(listed, list):
+            raise LimnerError(f"{path}: image {number} has no image_id or no objects; it has {', '.join(image)}")
+        found[str(key)] = [_visual_genome(entry) for entry in listed]
+    return found
+
+
+def _visual_genome(entry: Mapping[str, Any]) -> dict[str, Any]:
+    x, y, w, h = (float(entry.get(side, 0)) for side in "xywh")
+    first: Mapping[str, Sequence[str]] = {k: entry.get(k) or [""] for k in ("synsets", "names")}
+    return {
+        "synset": first["synsets"][0],
+        "name": first["names"][0],
+        "box": (x, y, x + w, y + h),
+        "attributes": list(entry.get("attributes") or ()),
+    }

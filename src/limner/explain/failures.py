@@ -1,0 +1,210 @@
+"""Failures of a system, each explained, and all of them summed up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from limner.collection import Collection
+from limner.errors import LimnerError
+from limner.explain.agreement import HIGHER, SCORES, THRESHOLD, Agreement, agreement, similarities
+from limner.explain.concepts import Concepts, Faults, of_images
+from limner.explain.reading import mentioned
+from limner.explain.wordnet import WordNet
+from limner.ranking import Ranking
+from limner.scores import Scores
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A query whose first answer is not the truth: the image that belongs to it, and the one that came.
+
+    Args:
+        query: Id of the query, a text or an image.
+        text: The caption that was asked for, or that was returned for an image.
+        truth: Image id.
+        returned: Image id.
+        alternative: Whether fuller judgements call the answer right; None where there are none.
+    """
+
+    query: str
+    text: str
+    truth: str
+    returned: str
+    alternative: bool | None = None
+
+
+def failures(
+    system: Scores | Ranking, collection: Collection, *, judgements: str = "pairs", fuller: str | None = "complete"
+) -> list[Failure]:
+    """Every query whose first answer the judgements do not call right.
+
+    Args:
+        system: Scores or a ranking, from texts to images or from images to texts.
+        collection: Images, texts, and which belong together.
+        judgements: The judgements that say what is right.
+        fuller: Judgements that know more right pairs, to find successful alternatives; ignored where there are none.
+    """
+    top = system.top(1)
+    forward = all(q in collection.texts.ids for q in top.queries)
+    direction = "t2i" if forward else "i2t"
+    right = collection.judged(judgements, direction)
+    more = collection.judged(fuller, direction) if fuller in collection.all_judgements else None
+    home = _homes(collection)
+    found = []
+    for query, row in zip(top.queries, top.indices, strict=True):
+        answer = top.candidates[int(row[0])]
+        if row[0] < 0 or (right.grade(query, answer) or 0) > 0:
+            continue
+        text, truth, returned = (query, home.get(query), answer) if forward else (answer, query, home.get(answer))
+        if truth is None or returned is None:
+            raise LimnerError(
+                f"text {text!r} belongs with no image in {collection.name!r}: there is no truth to compare"
+            )
+        said = collection.texts.values[collection.texts.ids.index(text)]
+        alternative = None if more is None else (more.grade(query, answer) or 0) > 0
+        found.append(Failure(query, said, truth, returned, alternative))
+    return found
+
+
+def _homes(collection: Collection) -> dict[str, str]:
+    """The first image of every text."""
+    pairs = collection.judgements.relevant
+    return {
+        pairs.candidates[int(c)]: pairs.queries[int(r)]
+        for r, c in zip(pairs.rows[::-1], pairs.columns[::-1], strict=True)
+    }
+
+
+@dataclass(frozen=True)
+class Explanations:
+    """All failures with what each got wrong.
+
+    Args:
+        failures: The failures.
+        agreements: One for each.
+        concepts: What every image shows.
+        informed: Whether only concepts that the query mentions were compared.
+        notes: What was wrong with the objects, counted.
+    """
+
+    failures: Sequence[Failure]
+    agreements: Sequence[Agreement]
+    concepts: Mapping[str, Concepts]
+    informed: bool
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.failures)
+
+    def values(self, score: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """One score for every failure; NaN where undefined."""
+        return np.array([each[score] for each in self.agreements], dtype=np.float64)
+
+    @cached_property
+    def summary(self) -> dict[str, dict[str, float]]:
+        """Mean of every score with its 95% interval over failures, and how many are undefined."""
+        return {score: _summed(self.values(score)) for score in SCORES}
+
+    @cached_property
+    def totals(self) -> dict[str, float]:
+        """Object hits and misses, share of matched synsets, share of common concepts with a wrong count."""
+        hits = sum(len(each.common) for each in self.agreements)
+        misses = sum(len(each.missing) for each in self.agreements)
+        wrong = sum(a != b for each in self.agreements for a, b in each.counts.values())
+        lonely = sum(len(each.missing) + len(each.added) for each in self.agreements)
+        matched = sum(len(each.matched) for each in self.agreements)
+        return {
+            "object hits": hits,
+            "object misses": misses,
+            "matched synsets": matched / lonely if lonely else math.nan,
+            "wrong counts": wrong / hits if hits else math.nan,
+        }
+
+    def __str__(self) -> str:
+        """The global table."""
+        how = "query-informed" if self.informed else "query-agnostic"
+        lines = [f"{len(self):,} failures, {how}", f"{'score':8} {'mean':>7}  {'95% interval':16} better  undefined"]
+        for score, row in self.summary.items():
+            span = f"[{row['low']:.3f}, {row['high']:.3f}]"
+            better = "higher" if score in HIGHER else "lower"
+            lines.append(f"{score:8} {row['mean']:7.3f}  {span:16} {better:6}  {int(row['undefined']):,}")
+        lines += [
+            f"{name}: {value:.1%}" if value <= 1 else f"{name}: {value:,.0f}" for name, value in self.totals.items()
+        ]
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+
+def _summed(values: np.ndarray[Any, np.dtype[np.float64]]) -> dict[str, float]:
+    known = values[~np.isnan(values)]
+    mean = float(known.mean()) if len(known) else math.nan
+    half = 1.96 * float(known.std(ddof=1)) / math.sqrt(len(known)) if len(known) > 1 else math.nan
+    return {"mean": mean, "low": mean - half, "high": mean + half, "undefined": float(np.isnan(values).sum())}
+
+
+def explain(
+    found: Sequence[Failure],
+    collection: Collection,
+    *,
+    informed: bool = False,
+    threshold: float = THRESHOLD,
+    wordnet: WordNet | None = None,
+) -> Explanations:
+    """Explains failures by what the truth and the returned image show.
+
+    Args:
+        found: The failures, from `failures`.
+        collection: Its images must have the field "objects".
+        informed: Compare only concepts that the query mentions, by their words, synonyms and hypernyms.
+        threshold: From which relative difference on two areas disagree (T of the binary SD).
+        wordnet: The graph; limner's own where left out.
+    """
+    graph = wordnet or WordNet.load()
+    faults = Faults()
+    concepts = of_images(collection.images, graph, faults=faults)
+    similar = similarities(concepts.values(), graph)
+    agreements = []
+    for failure in found:
+        truth, returned = concepts[failure.truth], concepts[failure.returned]
+        if informed:
+            said = mentioned(failure.text, truth.names | returned.names, graph)
+            truth, returned = truth.only(said), returned.only(said)
+        agreements.append(agreement(truth, returned, similar, threshold=threshold))
+    return Explanations(tuple(found), agreements, concepts, informed, tuple(faults.notes()))
+
+
+def told(failure: Failure, each: Agreement) -> str:
+    """One failure in words.
+
+    A person reads first what was asked, then what is missing, then counts and sizes.
+    """
+    lines = [f"asked for {failure.text!r}", f"truth {failure.truth}, returned {failure.returned}"]
+    if failure.alternative:
+        lines.append("fuller judgements call the answer right: a successful alternative")
+    both, lacking, more = (", ".join(map(_word, side)) or "nothing" for side in (each.common, each.missing, each.added))
+    lines += [
+        f"both show {both}",
+        f"only the truth shows {lacking}; only the answer shows {more} (CA {_shown(each['CA'])})",
+    ]
+    near = ", ".join(f"{_word(a)} ~ {_word(b)} {s:.2f}" for a, b, s in each.matched)
+    if near:
+        lines.append(f"nearest in meaning: {near} (NCS {_shown(each['NCS'])})")
+    wrong = [f"{a} {_word(name)} became {b}" for name, (a, b) in each.counts.items() if a != b]
+    lines.append(f"counts: {', '.join(wrong) or 'the same'} (CE {_shown(each['CE'])})")
+    sizes = [f"{_word(name)} differs {gap:.1f} times" for name, gap in each.sizes if gap >= THRESHOLD]
+    lines.append(f"sizes: {', '.join(sizes) or 'alike'} (SD {_shown(each['SD'])})")
+    lines.append(f"attributes {_shown(each['AA'])}, relations {_shown(each['RA'])}")
+    return "\n".join(lines)
+
+
+def _word(concept: str) -> str:
+    return concept.partition(".")[0].replace("_", " ")
+
+
+def _shown(value: float) -> str:
+    return "undefined" if math.isnan(value) else f"{value:.3g}"

@@ -1,0 +1,185 @@
+"""Reading captions: the noun phrases of an English sentence, and which concepts it mentions.
+
+No model and no download: WordNet, a list of function words, and tables of colours, sizes and numbers. A phrase is read
+from left to right: an article or number, sizes and colours, a participle, then the longest noun that WordNet knows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from limner.explain.wordnet import WordNet
+
+WORD = re.compile(r"[A-Za-z]+(?:['-][A-Za-z]+)*|\d+")
+
+NUMBERS = {
+    word: at
+    for at, word in enumerate(("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), 1)
+}
+GROUPS = {"single": (1, True), "pair": (2, True), "couple": (2, True), "both": (2, True), "some": (2, False),
+          "several": (3, False), "few": (3, False), "group": (3, False), "many": (3, False)}  # fmt: skip
+COLOURS = frozenset(
+    "red orange yellow green blue purple violet pink brown black white gray grey tan beige gold silver".split()
+)
+COLOUR_SPELLING = {"violet": "purple", "grey": "gray"}
+BIG = ("big", "large", "huge", "enormous", "giant", "great")
+SMALL = ("small", "little", "tiny", "minor", "mini", "miniature")
+SIZES = {**dict.fromkeys(BIG, "large"), **dict.fromkeys(SMALL, "small"), "medium-sized": "medium"}
+FUNCTION = frozenset((
+    "a", "an", "the", "this", "that", "these", "those", "his", "her", "its", "their", "my", "our", "your", "some",
+    "any", "no", "and", "or", "but", "with", "without", "of", "in", "on", "at", "by", "to", "from", "for", "into",
+    "onto", "over", "under", "above", "below", "beneath", "beside", "behind", "near", "next", "up", "down", "out",
+    "off", "through", "across", "along", "around", "between", "while", "as", "is", "are", "was", "were", "be",
+    "being", "been", "has", "have", "had", "do", "does", "there", "it", "he", "she", "they", "them", "him", "who",
+    "which", "what", "where", "when", "how", "not", "very", "two-tone", "left", "right", "front", "top", "high",
+    "outside", "inside", "outdoors", "indoors", "at", "least", "each", "other", "another", "all", "one's",
+))  # fmt: skip
+NO_OBJECTS = frozenset(
+    "picture drawing image scene photo photograph view left right front top group pair couple few piece pieces".split()
+)
+"""Nouns that name no object of their own: frames of a caption, sides, and words for numbers."""
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """What one noun phrase claims.
+
+    Args:
+        noun: The noun in its base form, with spaces.
+        senses: Its meanings, the usual one first.
+        colour: A colour, or None.
+        size: "small", "medium", "large", or None.
+        number: How many at least (or exactly).
+        exact: Whether there are exactly so many.
+        actions: Participles said of it, in their base form.
+    """
+
+    noun: str
+    senses: tuple[str, ...]
+    colour: str | None = None
+    size: str | None = None
+    number: int = 1
+    exact: bool = False
+    actions: tuple[str, ...] = ()
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, as they stand."""
+    return WORD.findall(text)
+
+
+@lru_cache(maxsize=65536)
+def phrases(text: str, wordnet: WordNet) -> tuple[Phrase, ...]:
+    """The noun phrases of a caption.
+
+    >>> found = phrases("Two small red dogs and a pair of cats on one table.", WordNet.load())
+    >>> [(p.number, p.size, p.colour, p.noun) for p in found]
+    [(2, 'small', 'red', 'dog'), (2, None, None, 'cat'), (1, None, None, 'table')]
+    """
+    found: list[Phrase] = []
+    held: dict[str, object] = {}
+    tokens = [token.lower() for token in words(text)]
+    at = 0
+    while at < len(tokens):
+        length, noun = _noun(tokens, at, wordnet)
+        if noun:
+            found.append(_phrase(noun, tokens[at + length - 1], held, wordnet))
+            held = {}
+        elif not _qualify(tokens[at], held, wordnet) and tokens[at] not in (
+            "of",
+            "the",
+            "least",
+            "piece",
+            "pieces",
+            "group",
+        ):
+            held = {"article": True} if tokens[at] in ("a", "an") else {}
+        at += max(1, length)
+    return tuple(found)
+
+
+def _noun(tokens: list[str], at: int, wordnet: WordNet) -> tuple[int, str]:
+    """The longest noun that begins here, and how many words it has."""
+    for length in (3, 2, 1):
+        part = tokens[at : at + length]
+        if len(part) < length or part[0] in FUNCTION or part[-1] in FUNCTION:
+            continue
+        if length == 1 and (
+            _is_modifier(part[0]) or part[0] in NO_OBJECTS or _is_participle(part[0], tokens, at, wordnet)
+        ):
+            continue
+        if length > 1 and _is_modifier(part[0]):
+            continue
+        base = wordnet.base(" ".join(part))
+        if base and len(base) > 1:
+            return length, base.replace("_", " ")
+    return 0, ""
+
+
+def _is_modifier(word: str) -> bool:
+    return word in COLOURS or word in SIZES or word in NUMBERS or word in GROUPS or word.isdigit()
+
+
+def _is_participle(word: str, tokens: list[str], at: int, wordnet: WordNet) -> bool:
+    return word.endswith("ing") and wordnet.base(word, "v") not in (None, word)
+
+
+def _qualify(word: str, held: dict[str, object], wordnet: WordNet) -> bool:
+    """Takes a word that says something of the noun to come; False for any other."""
+    if word in COLOURS:
+        held["colour"] = COLOUR_SPELLING.get(word, word)
+    elif word in SIZES:
+        held["size"] = SIZES[word]
+    elif word in NUMBERS or word.isdigit():
+        held["number"] = NUMBERS.get(word) or max(1, int(word[:4]))
+        held["exact"] = True
+    elif word in GROUPS:
+        held["number"], held["exact"] = GROUPS[word]
+    elif word.endswith("ing") and (base := wordnet.base(word, "v")):
+        held["actions"] = (base,)
+    else:
+        return wordnet.has(word, "a") and word not in FUNCTION
+    return True
+
+
+def _phrase(noun: str, last: str, held: dict[str, object], wordnet: WordNet) -> Phrase:
+    senses = tuple(synset.name for synset in wordnet.synsets(noun))
+    number, exact = int(held.get("number", 1)), bool(held.get("exact", False))  # type: ignore[call-overload]  # an int
+    if "number" not in held and "article" not in held and noun.split()[-1] != last and last.endswith("s"):
+        number = 2  # a bare plural: "dogs"
+    if held.get("article") and not held.get("number"):
+        number, exact = 1, False
+    colour, size = (held.get(what) for what in ("colour", "size"))
+    actions = held.get("actions", ())
+    return Phrase(noun, senses, colour, size, number, exact, actions)  # type: ignore[arg-type]  # as `_qualify` put them
+
+
+GENERAL = frozenset({"object.n.01", "entity.n.01", "physical_entity.n.01", "whole.n.02", "artifact.n.01"})
+
+
+def names(phrase: Phrase, concept: str, wordnet: WordNet) -> bool:
+    """Whether a noun can stand for a concept: it is one of its words, or its usual meaning is above the concept.
+
+    >>> (dog,) = phrases("an animal", WordNet.load())
+    >>> names(dog, "dog.n.01", WordNet.load()), names(dog, "table.n.02", WordNet.load())
+    (True, False)
+    """
+    if concept not in wordnet:
+        return concept == phrase.noun
+    if concept in phrase.senses:
+        return True
+    return any(wordnet.is_a(concept, sense) for sense in phrase.senses[:2])
+
+
+def mentioned(text: str, concepts: Iterable[str], wordnet: WordNet) -> frozenset[str]:
+    """The concepts that a text mentions, by a word of theirs or by a more general one ("animal" mentions dogs)."""
+    said = phrases(text, wordnet)
+    return frozenset(c for c in concepts if any(_names(phrase, c, wordnet) for phrase in said))
+
+
+@lru_cache(maxsize=1 << 18)
+def _names(phrase: Phrase, concept: str, wordnet: WordNet) -> bool:
+    return names(phrase, concept, wordnet)

@@ -1,0 +1,267 @@
+"""CA, NCS, CE, SD: the paper's own examples to the digit, brute force as oracle, and every undefined case."""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+import limner
+from limner.collection import Items
+from limner.errors import LimnerError
+from limner.explain.agreement import SCORES, agreement, match, similarities
+from limner.explain.concepts import Concepts, Faults, Thing, of_images, read_csv, read_visual_genome
+from limner.explain.failures import Failure, explain, failures, told
+from limner.explain.reading import mentioned, phrases
+from limner.explain.wordnet import Similarities, WordNet
+
+WORDNET = WordNet.load()
+
+
+def shown(*names: str, **counts: int) -> Concepts:
+    """An image that shows these concepts, once each or as often as said."""
+    things = [Thing(f"{name}.n.01") for name in names]
+    return Concepts(tuple(things + [Thing(f"{name}.n.01") for name, n in counts.items() for _ in range(n)]))
+
+
+def boxed(**areas: list[float]) -> Concepts:
+    return Concepts(tuple(Thing(f"{name}.n.01", (0, 0, a, 1), area=a) for name, each in areas.items() for a in each))
+
+
+def compared(truth: Concepts, returned: Concepts, **options):
+    return agreement(truth, returned, similarities((truth, returned), WORDNET), **options)
+
+
+# --- the paper's examples ---------------------------------------------------------------------------------------
+
+
+def zebras() -> tuple[Concepts, Concepts]:
+    """The zebras of section 6.3: the sets and counts as printed, areas that give the printed differences."""
+    alone = ["trunk", "hill", "tree", "sky", "branch", "head", "leg", "leaf"]
+    truth = boxed(zebra=[1.0, 1.1, 1.2, 1.3, 1.4], mane=[0.1], field=[1.0]).things
+    returned = boxed(zebra=[1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6], mane=[0.33, 0.4, 0.5, 0.6, 0.7], field=[2.369]).things
+    return Concepts(truth + shown(*alone).things), Concepts(returned + shown("grassland", "grass").things)
+
+
+def test_the_zebras_to_the_digit():
+    found = compared(*zebras())
+    assert found["CA"] == 3 / 11
+    assert {(a, b): round(s, 3) for a, b, s in found.matched} == {
+        ("hill.n.01", "grassland.n.01"): 0.111,
+        ("tree.n.01", "grass.n.01"): 0.167,
+    }
+    assert round(found["NCS"], 3) == 0.139
+    assert found["CE"] == 6
+    # The paper counts four zebra matches where five by seven gives five; see docs/explain.md.
+    assert [round(gap, 3) for name, gap in found.sizes if name != "zebra.n.01"] == [1.369, 2.3]
+    assert sum(gap >= 1 for _, gap in found.sizes) == 2
+
+
+def test_the_zebras_size_disagreement_is_two_of_six_with_the_papers_four_zebra_boxes():
+    """|E| = 28 between the zebras means four boxes by seven: one of the five zebras has no box."""
+    truth, returned = zebras()
+    boxless = [Thing("zebra.n.01"), *truth.things[1:]]
+    found = compared(Concepts(tuple(boxless)), returned)
+    assert (len(found.sizes), found["SD"], found["CE"]) == (6, 2 / 6, 6)
+
+
+def test_dogs_frisbees_and_parks():
+    truth = shown("dog", "ball", "park")
+    assert compared(truth, shown("dog", "frisbee", "park"))["CA"] == pytest.approx(2 / 3)
+    assert compared(truth, shown("cat", "fish"))["CA"] == 0
+    ball = compared(shown("dog", "frisbee", "park"), truth)["NCS"]
+    cat = compared(shown("dog", "frisbee", "park"), shown("dog", "cat", "park"))["NCS"]
+    assert ball > cat
+
+
+def test_ten_dogs():
+    truth = shown(dog=10, frisbee=1)
+    assert compared(truth, shown(dog=1, frisbee=1))["CE"] == 9
+    assert compared(truth, shown(dog=10, ball=1))["CE"] == 0
+
+
+# --- oracles ----------------------------------------------------------------------------------------------------
+
+
+def best_by_trying(rows, columns) -> float:
+    small, large = sorted((rows, columns), key=len)
+    return max(
+        sum(WORDNET.path_similarity(a, b) for a, b in zip(small, chosen, strict=True))
+        for chosen in permutations(large, len(small))
+    )
+
+
+def test_matching_is_the_best_of_all():
+    nouns = [name for name in WORDNET.names if ".n." in name]
+    random = np.random.default_rng(5)
+    for _ in range(20):
+        picked = [nouns[i] for i in random.choice(len(nouns), 7, replace=False)]
+        rows, columns = picked[:3], picked[3:]
+        found = match(rows, columns, Similarities(WORDNET, picked))
+        assert sum(s for *_, s in found) == pytest.approx(best_by_trying(rows, columns))
+        assert len(found) == 3
+
+
+def test_boxes_are_matched_so_that_differences_are_least():
+    found = compared(boxed(dog=[1.0, 4.0]), boxed(dog=[4.0, 2.0]))
+    assert sorted(gap for _, gap in found.sizes) == [0.0, 1.0]
+    assert (found["SD"], found["SD mean"]) == (0.5, 0.5)
+    assert compared(boxed(dog=[1.0]), boxed(dog=[3.0]), threshold=2.5)["SD"] == 0
+
+
+def test_size_difference_does_not_depend_on_who_is_the_truth():
+    assert (
+        compared(boxed(dog=[1.0]), boxed(dog=[2.0]))["SD mean"]
+        == compared(boxed(dog=[2.0]), boxed(dog=[1.0]))["SD mean"]
+    )
+
+
+def test_attributes_and_relations():
+    red, blue = (Thing("dog.n.01", attributes=frozenset({("colour", c), ("size", "small")})) for c in ("red", "blue"))
+    on = frozenset({("dog.n.01", "on", "car.n.01"), ("car.n.01", "under", "dog.n.01")})
+    found = compared(Concepts((red,), on), Concepts((blue,), on - {("car.n.01", "under", "dog.n.01")}))
+    assert (found["AA"], found["RA"]) == (0.5, 0.5)
+
+
+# --- undefined, never 0 or 1 ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("truth", "returned", "undefined"),
+    [
+        (Concepts(), shown("dog"), {"CA", "NCS", "CE", "SD", "SD mean", "AA", "RA"}),
+        (shown("dog"), Concepts(), {"NCS", "CE", "SD", "SD mean", "AA", "RA"}),
+        (shown("dog"), shown("dog"), {"NCS", "SD", "SD mean", "AA", "RA"}),
+        (shown("dog"), Concepts((Thing("qwzx"),)), {"NCS", "CE", "SD", "SD mean", "AA", "RA"}),
+        (boxed(dog=[1.0]), boxed(dog=[1.0]), {"NCS", "AA", "RA"}),
+    ],
+)
+def test_undefined(truth, returned, undefined):
+    found = compared(truth, returned)
+    assert {score for score in SCORES if math.isnan(found[score])} == undefined
+
+
+# --- objects of images ------------------------------------------------------------------------------------------
+
+
+def test_bad_objects_are_counted_and_named():
+    objects = [
+        [{"synset": "dog.n.99", "name": "dog"}, {"name": "qwzx"}, {"name": "cat", "box": (5, 5, 5, 9)}, {}],
+        [],
+    ]
+    faults = Faults()
+    found = of_images(Items(["a", "b"], [None, None], {"objects": objects}), WORDNET, faults=faults)
+    assert [t.concept for t in found["a"].things] == ["dog.n.01", "qwzx", "cat.n.01", "object.n.01"]
+    assert found["a"].things[2].area is None
+    assert set(faults.counts) == {
+        "unknown synsets", "names that WordNet does not have", "boxes without an area", "objects without a name",
+        "images without any object",
+    }  # fmt: skip
+    assert "dog.n.99" in " ".join(faults.notes())
+
+
+def test_images_without_objects_are_refused_with_what_to_do():
+    with pytest.raises(LimnerError, match=r"no field 'objects'.*objects=True"):
+        of_images(Items(["a"], [None]), WORDNET)
+
+
+def test_objects_from_csv(tmp_path):
+    file = tmp_path / "objects.csv"
+    file.write_text("image,name,left,top,right,bottom,colour,attributes\na,dog,0,0,10,5,red,wet; happy\na,cat,,,,,,\n")
+    dog, cat = read_csv(file)["a"]
+    assert (dog["box"], dog["colour"], dog["attributes"]) == ((0, 0, 10, 5), "red", ["wet", "happy"])
+    assert "box" not in cat
+    file.write_text("image,name\n,dog\n")
+    with pytest.raises(LimnerError, match="line 2"):
+        read_csv(file)
+    file.write_text("image,name,left,top,right,bottom\na,dog,x,0,1,1\n")
+    with pytest.raises(LimnerError, match="must be numbers"):
+        read_csv(file)
+
+
+def test_objects_from_visual_genome(tmp_path):
+    file = tmp_path / "objects.json"
+    file.write_text(
+        '[{"image_id": 1, "objects": [{"synsets": ["tree.n.01"], "names": ["trees"], "x": 1, "y": 2, "w": 3, "h": 4}]}]'
+    )
+    assert read_visual_genome(file)["1"] == [
+        {"synset": "tree.n.01", "name": "trees", "box": (1, 2, 4, 6), "attributes": []}
+    ]
+    file.write_text("[{}]")
+    with pytest.raises(LimnerError, match="image 0 has no image_id"):
+        read_visual_genome(file)
+    file.write_text("nonsense")
+    with pytest.raises(LimnerError, match="no Visual Genome JSON"):
+        read_visual_genome(file)
+
+
+# --- captions ---------------------------------------------------------------------------------------------------
+
+
+def test_a_caption_mentions_concepts_by_synonyms_and_hypernyms():
+    concepts = {"dog.n.01", "car.n.01", "table.n.02", "lamp.n.02"}
+    assert mentioned("An automobile, an animal and a table", concepts, WORDNET) == {
+        "dog.n.01",
+        "car.n.01",
+        "table.n.02",
+    }
+    assert mentioned("", concepts, WORDNET) == frozenset()
+    assert mentioned("Zwei Hunde spielen im Schnee; 两只狗 🐕", concepts, WORDNET) == frozenset()
+
+
+def test_numbers_and_bare_plurals():
+    read = {p.noun: (p.number, p.exact) for p in phrases("Dogs, several cats, one bird and a single table", WORDNET)}
+    assert read == {"dog": (2, False), "cat": (3, False), "bird": (1, True), "table": (1, True)}
+
+
+# --- failures of a system ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def world():
+    return limner.load("scenes", images=30)
+
+
+@pytest.fixture(scope="module")
+def wrong(world):
+    """A system that always answers with the first image, or with its first text."""
+    matrix = np.zeros((len(world.images), len(world.texts)))
+    matrix[0], matrix[:, 0] = 1, 2
+    return limner.Scores.from_matrix(matrix, queries=world.images.ids, candidates=world.texts.ids)
+
+
+def test_failures_both_ways(world, wrong):
+    asked = failures(wrong.T, world)
+    assert {f.query for f in asked} == {t for t in world.texts.ids if not t.startswith("scene-000000#")}
+    assert {(f.returned, f.truth == f.query.split("#")[0]) for f in asked} == {("scene-000000", True)}
+    complete = world.judged("complete", "t2i")
+    assert all(f.alternative == bool(complete.grade(f.query, f.returned)) for f in asked)
+    back = failures(wrong, world)
+    assert {(f.truth, f.returned) for f in back} == {(i, "scene-000000") for i in world.images.ids[1:]}
+
+
+def test_informed_scores_see_only_what_the_query_mentions(world, wrong):
+    found = failures(wrong.T, world)
+    for informed in (False, True):
+        done = explain(found, world, informed=informed)
+        assert len(done) == len(found)
+        for failure, each in zip(found, done.agreements, strict=True):
+            seen = {*each.common, *each.missing, *each.added}
+            expected = done.concepts[failure.truth].names | done.concepts[failure.returned].names
+            assert seen == (mentioned(failure.text, expected, WORDNET) if informed else expected)
+    assert "query-informed" in str(done)
+
+
+def test_the_table_agrees_with_the_failures(world, wrong):
+    done = explain(failures(wrong.T, world), world)
+    values = [a["CA"] for a in done.agreements]
+    assert done.summary["CA"]["mean"] == pytest.approx(np.mean(values))
+    assert done.totals["object hits"] == sum(len(a.common) for a in done.agreements)
+
+
+def test_a_failure_in_words():
+    text = told(Failure("q", "zebras", "g", "r", True), compared(*zebras()))
+    assert "CA 0.273" in text and "NCS 0.139" in text and "5 zebra became 7" in text
+    assert "successful alternative" in text
