@@ -115,6 +115,16 @@ class Market:
         n, m = self.scores.shape
         return (n, m) if self.by_rows else (m, n)
 
+    def best(self, k: int, *, progress: Progress | None = None) -> Found:
+        """The k best edges of every bidder, prices aside."""
+        if not self.by_rows:
+            return self.find([Wanted(np.zeros(self.shape[1]), np.full(self.shape[0], -np.inf))], k, progress=progress)[
+                0
+            ]
+        top = self.scores.top(min(k, self.shape[1]), progress=progress)
+        worths = np.asarray(top.scores)
+        return Found(np.where(np.isneginf(worths), -1, top.indices), np.array(worths), worths.astype(np.float64))
+
     def find(
         self, wanted: Sequence[Wanted], k: int, *, hidden: Edges | None = None, progress: Progress | None = None
     ) -> list[Found]:

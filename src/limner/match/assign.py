@@ -203,12 +203,11 @@ class _Rounds:
         return self._ranking()
 
     def _first_lists(self) -> None:
-        nothing = Wanted(np.zeros(self.m), np.full(self.n, -np.inf))
-        (found,) = self.market.find([nothing], self.candidates, progress=self.steps)
-        if not np.isfinite(found.worths).all():
+        found = self.market.best(self.candidates, progress=self.steps)
+        if np.isposinf(found.worths).any():
             raise LimnerError(_INFINITE)
         self.edges = found.edges
-        self.limits = [_Limits.of(found, nothing.prices, self.m)]
+        self.limits = [_Limits.of(found, np.zeros(self.m), self.m)]
 
     def _outside(self, prices: Float64) -> Float64:
         """What a pair that no list holds can give each bidder at most, at these prices."""
