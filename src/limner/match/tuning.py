@@ -19,14 +19,14 @@ from limner.errors import LimnerError, UnknownName
 from limner.match.correct import CorrectedScores, correct, named
 from limner.scores import Scores
 
-_SHARP = (30.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+_SHARP = (30.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 
 GRIDS: Mapping[str, Mapping[str, Sequence[float]]] = MappingProxyType(
     {
         "csls": {"k": (10, 1, 2, 5, 20, 50)},
         "inverted_softmax": {"beta": _SHARP},
         "dual_softmax": {"beta": _SHARP},
-        "dynamic_inverted_softmax": {"beta": (20.0, 5.0, 10.0, 30.0, 50.0, 100.0)},
+        "dynamic_inverted_softmax": {"beta": (20.0, 5.0, 10.0, 30.0, 50.0, 100.0, 200.0)},
         "nnn": {"k": (16, 1, 4, 64), "alpha": (0.75, 0.25, 0.5, 1.0)},
         "sinkhorn": {"beta": _SHARP, "rounds": (5, 1, 20)},
     }

@@ -1,0 +1,254 @@
+"""Matching at the speed of the matrix product: exact top-k and corrected top-k in bounded memory.
+
+limner, the bare blocked product of the same size, faiss and plain numpy, in turn, on the same threads. Every task runs
+in a fresh process; memory is what the work adds to what the inputs take. `--only` picks parts: top, csls, wikipedia,
+growth. `--quick` takes a fraction of the sizes. `--plot FILE` draws how time grows with the number of items.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from claims import Claim, Cost, Task, interleaved, log, main, measured
+
+PARTS = ("top", "csls", "wikipedia", "growth")
+THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+BLOCK = 2048
+
+
+def vectors(n: int, d: int, seed: int) -> np.ndarray:
+    """Rows of length 1 around a centre, so that there are hubs."""
+    rows = np.random.default_rng(seed).standard_normal((n, d), dtype=np.float32) + np.float32(0.3)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def scores_of(n: int, m: int, d: int) -> Any:
+    """limner's scores, with the loops compiled."""
+    from limner import Embeddings, Scores
+
+    warm = Scores.from_embeddings(*(Embeddings(range(300), vectors(300, 8, s)) for s in (0, 1)))
+    for name in (None, "csls", "inverted_softmax"):
+        (warm.correct(name) if name else warm).top(10)
+    sides = Embeddings(range(n), vectors(n, d, 0)), Embeddings(range(m), vectors(m, d, 1))
+    return Scores.from_embeddings(*sides, similarity="dot")
+
+
+def extra(work: Callable[[], Any]) -> Callable[[], Any]:
+    """Work that says how much memory it took beyond what was there before, in MB, with its answer."""
+
+    def run() -> Any:
+        before = _resident()
+        answer = work()
+        return answer, before
+
+    return run
+
+
+def _resident() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def ours(n: int, m: int, d: int, k: int, name: str | None) -> Callable[[], Any]:
+    scores = scores_of(n, m, d)
+
+    def work() -> Any:
+        found = (scores.correct(name) if name else scores).top(k)
+        return found.indices, found.scores
+
+    return extra(work)
+
+
+def bare(n: int, m: int, d: int) -> Callable[[], Any]:
+    """The product alone, in blocks of rows, each thrown away; numpy's own threads."""
+    a, b = vectors(n, d, 0), vectors(m, d, 1)
+
+    def work() -> None:
+        out = np.empty((BLOCK, m), dtype=np.float32)
+        for start in range(0, n, BLOCK):
+            rows = a[start : start + BLOCK]
+            np.matmul(rows, b.T, out=out[: len(rows)])
+
+    np.matmul(a[:64], b[:64].T)
+    return extra(work)
+
+
+def faiss_top(n: int, m: int, d: int, k: int) -> Callable[[], Any]:
+    import faiss
+
+    faiss.omp_set_num_threads(THREADS)
+    a, index = vectors(n, d, 0), faiss.IndexFlatIP(d)
+    index.add(vectors(m, d, 1))
+    index.search(a[:8], k)
+    return extra(lambda: index.search(a, k)[::-1])
+
+
+def numpy_corrected(n: int, m: int, d: int, k: int, name: str) -> Callable[[], Any]:
+    """As one would write it: the whole matrix in memory, partitions and sums over it."""
+    a, b = vectors(n, d, 0), vectors(m, d, 1)
+
+    def csls() -> np.ndarray:
+        s = a @ b.T
+        near = np.partition(s, -10, axis=0)[-10:].mean(axis=0)
+        own = np.partition(s, -10, axis=1)[:, -10:].mean(axis=1)
+        return 2 * s - near - own[:, None]
+
+    def inverted_softmax() -> np.ndarray:
+        s = 30 * (a @ b.T)
+        highest = s.max(axis=0)
+        terms = np.exp(s - highest)
+        return s - highest - np.log(np.maximum(terms.sum(axis=0) - terms, 1e-38))
+
+    def work() -> Any:
+        s = {"csls": csls, "inverted_softmax": inverted_softmax}[name]()
+        chosen = np.argpartition(-s, k, axis=1)[:, :k]
+        values = np.take_along_axis(s, chosen, axis=1)
+        order = np.argsort(-values, axis=1, kind="stable")
+        return np.take_along_axis(chosen, order, axis=1), np.take_along_axis(values, order, axis=1)
+
+    return extra(work)
+
+
+def grown(cost: Cost) -> float:
+    """MB beyond the inputs."""
+    return cost.peak - cost.value[1]
+
+
+def agreement(one: Cost, other: Cost) -> tuple[float, float]:
+    """Share of lists that hold the same candidates in the same order, and the largest difference of their scores."""
+    (a, x), (b, y) = one.value[0], other.value[0]
+    return float((np.asarray(a) == np.asarray(b)).all(axis=1).mean()), float(
+        np.abs(np.asarray(x) - np.asarray(y)).max()
+    )
+
+
+def load() -> str:
+    return f"load average when measured {os.getloadavg()[0]:.1f} on {THREADS} cores"
+
+
+def top(quick: bool, rounds: int) -> Iterator[Claim]:
+    n, m, d = (5_000, 20_000, 512) if quick else (25_000, 100_000, 512)
+    tasks = {
+        "limner": Task(ours, n, m, d, 10, None),
+        "bare": Task(bare, n, m, d),
+        "faiss": Task(faiss_top, n, m, d, 10),
+    }
+    found, note = interleaved(tasks, rounds=rounds, threads=THREADS), load()
+    mine, size = found["limner"], f"top-10 of {n:,} queries over {m:,} items, d = {d}"
+    same, apart = agreement(mine, found["faiss"])
+    yield Claim(f"{size}: seconds vs the bare product", mine.wall, found["bare"].wall, goal="<= 1.15", note=note)
+    yield Claim(f"{size}: CPU seconds vs the bare product", mine.cpu, found["bare"].cpu, goal="<= 1.15", note=note)
+    yield Claim(f"{size}: seconds vs faiss IndexFlatIP", mine.wall, found["faiss"].wall, goal="< 1", note=note)
+    yield Claim(f"{size}: CPU seconds vs faiss IndexFlatIP", mine.cpu, found["faiss"].cpu, goal="< 1", note=note)
+    yield Claim(f"{size}: memory beyond the inputs, MB", grown(mine), goal="< 600")
+    yield Claim(
+        f"{size}: largest difference of a score from faiss",
+        apart,
+        goal="< 1e-5",
+        note=f"{same:.3%} of the lists are the same",
+    )
+
+
+def csls(quick: bool, rounds: int) -> Iterator[Claim]:
+    n, d = (4_000, 512) if quick else (25_000, 512)
+    names = ("csls", "inverted_softmax")
+    tasks = {name: Task(ours, n, n, d, 10, name) for name in names} | {"bare": Task(bare, n, n, d)}
+    found, note = interleaved(tasks, rounds=rounds, threads=THREADS), load()
+    plain = {name: measured(Task(numpy_corrected, n, n, d, 10, name)) for name in names}
+    for name in names:
+        mine, size = found[name], f"{name} of {n:,} x {n:,}, d = {d}, top-10"
+        same, apart = agreement(mine, plain[name])
+        equal = f"{same:.3%} of the lists are the same; the others differ where scores are equal but for rounding"
+        yield Claim(f"{size}: seconds vs the bare product", mine.wall, found["bare"].wall, goal="<= 2.3", note=note)
+        yield Claim(f"{size}: CPU seconds vs the bare product", mine.cpu, found["bare"].cpu, goal="<= 2.3", note=note)
+        yield Claim(f"{size}: seconds vs plain numpy", mine.wall, plain[name].wall, goal="<= 1", note=note)
+        yield Claim(f"{size}: memory beyond the inputs, MB", grown(mine), goal="< 400")
+        yield Claim(
+            f"{size}: memory beyond the inputs vs plain numpy, MB", grown(mine), grown(plain[name]), goal="<= 0.1"
+        )
+        yield Claim(f"{size}: largest difference of a top-10 score from plain numpy", apart, goal="< 1e-4", note=equal)
+
+
+def wikipedia(quick: bool, rounds: int) -> Iterator[Claim]:
+    n, d = (92_367 // 16, 768) if quick else (92_367, 768)
+    cost = measured(Task(ours, n, n, d, 5, "csls"))
+    size = f"CSLS top-5 of {n:,} x {n:,}, d = {d}"
+    log(f"{size}: {cost.wall:.1f} s, {cost.cpu:.1f} CPU s")
+    paper = "the paper took 8 CPU-minutes for the similarities alone"
+    yield Claim(
+        f"{size}: CPU minutes vs the paper's for the bare similarities", cost.cpu / 60, 8.0, goal="<= 2", note=paper
+    )
+    yield Claim(f"{size}: minutes", cost.wall / 60, goal="< 60", note=load())
+    yield Claim(f"{size}: memory beyond the inputs, MB", grown(cost), goal="< 1000")
+
+
+def growth(quick: bool, rounds: int) -> Iterator[Claim]:
+    """n queries over n items; d = 128, so that a hundred thousand items take a minute."""
+    sizes = (1_000, 2_000, 4_000) if quick else (1_000, 3_162, 10_000, 31_623, 100_000)
+    points: dict[str, list[float]] = {name: [] for name in ("bare", "top-10", "CSLS top-10")}
+    for n in sizes:
+        tasks = {"bare": Task(bare, n, n, 128), "top-10": Task(ours, n, n, 128, 10, None)}
+        tasks["CSLS top-10"] = Task(ours, n, n, 128, 10, "csls")
+        found = interleaved(tasks, rounds=1 if n > 20_000 else 3, threads=THREADS)
+        for name, seconds in points.items():
+            seconds.append(found[name].cpu)
+    GROWTH.update({"sizes": list(sizes), **points})
+    step = [np.log(y[-1] / y[-2]) / np.log(sizes[-1] / sizes[-2]) for y in (points["top-10"], points["CSLS top-10"])]
+    for name, slope in zip(("top-10", "CSLS top-10"), step, strict=True):
+        note = (
+            f"CPU seconds {', '.join(f'{s:.3g}' for s in points[name])} for {', '.join(f'{n:,}' for n in sizes)} items"
+        )
+        yield Claim(
+            f"{name} of n x n: exponent of the growth between the two largest n", float(slope), goal="<= 2.2", note=note
+        )
+
+
+GROWTH: dict[str, list[float]] = {}
+
+
+def draw(path: Path) -> None:
+    """Time against the number of items, both on logarithmic axes."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "limner"
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
+    sizes = GROWTH["sizes"]
+    for (name, values), mark in zip(((k, v) for k, v in GROWTH.items() if k != "sizes"), "os^", strict=True):
+        axes.loglog(sizes, values, marker=mark, label={"bare": "the bare matrix product"}.get(name, name))
+    axes.loglog(sizes, [GROWTH["bare"][-1] * (n / sizes[-1]) ** 2 for n in sizes], ":", color="grey", label="n²")
+    axes.set(xlabel="items (as many queries)", ylabel="CPU seconds", title="n queries over n items, 128 dimensions")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None})
+    log(f"drew {path}")
+
+
+def run(options: argparse.Namespace) -> Iterator[Claim]:
+    started = time.perf_counter()
+    rounds = options.rounds or (1 if options.quick else 3)
+    for name in options.only:
+        yield from {"top": top, "csls": csls, "wikipedia": wikipedia, "growth": growth}[name](options.quick, rounds)
+    if options.plot and GROWTH:
+        draw(options.plot)
+    log(f"{time.perf_counter() - started:.0f} s in all; medians of {rounds} rounds")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--rounds", type=int, default=0)
+    parser.add_argument("--plot", type=Path, help="where to draw how time grows (svg or png)")
+
+
+if __name__ == "__main__":
+    main(run, __doc__, configure=configure)
