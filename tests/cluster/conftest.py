@@ -1,4 +1,4 @@
-"""A real Ray cluster on this machine's loopback: a head and two further nodes of one core each, with small stores."""
+"""A real Ray cluster on this machine's loopback: a head and a further node of one core each, with small stores."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ def nodes() -> Iterator[Any]:
     head = {"num_cpus": 1, "object_store_memory": STORE, "node_ip_address": "127.0.0.1", "include_dashboard": False}
     started = Cluster(initialize_head=True, head_node_args={**head, "temp_dir": folder})
     try:
-        for _ in range(2):
-            add_node(started)
+        add_node(started)
         yield started
     finally:
         started.shutdown()

@@ -59,9 +59,9 @@ def looped(items):
     return np.concatenate([Letters().encode(items[low : low + BATCH]) for low in range(0, len(items), BATCH)])
 
 
-def kill_the_first(folder, killed):
+def kill_the_first(folder, killed, ended):
     """Waits until somebody encodes, and kills it."""
-    for _ in range(600):
+    while not ended.is_set():
         marks = os.listdir(folder)
         if marks:
             killed.append(int(marks[0].rpartition("-")[2]))
@@ -71,12 +71,15 @@ def kill_the_first(folder, killed):
 
 
 def test_an_encoder_is_killed_and_nothing_is_lost(joined, items, tmp_path):
-    killed = []
-    killer = threading.Thread(target=kill_the_first, args=(tmp_path, killed))
+    killed, ended = [], threading.Event()
+    killer = threading.Thread(target=kill_the_first, args=(tmp_path, killed, ended))
     killer.start()
-    with connect() as cluster:
-        encoded = cluster.encode(Letters(tmp_path, wait=0.5), items, batch=BATCH)
-    killer.join()
+    try:
+        with connect() as cluster:
+            encoded = cluster.encode(Letters(tmp_path, wait=0.5), items, batch=BATCH)
+    finally:
+        ended.set()
+        killer.join()
     assert encoded.ids == items.ids and np.array_equal(encoded.matrix, looped(items))
     begun = [name.rpartition("-")[0] for name in os.listdir(tmp_path)]
     assert killed and len(set(begun)) == 12 < len(begun), "the batch of the killed one was begun twice"

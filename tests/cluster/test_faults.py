@@ -112,7 +112,7 @@ def test_a_node_is_lost_with_what_it_had_found(joined, tmp_path):
     node = add_node(joined)
     joined.wait_for_nodes()
     with connect() as cluster:
-        assert cluster.cores == 4
+        assert cluster.cores == 3
         source.top(1)  # a worker is started on every node
         results = source.stream(Marked(tmp_path))
         blocks = [next(results)]

@@ -66,10 +66,12 @@ def evaluate(
       $ limner evaluate --per-image 5 --images images.npy --texts texts.npy
     """
     refuse_ending(save, ENDINGS, "report")
+    if cluster is not None and workers is not None:
+        raise typer.BadParameter("--workers with --cluster: the cluster says how many work at once; give one of them")
     way = Way(images, texts, image_ids, text_ids, scores, tuple(run or ()), system)
     source, truth, notes = _given(collection, way, per_image, split, option)
     how: dict[str, Any] = {"measures": measures, "protocol": protocol or None, "ties": ties, "unretrieved": unretrieved}
-    with on_cluster(cluster, workers):
+    with on_cluster(cluster):
         report = _measured(source, truth, name or _name(way), notes, {**how, "workers": workers})
     _save(report, truth, save or [])
     answer(str(report), summary(report), as_json=as_json)

@@ -45,13 +45,11 @@ Address = Annotated[
 
 
 @contextmanager
-def on_cluster(address: str | None, workers: int | None = None) -> Iterator[Cluster | None]:
+def on_cluster(address: str | None) -> Iterator[Cluster | None]:
     """Passes over scores run on the cluster that was named, if one was."""
     if address is None:
         yield None
         return
-    if workers is not None:
-        raise typer.BadParameter("--workers with --cluster: the cluster says how many work at once; give one of them")
     import limner.cluster
 
     with ExitStack() as stack:

@@ -49,10 +49,11 @@ def encode(cluster: Cluster, encoder: Any, items: Items, batch: int, cpus: float
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # what goes wrong is raised
     starts = [{"start": low} for low in range(0, len(items), batch)]
     copies = max(1, min(len(starts), int(cluster.cores / max(cpus, 1e-9))))
+    sent = ray.put((encoder, items))  # held here until the end: a copy that is started again needs it again
     encoded = ray.data.from_items(starts, override_num_blocks=len(starts)).map_batches(
         Encoding,
         # The reference is in a list, since a bare one would be fetched by the driver of the data set as well.
-        fn_constructor_args=([ray.put((encoder, items))], batch),
+        fn_constructor_args=([sent], batch),
         batch_size=1,
         compute=ray.data.ActorPoolStrategy(size=copies),
         num_cpus=cpus,
