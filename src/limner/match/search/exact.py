@@ -29,7 +29,15 @@ HELD = 32_768
 """So many rows are held at most before the grid decides between them."""
 
 
-def top(queries: Embeddings, blocks: Iterable[Float32], k: int, *, rows: int, progress: Progress | None = None) -> Best:
+def top(
+    queries: Embeddings,
+    blocks: Iterable[Float32],
+    k: int,
+    *,
+    rows: int,
+    longest: float | None = None,
+    progress: Progress | None = None,
+) -> Best:
     """The k best rows of every query; equal scores keep the order of the store.
 
     Args:
@@ -37,11 +45,12 @@ def top(queries: Embeddings, blocks: Iterable[Float32], k: int, *, rows: int, pr
         blocks: The store's vectors, in order; each is read before the next one is asked for.
         k: How many; at most all rows.
         rows: How many rows the blocks have together.
+        longest: The Euclidean length of the longest row, where it is known: 1 for cosine.
         progress: Called with (rows done, rows in all).
     """
     counted = _counted(blocks, rows, progress)
     k = min(k, rows)
-    return _few(queries, counted, k) if len(queries) <= TILE_ROWS else _many(queries, counted, k)
+    return _few(queries, counted, k, longest) if len(queries) <= TILE_ROWS else _many(queries, counted, k)
 
 
 def graded(queries: Embeddings, vectors: Float32, k: int) -> Best:
@@ -50,15 +59,16 @@ def graded(queries: Embeddings, vectors: Float32, k: int) -> Best:
     return ranking.indices.astype(np.int64), np.asarray(ranking.scores, dtype=np.float32)
 
 
-def _few(queries: Embeddings, blocks: Iterable[tuple[int, Float32]], k: int) -> Best:
-    held, longest = _Held(k), 0.0
+def _few(queries: Embeddings, blocks: Iterable[tuple[int, Float32]], k: int, longest: float | None = None) -> Best:
+    held, known = _Held(k), longest or 0.0
     lengths = np.linalg.norm(queries.matrix.astype(np.float64), axis=1)
     floor = np.full(len(queries), -np.inf)
     for start, block in blocks:
         near = queries.matrix @ block.T
-        longest = max(longest, float(np.sqrt(np.einsum("ij,ij->i", block, block).max())))
+        if longest is None:
+            known = max(known, float(np.sqrt(np.einsum("ij,ij->i", block, block).max())))
         floor = np.maximum(floor, _kth(near, k))
-        lowest = floor - 4 * _gamma(queries.dim) * lengths * longest * 1.001  # lengths are rounded too
+        lowest = floor - 4 * _gamma(queries.dim) * lengths * known * 1.001  # lengths are rounded too
         held.add(start, block, np.flatnonzero((near >= lowest[:, None]).any(axis=0)))
         if held.count > HELD:
             held.decide(queries)
@@ -75,7 +85,7 @@ class _Held:
     count: int = 0
 
     def add(self, start: int, block: Float32, chosen: Places) -> None:
-        self.rows.append(block[chosen])  # copied: the block's memory is used again
+        self.rows.append(block[chosen])  # a copy: the block itself is let go
         self.places.append(start + chosen)
         self.count += len(chosen)
 

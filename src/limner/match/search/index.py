@@ -284,7 +284,8 @@ class Index:
     def _exact(self, vectors: Embeddings, k: int, progress: Progress | None) -> exact.Best:
         held = self._in_memory()
         blocks = self.store.vectors() if held is None else iter([held] if len(held) else [])
-        return exact.top(vectors, blocks, k, rows=len(self), progress=progress)
+        longest = 1.0 if self.about.similarity == "cosine" else None
+        return exact.top(vectors, blocks, k, rows=len(self), longest=longest, progress=progress)
 
     def _correction(self, vectors: Embeddings, how: How, bank: Any, options: Mapping[str, Any]) -> Scores:
         if isinstance(bank, (str, Path)):

@@ -130,21 +130,16 @@ class Store:
         with _explained(self.path):
             yield from self.table.search().select(columns).to_batches(ROWS)
 
-    def vectors(self, rows: int = ROWS) -> Iterator[Float32]:
-        """All vectors in order, `rows` at a time: the memory is used again for the next ones."""
-        block = np.empty((rows, self.about.dim), dtype=np.float32)
-        filled = 0
+    def vectors(self) -> Iterator[Float32]:
+        """All vectors in order, some thousands at a time: as the store reads them, small pieces joined."""
+        pending: list[Float32] = []
         for batch in self.scan(["vector"]):
-            piece = batch["vector"].flatten().to_numpy(zero_copy_only=False).reshape(-1, self.about.dim)
-            while len(piece):
-                taken = min(rows - filled, len(piece))
-                block[filled : filled + taken] = piece[:taken]
-                filled, piece = filled + taken, piece[taken:]
-                if filled == rows:
-                    yield block
-                    filled = 0
-        if filled:
-            yield block[:filled]
+            pending.append(batch["vector"].flatten().to_numpy(zero_copy_only=False).reshape(-1, self.about.dim))
+            if sum(map(len, pending)) >= ROWS // 8:
+                yield pending[0] if len(pending) == 1 else np.concatenate(pending)
+                pending = []
+        if pending:
+            yield np.concatenate(pending)
 
     def ids(self) -> list[str]:
         """All ids, in order."""
