@@ -111,12 +111,20 @@ def assign_row(worths, columns, prices, row, first, allowed):  # type: ignore[no
 
 @_jit
 def least_loss(worths, columns, prices, row, allowed):  # type: ignore[no-untyped-def]
-    """What the total loses at least when a row may have only some columns: its profit less the best it may have."""
-    best = -np.inf
-    for i in range(row, columns.shape[0]):  # columns of the rows above are theirs
-        if allowed[columns[i]]:
-            best = max(best, worths[row, columns[i]] - prices[columns[i]])
-    return worths[row, columns[row]] - prices[columns[row]] - best
+    """What the total loses at least when a row may have only some columns, its own not among them.
+
+    The row takes another column, and another row takes the one it had: two different steps of any path of exchanges,
+    each of which loses at least what its best choice does. Rows above keep their columns.
+    """
+    given_up = columns[row]
+    taken, left = np.inf, np.inf
+    own = worths[row, given_up] - prices[given_up]
+    for i in range(row + 1, columns.shape[0]):
+        column = columns[i]
+        if allowed[column]:
+            taken = min(taken, own - (worths[row, column] - prices[column]))
+        left = min(left, worths[i, column] - prices[column] - (worths[i, given_up] - prices[given_up]))
+    return max(taken, 0.0) + max(left, 0.0)
 
 
 @_jit
