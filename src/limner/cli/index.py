@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from limner.collection import Collection, Items
     from limner.embeddings import Embeddings
     from limner.match.search import Index
+    from limner.scores import Progress
 
 AT_ONCE = 4_096
 """Items that are encoded and written at once: what an interrupted run has to do again at most."""
@@ -41,7 +43,7 @@ def index(
     of: Annotated[str, word("Which side of the collection: images or texts.", metavar="SIDE")] = "images",
     split: Annotated[str, word("Part of the collection.")] = "all",
     option: Loading = None,
-    similarity: Annotated[str, word("cosine or dot; for a new index.", metavar="HOW")] = "cosine",
+    similarity: Annotated[str | None, word("cosine or dot.", metavar="HOW", show_default="cosine")] = None,
     replace: Annotated[bool, flag("--replace", "Replace items whose ids are in the index.")] = False,
     resume: Annotated[bool, flag("--resume", "Leave out items whose ids are in the index.")] = False,
     delete: Annotated[list[str] | None, word("Delete an item. Repeatable.", metavar="ID")] = None,
@@ -66,17 +68,16 @@ def index(
       $ limner index photos.index --delete old.jpg --compact
       $ limner index photos.index --json
     """
-    if replace and resume:
-        raise typer.BadParameter("--replace and --resume: give one of them")
-    if ann and exact:
-        raise typer.BadParameter("--ann and --exact: give one of them")
+    _refuse_both({"--replace": replace, "--resume": resume})
+    _refuse_both({"--ann": ann, "--exact": exact})
+    _refuse_both({"a COLLECTION": collection, "--items": items})
     done: dict[str, Any] = {}
     if collection or items or embeddings:
         source = _Source(collection, items, embeddings, ids, of, split, option)
         existing = "replace" if replace else "skip" if resume else "refuse"
         with on_cluster(cluster):
             done["added"] = _added(path, source, system, similarity, existing)
-    elif system or replace or resume or ids:
+    elif system or replace or resume or ids or cluster or similarity:
         raise typer.BadParameter("nothing to add: give a COLLECTION, --items or --embeddings")
     made = opened(path, needed=False)
     if delete:
@@ -86,6 +87,11 @@ def index(
     _approximate(made, ann, exact)
     data = {"index": path, **done, **described(made)}
     answer(_text(data), data, as_json=as_json)
+
+
+def _refuse_both(given: dict[str, Any]) -> None:
+    if all(given.values()):
+        raise typer.BadParameter(f"{' and '.join(given)}: give one of them")
 
 
 class _Source:
@@ -101,8 +107,6 @@ class _Source:
         split: str,
         option: list[str] | None,
     ) -> None:
-        if collection and items:
-            raise typer.BadParameter("a COLLECTION and --items: give one of them")
         if of not in ("images", "texts"):
             raise typer.BadParameter(f"--of {of}: expected images or texts")
         if ids and not embeddings:
@@ -141,9 +145,11 @@ def _listed(path: str) -> Items:
     return found
 
 
-def _added(path: str, source: _Source, system: str | None, similarity: str, existing: str) -> int:
+def _added(path: str, source: _Source, system: str | None, similarity: str | None, existing: str) -> int:
     """Adds what the source holds, in pieces; returns how many items."""
     made = _there(path)
+    if made is not None and similarity not in (None, made.about.similarity):
+        raise LimnerError(f"the index compares by {made.about.similarity}: leave out --similarity {similarity}")
     if source.embeddings is not None:
         name = system or (made.about.system if made else None)
         pieces: Iterator[tuple[Embeddings, Items | None]] = iter([(source.vectors(), source.items)])
@@ -153,11 +159,13 @@ def _added(path: str, source: _Source, system: str | None, similarity: str, exis
         name, pieces, made = _encoding(path, source, system, made, existing)
     count = 0
     for vectors, items in pieces:
-        if made is None:
-            made = _new(path, vectors, items, similarity, name)
-            count += len(vectors)
-        else:
-            count += made.add(vectors, items, existing=existing)
+        # Encoding shows its own progress, and writing is a small part of it.
+        with progress(f"writing {len(vectors):,} vectors") if source.embeddings else nullcontext() as told:
+            if made is None:
+                made = _new(path, vectors, items, similarity or "cosine", name, told)
+                count += len(vectors)
+            else:
+                count += made.add(vectors, items, existing=existing, progress=told)
     if made is not None and count > 8 * AT_ONCE:
         made.compact()
     return count
@@ -174,10 +182,12 @@ def _there(path: str) -> Index | None:
         raise
 
 
-def _new(path: str, vectors: Embeddings, items: Items | None, similarity: str, name: str | None) -> Index:
+def _new(
+    path: str, vectors: Embeddings, items: Items | None, similarity: str, name: str | None, told: Progress | None
+) -> Index:
     from limner.match import search
 
-    return search.index(path, vectors, items, similarity=similarity, system_name=name)
+    return search.index(path, vectors, items, similarity=similarity, system_name=name, progress=told)
 
 
 def _encoding(

@@ -66,8 +66,8 @@ def search(
 
     refuse_ending(save, ENDINGS, "list of hits")
     _refuse_mixed(exact, approximate, correct, bank, save_bank, option)
-    index = opened(path, system, version=at)
     asked = _asked(text, image, queries)
+    index = opened(path, system, version=at, needed=_is_encoded(asked, bank))
     if cluster and correct is None:
         raise typer.BadParameter("--cluster is for --correct: a plain search reads the index once, here")
     with on_cluster(cluster):
@@ -110,6 +110,14 @@ def _asked(text: list[str] | None, images: list[Path] | None, queries: str | Non
     if images:
         return Items(Ids(map(str, images), what="query"), [str(file) for file in images])
     return read(str(queries))
+
+
+def _is_encoded(asked: Items | Embeddings, bank: Path | None) -> bool:
+    """Whether anything has to be encoded: a system that is not needed is not loaded."""
+    from limner.embeddings import Embeddings
+    from limner.match.search.items import VECTOR_ENDINGS
+
+    return not isinstance(asked, Embeddings) or (bank is not None and bank.suffix.lower() not in VECTOR_ENDINGS)
 
 
 def _correction(

@@ -83,13 +83,21 @@ class Index:
 
     # --- changing --------------------------------------------------------------------------------------------------
 
-    def add(self, embeddings: Embeddings, items: Items | None = None, *, existing: str = "refuse") -> int:
+    def add(
+        self,
+        embeddings: Embeddings,
+        items: Items | None = None,
+        *,
+        existing: str = "refuse",
+        progress: Progress | None = None,
+    ) -> int:
         """Adds vectors in one commit, and returns how many.
 
         Args:
             embeddings: Vectors with ids, of the index's dimensions.
             items: What they stand for; must hold every id of the embeddings.
             existing: What to do with ids that are there: "refuse" all, "replace" their rows, or "skip" them.
+            progress: Called with (rows written, rows in all).
         """
         if existing not in EXISTING:
             raise UnknownName("way with existing ids", existing, EXISTING)
@@ -105,7 +113,7 @@ class Index:
                 embeddings = embeddings.subset([key for key in embeddings.ids if key not in there])
             if len(embeddings):
                 write = self.store.replace if there and existing == "replace" else self.store.append
-                write(_batches(self.about, embeddings, items))
+                write(_batches(self.about, embeddings, items, progress))
         return len(embeddings)
 
     def _refuse_unlike(self, embeddings: Embeddings, items: Items | None) -> None:
@@ -368,6 +376,7 @@ def index(
     similarity: str = "cosine",
     system: System | None = None,
     system_name: str | None = None,
+    progress: Progress | None = None,
 ) -> Index:
     """Makes an index, in one commit.
 
@@ -379,11 +388,12 @@ def index(
         similarity: "cosine" (vectors are stored with length 1) or "dot".
         system: Encodes queries.
         system_name: What `limner search` loads to encode queries: a file, or "module:thing".
+        progress: Called with (rows written, rows in all).
     """
     about = About(embeddings.dim, "item" if items is None else items.kind, similarity, system_name)
     if not len(embeddings):
         raise LimnerError("an index of nothing: expected at least one vector")
-    return Index(Store.create(path, about, _batches(about, embeddings, items)), system)
+    return Index(Store.create(path, about, _batches(about, embeddings, items, progress)), system)
 
 
 def open_index(
@@ -400,7 +410,7 @@ def open_index(
     return Index(Store.open(path, version=version), system, memory)
 
 
-def _batches(about: About, embeddings: Embeddings, items: Items | None) -> Iterator[Any]:
+def _batches(about: About, embeddings: Embeddings, items: Items | None, progress: Progress | None) -> Iterator[Any]:
     """The rows of the table, a few thousand at a time. Complains before the first one, not in the middle."""
     places = None if items is None else items.ids.positions(embeddings.ids)
     cuts = [*range(0, len(embeddings), AT_ONCE), len(embeddings)]
@@ -413,6 +423,8 @@ def _batches(about: About, embeddings: Embeddings, items: Items | None) -> Itera
             if items is not None and places is not None:
                 values = [kept(items.values[place], items.kind) for place in places[low:high]]
             yield batch(about, list(part.ids), vectors.matrix, [v for v, _ in values], [p for _, p in values])
+            if progress is not None:
+                progress(high, len(embeddings))
 
     return made()
 
