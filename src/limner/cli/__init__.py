@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from limner import __version__
-from limner.cli import compare, data, demo, evaluate, index, lists, report, search
+from limner.cli import compare, data, demo, evaluate, fuse, index, lists, report, search
 from limner.cli.shell import STATUSES, Shell
 
 __all__ = ["app"]
@@ -50,6 +50,8 @@ app.command("compare")(compare.compare)
 app.command("report")(report.report)
 app.command("index")(index.index)
 app.command("search")(search.search)
+app.command("fuse")(fuse.fuse)
+app.command("assign")(fuse.assign)
 app.add_typer(data.app, name="data")
 app.command("measures")(lists.measures)
 app.command("protocols")(lists.protocols)

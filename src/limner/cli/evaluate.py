@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from limner.cli.console import answer, progress
+from limner.cli.correcting import Correct, Tune, corrected
 from limner.cli.options import Address, Json, Loading, Split, load, on_cluster, part, refuse_ending, saved, word
 from limner.cli.training import trained
 from limner.cli.ways import Way, in_order, is_qrels, opened, unnamed
@@ -47,6 +49,8 @@ def evaluate(
     unretrieved: Annotated[
         str, word("What a cut list leaves out: refuse, or never (found).", metavar="HOW")
     ] = "refuse",
+    correct: Correct = None,
+    tune: Tune = None,
     name: Annotated[str | None, word("What the report calls the system.")] = None,
     workers: Annotated[int | None, word("Threads.", metavar="N", min=1, show_default="all cores")] = None,
     cluster: Address = None,
@@ -64,36 +68,47 @@ def evaluate(
       $ limner evaluate flickr8k:DIR --run i2t.run --run t2i.run --unretrieved never
       $ limner evaluate pairs.qrels --run system.run --measures "MAP nDCG@10" --unretrieved never
       $ limner evaluate --per-image 5 --images images.npy --texts texts.npy
+      $ limner evaluate scenes --system histograms --correct csls --tune dev
     """
     refuse_ending(save, ENDINGS, "report")
     if cluster is not None and workers is not None:
         raise typer.BadParameter("--workers with --cluster: the cluster says how many work at once; give one of them")
     way = Way(images, texts, image_ids, text_ids, scores, tuple(run or ()), system)
-    source, truth, notes = _given(collection, way, per_image, split, option)
+    source, truth, notes, dev = _given(collection, way, per_image, split, option)
+    if correct or tune:
+        source = corrected(source, correct, tune, dev)
     how: dict[str, Any] = {"measures": measures, "protocol": protocol or None, "ties": ties, "unretrieved": unretrieved}
     with on_cluster(cluster):
-        report = _measured(source, truth, name or _name(way), notes, {**how, "workers": workers})
+        report = _measured(source, truth, name or _name(way, correct), notes, {**how, "workers": workers})
     _save(report, truth, save or [])
     answer(str(report), summary(report), as_json=as_json)
 
 
 def _given(
     spec: str | None, way: Way, per_image: int | None, split: str | None, words: list[str] | None
-) -> tuple[Any, Collection | Judgements, list[str]]:
-    """The system, the truth, and notes for the reader."""
+) -> tuple[Any, Collection | Judgements, list[str], Any]:
+    """The system, the truth, notes for the reader, and what gives scores and collection of another split."""
     kind = way.kind
     if (spec is None) == (per_image is None):
         raise typer.BadParameter("give a COLLECTION, or --per-image N for embeddings in order; exactly one of them")
     if spec is None:
         made = in_order(way, per_image or 0)
-        return opened(way, made, made), made, []
+        return opened(way, made, made), made, [], partial(_on, way, made)
     if kind == "runs" and is_qrels(spec):
-        return _qrels(spec, way.runs)
+        return *_qrels(spec, way.runs), None
     whole = load(spec, words)
     if kind == "system":
-        return trained(str(way.system), whole, split)
+        return *trained(str(way.system), whole, split), partial(_on, way, whole)
     chosen = part(whole, split)
-    return opened(way, whole, chosen), chosen, unnamed(way)
+    return opened(way, whole, chosen), chosen, unnamed(way), partial(_on, way, whole)
+
+
+def _on(way: Way, whole: Collection, split: str) -> tuple[Any, Collection]:
+    """The same system on another split, and that split."""
+    if way.kind == "system":
+        return trained(str(way.system), whole, split)[:2]
+    chosen = part(whole, split)
+    return opened(way, whole, chosen), chosen
 
 
 def _qrels(spec: str, runs: tuple[Path, ...]) -> tuple[Source, Judgements, list[str]]:
@@ -108,9 +123,10 @@ def _qrels(spec: str, runs: tuple[Path, ...]) -> tuple[Source, Judgements, list[
     return Ranking.load(runs[0]), read_qrels(path, name=path.stem), []
 
 
-def _name(way: Way) -> str:
-    """What a report calls a system that was not named: its own name, or the file it came from."""
-    return way.system or Path(str(way.scores or (way.runs[0] if way.runs else way.images))).stem
+def _name(way: Way, correct: str | None) -> str:
+    """What a report calls a system that was not named: its own name, or the file it came from, and its correction."""
+    stem = way.system or Path(str(way.scores or (way.runs[0] if way.runs else way.images))).stem
+    return f"{stem} + {correct}" if correct else stem
 
 
 def _measured(source: Any, truth: Any, name: str, notes: list[str], how: dict[str, Any]) -> Report:

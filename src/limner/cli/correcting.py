@@ -1,0 +1,73 @@
+"""How a correction is written on the command line: a name, a name with options, or a file of saved statistics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limner.cli.console import progress, tell
+from limner.cli.options import loading, word
+from limner.errors import LimnerError
+
+if TYPE_CHECKING:
+    from limner.collection import Collection
+    from limner.scores import Scores
+
+    Dev = Callable[[str], tuple[Scores, Collection]]
+
+Correct = Annotated[
+    str | None,
+    word("Correct hubs: csls, 'nnn(k=8, alpha=0.5)', or saved statistics FILE.npz.", "--correct", metavar="HOW"),
+]
+Tune = Annotated[str | None, word("Choose the correction's options on this split, e.g. dev.", metavar="SPLIT")]
+
+
+def corrected(source: Any, how: str | None, tune: str | None, dev: Dev) -> Any:
+    """The scores, corrected as asked.
+
+    Args:
+        source: What was named as the system.
+        how: The word after --correct.
+        tune: The word after --tune.
+        dev: Gives scores and collection of a split.
+    """
+    from limner.scores import Scores
+
+    if how is None:
+        if tune is not None:
+            raise typer.BadParameter("--tune chooses the options of a correction: name one with --correct")
+        return source
+    if not isinstance(source, Scores):
+        raise LimnerError(
+            "--correct needs scores: give --images with --texts, --scores or --system; a run is only an order"
+        )
+    name, options = parse(how)
+    if tune is not None:
+        options = _tuned(name, options, tune, dev)
+    with progress(f"correcting with {name}"):
+        return source.correct(name, **options)
+
+
+def parse(how: str) -> tuple[str, dict[str, Any]]:
+    """Reads `name` or `name(option=value, ...)`.
+
+    >>> parse("nnn(k=8, alpha=0.5)")
+    ('nnn', {'k': 8, 'alpha': 0.5})
+    """
+    match = re.fullmatch(r"(?P<name>[^()]+)(?:\((?P<options>[^()]*)\))?", how.strip())
+    if match is None:
+        raise LimnerError(f"--correct got {how!r}: expected a name such as csls, or 'csls(k=5)'")
+    return match["name"].strip(), loading([w.strip() for w in (match["options"] or "").split(",") if w.strip()])
+
+
+def _tuned(name: str, fixed: dict[str, Any], split: str, dev: Dev) -> dict[str, Any]:
+    from limner.match import tune
+
+    scores, collection = dev(split)
+    with progress(f"tuning {name} on {collection.name}"):
+        chosen: dict[str, Any] = tune(name, scores, collection, fixed=fixed)
+    tell(f"{name} is best on {collection.name} with {', '.join(f'{k} = {v:g}' for k, v in chosen.items())}")
+    return chosen
