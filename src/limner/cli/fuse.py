@@ -64,7 +64,7 @@ def assign(
     rows, columns = _shape(scores)
     given = Scores.load(scores, _ids(query_ids, rows), _ids(candidate_ids, columns))
     with progress(f"assigning {rows:,} queries and {columns:,} candidates") as told:
-        ranked = bijective(given, rounds=rounds, method=method, progress=told)  # type: ignore[arg-type]  # checked there
+        ranked = bijective(given, rounds=rounds, method=method, progress=told)
     facts = {"rounds": rounds, "totals": list(ranked.totals), "exact": ranked.exact}
     _written(ranked, out, facts, as_json)
 
