@@ -455,3 +455,24 @@ def test_what_is_wrong_is_said_in_a_line(commanded, monkeypatch, tmp_path, words
     done = run(*[str(commanded / "i") if word == "I" else word for word in words], status=status)
     assert message in " ".join(done.stderr.split())
     assert not (tmp_path / "new").exists()
+
+
+def test_an_encoder_of_ones_own_encodes_items_and_queries(tmp_path, monkeypatch):
+    code = "class Colour:\n    def encode(self, items):\n        import numpy as np\n"
+    code += "        return np.array([np.asarray(items.open(i)).mean(axis=(0, 1)) + 1 for i in range(len(items))])\n"
+    (tmp_path / "my_encoders.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "photos").mkdir()
+    for colour in ("red", "blue", "green"):
+        Image.new("RGB", (8, 8), colour).save(tmp_path / "photos" / f"{colour}.png")
+    words = ("index", tmp_path / "i", "--items", tmp_path / "photos", "--system", "my_encoders:Colour", "--json")
+    made = json.loads(run(*words).stdout)
+    assert (made["items"], made["kind"], made["system"]) == (3, "image", "my_encoders:Colour")
+    Image.new("RGB", (5, 5), (20, 30, 220)).save(tmp_path / "query.png")
+    monkeypatch.chdir(tmp_path / "photos")  # paths are kept so that they open from anywhere
+    found = run("search", tmp_path / "i", "--image", tmp_path / "query.png", "--save", tmp_path / "p.html", "--json")
+    first = json.loads(found.stdout)["hits"][0]
+    assert (first["id"], first["value"]) == ("blue.png", str(tmp_path / "photos" / "blue.png"))
+    assert (tmp_path / "p.html").read_text().count("data:image/") == 4  # three hits and the query
+    dot = run("index", tmp_path / "i", "--items", tmp_path / "photos", "--similarity", "dot", "--replace", status=3)
+    assert "the index compares by cosine" in dot.stderr
