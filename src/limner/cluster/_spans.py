@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from limner.scores import TILE_ROWS, Block, Scores
 
-MOST_SCORES = 1 << 31
+MOST_SCORES = 1 << 29
 """Scores per task at most: some ten seconds of a core, which is what a lost worker costs."""
 RETRIES = 10
 """How often a task is run again whose worker died."""
