@@ -5,7 +5,7 @@ depends on nothing but the seed and the text, and records where it was made and 
 
 | kind | change |
 |---|---|
-| antonym | an adjective becomes its WordNet antonym (an allow-list: WordNet's green -> ripe is no antonym of the colour) |
+| antonym | an adjective becomes its antonym, from an allow-list (WordNet's green -> ripe denies no colour) |
 | colour-all | a colour becomes any named CSS colour that is far from it in RGB |
 | colour-in | the same, among the colours that the data mentions |
 | size | big words become small ones and the reverse |
@@ -380,7 +380,7 @@ def plural(noun: str) -> str:
 
 
 def _plural(text: str, tokens: list[Token], at: int, context: Context) -> Edit | None:
-    """One becomes several ("a dog is" -> "several dogs are"), two or more become one ("two dogs are" -> "one dog is")."""
+    """One becomes several ("a dog is" -> "several dogs are"), two or more become one ("two dogs" -> "one dog")."""
     lead = tokens[at].low
     to_many = lead in ("a", "an")
     if not to_many and (lead not in NUMBERS or lead == "one"):
@@ -407,8 +407,9 @@ def _head(text: str, tokens: list[Token], at: int, wordnet: WordNet, *, singular
             break
         base = SINGULAR.get(word) or wordnet.base(word)
         participle = word.endswith(("ing", "ed")) and wordnet.base(word, "v") not in (None, word)
-        if participle and found is not None:
-            break
+        settled = found is not None and _one(tokens[found].low, wordnet) == singular
+        if settled and (participle or _one(word, wordnet) != singular):
+            break  # "a woman walks": the noun is found, and this is no noun of the same number
         if base is not None and not participle:
             found = place
         elif not wordnet.has(word, "a") and word not in NUMBERS and not participle:
@@ -421,6 +422,11 @@ def _head(text: str, tokens: list[Token], at: int, wordnet: WordNet, *, singular
     usual = word not in css_colours() and (base == word) == singular
     adjective = wordnet.has(word, "a") and found + 1 == at + 2 and word in (*BIG, *SMALL)
     return found if usual and not of and not adjective else None
+
+
+def _one(word: str, wordnet: WordNet) -> bool:
+    """Whether a noun stands for one thing."""
+    return (SINGULAR.get(word) or wordnet.base(word)) == word
 
 
 def _verb_after(text: str, tokens: list[Token], head: int, wordnet: WordNet, *, many: bool) -> list[Change]:

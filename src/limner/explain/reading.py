@@ -21,9 +21,10 @@ NUMBERS = {
 }
 GROUPS = {"single": (1, True), "pair": (2, True), "couple": (2, True), "both": (2, True), "some": (2, False),
           "several": (3, False), "few": (3, False), "group": (3, False), "many": (3, False)}  # fmt: skip
-COLOURS = frozenset(
-    "red orange yellow green blue purple violet pink brown black white gray grey tan beige gold silver".split()
-)
+COLOURS = frozenset((
+    "red", "orange", "yellow", "green", "blue", "purple", "violet", "pink", "brown", "black", "white", "gray",
+    "grey", "tan", "beige", "gold", "silver",
+))  # fmt: skip
 COLOUR_SPELLING = {"violet": "purple", "grey": "gray"}
 BIG = ("big", "large", "huge", "enormous", "giant", "great")
 SMALL = ("small", "little", "tiny", "minor", "mini", "miniature")
@@ -37,9 +38,10 @@ FUNCTION = frozenset((
     "which", "what", "where", "when", "how", "not", "very", "two-tone", "left", "right", "front", "top", "high",
     "outside", "inside", "outdoors", "indoors", "at", "least", "each", "other", "another", "all", "one's",
 ))  # fmt: skip
-NO_OBJECTS = frozenset(
-    "picture drawing image scene photo photograph view left right front top group pair couple few piece pieces".split()
-)
+NO_OBJECTS = frozenset((
+    "picture", "drawing", "image", "scene", "photo", "photograph", "view", "left", "right", "front", "top",
+    "group", "pair", "couple", "few", "piece", "pieces",
+))  # fmt: skip
 """Nouns that name no object of their own: frames of a caption, sides, and words for numbers."""
 
 
@@ -55,6 +57,8 @@ class Phrase:
         number: How many at least (or exactly).
         exact: Whether there are exactly so many.
         actions: Participles said of it, in their base form.
+        start: Number of the first word of the noun.
+        stop: Number of the word after it.
     """
 
     noun: str
@@ -64,6 +68,8 @@ class Phrase:
     number: int = 1
     exact: bool = False
     actions: tuple[str, ...] = ()
+    start: int = 0
+    stop: int = 0
 
 
 def words(text: str) -> list[str]:
@@ -86,7 +92,7 @@ def phrases(text: str, wordnet: WordNet) -> tuple[Phrase, ...]:
     while at < len(tokens):
         length, noun = _noun(tokens, at, wordnet)
         if noun:
-            found.append(_phrase(noun, tokens[at + length - 1], held, wordnet))
+            found.append(_phrase(noun, tokens, at, at + length, held, wordnet))
             held = {}
         elif not _qualify(tokens[at], held, wordnet) and tokens[at] not in (
             "of",
@@ -108,10 +114,10 @@ def _noun(tokens: list[str], at: int, wordnet: WordNet) -> tuple[int, str]:
         if len(part) < length or part[0] in FUNCTION or part[-1] in FUNCTION:
             continue
         if length == 1 and (
-            _is_modifier(part[0]) or part[0] in NO_OBJECTS or _is_participle(part[0], tokens, at, wordnet)
+            is_modifier(part[0]) or part[0] in NO_OBJECTS or _is_participle(part[0], tokens, at, wordnet)
         ):
             continue
-        if length > 1 and _is_modifier(part[0]):
+        if length > 1 and (is_modifier(part[0]) or part[0] in ("flying", "floating")):  # WordNet has "flying bird"
             continue
         base = wordnet.base(" ".join(part))
         if base and len(base) > 1:
@@ -119,7 +125,8 @@ def _noun(tokens: list[str], at: int, wordnet: WordNet) -> tuple[int, str]:
     return 0, ""
 
 
-def _is_modifier(word: str) -> bool:
+def is_modifier(word: str) -> bool:
+    """Whether a word says a colour, size or number."""
     return word in COLOURS or word in SIZES or word in NUMBERS or word in GROUPS or word.isdigit()
 
 
@@ -145,7 +152,8 @@ def _qualify(word: str, held: dict[str, object], wordnet: WordNet) -> bool:
     return True
 
 
-def _phrase(noun: str, last: str, held: dict[str, object], wordnet: WordNet) -> Phrase:
+def _phrase(noun: str, tokens: list[str], start: int, stop: int, held: dict[str, object], wordnet: WordNet) -> Phrase:
+    last = tokens[stop - 1]
     senses = tuple(synset.name for synset in wordnet.synsets(noun))
     number, exact = int(held.get("number", 1)), bool(held.get("exact", False))  # type: ignore[call-overload]  # an int
     if "number" not in held and "article" not in held and noun.split()[-1] != last and last.endswith("s"):
@@ -154,17 +162,15 @@ def _phrase(noun: str, last: str, held: dict[str, object], wordnet: WordNet) -> 
         number, exact = 1, False
     colour, size = (held.get(what) for what in ("colour", "size"))
     actions = held.get("actions", ())
-    return Phrase(noun, senses, colour, size, number, exact, actions)  # type: ignore[arg-type]  # as `_qualify` put them
+    return Phrase(noun, senses, colour, size, number, exact, actions, start, stop)  # type: ignore[arg-type]  # as `_qualify` put them
 
 
-GENERAL = frozenset({"object.n.01", "entity.n.01", "physical_entity.n.01", "whole.n.02", "artifact.n.01"})
-
-
-def names(phrase: Phrase, concept: str, wordnet: WordNet) -> bool:
+@lru_cache(maxsize=1 << 18)
+def stands_for(phrase: Phrase, concept: str, wordnet: WordNet) -> bool:
     """Whether a noun can stand for a concept: it is one of its words, or its usual meaning is above the concept.
 
     >>> (dog,) = phrases("an animal", WordNet.load())
-    >>> names(dog, "dog.n.01", WordNet.load()), names(dog, "table.n.02", WordNet.load())
+    >>> stands_for(dog, "dog.n.01", WordNet.load()), stands_for(dog, "table.n.02", WordNet.load())
     (True, False)
     """
     if concept not in wordnet:
@@ -177,9 +183,4 @@ def names(phrase: Phrase, concept: str, wordnet: WordNet) -> bool:
 def mentioned(text: str, concepts: Iterable[str], wordnet: WordNet) -> frozenset[str]:
     """The concepts that a text mentions, by a word of theirs or by a more general one ("animal" mentions dogs)."""
     said = phrases(text, wordnet)
-    return frozenset(c for c in concepts if any(_names(phrase, c, wordnet) for phrase in said))
-
-
-@lru_cache(maxsize=1 << 18)
-def _names(phrase: Phrase, concept: str, wordnet: WordNet) -> bool:
-    return names(phrase, concept, wordnet)
+    return frozenset(c for c in concepts if any(stands_for(phrase, c, wordnet) for phrase in said))

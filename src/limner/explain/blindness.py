@@ -1,0 +1,184 @@
+"""Does the system read the query? Re-rank with adversarial queries and see who notices.
+
+A query is changed so that it denies what it said. The truth should fall: it no longer answers the query. *Blindness* is
+the share of queries that had the truth first and still have it first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.errors import LimnerError
+from limner.explain.adversarial import DENIES, Edit
+from limner.explain.reading import WORD
+
+FloatArray = npt.NDArray[np.float64]
+Ask = Callable[[Sequence[str]], npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Attack:
+    """What one kind of change did.
+
+    Args:
+        kind: The kind.
+        edits: The edits that were made.
+        queries: How many queries there were in all.
+        before: Rank of the truth for each edited query, before (halves where scores tie).
+        after: The same, after.
+        moved: By how much the truth's own score rose, for each.
+        unedited: Ranks of the truth for the queries in which nothing could be changed.
+    """
+
+    kind: str
+    edits: tuple[Edit, ...]
+    queries: int
+    before: FloatArray
+    after: FloatArray
+    moved: FloatArray
+    unedited: FloatArray
+
+    @cached_property
+    def shares(self) -> dict[str, float]:
+        """Of the changed queries, the share whose truth is now ranked lower, higher, the same."""
+        lower, higher = self.after > self.before, self.after < self.before
+        return {"lower": _share(lower), "higher": _share(higher), "same": _share(~(lower | higher))}
+
+    @property
+    def blindness(self) -> float:
+        """Of the changed queries that had the truth first, the share that still have it first; NaN where none had."""
+        return _share(self.after[self.before == 1] == 1)
+
+    @property
+    def fell(self) -> float:
+        """Of the changed queries, the share whose truth is now less similar to the query."""
+        return _share(self.moved < 0)
+
+    def words(self, *, least: int = 5) -> dict[str, tuple[int, float]]:
+        """For every changed word that was changed in `least` first-placed queries: how often, and its blindness."""
+        kept: dict[str, list[bool]] = defaultdict(list)
+        for edit, before, after in zip(self.edits, self.before, self.after, strict=True):
+            if before == 1:
+                kept[edit.word].append(bool(after == 1))
+        found = {word: (len(each), sum(each) / len(each)) for word, each in kept.items() if len(each) >= least}
+        return dict(sorted(found.items(), key=lambda item: (-item[1][1], -item[1][0])))
+
+    def metrics(self) -> dict[str, tuple[float, float]]:
+        """Measures over all queries, before and after, in percent."""
+        before, after = (np.concatenate([ranks, self.unedited]) for ranks in (self.before, self.after))
+        return {name: (100 * measure(before), 100 * measure(after)) for name, measure in METRICS.items()}
+
+    def record(self) -> dict[str, Any]:
+        """Everything but the edits, as plain values."""
+        found: dict[str, Any] = {"kind": self.kind, "queries": self.queries, "changed": len(self.edits), **self.shares}
+        found |= {"similarity fell": self.fell, "moved": _mean(self.moved)}
+        if self.kind in DENIES:
+            found["blindness"] = self.blindness
+        return found | {name: {"before": a, "after": b} for name, (a, b) in self.metrics().items()}
+
+
+METRICS: dict[str, Callable[[FloatArray], float]] = {
+    "R@1": lambda ranks: _share(ranks <= 1),
+    "R@5": lambda ranks: _share(ranks <= 5),
+    "R@10": lambda ranks: _share(ranks <= 10),
+    "MRR@10": lambda ranks: _mean(np.where(ranks <= 10, 1 / ranks, 0.0)),
+    "MRR": lambda ranks: _mean(1 / ranks),
+}
+
+
+def rerank(
+    kind: str, edits: Sequence[Edit | None], before: npt.NDArray[Any], truth: npt.NDArray[np.int64], ask: Ask
+) -> Attack:
+    """Asks the system with the changed queries.
+
+    Args:
+        kind: The kind of change.
+        edits: One per query; None where nothing could be changed.
+        before: Scores of the queries as they were, queries by candidates.
+        truth: The column of the truth of each query.
+        ask: Scores of texts against the same candidates, texts by candidates.
+    """
+    changed = np.array([at for at, edit in enumerate(edits) if edit is not None], dtype=np.int64)
+    made = tuple(edit for edit in edits if edit is not None)
+    old = ranks(before, truth)
+    if not made:
+        return Attack(kind, (), len(edits), np.zeros(0), np.zeros(0), np.zeros(0), old)
+    after = np.asarray(ask([edit.after for edit in made]))
+    if after.shape != (len(made), before.shape[1]):
+        raise LimnerError(
+            f"the system gave scores of shape {after.shape} for {len(made)} texts: expected one row each and "
+            f"{before.shape[1]} columns"
+        )
+    place = np.arange(len(changed))
+    moved = after[place, truth[changed]].astype(np.float64) - before[changed, truth[changed]]
+    rest = np.setdiff1d(np.arange(len(edits)), changed)
+    return Attack(kind, made, len(edits), old[changed], ranks(after, truth[changed]), moved, old[rest])
+
+
+def ranks(scores: npt.NDArray[Any], truth: npt.NDArray[np.int64]) -> FloatArray:
+    """The expected rank of the truth of each row: ties are shared."""
+    own = scores[np.arange(len(scores)), truth][:, None]
+    return np.asarray(1 + (scores > own).sum(axis=1) + ((scores == own).sum(axis=1) - 1) / 2, dtype=np.float64)
+
+
+def blind_baseline(edits: Iterable[Edit], texts: Iterable[str]) -> float:
+    """How often a reader who sees no image tells the true query from the changed one, by which sounds more usual.
+
+    A bigram model of the texts (which must not hold the queries themselves). Near 0.5, an attack needs the image; near
+    1, it can be told from the words alone, and a system's success on it says little.
+    """
+    one: Counter[str] = Counter()
+    two: Counter[tuple[str, str]] = Counter()
+    for text in texts:
+        words = _words(text)
+        one.update(words[:-1])
+        two.update(pairwise(words))
+    if not one:
+        raise LimnerError("a blind baseline needs texts to learn what sounds usual; got none")
+
+    def usual(text: str) -> float:
+        words = _words(text)
+        steps = [math.log((two[a, b] + 0.1) / (one[a] + 0.1 * len(one))) for a, b in pairwise(words)]
+        return sum(steps) / len(steps)
+
+    told = [(usual(e.before) > usual(e.after)) + 0.5 * (usual(e.before) == usual(e.after)) for e in edits]
+    return sum(told) / len(told) if told else math.nan
+
+
+def _words(text: str) -> list[str]:
+    return ["<", *(word.lower() for word in WORD.findall(text)), ">"]
+
+
+def table(attacks: Sequence[Attack], baselines: Mapping[str, float] | None = None) -> str:
+    """The attacks as a table for a terminal."""
+    head = f"{'kind':11} {'changed':>8} {'lower':>7} {'higher':>7} {'same':>7} {'sim fell':>9} {'blindness':>10}"
+    lines = [head + f"  {'R@1 before':>10} {'after':>7}" + ("  told blind" if baselines else "")]
+    for each in attacks:
+        shares = " ".join(f"{_percent(value):>7}" for value in each.shares.values())
+        blind = _percent(each.blindness) if each.kind in DENIES else "–"
+        first = each.metrics()["R@1"]
+        row = f"{each.kind:11} {len(each.edits):8,} {shares} {_percent(each.fell):>9} {blind:>10}"
+        row += f"  {first[0]:10.2f} {first[1]:7.2f}"
+        lines.append(row + (f"  {_percent(baselines[each.kind]):>10}" if baselines else ""))
+    return "\n".join(lines)
+
+
+def _percent(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.1%}"
+
+
+def _share(mask: npt.NDArray[np.bool_]) -> float:
+    return float(mask.mean()) if len(mask) else math.nan
+
+
+def _mean(values: FloatArray) -> float:
+    return float(values.mean()) if len(values) else math.nan

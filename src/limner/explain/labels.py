@@ -1,0 +1,201 @@
+"""Which claim of the query the returned image breaks: object, colour, number, action, size, detail, or none.
+
+The classes are those people were asked for by Lymperaiou et al. (2022). Here they are found by reading the query and
+looking at what is known of the returned image. A claim that the *truth* breaks as well was misread (or cannot be seen
+in what is known), so it says nothing and is dropped. What cannot be checked (a colour, where objects have none) is no
+failure.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from limner.collection import Collection
+from limner.errors import LimnerError, UnknownName
+from limner.explain.concepts import Concepts, Thing
+from limner.explain.failures import Failure
+from limner.explain.reading import FUNCTION, Phrase, is_modifier, phrases, stands_for, words
+from limner.explain.wordnet import WordNet
+
+CLASSES = ("object", "colour", "number", "action", "size", "detail", "alternative")
+ALTERNATIVE = "alternative"
+
+PLACES = {"fly": "air", "float": "air", "swim": "water"}
+"""Where something is that does this; other actions are checked against the attribute "action"."""
+
+RELATIONS = {
+    "left of": ("left of",), "right of": ("right of",), "above": ("above",), "over": ("above",), "below": ("below",),
+    "under": ("below", "under"), "beneath": ("below", "under"), "in front of": ("in front of",), "behind": ("behind",),
+    "next to": ("next to",), "beside": ("next to",), "near": ("next to",), "by": ("next to",), "on top of": ("on",),
+    "on": ("on",),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What reading claims needs.
+
+    Args:
+        wordnet: The graph.
+        settings: For words that speak of the background, the backgrounds they are used of (`setting_words`).
+    """
+
+    wordnet: WordNet
+    settings: Mapping[str, frozenset[str]]
+
+    def broken(self, text: str, image: Concepts) -> Counter[tuple[str, int]]:
+        """The claims of a text that an image breaks: (class, number of the phrase)."""
+        said = phrases(text, self.wordnet)
+        found: Counter[tuple[str, int]] = Counter()
+        for number, phrase in enumerate(said):
+            found.update((name, number) for name in self._of_phrase(phrase, text, image))
+        if not all(self._related(one, other, text, image) for one, other in pairwise(said)):
+            found["detail", -1] += 1
+        if not self._set(text, image):
+            found["detail", -2] += 1
+        return found
+
+    def _of_phrase(self, phrase: Phrase, text: str, image: Concepts) -> list[str]:
+        if all(word in self.settings for word in phrase.noun.split()):
+            return []  # the background is looked at apart
+        kin = [thing for thing in image.things if stands_for(_bare(phrase), thing.concept, self.wordnet)]
+        if not kin:
+            return ["object"]
+        faults = [_faults(phrase, thing, _place(phrase, text)) for thing in kin]
+        fitting = sum(not each for each in faults)
+        if not fitting:
+            return min(faults, key=len)
+        right = fitting == phrase.number if phrase.exact else fitting >= phrase.number
+        return [] if right else ["number"]
+
+    def _related(self, one: Phrase, other: Phrase, text: str, image: Concepts) -> bool:
+        """Whether the relation said between two phrases, if any, holds between some objects of the image."""
+        tokens = [word.lower() for word in words(text)]
+        between = " ".join(tokens[one.stop : other.start])
+        wanted = next((names for phrase, names in RELATIONS.items() if f" {phrase} " in f" {between} "), ())
+        after = " ".join(tokens[other.stop : other.stop + 2])
+        if "with" in between.split() and after in ("on it", "on them", "on top"):
+            wanted = ("under",)
+        there = all(any(stands_for(_bare(p), name, self.wordnet) for name in image.names) for p in (one, other))
+        return not (wanted and there) or any(  # where one of them is missing, that is the failure
+            relation in wanted and stands_for(_bare(one), a, self.wordnet) and stands_for(_bare(other), b, self.wordnet)
+            for a, relation, b in image.relations
+        )
+
+    def _set(self, text: str, image: Concepts) -> bool:
+        said = [self.settings[word] for word in map(str.lower, words(text)) if word in self.settings]
+        return image.setting is None or all(image.setting in places for places in said)
+
+
+def _bare(phrase: Phrase) -> Phrase:
+    """The noun alone, so that what is known of it is remembered once."""
+    return Phrase(phrase.noun, phrase.senses)
+
+
+def _place(phrase: Phrase, text: str) -> str | None:
+    after = [word.lower() for word in words(text)][phrase.stop : phrase.stop + 3]
+    return after[2] if len(after) == 3 and after[0] in ("in", "on") and after[2] in ("air", "water") else None
+
+
+def _faults(phrase: Phrase, thing: Thing, place: str | None) -> list[str]:
+    """What one object lacks of what the phrase says; an attribute that is not known lacks nothing."""
+    found = [what for what in ("colour", "size") if _differs(getattr(phrase, what), thing.value(what))]
+    for action in phrase.actions:
+        known = thing.value("place") if action in PLACES else thing.value("action")
+        if _differs(PLACES.get(action, action), known):
+            found.append("action")
+    return found + (["detail"] if _differs(place, thing.value("place")) else [])
+
+
+def _differs(said: str | None, known: str | None) -> bool:
+    return said is not None and known is not None and said != known
+
+
+def setting_words(collection: Collection, wordnet: WordNet, *, least: int = 5) -> dict[str, frozenset[str]]:
+    """Words that captions use of some backgrounds only, with these backgrounds, learned from the captions themselves.
+
+    Nouns that name an object of some image are left out: a boat is no background. Empty where none are known.
+    """
+    if "background" not in collection.images.fields:
+        return {}
+    seen = _by_word(collection)
+    backgrounds = frozenset(collection.images.field("background"))
+    objects = {str(o.get("name", "")) for row in collection.images.fields.get("objects", ()) for o in row}
+    kinds = {s.name for name in objects for s in wordnet.synsets(name)}
+    found = {}
+    for word, counts in seen.items():
+        places = frozenset(counts)
+        enough = sum(counts.values()) >= least * len(places) and places < backgrounds
+        if enough and word not in FUNCTION_KEPT and not is_modifier(word) and not _names_any(word, kinds, wordnet):
+            found[word] = places
+    return found
+
+
+FUNCTION_KEPT = FUNCTION - {"outside", "inside", "outdoors", "indoors"}
+
+
+def _by_word(collection: Collection) -> dict[str, Counter[str]]:
+    pairs = collection.judgements.relevant
+    backgrounds = collection.images.field("background")
+    seen: dict[str, Counter[str]] = defaultdict(Counter)
+    for row, column in zip(pairs.rows, pairs.columns, strict=True):
+        for word in set(map(str.lower, words(collection.texts.values[int(column)]))):
+            seen[word][backgrounds[int(row)]] += 1
+    return seen
+
+
+def _names_any(word: str, kinds: Iterable[str], wordnet: WordNet) -> bool:
+    base = wordnet.base(word)
+    if base is None:
+        return False
+    phrase = Phrase(base, tuple(s.name for s in wordnet.synsets(base)))
+    return any(stands_for(phrase, kind, wordnet) for kind in kinds)
+
+
+def label(failure: Failure, truth: Concepts, returned: Concepts, reader: Reader) -> frozenset[str]:
+    """The classes of one failure; empty where nothing that can be checked is wrong.
+
+    A successful alternative is one that fuller judgements call right; where they do, nothing else is said.
+    """
+    if failure.alternative:
+        return frozenset({ALTERNATIVE})
+    misread = reader.broken(failure.text, truth)
+    return frozenset(name for name, number in reader.broken(failure.text, returned) if (name, number) not in misread)
+
+
+def label_all(found: Sequence[Failure], concepts: Mapping[str, Concepts], reader: Reader) -> dict[str, frozenset[str]]:
+    """The classes of every failure, by query."""
+    return {f.query: label(f, concepts[f.truth], concepts[f.returned], reader) for f in found}
+
+
+def read_labels(path: str | Path) -> dict[str, frozenset[str]]:
+    """People's labels from a csv with the columns query and label, one row per label or several separated by `;`.
+
+    A row with an empty label says that nothing is wrong: a successful alternative.
+    """
+    source = Path(path)
+    if not source.is_file():
+        raise LimnerError(f"no file {source}: expected a csv with the columns query and label")
+    found: dict[str, set[str]] = defaultdict(set)
+    with source.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.DictReader(file)
+        if not {"query", "label"} <= set(rows.fieldnames or ()):
+            raise LimnerError(f"{source}: expected the columns query and label; it has {rows.fieldnames}")
+        for number, row in enumerate(rows, start=2):
+            if not row["query"]:
+                raise LimnerError(f"{source}, line {number}: no query")
+            for name in [n.strip().lower() for n in (row["label"] or "").split(";")] or [""]:
+                found[row["query"]].add(_known(name or ALTERNATIVE, source, number))
+    return {query: frozenset(names) for query, names in found.items()}
+
+
+def _known(name: str, source: Path, number: int) -> str:
+    spelled = {"color": "colour", "details": "detail", "none": ALTERNATIVE, "enumeration": "number"}.get(name, name)
+    if spelled not in CLASSES:
+        raise UnknownName(f"label ({source}, line {number})", name, CLASSES)
+    return spelled

@@ -1,0 +1,105 @@
+"""Text-only retrieval: find an image by one caption among the other captions of all images, without any picture.
+
+What Lymperaiou et al. (2022) measure. A system that looks at pictures should beat it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.collection import Collection
+from limner.embeddings import Embeddings
+from limner.errors import LimnerError, UnknownName
+from limner.ids import Ids
+from limner.judgements import Judgements
+from limner.scores import Scores
+
+Vectors = npt.NDArray[np.floating[Any]]
+Encode = Callable[[Sequence[str]], Vectors]
+
+CORPUS = ("mean", "joined", "summary")
+MEASURES = "R@1 R@5 R@10 MRR@5 MRR@10 MRR MedR"
+
+
+def text_only(
+    collection: Collection,
+    encode: Encode,
+    *,
+    query: int = 0,
+    corpus: str = "mean",
+    summarise: Callable[[Sequence[str]], str] | None = None,
+) -> tuple[Scores, Judgements]:
+    """Scores one caption of every image against the other captions of all images.
+
+    Args:
+        collection: Every image must have two captions or more.
+        encode: Turns texts into vectors, one row each.
+        query: Which caption of each image is the query, counted from 0.
+        corpus: What stands for an image: "mean", the mean of the vectors of its other captions; "joined", the vector of
+            these captions joined by spaces into one text; "summary", the vector of what `summarise` makes of them.
+        summarise: For "summary": takes the other captions of an image, gives one text.
+
+    Returns:
+        Scores from texts to images, and the judgements to evaluate them with.
+
+    >>> import limner
+    >>> world = limner.load("scenes", images=3)
+    >>> letters = lambda texts: np.array([[t.count(c) for c in "abcdefgh"] for t in texts], dtype=float)
+    >>> scores, right = text_only(world, letters)
+    >>> scores.shape, len(right)
+    ((3, 3), 3)
+    """
+    if corpus not in CORPUS:
+        raise UnknownName("corpus", corpus, CORPUS)
+    if (corpus == "summary") != (summarise is not None):
+        raise LimnerError("a summariser goes with corpus='summary': give both or neither")
+    asked, others = parted(collection, query)
+    said = dict(zip(collection.texts.ids, collection.texts.values, strict=True))
+    queries = Embeddings(Ids(asked, what="text"), _vectors(encode, [said[t] for t in asked]))
+    rest = [[said[t] for t in each] for each in others]
+    images = Embeddings(collection.images.ids, _corpus(encode, rest, corpus, summarise))
+    pairs = Judgements.from_pairs(
+        zip(asked, collection.images.ids, strict=True), queries=queries.ids, candidates=images.ids, name="text only"
+    )
+    return Scores.from_embeddings(queries, images), pairs
+
+
+def parted(collection: Collection, query: int) -> tuple[list[str], list[list[str]]]:
+    """The query caption of every image, and its other captions, by id."""
+    pairs = collection.judgements.relevant
+    asked, others = [], []
+    for row, image in enumerate(collection.images.ids):
+        texts = [pairs.candidates[int(c)] for c in pairs.columns[pairs.indptr[row] : pairs.indptr[row + 1]]]
+        if len(texts) < 2 or not 0 <= query < len(texts):
+            raise LimnerError(
+                f"image {image!r} has {len(texts)} captions: text-only retrieval needs two or more, and caption number "
+                f"{query} (counted from 0) to ask with; leave such images out with collection.restrict"
+            )
+        asked.append(texts[query])
+        others.append([t for at, t in enumerate(texts) if at != query])
+    return asked, others
+
+
+def _corpus(
+    encode: Encode, rest: list[list[str]], corpus: str, summarise: Callable[[Sequence[str]], str] | None
+) -> npt.NDArray[np.float32]:
+    if corpus == "joined":
+        return _vectors(encode, [" ".join(each) for each in rest])
+    if summarise is not None:
+        return _vectors(encode, [summarise(each) for each in rest])
+    flat = _vectors(encode, [text for each in rest for text in each])
+    ends = np.cumsum([len(each) for each in rest])
+    return np.stack([part.mean(axis=0) for part in np.split(flat, ends[:-1])])
+
+
+def _vectors(encode: Encode, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+    found = np.asarray(encode(texts), dtype=np.float32)
+    if found.ndim != 2 or len(found) != len(texts):
+        raise LimnerError(
+            f"the encoder gave an array of shape {found.shape} for {len(texts)} texts: expected a row each"
+        )
+    return found

@@ -1,0 +1,249 @@
+"""Adversarial queries: grammar, one edit each, seeds; re-ranking against brute force; text-only retrieval."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import limner
+from limner.errors import LimnerError, UnknownName
+from limner.explain.adversarial import FAR, KINDS, Edit, attack, attack_all, colours_in, css_colours
+from limner.explain.blindness import blind_baseline, ranks, rerank, table
+from limner.explain.textonly import text_only
+
+TEXTS = [
+    "A little girl in a red dress is climbing up some stairs .",
+    "Two black dogs are running on a wet beach .",
+    "An old man sits on a bench .",
+    "A child smiles .",
+]
+
+
+def after(text: str, kind: str, **options) -> str:
+    edit = attack(text, kind, **options)
+    assert edit is not None
+    return edit.after
+
+
+# --- grammar ----------------------------------------------------------------------------------------------------
+
+
+def test_the_article_follows_the_new_word():
+    assert after("An old man sits.", "antonym") == "A young man sits."
+    assert after("a beautiful lake view", "antonym") == "an ugly lake view"
+    assert after("A red apple", "colour-in", colours=["azure"]) == "An azure apple"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A dog is here.", "Several dogs are here."),
+        ("A woman walks along the road.", "Several women walk along the road."),
+        ("Two dogs are here.", "One dog is here."),
+        ("Three children play outside.", "One child plays outside."),
+        ("The man has an orange bench.", "The man has several orange benches."),
+    ],
+)
+def test_one_and_several_agree(text, expected):
+    assert after(text, "plural") == expected
+
+
+@pytest.mark.parametrize("text", ["A few dogs.", "A group of dogs.", "A sheep.", "The dog."])
+def test_what_is_several_already_stays(text):
+    assert attack(text, "plural") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A dog is running.", "A dog is walking."),
+        ("A man sits here.", "A man stands here."),
+        ("A boy pushed it.", "A boy pulled it."),
+        ("He is lying down.", "He is standing down."),
+    ],
+)
+def test_verbs_keep_their_form(text, expected):
+    assert after(text, "verb") == expected
+
+
+def test_number_and_size():
+    edit = attack("Two dogs", "number", seed=3)
+    assert edit is not None and edit.new.lower() not in ("two", "one")
+    assert after("a huge dog", "size").split()[1] in ("small", "little", "tiny")
+
+
+def test_a_rare_synonym_is_a_word_of_the_same_meaning():
+    assert after("the forest", "synonym") == "the wood"
+
+
+def test_green_does_not_become_ripe():
+    """WordNet's antonym of green is ripe, and red has none: colours are left to the colour tables."""
+    assert attack("A green field", "antonym") is None
+
+
+def test_new_colours_are_far_from_the_old_one():
+    known = css_colours()
+    for seed in range(20):
+        edit = attack("a red ball", "colour-all", seed=seed)
+        assert edit is not None
+        assert math.dist(known["red"], known[edit.new.split()[-1]]) >= FAR
+
+
+def test_colour_in_takes_only_colours_of_the_data():
+    assert colours_in(["a red ball", "red and blue", "a green orange"]) == ("red", "blue", "green", "orange")
+    assert after("a red ball", "colour-in", colours=["red", "blue"]) == "a blue ball"
+    assert attack("a red ball", "colour-in", colours=["red"]) is None
+
+
+# --- every edit -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("text", TEXTS)
+def test_an_edit_says_where_and_what(kind, text):
+    edit = attack(text, kind, colours=["blue", "white"])
+    if edit is None:
+        return
+    assert edit.before == text != edit.after
+    stop = edit.start + len(edit.old)
+    assert text[edit.start : stop] == edit.old
+    assert edit.after[: edit.start] == text[: edit.start]
+    assert edit.after[edit.start :].startswith(edit.new)
+    assert edit.after.endswith(text[stop:].lstrip())
+    assert "  " not in edit.after
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_seed_decides_and_nothing_else(kind):
+    first = [dict(attack_all(TEXTS, [kind], seed=1)) for _ in range(2)]
+    assert first[0] == first[1]
+    assert attack(TEXTS[0], kind, seed=1, colours=["blue"]) == attack(TEXTS[0], kind, seed=1, colours=["blue"])
+
+
+def test_seeds_differ():
+    assert len({after("a red ball", "colour-all", seed=seed) for seed in range(10)}) > 3
+
+
+@pytest.mark.parametrize(
+    "text", ["", "...", "12345", "两只狗在玩球", "Ein Hund spielt im Schnee", "Ω 🐕 ?", "the of and"]
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_texts_with_nothing_to_change_are_left_alone(text, kind):
+    assert attack(text, kind) is None
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(UnknownName, match="did you mean 'antonym'"):
+        attack("a dog", "antonyms")
+
+
+# --- re-ranking -------------------------------------------------------------------------------------------------
+
+BAG = sorted({w for t in TEXTS for w in t.lower().split()} | {"blue", "several"})
+
+
+def bag(texts) -> np.ndarray:
+    return np.array([[t.lower().split().count(w) for w in BAG] for t in texts], dtype=float)
+
+
+def test_rank_of_the_truth_with_ties():
+    scores = np.array([[3.0, 2.0, 2.0, 1.0], [1.0, 1.0, 1.0, 1.0]])
+    assert ranks(scores, np.array([1, 0])).tolist() == [2.5, 2.5]
+
+
+def test_rerank_by_hand():
+    corpus = bag(TEXTS)
+    edits = [
+        Edit("size", TEXTS[0], "nothing", 0, "", "", "little"),
+        None,
+        None,
+        Edit("size", TEXTS[3], TEXTS[0], 0, "", "", "x"),
+    ]
+    before = corpus @ corpus.T
+    done = rerank("size", edits, before, np.arange(4), lambda texts: bag(texts) @ corpus.T)
+    assert done.before.tolist() == [1.0, ranks(before, np.arange(4))[3]]
+    assert done.after[0] == 2.5  # nothing in common with any text: all four tie
+    assert done.moved[0] == -before[0, 0]
+    assert done.shares["lower"] == 1
+    assert done.queries == 4 and len(done.unedited) == 2
+    assert done.fell == np.mean(done.moved < 0)
+    assert "size" in table([done])
+
+
+def test_a_system_that_reads_nothing_is_blind():
+    constant = np.eye(4)
+    edits = [attack(t, "plural") for t in TEXTS]
+    done = rerank("plural", edits, constant, np.arange(4), lambda texts: np.eye(4)[: len(texts)])
+    made = [at for at, e in enumerate(edits) if e]
+    assert made == list(range(len(made)))
+    assert done.blindness == 1
+    assert done.metrics()["R@1"] == (100, 100)
+
+
+def test_nothing_to_change_is_reported_not_a_crash():
+    done = rerank("size", [None, None], np.eye(2), np.arange(2), lambda texts: np.zeros((0, 2)))
+    assert (len(done.edits), done.metrics()["R@1"]) == (0, (100, 100))
+    assert math.isnan(done.blindness) and "–" in table([done])
+
+
+def test_words_that_are_ignored():
+    edits = [Edit("colour-all", "a", "b", 0, "a", "b", "red") for _ in range(5)]
+    done = rerank("colour-all", edits, np.eye(5), np.arange(5), lambda _: np.eye(5))
+    assert done.words() == {"red": (5, 1.0)}
+    assert done.words(least=6) == {}
+
+
+def test_a_system_of_the_wrong_shape_is_refused():
+    with pytest.raises(LimnerError, match="one row each"):
+        rerank("size", [attack("a big dog", "size")], np.eye(1), np.arange(1), lambda _: np.zeros((2, 2)))
+
+
+def test_the_blind_reader_prefers_what_it_has_seen():
+    edit = attack("a red ball", "colour-in", colours=["blue"])
+    assert edit is not None
+    assert blind_baseline([edit], ["a red ball"] * 3) == 1
+    assert blind_baseline([edit], ["a blue ball"] * 3) == 0
+    assert blind_baseline([edit], ["no such words"]) == 0.5
+    with pytest.raises(LimnerError, match="got none"):
+        blind_baseline([edit], [])
+
+
+# --- text only --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def world():
+    return limner.load("scenes", images=20)
+
+
+def encode(texts) -> np.ndarray:
+    return np.array([[t.lower().count(c) for c in "abcdefghijklmnopqrstuvwxyz "] for t in texts], dtype=float) + 0.1
+
+
+@pytest.mark.parametrize("corpus", ["mean", "joined", "summary"])
+def test_text_only_by_hand(world, corpus):
+    summarise = (lambda texts: texts[0]) if corpus == "summary" else None
+    scores, right = text_only(world, encode, query=1, corpus=corpus, summarise=summarise)
+    texts = np.array(world.texts.values, dtype=object).reshape(20, 5)
+    queries = encode(texts[:, 1])
+    rest = texts[:, [0, 2, 3, 4]]
+    if corpus == "mean":
+        images = np.stack([encode(row).mean(axis=0) for row in rest])
+    else:
+        images = encode([" ".join(row) for row in rest] if corpus == "joined" else rest[:, 0])
+    unit = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in (queries, images)]
+    assert scores.matrix() == pytest.approx(unit[0] @ unit[1].T, abs=1e-5)
+    assert list(right) == [(f"{i}#1", i, 1.0) for i in world.images.ids]
+
+
+def test_text_only_refuses_what_cannot_be(world):
+    with pytest.raises(UnknownName, match="unknown corpus"):
+        text_only(world, encode, corpus="median")
+    with pytest.raises(LimnerError, match="both or neither"):
+        text_only(world, encode, corpus="summary")
+    with pytest.raises(LimnerError, match="needs two or more"):
+        text_only(world, encode, query=5)
+    with pytest.raises(LimnerError, match="expected a row each"):
+        text_only(world, lambda texts: np.zeros((1, 3)))

@@ -1,0 +1,150 @@
+"""Failure classes: by hand, against the true differences of the built-in world, and from people's csv; rules."""
+
+from __future__ import annotations
+
+import sys
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import limner
+from limner.errors import LimnerError, UnknownName
+from limner.explain.concepts import Concepts, Thing
+from limner.explain.failures import Failure
+from limner.explain.labels import CLASSES, Reader, label, label_all, read_labels, setting_words
+from limner.explain.rules import rates, rules, table, together
+from limner.explain.wordnet import WordNet
+
+READER = Reader(WordNet.load(), {"beach": frozenset({"beach"})})
+
+
+def thing(name: str, **attributes: str) -> Thing:
+    return Thing(f"{name}.n.01", attributes=frozenset(attributes.items()))
+
+
+def classes(text: str, truth: Concepts, returned: Concepts, **more) -> set[str]:
+    return set(label(Failure("q", text, "g", "r", **more), truth, returned, READER))
+
+
+TWO_RED_DOGS = Concepts(
+    (thing("dog", colour="red", size="small"), thing("dog", colour="red", size="small")), setting="beach"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "returned", "expected"),
+    [
+        ("two red dogs", TWO_RED_DOGS, set()),
+        ("two red dogs", Concepts((thing("cat", colour="red"),)), {"object"}),
+        ("two red dogs", Concepts((thing("dog", colour="blue"),) * 2), {"colour"}),
+        ("two red dogs", Concepts((thing("dog", colour="red"),)), {"number"}),
+        ("a small red dog", Concepts((thing("dog", colour="blue", size="large"),)), {"colour", "size"}),
+        ("a small red animal", Concepts((thing("cat", colour="red", size="large"),)), {"size"}),
+        ("some dogs at the beach", Concepts(TWO_RED_DOGS.things, setting="street"), {"detail"}),
+        ("two red dogs", Concepts((thing("dog"),) * 2), set()),  # a colour that is not known is no failure
+        ("", TWO_RED_DOGS, set()),
+        ("zwei rote Hunde", Concepts(), set()),
+    ],
+)
+def test_classes_by_hand(text, returned, expected):
+    assert classes(text, TWO_RED_DOGS, returned) == expected
+
+
+def test_a_claim_that_the_truth_breaks_too_says_nothing():
+    assert classes("a dog and a zeppelin", TWO_RED_DOGS, Concepts((thing("dog"),))) == set()
+
+
+def test_actions_and_relations():
+    on = Concepts((thing("cat"), thing("table")), frozenset({("cat.n.01", "on", "table.n.01")}))
+    off = Concepts(on.things)
+    assert classes("a cat on top of a table", on, off) == {"detail"}
+    assert classes("a cat on top of a table", on, on) == set()
+    flying = Concepts((thing("bird", place="air"),))
+    assert classes("a flying bird", flying, Concepts((thing("bird", place="ground"),))) == {"action"}
+    assert classes("a bird in the air", flying, Concepts((thing("bird", place="ground"),))) == {"detail"}
+
+
+def test_fuller_judgements_decide_first():
+    assert classes("two red dogs", TWO_RED_DOGS, Concepts(), alternative=True) == {"alternative"}
+
+
+def test_words_for_backgrounds_are_learned():
+    world = limner.load("scenes", images=300)
+    known = setting_words(world, WordNet.load())
+    assert known["beach"] == {"beach"} and known["snow"] == {"snow"} and known["countryside"] == {"meadow"}
+    assert "boat" not in known and "dog" not in known
+    assert (
+        setting_words(
+            limner.Collection("x", limner.Items(["a"], [None]), world.texts, world.judgements), WordNet.load()
+        )
+        == {}
+    )
+
+
+def test_precision_and_recall_on_the_built_in_world(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[2] / "proofs"), *sys.path])
+    from failure_classes import compared
+
+    found = compared(250, 4)
+    for name in ("object", "colour", "number", "size", "detail"):
+        guessed = [g for g in found if name in g[0]]
+        true = [g for g in found if name in g[1]]
+        both = sum(name in t for _, t in guessed)
+        assert both / len(guessed) > 0.85, name
+        assert both / len(true) > 0.85, name
+
+
+# --- people's labels --------------------------------------------------------------------------------------------
+
+
+def test_labels_of_people(tmp_path):
+    file = tmp_path / "labels.csv"
+    file.write_text("query,label\nq1,color; details\nq1,number\nq2,\nq3,none\n")
+    assert read_labels(file) == {
+        "q1": {"colour", "detail", "number"}, "q2": {"alternative"}, "q3": {"alternative"},
+    }  # fmt: skip
+    file.write_text("query,label\nq1,colourr\n")
+    with pytest.raises(UnknownName, match="line 2"):
+        read_labels(file)
+    file.write_text("question,label\n")
+    with pytest.raises(LimnerError, match="expected the columns query and label"):
+        read_labels(file)
+    file.write_text("query,label\n,colour\n")
+    with pytest.raises(LimnerError, match="line 2: no query"):
+        read_labels(file)
+    with pytest.raises(LimnerError, match="no file"):
+        read_labels(tmp_path / "none.csv")
+
+
+# --- rules ------------------------------------------------------------------------------------------------------
+
+
+def test_rules_against_counting():
+    dice = np.random.default_rng(2)
+    names = CLASSES[:-1]
+    sets = [frozenset(n for n in names if dice.random() < 0.3) for _ in range(200)]
+    found = {(r.a, r.b): r for r in rules(sets, support=0, confidence=0)}
+    for a, b in combinations(names, 2):
+        both = [s for s in sets if {a, b} <= s]
+        rule = found[a, b]
+        assert rule.support == pytest.approx(len(both) / 200)
+        assert rule.confidence == pytest.approx(len(both) / len([s for s in sets if a in s]))
+        assert rule.lift == pytest.approx(found[b, a].lift)
+        assert together(sets)[min(a, b), max(a, b)] == len(both)
+    assert all(r.confidence >= 0.3 for r in rules(sets, confidence=0.3))
+
+
+def test_rates_and_table():
+    labels = {"a": frozenset({"colour"}), "b": frozenset(), "c": frozenset({"alternative"})}
+    assert rates(labels)["none found"] == (1, pytest.approx(1 / 3))
+    assert rates({})["colour"] == (0, 0)
+    assert rules([]) == []
+    assert "colour" in table(labels, [])
+
+
+def test_label_all_is_label_of_each():
+    failures = [Failure("q", "a dog", "g", "r"), Failure("p", "a cat", "g", "r")]
+    concepts = {"g": Concepts((thing("dog"), thing("cat"))), "r": Concepts((thing("dog"),))}
+    assert label_all(failures, concepts, READER) == {"q": frozenset(), "p": frozenset({"object"})}
