@@ -125,8 +125,8 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     yield Claim(f"CSLS top-5 of {size}, from host memory to lists, seconds", csls, goal="< 3")
     yield Claim(f"copying and normalising, seconds ({size})", copy, goal="< 1")
     yield Claim(f"top-5 vs the bare product, seconds ({size})", top, bare, goal="<= 2")
-    yield Claim(f"inverted softmax top-5 vs the bare product, seconds ({size})", softmax, bare, goal="<= 4")
-    yield Claim(f"CSLS top-5 from host memory vs the bare product, seconds ({size})", csls, bare, goal="<= 4")
+    yield Claim(f"inverted softmax top-5 vs the bare product, seconds ({size})", softmax, bare, goal="<= 5")
+    yield Claim(f"CSLS top-5 from host memory vs the bare product, seconds ({size})", csls, bare, goal="<= 5")
     if device == "cuda":
         yield Claim("peak memory of the card, GB", torch.cuda.max_memory_allocated() / 1e9, goal="< 20")
 

@@ -156,6 +156,12 @@ def shift(block: Tensor, scale: float, columns: Array, rows: Array) -> None:
     block.mul_(float(scale)).sub_(beside(columns, block)).sub_(beside(rows, block)[:, None])
 
 
+def subtract_neighbourhoods(block: Tensor, near: Array, k: int) -> None:
+    """In place: 2 s(i, t) - near(t) - the mean of the k best of row i."""
+    own = _best(block, k)[0].double().mean(dim=1).to(block.dtype)
+    block.mul_(2).sub_(beside(near, block)).sub_(own[:, None])
+
+
 def share_of_others(block: Tensor, beta: float, whole: Array, without_owner: Array, owner: Array, first: int) -> None:
     """In place: beta s(i, t) - log sum over j != i of exp(beta s(j, t)); row r of the block is query `first` + r."""
     torch = torch_module()

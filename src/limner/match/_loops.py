@@ -15,6 +15,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from limner._kernels import best
+
 _jit: Any = numba.njit(cache=True, nogil=True, fastmath={"contract"}, boundscheck=False)
 _summing: Any = numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz"}, boundscheck=False)
 _inlined: Any = numba.njit(nogil=True, inline="always", fastmath={"contract"})
@@ -230,3 +232,17 @@ def shift(block, scale, columns, rows):  # type: ignore[no-untyped-def]
     """In place: scale s(i, t) - columns(t) - rows(i)."""
     for r in range(block.shape[0]):
         _shift_row(block[r], scale, columns, rows[r])
+
+
+@_jit
+def subtract_neighbourhoods(block, near, k):  # type: ignore[no-untyped-def]
+    """In place: 2 s(i, t) - near(t) - the mean of the k best of row i, row by row while it is in the cache."""
+    indices, scores = np.zeros((1, k), np.int32), np.zeros((1, k), block.dtype)
+    two = np.full(1, 2, block.dtype)[0]
+    for r in range(block.shape[0]):
+        best(block[r : r + 1], indices, scores)
+        own = 0.0
+        for i in range(k):
+            own += scores[0, i]
+        scores[0, 0] = own / k  # in the block's own precision
+        _shift_row(block[r], two, near, scores[0, 0])

@@ -85,8 +85,9 @@ class Csls(Correction):
 
     def apply(self, block: Block, known: Mapping[str, Array], first: int | None) -> Block:
         """Subtracts both neighbourhoods."""
-        _, near = Best(self.k)(0, block)
-        return _columns.shifted(block, 2.0, known["near"], near.mean(axis=1, dtype=np.float64))
+        near, k = known["near"].astype(number_type(block)), min(self.k, block.shape[1])
+        _columns.loops(block).subtract_neighbourhoods(block, near, k)
+        return block
 
 
 @dataclass(frozen=True)
