@@ -14,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,12 +49,12 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     cluster = Cluster(initialize_head=True, head_node_args={**loopback, "include_dashboard": False})
     try:
         cluster.add_node(**loopback)
-        yield from on_cluster(cluster.address, scores, rounds)
+        yield from on_cluster(cluster.address, scores, rounds, core)
     finally:
         cluster.shutdown()
 
 
-def on_cluster(address: str, scores: Any, rounds: int) -> Iterator[Claim]:
+def on_cluster(address: str, scores: Any, rounds: int, core: float) -> Iterator[Claim]:
     """The same work here, by one worker, by two, and in shards, taking turns; then what moving costs."""
     import ray
 
@@ -67,7 +68,12 @@ def on_cluster(address: str, scores: Any, rounds: int) -> Iterator[Claim]:
         }
         seconds, found = alternately(works, rounds)
         one, two = seconds["one"], seconds["two"]
-        yield Claim("top-10 by one worker vs one local thread, seconds", one, seconds["here"], goal="<= 1.25")
+        yield Claim(
+            "top-10 by two workers vs one local thread, CPU-seconds", worker_seconds(scores), core, goal="<= 1.15"
+        )
+        yield Claim(
+            "top-10 by one worker vs one local thread, seconds", one, seconds["here"], goal="<= 1.25", note=shared()
+        )
         yield Claim("top-10: one worker vs two, speed-up", one, two, goal=">= 1.6", note=shared())
         yield Claim("top-10, candidates in four shards vs whole, seconds", seconds["shards"], two, goal="<= 1.25")
         for name in ("one", "two", "shards"):
@@ -94,12 +100,33 @@ def top(scores: Any, *, at_once: int | None = None, shard: int | None = None) ->
         _running._in_order = whole
 
 
+def worker_seconds(scores: Any) -> float:
+    """CPU-seconds that the workers spend on top-10: unlike the clock's, they do not depend on what else runs."""
+    import limner.cluster
+
+    with limner.cluster.connect():
+        workers = set(scores.stream(_process)) | set(scores.stream(_process))
+        scores.top(10)
+        before = sum(map(_spent, workers))
+        scores.top(10)
+        return sum(map(_spent, workers)) - before
+
+
+def _process(start: int, block: Any) -> int:
+    return os.getpid()
+
+
+def _spent(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def shared() -> str:
     """Why a speed-up may not say much."""
     load, cores = os.getloadavg()[1], len(os.sched_getaffinity(0))
     return (
         f"Ray's own processes, the driver and both workers share {cores} cores here with whatever else runs: the load "
-        f"average was {load:.1f}. Well above {cores}, it shows what two workers get, not what two free cores would give."
+        f"average was {load:.1f}. Well above {cores}, it shows what is left for them, not what free cores would give."
     )
 
 
@@ -201,7 +228,10 @@ def constants() -> dict[str, float]:
         "seconds per task that does nothing": found["a task that does nothing"]["ours"] / 1e3,
         "bytes per second into the object store": found["putting an array into the object store"]["ours"] * 1e9,
         "bytes per second from store to store": found["from one node's object store to another's"]["ours"] * 1e9,
-        "speed-up of a second worker": found["top-10: one worker vs two"]["ratio"],
+        "CPU-seconds of workers, per CPU-second of a local thread": found["top-10 by two workers vs one local thread"][
+            "ratio"
+        ],
+        "speed-up of a second worker, by the clock, on a busy machine": found["top-10: one worker vs two"]["ratio"],
     }
 
 
@@ -218,12 +248,14 @@ def table() -> str:
 
 def steps(items: int) -> list[float]:
     """What all steps of matching `items` with as many cost, a row of the table."""
+    from limner.cluster._running import WIDEST
     from limner.cluster._spans import MOST_SCORES
     from limner.scores import TILE_ROWS
 
-    product, sums, task, put, copy, _ = constants().values()
+    product, sums, task, put, copy, *_ = constants().values()
     size, each = items * DIM * 4, items * DIM / product / 3600
-    tasks = math.ceil(items / max(TILE_ROWS, MOST_SCORES / items))
+    width = min(items, WIDEST)
+    tasks = math.ceil(items / max(TILE_ROWS, MOST_SCORES / width)) * math.ceil(items / width)
     back = items * 80
     costs = [1_000 * each, items * each, items * each * (1 + sums), tasks, tasks * task / 3600, size / put, size / copy]
     return [items, size / 1e9, *costs, back / 1e9]
