@@ -50,8 +50,11 @@ def test_equal_vectors_get_equal_scores_wherever_they_stand():
     assert all(np.array_equal(block[:, 7], block[:, c]) for c in (0, 1023, 1024, 2047, 2499))
 
 
-@settings(max_examples=40, deadline=None)
-@given(arrays.arrays(np.float64, st.tuples(st.integers(1, 9), st.integers(1, 30)), elements=st.integers(-3, 3)), st.integers(1, 35))
+few_values = arrays.arrays(np.float64, st.tuples(st.integers(1, 9), st.integers(1, 30)), elements=st.integers(-3, 3))
+
+
+@settings(max_examples=40)
+@given(few_values, st.integers(1, 35))
 def test_top_is_the_head_of_a_stable_sort(matrix, k):
     got = Scores.from_matrix(matrix, range(len(matrix)), range(matrix.shape[1])).top(k)
     assert np.array_equal(got.indices, np.argsort(-matrix, axis=1, kind="stable")[:, :k])
@@ -74,7 +77,10 @@ def test_progress_ends_at_all_rows(scores):
     ("make", "message"),
     [
         (lambda: Scores.from_embeddings(vectors(2, 3, 0), vectors(2, 4, 0)), "3 dimensions, candidate vectors 4"),
-        (lambda: Scores.from_embeddings(vectors(2, 3, 0), vectors(2, 3, 0), similarity="cosin"), "did you mean 'cosine'"),
+        (
+            lambda: Scores.from_embeddings(vectors(2, 3, 0), vectors(2, 3, 0), similarity="cosin"),
+            "did you mean 'cosine'",
+        ),
         (lambda: Scores.from_matrix(np.ones((2, 3)), "ab", "xy"), r"expected \(2, 2\)"),
         (lambda: Scores.from_matrix(np.array([[1.0, np.nan]]), "a", "xy"), "query 'a' and candidate 'y' is NaN"),
         (lambda: Scores.from_matrix(np.array([["a", "b"]]), "a", "xy"), "expected real numbers"),

@@ -195,7 +195,8 @@ class Assembly:
         grades = np.array(list(self._pairs.values()), dtype=np.float64)
         image_items, text_items = self.images.items(values), self.texts.items(self.texts.values)
         pairs = Judgements(image_items.ids, text_items.ids, rows, columns, grades)
-        made = Collection(self.name, image_items, text_items, pairs, self.splits, extra or {}, reverse or {}, ratings or {})
+        further = extra or {}, reverse or {}, ratings or {}
+        made = Collection(self.name, image_items, text_items, pairs, self.splits, *further)
         chosen = made if split is None else made.split(split_name(split))
         if check_images:
             chosen = _without(chosen, self._broken(chosen.images, check_images))

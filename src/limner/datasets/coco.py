@@ -142,8 +142,8 @@ def load_karpathy_5k(
 
     Images and captions come in the order of `coco_test_ids.npy`, and both have an integer field "fold" from 0 to 4:
     the blocks of 5,000 captions of the 1K protocol. Judgements: "pairs"; "cxc" (rated 3 or more; the ratings
-    themselves are in `ratings` where the csv is there); "eccv", whose caption queries are in `reverse`; "plausible-0", "-1", "-2" and
-    "plausible-eccv" where instances are given.
+    themselves are in `ratings` where the csv is there); "eccv", whose caption queries are in `reverse`; "plausible-0",
+    "-1", "-2" and "plausible-eccv" where instances are given.
 
     Args:
         path: Folder with `karpathy_test_5k.tsv` (columns image_id, caption_id, caption) and `coco_test_ids.npy`, or
