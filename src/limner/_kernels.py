@@ -184,108 +184,166 @@ def _first_rise(scores):  # type: ignore[no-untyped-def]
     return -1
 
 
-# --- words of a text file -----------------------------------------------------------------------------------------
-# Distinct words are kept one after another in `held`, word w at starts[w]:starts[w + 1]; `slots` is a table of their
-# numbers by hash, open addressing, a power of two long and at least twice as long as there may be words.
+# --- run files ------------------------------------------------------------------------------------------------------
+# Distinct words are kept one after another in `held`, word w at starts[w]:starts[w + 1]. `slots` is a table of their
+# numbers by hash, open addressing, a power of two long and at least twice as long as there may be words: the number of
+# a word in the low half of an entry, other bits of its hash in the high half, -1 where a slot is free.
 
 
 @_inlined
-def _hash(text, start, stop):  # type: ignore[no-untyped-def]
-    """FNV-1a, its high half folded into the low one, which picks the slot."""
-    value = np.uint64(14695981039346656037)
-    for i in range(start, stop):
-        value = (value ^ np.uint64(text[i])) * np.uint64(1099511628211)
-    return np.int64((value ^ (value >> np.uint64(32))) & np.uint64(0x7FFFFFFF))
+def _byte(text, at):  # type: ignore[no-untyped-def]
+    """One byte; an index without a sign need not be checked for counting from the end."""
+    return text[np.uintp(at)]
+
+
+@_inlined
+def _hashed(value, byte):  # type: ignore[no-untyped-def]
+    """One step of FNV-1a, from 14695981039346656037 on."""
+    return (value ^ np.uint64(byte)) * np.uint64(1099511628211)
+
+
+@_inlined
+def _slot(value, slots):  # type: ignore[no-untyped-def]
+    return np.int64((value ^ (value >> np.uint64(32))) & np.uint64(slots.shape[0] - 1))
+
+
+@_inlined
+def _tag(value):  # type: ignore[no-untyped-def]
+    return np.int64(value >> np.uint64(33))
 
 
 @_inlined
 def _same(text, start, held, at, length):  # type: ignore[no-untyped-def]
     i = 0
-    while i < length and text[start + i] == held[at + i]:
+    while i < length and _byte(text, start + i) == _byte(held, at + i):
         i += 1
     return i == length
 
 
 @_jit
-def number_words(text, spans, slots, starts, held, count, numbers):  # type: ignore[no-untyped-def]
+def number_words(text, spans, hashes, slots, starts, held, count, numbers):  # type: ignore[no-untyped-def]
     """The number of the word in each span of the text; a new word is added, and `count[0]` says how many there are.
 
-    Hashes come first and the table is read in a loop of its own, so that many slow reads are under way at once.
+    Each table is read in a loop of its own, so that many slow reads are under way at once.
     """
     mask = slots.shape[0] - 1
-    first = np.empty(spans.shape[0], np.int64)
+    begins = np.empty(spans.shape[0], np.int64)
     for i in range(spans.shape[0]):
-        first[i] = _hash(text, spans[i, 0], spans[i, 1]) & mask
-    for i in range(spans.shape[0]):
-        numbers[i] = slots[first[i]]
-    for i in range(spans.shape[0]):
-        begin, length, slot = spans[i, 0], spans[i, 1] - spans[i, 0], first[i]
-        word = numbers[i] if numbers[i] >= 0 else slots[slot]
-        while word >= 0:
-            at = starts[word]
-            if starts[word + 1] - at == length and _same(text, begin, held, at, length):
-                break
+        slot, tag = _slot(hashes[i], slots), _tag(hashes[i])
+        while slots[slot] >= 0 and slots[slot] >> 32 != tag:
             slot = (slot + 1) & mask
-            word = slots[slot]
-        if word < 0:
-            word = count[0]
-            slots[slot] = word
-            starts[word + 1] = starts[word] + length
-            for j in range(length):
-                held[starts[word] + j] = text[begin + j]
-            count[0] += 1
-        numbers[i] = word
+        numbers[i] = slots[slot] & 0x7FFFFFFF if slots[slot] >= 0 else -1
+    for i in range(spans.shape[0]):
+        begins[i] = starts[max(numbers[i], 0)]
+    for i in range(spans.shape[0]):
+        begin, length, word = spans[i, 0], spans[i, 1] - spans[i, 0], numbers[i]
+        if word >= 0 and starts[word + 1] - begins[i] == length and _same(text, begin, held, begins[i], length):
+            continue
+        again = (
+            i > 0 and spans[i - 1, 1] - spans[i - 1, 0] == length and _same(text, begin, text, spans[i - 1, 0], length)
+        )
+        numbers[i] = numbers[i - 1] if again else _number(text, begin, length, hashes[i], slots, starts, held, count)
+
+
+@_jit
+def _number(text, begin, length, value, slots, starts, held, count):  # type: ignore[no-untyped-def]
+    """The number of one word, which is added where it is new."""
+    slot, word = _slot(value, slots), count[0]
+    while slots[slot] >= 0:
+        known = slots[slot] & 0x7FFFFFFF
+        if starts[known + 1] - starts[known] == length and _same(text, begin, held, starts[known], length):
+            return known
+        slot = (slot + 1) & (slots.shape[0] - 1)
+    slots[slot] = (_tag(value) << 32) | word
+    starts[word + 1] = starts[word] + length
+    for i in range(length):
+        held[starts[word] + i] = text[begin + i]
+    count[0] += 1
+    return word
 
 
 @_jit
 def place_words(slots, starts, held, count):  # type: ignore[no-untyped-def]
     """Fills an empty table with the words there are, after it has grown."""
-    mask = slots.shape[0] - 1
     for word in range(count[0]):
-        slot = _hash(held, starts[word], starts[word + 1]) & mask
+        value = np.uint64(14695981039346656037)
+        for i in range(starts[word], starts[word + 1]):
+            value = _hashed(value, held[i])
+        slot = _slot(value, slots)
         while slots[slot] >= 0:
-            slot = (slot + 1) & mask
-        slots[slot] = word
+            slot = (slot + 1) & (slots.shape[0] - 1)
+        slots[slot] = (_tag(value) << 32) | word
 
 
 @_inlined
 def _blank(byte):  # type: ignore[no-untyped-def]
     """White space as C and Python's bytes have it: tab, line ends, feeds, space."""
-    return byte == 32 or 9 <= byte <= 13
+    return byte <= 32 and (byte == 32 or 9 <= byte <= 13)
 
 
 @_jit
-def split_lines(text, wanted, spans):  # type: ignore[no-untyped-def]
-    """Finds the words of each line, any white space between them; blank lines are skipped.
+def read_run_lines(text, powers, spans, hashes, scores):  # type: ignore[no-untyped-def]
+    """Reads lines of `query Q0 candidate rank score tag`, any white space between; blank lines are skipped.
 
     Args:
         text: Bytes, the last one a line's end.
-        wanted: For each column of a line the place in `spans` where its word goes, -1 for a column not wanted.
-        spans: Output, (wanted columns, lines, 2): where each word begins and ends.
+        powers: 1.0, 10.0, 100.0, ... up to 1e18.
+        spans: Output, (3, lines, 2): where the query, the candidate and the score of each line begin and end.
+        hashes: Output, (2, lines): hashes of query and candidate.
+        scores: Output, the score where it is a plain decimal number of a few digits, which is then exact.
 
     Returns:
-        How many lines were read; -1 where one has another number of columns.
+        How many lines were read, -1 where one has not six columns; and whether all scores were plain.
     """
-    at, line, n_columns = 0, 0, wanted.shape[0]
+    at, line, all_plain = 0, 0, True
     while at < text.shape[0]:
         column = 0
-        while text[at] != 10:
-            if _blank(text[at]):
+        while _byte(text, at) != 10:
+            if _blank(_byte(text, at)):
                 at += 1
                 continue
             start = at
-            while not _blank(text[at]):
-                at += 1
-            if column < n_columns and wanted[column] >= 0:
-                spans[wanted[column], line, 0] = start
-                spans[wanted[column], line, 1] = at
+            if column == 0 or column == 2:
+                value = np.uint64(14695981039346656037)
+                while not _blank(_byte(text, at)):
+                    value = _hashed(value, _byte(text, at))
+                    at += 1
+                spans[column // 2, line, 0], spans[column // 2, line, 1] = start, at
+                hashes[column // 2, line] = value
+            elif column == 4:
+                scores[line], at, plain = _decimal(text, start, powers)
+                spans[2, line, 0], spans[2, line, 1] = start, at
+                all_plain &= plain
+            else:
+                while not _blank(_byte(text, at)):
+                    at += 1
             column += 1
         at += 1
-        if column == n_columns:
+        if column == 6:
             line += 1
         elif column:
-            return -1
-    return line
+            return -1, False
+    return line, all_plain
+
+
+@_inlined
+def _decimal(text, start, powers):  # type: ignore[no-untyped-def]
+    """(value, end, whether it is right): a whole number below 2**53 over a power of ten is rounded once, so exact."""
+    at = start + (text[start] == 45)
+    whole, digits, fraction, after_point, plain = np.int64(0), 0, 0, 0, True
+    while not _blank(_byte(text, at)):
+        digit = np.int64(_byte(text, at)) - 48
+        if 0 <= digit <= 9 and digits < 18:
+            whole = 10 * whole + digit
+            digits += 1
+            fraction += after_point
+        elif _byte(text, at) == 46 and not after_point:
+            after_point = 1
+        else:
+            plain = False
+        at += 1
+    value = whole / powers[fraction]
+    return -value if text[start] == 45 else value, at, plain and digits > 0 and whole < (1 << 53)
 
 
 @_jit
@@ -297,3 +355,16 @@ def gather_words(text, spans, gathered, ends):  # type: ignore[no-untyped-def]
             gathered[at] = text[j]
             at += 1
         ends[i + 1] = at
+
+
+@_jit
+def measure_lists(rows, scores, lengths):  # type: ignore[no-untyped-def]
+    """Counts the lines of each query; says whether each query's are together, with scores that do not rise."""
+    ordered = True
+    for i in range(rows.shape[0]):
+        if i and rows[i] == rows[i - 1]:
+            ordered &= scores[i] <= scores[i - 1]
+        elif lengths[rows[i]]:
+            ordered = False
+        lengths[rows[i]] += 1
+    return ordered

@@ -1,6 +1,7 @@
-"""Fast reading of TREC run files: a compiled loop finds the words of each line, pyarrow turns the scores into numbers.
+"""Fast reading of TREC run files: compiled loops find the words of each line, number them and read plain scores.
 
-The file is read in pieces and never held whole; order is checked, and mended where it must be, in bulk.
+The file is read in pieces and never held whole; scores of many digits are left to pyarrow; order is checked, and mended
+where it must be, in bulk.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from limner.ids import Ids
 
 COLUMNS = ("query", "Q0", "candidate", "rank", "score", "tag")
 _SHORTEST_LINE = 12  # bytes: six columns of one letter, five blanks, an end
-_WANTED = np.array([0, -1, 1, -1, 2, -1])  # query, candidate and score
+_POWERS = np.array([float(10**n) for n in range(19)])
 _PIECE = 1 << 20
 _AHEAD = 2  # threads and pieces: numbering words takes one thread about as long as all else
 
@@ -45,6 +46,8 @@ class Run:
 
 def read_run(path: Path) -> Run:
     """Reads a run; lists are ordered by score, and equal scores keep the order of the file."""
+    from limner._kernels import measure_lists
+
     queries, candidates = _Words(), _Words()
     rows, columns, scores = _columns(path, queries, candidates)
     if np.isnan(scores).any():
@@ -53,10 +56,10 @@ def read_run(path: Path) -> Run:
         names, pool = queries.strings(), Ids(candidates.strings(), what="candidate")
     except UnicodeDecodeError:
         _refuse(path)
-    order = _order(rows, scores)
-    if order is not None:
-        rows, columns, scores = rows[order], columns[order], scores[order]
-    lengths = np.bincount(rows, minlength=len(names))
+    lengths = np.zeros(len(names), dtype=np.int64)
+    if not measure_lists(rows, scores, lengths):
+        order = np.lexsort((-scores, rows))
+        columns, scores = columns[order], scores[order]
     indices, scores = _padded(columns, lengths, -1), _padded(scores, lengths, -np.inf)
     return Run(Ids(names, what="query"), pool, indices, scores)
 
@@ -65,17 +68,17 @@ class _Words:
     """Distinct words in order of appearance, in the form that the compiled loops fill."""
 
     def __init__(self) -> None:
-        self.slots = np.full(1 << 10, -1, dtype=np.int32)
+        self.slots = np.full(1 << 10, -1, dtype=np.int64)
         self.starts = np.zeros(1, dtype=np.int64)
         self.held = np.zeros(0, dtype=np.uint8)
         self.count = np.zeros(1, dtype=np.int64)
 
-    def number(self, text: Bytes, spans: Int32, numbers: Int32) -> None:
+    def number(self, text: Bytes, spans: Int32, hashes: npt.NDArray[np.uint64], numbers: Int32) -> None:
         """Writes the number of the word in each span of the text, adding new words."""
         from limner._kernels import number_words
 
         self._make_room(len(spans), len(text))
-        number_words(text, spans, self.slots, self.starts, self.held, self.count, numbers)
+        number_words(text, spans, hashes, self.slots, self.starts, self.held, self.count, numbers)
 
     def _make_room(self, words: int, size: int) -> None:
         from limner._kernels import place_words
@@ -86,7 +89,7 @@ class _Words:
         if len(self.held) < self.starts[count] + size:
             self.held = np.resize(self.held, 2 * (int(self.starts[count]) + size))
         if len(self.slots) < 2 * (count + words):
-            self.slots = np.full(1 << (2 * (count + words)).bit_length(), -1, dtype=np.int32)
+            self.slots = np.full(1 << (2 * (count + words)).bit_length(), -1, dtype=np.int64)
             place_words(self.slots, self.starts, self.held, self.count)
 
     def strings(self) -> list[str]:
@@ -102,10 +105,10 @@ def _columns(path: Path, queries: _Words, candidates: _Words) -> tuple[Int32, In
     rows, columns, scores = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.float64)
     done = 0
     with ThreadPoolExecutor(_AHEAD) as pool:
-        for piece, spans, numbers in _ahead(pool, partial(_split, path), _pieces(path)):
+        for piece, spans, hashes, numbers in _ahead(pool, partial(_split, path), _pieces(path)):
             part = slice(done, done + len(numbers))
-            queries.number(piece, spans[0], rows[part])
-            candidates.number(piece, spans[1], columns[part])
+            queries.number(piece, spans[0], hashes[0], rows[part])
+            candidates.number(piece, spans[1], hashes[1], columns[part])
             scores[part] = numbers
             done = part.stop
     return rows[:done], columns[:done], scores[:done]
@@ -122,15 +125,17 @@ def _ahead(pool: Executor, work: Callable[[Piece], Done], pieces: Iterable[Piece
         yield waiting.popleft().result()
 
 
-def _split(path: Path, piece: Bytes) -> tuple[Bytes, Int32, Float64]:
-    """A piece, where its words are, and its scores."""
-    from limner._kernels import split_lines
+def _split(path: Path, piece: Bytes) -> tuple[Bytes, Int32, npt.NDArray[np.uint64], Float64]:
+    """A piece, where its queries and candidates are, their hashes, and the scores."""
+    from limner._kernels import read_run_lines
 
-    spans = np.empty((3, len(piece) // _SHORTEST_LINE + 1, 2), dtype=np.int32)
-    read = split_lines(piece, _WANTED, spans)
+    most = len(piece) // _SHORTEST_LINE + 1
+    spans, hashes, scores = np.empty((3, most, 2), np.int32), np.empty((2, most), np.uint64), np.empty(most)
+    read, plain = read_run_lines(piece, _POWERS, spans, hashes, scores)
     if read < 0:
         _refuse(path)
-    return piece, spans[:2, :read], _numbers(path, piece, spans[2, :read])
+    numbers = scores[:read] if plain else _numbers(path, piece, spans[2, :read])
+    return piece, spans[:2, :read], hashes[:, :read], numbers
 
 
 def _pieces(path: Path) -> Iterator[Bytes]:
@@ -138,9 +143,11 @@ def _pieces(path: Path) -> Iterator[Bytes]:
     rest = b""
     with path.open("rb") as file:
         while more := file.read(_PIECE):
-            whole, end, rest = (rest + more).rpartition(b"\n")
+            text = rest + more
+            end = text.rfind(b"\n") + 1
+            rest = text[end:]
             if end:
-                yield np.frombuffer(whole + end, dtype=np.uint8)
+                yield np.frombuffer(text, dtype=np.uint8, count=end)
     if rest:
         yield np.frombuffer(rest + b"\n", dtype=np.uint8)
 
@@ -186,15 +193,6 @@ def _refuse_bad_line(where: str, line: bytes) -> None:
         raise LimnerError(f"{where}: the score is {parts[4]!r}; expected a number") from None
     if np.isnan(score):
         raise LimnerError(f"{where}: the score is NaN; expected a number")
-
-
-def _order(rows: Int32, scores: Float64) -> npt.NDArray[np.int64] | None:
-    """The order by query and falling score, or None where the file is in that order already (as most are)."""
-    same = rows[1:] == rows[:-1]
-    grouped = int((~same).sum()) + 1 == (int(rows.max()) + 1 if len(rows) else 1)
-    if grouped and not ((scores[1:] > scores[:-1]) & same).any():
-        return None
-    return np.lexsort((-scores, rows))
 
 
 def _padded(flat: npt.NDArray[Any], lengths: npt.NDArray[np.int64], fill: float) -> npt.NDArray[Any]:
