@@ -152,12 +152,14 @@ def test_bad_objects_are_counted_and_named():
         [],
     ]
     faults = Faults()
-    found = of_images(Items(["a", "b"], [None, None], {"objects": objects}), WORDNET, faults=faults)
+    fields = {"objects": objects, "relations": [[(0, "on", 1), (0, "on", 9)], []]}
+    found = of_images(Items(["a", "b"], [None, None], fields), WORDNET, faults=faults)
+    assert found["a"].relations == {("dog.n.01", "on", "qwzx")}
     assert [t.concept for t in found["a"].things] == ["dog.n.01", "qwzx", "cat.n.01", "object.n.01"]
     assert found["a"].things[2].area is None
     assert set(faults.counts) == {
         "unknown synsets", "names that WordNet does not have", "boxes without an area", "objects without a name",
-        "images without any object",
+        "images without any object", "relations of objects that are not there",
     }  # fmt: skip
     assert "dog.n.99" in " ".join(faults.notes())
 

@@ -66,6 +66,11 @@ def test_actions_and_relations():
     assert classes("a bird in the air", flying, Concepts((thing("bird", place="ground"),))) == {"detail"}
 
 
+def test_an_image_that_asked_is_held_against_the_caption_it_got():
+    blue = Concepts((thing("dog", colour="blue"),) * 2)
+    assert classes("two red dogs", blue, TWO_RED_DOGS, by_text=False) == {"colour"}
+
+
 def test_fuller_judgements_decide_first():
     assert classes("two red dogs", TWO_RED_DOGS, Concepts(), alternative=True) == {"alternative"}
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from limner import __version__
-from limner.cli import compare, data, demo, evaluate, fuse, index, lists, report, search
+from limner.cli import attack, compare, data, demo, evaluate, explain, fuse, index, lists, report, search
 from limner.cli.shell import STATUSES, Shell
 
 __all__ = ["app"]
@@ -48,6 +48,8 @@ app.command("demo")(demo.demo)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
 app.command("report")(report.report)
+app.command("explain")(explain.explain)
+app.command("attack")(attack.attack)
 app.command("index")(index.index)
 app.command("search")(search.search)
 app.command("fuse")(fuse.fuse)

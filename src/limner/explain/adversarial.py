@@ -219,7 +219,7 @@ def _antonym(tokens: list[Token], at: int, context: Context) -> str | None:
     if word in BIG or word in SMALL or word in css_colours():
         return None
     # Only before a noun or another adjective, so that "a light" and "to open" stay what they are.
-    follows = at + 1 < len(tokens) and _is_nominal(tokens[at + 1].low, context.wordnet)
+    follows = at + 1 < len(tokens) and _is_nominal(tokens[at + 1].low, context.wordnet) and tokens[at + 1].low != "air"
     return listed if follows else None
 
 

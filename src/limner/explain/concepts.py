@@ -123,9 +123,19 @@ def _concepts(images: Items, row: int, wordnet: WordNet, faults: Faults, objects
     whole = float(np.prod([float(side) for side in sides if side])) if all(sides) else 1.0
     things = tuple(_thing(entry, wordnet, faults, images.ids[row], whole) for entry in listed)
     known = images.fields["relations"][row] if "relations" in images.fields else ()
-    relations = frozenset((things[i].concept, str(word), things[j].concept) for i, word, j in known or ())
+    relations = frozenset(_relations(known or (), things, faults, images.ids[row]))
     setting = images.fields["background"][row] if "background" in images.fields else None
     return Concepts(things, relations, setting)
+
+
+def _relations(
+    known: Iterable[tuple[int, str, int]], things: Sequence[Thing], faults: Faults, image: str
+) -> Iterator[Relation]:
+    for one, word, other in known:
+        if max(one, other) < len(things):
+            yield things[one].concept, str(word), things[other].concept
+        else:
+            faults.add("relations of objects that are not there", f"{one} {word} {other} in {image}")
 
 
 def _thing(entry: Mapping[str, Any], wordnet: WordNet, faults: Faults, image: str, whole: float) -> Thing:

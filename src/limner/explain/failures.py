@@ -30,6 +30,7 @@ class Failure:
         truth: Image id.
         returned: Image id.
         alternative: Whether fuller judgements call the answer right; None where there are none.
+        by_text: Whether the text asked. Where an image did, the text is what came back: it belongs to `returned`.
     """
 
     query: str
@@ -37,6 +38,7 @@ class Failure:
     truth: str
     returned: str
     alternative: bool | None = None
+    by_text: bool = True
 
 
 def failures(
@@ -68,7 +70,7 @@ def failures(
             )
         said = collection.texts.values[collection.texts.ids.index(text)]
         alternative = None if more is None else (more.grade(query, answer) or 0) > 0
-        found.append(Failure(query, said, truth, returned, alternative))
+        found.append(Failure(query, said, truth, returned, alternative, forward))
     return found
 
 
@@ -183,7 +185,8 @@ def told(failure: Failure, each: Agreement) -> str:
 
     A person reads first what was asked, then what is missing, then counts and sizes.
     """
-    lines = [f"asked for {failure.text!r}", f"truth {failure.truth}, returned {failure.returned}"]
+    asked = f"asked for {failure.text!r}" if failure.by_text else f"answered with {failure.text!r}"
+    lines = [asked, f"truth {failure.truth}, returned {failure.returned}"]
     if failure.alternative:
         lines.append("fuller judgements call the answer right: a successful alternative")
     both, lacking, more = (", ".join(map(_word, side)) or "nothing" for side in (each.common, each.missing, each.added))
@@ -195,10 +198,12 @@ def told(failure: Failure, each: Agreement) -> str:
     if near:
         lines.append(f"nearest in meaning: {near} (NCS {_shown(each['NCS'])})")
     wrong = [f"{a} {_word(name)} became {b}" for name, (a, b) in each.counts.items() if a != b]
-    lines.append(f"counts: {', '.join(wrong) or 'the same'} (CE {_shown(each['CE'])})")
+    if each.counts:
+        lines.append(f"counts: {', '.join(wrong) or 'the same'} (CE {_shown(each['CE'])})")
     sizes = [f"{_word(name)} differs {gap:.1f} times" for name, gap in each.sizes if gap >= THRESHOLD]
-    lines.append(f"sizes: {', '.join(sizes) or 'alike'} (SD {_shown(each['SD'])})")
-    lines.append(f"attributes {_shown(each['AA'])}, relations {_shown(each['RA'])}")
+    if each.sizes:
+        lines.append(f"sizes: {', '.join(sizes) or 'alike'} (SD {_shown(each['SD'])})")
+    lines.append(f"attributes agree {_shown(each['AA'])}, relations agree {_shown(each['RA'])}")
     return "\n".join(lines)
 
 

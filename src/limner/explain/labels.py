@@ -164,8 +164,9 @@ def label(failure: Failure, truth: Concepts, returned: Concepts, reader: Reader)
     """
     if failure.alternative:
         return frozenset({ALTERNATIVE})
-    misread = reader.broken(failure.text, truth)
-    return frozenset(name for name, number in reader.broken(failure.text, returned) if (name, number) not in misread)
+    home, other = (truth, returned) if failure.by_text else (returned, truth)
+    misread = reader.broken(failure.text, home)
+    return frozenset(name for name, number in reader.broken(failure.text, other) if (name, number) not in misread)
 
 
 def label_all(found: Sequence[Failure], concepts: Mapping[str, Concepts], reader: Reader) -> dict[str, frozenset[str]]:

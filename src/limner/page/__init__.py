@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from limner.collection import Collection
 from limner.page import examples as queries
 from limner.page import headline, hubness, labels, ranks, rivals
+from limner.page.failures import Failures, section
 from limner.page.method import method
 from limner.page.pictures import Gallery
 from limner.page.truth import Truth
@@ -33,6 +34,7 @@ SECTIONS = (
     ("ranks", "Where right answers stand"),
     ("labels", "What the labels miss"),
     ("examples", "Best and worst queries"),
+    ("failures", "What went wrong"),
     ("hubs", "Hubs"),
     ("agreement", "Do the measures agree?"),
     ("queries", "Query by query"),
@@ -47,6 +49,7 @@ def render(
     others: Sequence[Report] = (),
     comparison: Comparison | None = None,
     examples: int = 12,
+    failures: Failures | None = None,
 ) -> str:
     """Writes a report as one self-contained HTML page.
 
@@ -56,6 +59,7 @@ def render(
         others: Reports of other systems on the same collection, to compare with.
         comparison: A comparison made before; otherwise one is made where there are others.
         examples: How many queries to show with what was returned for them, best and worst together; 0 for none.
+        failures: What `limner.explain.showing.shown_failures` makes: failures by class, with boxes and in words.
 
     Returns:
         The page as text.
@@ -66,6 +70,7 @@ def render(
         **_measured(report, others, compared),
         **_seen(report, truth, gallery, examples),
         **method(report),
+        "failures": section(failures, collection, gallery),
     }
     content["findings"] = _findings(report, compared, content)
     content["notes"] = [*report.notes, *(compared.notes if compared else ()), *gallery.notes()]
@@ -120,6 +125,7 @@ def _present(name: str, content: dict[str, Any]) -> bool:
         "labels": "gaps",
         "examples": "examples",
         "hubs": "hubs",
+        "failures": "failures",
         "agreement": "heats",
         "queries": "queries",
     }

@@ -1,0 +1,68 @@
+"""Failures for the page: chosen by class, with boxes and words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from limner.explain.agreement import HIGHER, Agreement
+from limner.explain.concepts import Concepts
+from limner.explain.failures import Explanations, Failure, told
+from limner.explain.rules import NONE, rates, rules
+from limner.page.failures import Case, Failures, Marked
+
+
+def shown_failures(done: Explanations, labels: Mapping[str, frozenset[str]], *, each: int = 4) -> Failures:
+    """What the page says of failures: `report.save("report.html", collection=..., failures=shown_failures(...))`.
+
+    Args:
+        done: The explained failures.
+        labels: The classes of each query, found or from people.
+        each: How many failures of each class to show.
+    """
+    about = f"{len(done):,} queries whose first answer is not the truth, compared by what the two images show."
+    return Failures(
+        about,
+        [(name, f"{count:,}", f"{share:.1%}") for name, (count, share) in rates(labels).items()],
+        [_score(name, row) for name, row in done.summary.items()],
+        [str(rule) for rule in rules(labels.values())[:8]],
+        [_case(failure, agreement, done.concepts, labels) for failure, agreement in _chosen(done, labels, each)],
+    )
+
+
+def _score(name: str, row: Mapping[str, float]) -> tuple[str, ...]:
+    if math.isnan(row["mean"]):
+        return name, "–", "–", "higher" if name in HIGHER else "lower", f"{int(row['undefined']):,}"
+    span = f"{row['low']:.3f} to {row['high']:.3f}"
+    better = "higher" if name in HIGHER else "lower"
+    return name, f"{row['mean']:.3f}", span, better, f"{int(row['undefined']):,}"
+
+
+def _chosen(done: Explanations, labels: Mapping[str, frozenset[str]], each: int) -> list[tuple[Failure, Agreement]]:
+    """The first failures of each class."""
+    taken: dict[str, int] = {}
+    found = []
+    for failure, agreement in zip(done.failures, done.agreements, strict=True):
+        names = labels.get(failure.query) or frozenset({NONE})
+        if any(taken.get(name, 0) < each for name in names):
+            found.append((failure, agreement))
+            taken.update({name: taken.get(name, 0) + 1 for name in names})
+    return found
+
+
+def _case(
+    failure: Failure, agreement: Agreement, concepts: Mapping[str, Concepts], labels: Mapping[str, frozenset[str]]
+) -> Case:
+    both = frozenset(agreement.common)
+    boxes = [_boxes(concepts[image], both) for image in (failure.truth, failure.returned)]
+    names = tuple(sorted(labels.get(failure.query) or {NONE}))
+    words = told(failure, agreement).split("\n")[2:]
+    return Case(failure.query, failure.text, names, failure.truth, failure.returned, (boxes[0], boxes[1]), words)
+
+
+def _boxes(image: Concepts, common: frozenset[str]) -> Sequence[Marked]:
+    return [
+        Marked(thing.concept.partition(".")[0].replace("_", " "), thing.box, thing.concept in common)
+        for thing in image.things
+        if thing.box is not None and thing.area
+    ]

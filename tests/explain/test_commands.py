@@ -1,0 +1,176 @@
+"""`limner explain`, `limner attack` and the failures on the page: what they print is what Python computes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import limner
+from limner.cli import app
+from limner.explain.failures import explain, failures
+from limner.explain.labels import CLASSES
+from limner.explain.showing import shown_failures
+
+WORLD = ["scenes", "-O", "images=40", "--split", "all"]
+
+
+@pytest.fixture(scope="module")
+def world():
+    return limner.load("scenes", images=40)
+
+
+@pytest.fixture(scope="module")
+def matrix(world, tmp_path_factory):
+    """A system that answers at random."""
+    file = tmp_path_factory.mktemp("explain") / "scores.npy"
+    np.save(file, np.random.default_rng(0).random((len(world.images), len(world.texts))))
+    return file
+
+
+def call(*words) -> str:
+    done = CliRunner().invoke(app, list(map(str, words)))
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def refused(*words) -> str:
+    done = CliRunner().invoke(app, list(map(str, words)))
+    assert done.exit_code not in (0, 70), done.output
+    return done.stderr
+
+
+def test_explain_gives_the_numbers_of_python(world, matrix):
+    said = json.loads(call("explain", *WORLD, "--scores", matrix, "--json", "--most", 2))
+    scores = limner.Scores.load(matrix, queries=world.images.ids, candidates=world.texts.ids)
+    done = explain(failures(scores.T, world), world)
+    assert said["failures"] == len(done)
+    assert said["scores"]["CA"]["mean"] == pytest.approx(done.summary["CA"]["mean"])
+    assert len(said["told"]) == 2
+    shares = {name: row["failures"] for name, row in said["classes"].items()}
+    assert set(shares) == {*CLASSES, "none found"} and sum(shares.values()) >= len(done)
+
+
+def test_explain_one_query_in_words(world, matrix):
+    query = json.loads(call("explain", *WORLD, "--scores", matrix, "--json", "--most", 1))["told"][0]["query"]
+    text = call("explain", *WORLD, "--scores", matrix, "--query", query)
+    said = world.texts.values[world.texts.ids.index(query)]
+    assert repr(said) in text and "only the truth shows" in text and "95% interval" not in text
+
+
+def test_explain_the_other_way_informed_and_by_class(matrix):
+    text = call(
+        "explain", *WORLD, "--scores", matrix, "--direction", "i2t", "--informed", "--only", "object", "--most", 1
+    )
+    assert "query-informed" in text
+    assert re.search(r"^\[.*object.*\] scene-", text, re.M)
+
+
+def test_explain_with_labels_of_people(world, matrix, tmp_path):
+    query = json.loads(call("explain", *WORLD, "--scores", matrix, "--json", "--most", 1))["told"][0]["query"]
+    file = tmp_path / "labels.csv"
+    file.write_text(f"query,label\n{query},colour;size\n")
+    said = json.loads(call("explain", *WORLD, "--scores", matrix, "--labels", file, "--json"))
+    assert said["classes"]["colour"]["share"] == 1
+    assert said["rules"][0]["confidence"] == 1
+    file.write_text("query,label\nnobody,colour\n")
+    assert "labels no query that failed" in refused("explain", *WORLD, "--scores", matrix, "--labels", file)
+
+
+def test_objects_from_a_file(world, matrix, tmp_path):
+    file = tmp_path / "objects.csv"
+    file.write_text("image,name\n" + "".join(f"{i},dog\n" for i in world.images.ids))
+    said = json.loads(call("explain", *WORLD, "--scores", matrix, "--objects", file, "--json"))
+    assert said["scores"]["CA"]["mean"] == 1
+    file.write_text("image,name\nother,dog\n")
+    assert "names none of the images" in refused("explain", *WORLD, "--scores", matrix, "--objects", file)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--only", "colours"], "did you mean 'colour'"),
+        (["--direction", "up"], "unknown direction"),
+        (["--query", "nope"], "is no query that failed"),
+        (["--save", "failures.json"], "a page with failures is written as .html"),
+    ],
+)
+def test_explain_refuses(matrix, words, expected):
+    assert expected in " ".join(refused("explain", *WORLD, "--scores", matrix, *words).split())
+
+
+def test_attack_writes_its_edits(world, tmp_path):
+    file = tmp_path / "edits.csv"
+    text = call("attack", *WORLD, "--save", file, "--kind", "number")
+    with file.open(encoding="utf-8", newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert f"{len(rows):8,} of {len(world.texts):,} queries changed" in text
+    for row in rows:
+        start, old = int(row["start"]), row["old"]
+        assert row["before"][start : start + len(old)] == old and row["new"] in row["after"]
+
+
+def test_attack_asks_again():
+    said = json.loads(
+        call("attack", "scenes", "-O", "images=60", "--system", "colours", "--kind", "colour-in", "--json")
+    )
+    (found,) = said["attacks"]
+    assert found["kind"] == "colour-in" and found["changed"] > 0
+    assert found["lower"] + found["higher"] + found["same"] == pytest.approx(1)
+    assert set(found["R@1"]) == {"before", "after"}
+
+
+def test_attack_refuses():
+    assert "give --system" in " ".join(refused("attack", *WORLD).split())
+    assert "did you mean 'plural'" in refused("attack", *WORLD, "--save", "x.csv", "--kind", "plurals")
+    assert "list of edits" in refused("attack", *WORLD, "--save", "x.txt")
+
+
+# --- the page ---------------------------------------------------------------------------------------------------
+
+
+def test_failures_on_the_page(world, matrix, tmp_path):
+    file = tmp_path / "page.html"
+    call("explain", *WORLD, "--scores", matrix, "--save", file)
+    page = file.read_text()
+    assert 'id="failures"' in page and "What went wrong" in page
+    assert page.count('<rect class="common"') and page.count('<rect class="apart"')
+    assert 'id="failures-object"' in page and 'href="#failures-object"' in page
+
+
+def test_a_page_without_failures_has_no_such_section(world, matrix, tmp_path):
+    scores = limner.Scores.load(matrix, queries=world.images.ids, candidates=world.texts.ids)
+    file = limner.evaluate(scores, world).save(tmp_path / "page.html", collection=world)
+    assert 'id="failures"' not in file.read_text()
+
+
+def test_what_comes_from_outside_is_escaped(world, matrix, tmp_path):
+    scores = limner.Scores.load(matrix, queries=world.images.ids, candidates=world.texts.ids)
+    evil = '<script>alert("x")</script>'
+    done = explain(failures(scores.T, world), world)
+    done = replace(done, failures=[replace(f, text=evil) for f in done.failures])
+    labels = {f.query: frozenset({"object"}) for f in done.failures}
+    report = limner.evaluate(scores, world)
+    page = report.save(tmp_path / "p.html", collection=world, failures=shown_failures(done, labels)).read_text()
+    assert evil not in page and "&lt;script&gt;" in page
+
+
+def test_a_thumbnail_carries_boxes_in_its_own_units(world):
+    from limner.page.failures import section
+    from limner.page.pictures import Gallery
+
+    done = explain(failures(limner.Scores.from_matrix(
+        np.random.default_rng(1).random((len(world.texts), len(world.images))),
+        queries=world.texts.ids, candidates=world.images.ids), world), world)  # fmt: skip
+    labels = {f.query: frozenset({"object"}) for f in done.failures}
+    laid = section(shown_failures(done, labels, each=1), world, Gallery(world))
+    ((_, rows),) = laid.groups
+    x, _, w, _, marked = rows[0].truth.boxes[0]
+    scale = rows[0].truth.item.picture.width / 160
+    assert float(x) == pytest.approx(marked.box[0] * scale, abs=0.06)
+    assert float(w) == pytest.approx((marked.box[2] - marked.box[0]) * scale, abs=0.06)
