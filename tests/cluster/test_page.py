@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import cluster as benchmark
 import pytest
+
+import cluster as benchmark
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cluster.md"
 
