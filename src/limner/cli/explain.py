@@ -58,7 +58,7 @@ def explain(
     source, chosen = _opened(way, whole, split)
     chosen = _with_objects(chosen, objects)
     with progress("explaining"):
-        done, classes = _explained(towards(source, chosen, direction), chosen, labels, informed=informed)
+        done, classes = _explained(towards(source, chosen, direction), chosen, whole, labels, informed=informed)
     if save:
         _save(source, chosen, done, classes, save, way.system or "system")
     answer(*_said(done, classes, query, only, most), as_json=as_json)
@@ -118,7 +118,7 @@ def _with_objects(collection: Collection, file: Path | None) -> Collection:
 
 
 def _explained(
-    source: Any, collection: Collection, labels: Path | None, *, informed: bool
+    source: Any, collection: Collection, whole: Collection, labels: Path | None, *, informed: bool
 ) -> tuple[Explanations, dict[str, frozenset[str]]]:
     from limner.explain.failures import explain, failures
     from limner.explain.labels import Reader, label_all, read_labels, setting_words
@@ -127,7 +127,7 @@ def _explained(
     wordnet = WordNet.load()
     done = explain(failures(source, collection), collection, informed=informed, wordnet=wordnet)
     if labels is None:
-        return done, label_all(done.failures, done.concepts, Reader(wordnet, setting_words(collection, wordnet)))
+        return done, label_all(done.failures, done.concepts, Reader(wordnet, setting_words(whole, wordnet)))
     given = read_labels(labels)
     asked = {failure.query for failure in done.failures}
     if not asked & given.keys():
