@@ -104,11 +104,11 @@ class Row:
     def _cells(self, direction: str) -> Iterator[str]:
         against = None if self.base is None else compare([self.report, self.base], samples=20_000)
         for measure in MEASURES:
-            yield f"{100 * self.report.value(measure, direction=direction):.1f}"
+            yield f"{100 * self.report.value(measure, direction=direction, view='pairs'):.1f}"
             if against is None:
                 yield ""
                 continue
-            difference = against.line(measure, direction=direction).between(0, 1)
+            difference = against.line(measure, direction=direction, view="pairs").between(0, 1)
             low, high = 100 * difference.interval.low, 100 * difference.interval.high
             mark = "**" if difference.significant() else ""
             yield f"{mark}{100 * difference.value:+.1f}{mark} [{low:+.1f}, {high:+.1f}]"
@@ -172,7 +172,7 @@ def claims_of(world: World, found: list[Row]) -> Iterator[Claim]:
         note = row.options if kind == "tuned" else ""
         yield Claim(
             f"{world.name}: rsum after {row.correction} ({kind}) vs before",
-            row.report.value("rsum"), base.value("rsum"),
+            row.report.value("rsum", view="pairs"), base.value("rsum", view="pairs"),
             goal=">= 1", note=note,
         )  # fmt: skip
 
@@ -191,7 +191,7 @@ def known(world: World, base: Report) -> Iterator[Claim]:
     for measure, value in (("R@1", 13.5), ("R@5", 36.0), ("R@10", 48.3)):
         yield Claim(
             f"Flickr8k closed form: text to image {measure} vs ridge regression on the same features",
-            100 * base.value(measure, direction="t2i"), value, goal=">= 1",
+            100 * base.value(measure, direction="t2i", view="pairs"), value, goal=">= 1",
         )  # fmt: skip
 
 

@@ -87,9 +87,10 @@ def _value(scores: Scores, collection: Collection, measure: str) -> float:
     from limner.evaluation import evaluate
 
     report = evaluate(scores, collection, measures=measure, keep=0)
-    found = [result for result in report.results if str(result.measure) == measure]
-    if not found:
+    every = [result for result in report.results if str(result.measure) == measure]
+    if not every:
         raise LimnerError(f"the dev split gives no {measure}: expected a measure that both directions have")
+    found = [result for result in every if result.view == every[0].view]  # the usual pairs come first
     return sum(result.value * result.measure.kind.better for result in found) / len(found)
 
 
