@@ -49,7 +49,7 @@ def index(
     delete: Annotated[list[str] | None, word("Delete an item. Repeatable.", metavar="ID")] = None,
     ann: Annotated[
         str | None,
-        word("Build an approximate index: ivf_hnsw_sq, ivf_sq, ivf_pq, ivf_rq, ivf_flat.", metavar="KIND"),
+        word("Build an approximate index: ivf_sq, ivf_hnsw_sq, ivf_pq, ivf_rq, ivf_flat.", metavar="KIND"),
     ] = None,
     exact: Annotated[bool, flag("--exact", f"Build none, even above {ANN_ABOVE:,} items.")] = False,
     cluster: Address = None,
@@ -238,7 +238,7 @@ def _approximate(made: Index, ann: str | None, exact: bool) -> None:
     large = len(made) >= ANN_ABOVE and Ann.noted(made.store) is None and not exact
     if ann or large:
         with progress(f"building an approximate index over {len(made):,} items"):
-            built = made.approximate(ann or "ivf_hnsw_sq")
+            built = made.approximate(ann or "ivf_sq")
         tell(f"approximate index {built.kind}, {built.probes} clusters looked into: {built.recall}")
 
 

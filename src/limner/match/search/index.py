@@ -207,7 +207,7 @@ class Index:
         return correct(seen, how, bank=seen, **options).statistics
 
     def approximate(
-        self, kind: str = "ivf_hnsw_sq", *, recall: float = 0.95, queries: Queries | None = None, k: int = 10
+        self, kind: str = "ivf_sq", *, recall: float = 0.95, queries: Queries | None = None, k: int = 10
     ) -> Ann:
         """Builds LanceDB's approximate index, and looks into as many clusters as the wanted recall needs.
 
