@@ -33,8 +33,8 @@ def connect(address: str = "auto", *, shard: int | None = None, shared: str | Pa
 
     Args:
         address: "auto" for the cluster this machine belongs to (or the one this process has joined already),
-            "host:port" or "ray://host:port" for another, "local" for one that is started on this machine's cores and
-            ended with the block.
+            "host:port" for another that this machine is a node of, "ray://host:port" for one that it is not (all but
+            encoding), "local" for one that is started on this machine's cores and ended with the block.
         shard: Candidates per shard, where they are too many to be whole on one node; by default they are cut when
             they would fill half of the smallest node's object store. Top-k and evaluation of plain products of vectors
             are done in shards; other passes need whole rows and get them.

@@ -43,7 +43,10 @@ def encode(cluster: Cluster, encoder: Any, items: Items, batch: int, cpus: float
     """As `Cluster.encode`."""
     import ray
     import ray.data
+    from ray.util.client import ray as client
 
+    if client.is_connected():
+        raise LimnerError("encoding through ray:// is more than Ray Data can do: run this on a node, with 'auto'")
     if batch < 1 or not len(items):
         raise LimnerError(f"encode got {len(items)} items in batches of {batch}: expected at least one of each")
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # what goes wrong is raised
