@@ -78,8 +78,8 @@ class SetScores(Scores):
 
     >>> one = VectorSets.of({"q": np.array([[1.0, 0.0], [0.0, 1.0]])})
     >>> two = VectorSets.of({"c": np.array([[0.6, 0.8]])})
-    >>> SetScores.of(one, two).matrix().round(2).tolist()
-    [[0.8]]
+    >>> round(float(SetScores.of(one, two).matrix()[0, 0]), 3)
+    0.8
     """
 
     query_sets: VectorSets
