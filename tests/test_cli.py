@@ -26,7 +26,8 @@ from limner.systems import SYSTEMS
 
 ROOT = Path(__file__).resolve().parents[1]
 WORLD = ["scenes", "-O", "images=60"]
-COMMANDS = ["demo", "evaluate", "compare", "report", "measures", "protocols", "systems"]
+COMMANDS = ["demo", "evaluate", "compare", "report", "index", "search", "fuse", "assign", "explain", "attack"]
+COMMANDS += ["measures", "protocols", "systems"]
 DATA = ["list", "describe", "fetch-instructions", "convert"]
 
 
