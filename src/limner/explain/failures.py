@@ -133,9 +133,10 @@ class Explanations:
         how = "query-informed" if self.informed else "query-agnostic"
         lines = [f"{len(self):,} failures, {how}", f"{'score':8} {'mean':>7}  {'95% interval':16} better  undefined"]
         for score, row in self.summary.items():
-            span = f"[{row['low']:.3f}, {row['high']:.3f}]"
+            span = "–" if math.isnan(row["low"]) else f"[{row['low']:.3f}, {row['high']:.3f}]"
+            mean = "–" if math.isnan(row["mean"]) else f"{row['mean']:.3f}"
             better = "higher" if score in HIGHER else "lower"
-            lines.append(f"{score:8} {row['mean']:7.3f}  {span:16} {better:6}  {int(row['undefined']):,}")
+            lines.append(f"{score:8} {mean:>7}  {span:16} {better:6}  {int(row['undefined']):,}")
         lines += [
             f"{name}: {value:.1%}" if value <= 1 else f"{name}: {value:,.0f}" for name, value in self.totals.items()
         ]
