@@ -131,6 +131,20 @@ def locate(lists, indptr, columns, found):  # type: ignore[no-untyped-def]
 
 
 @_jit
+def filter_lists(lists, indptr, query_pools, candidate_pools, found, lengths):  # type: ignore[no-untyped-def]
+    """Turns places in lists into places in lists filtered to each query's own pool, and counts what is left of them."""
+    before = np.zeros(lists.shape[1], np.int64)
+    for r in range(lists.shape[0]):
+        for i in range(lists.shape[1]):
+            before[i] = lengths[r]
+            c = lists[r, i]
+            lengths[r] += c >= 0 and candidate_pools[c] == query_pools[r]
+        for p in range(indptr[r], indptr[r + 1]):
+            if found[p] >= 0:
+                found[p] = before[found[p]]
+
+
+@_jit
 def _first(row, wanted):  # type: ignore[no-untyped-def]
     """The first place of a value, by whole stretches: a loop that may stop anywhere fills no vector lanes."""
     width = row.shape[0]

@@ -190,7 +190,7 @@ def _align(source: Scores | Ranking, asked: Asked) -> _Positives:
     )  # what no list holds may still be in the pool
     outside = 0 if open_pool else int((~inside).sum())
     if asked.query_pools is not None and asked.candidate_pools is not None:
-        inside &= asked.query_pools[rows] == asked.candidate_pools[columns]
+        inside &= (asked.query_pools[rows] == asked.candidate_pools[columns]) & (asked.query_pools[rows] >= 0)
     if asked.outside == "count" or open_pool:
         columns = np.where(inside, columns, -1)
         inside = np.ones(len(rows), dtype=bool)
@@ -337,32 +337,22 @@ def _relevant_last(placed: Placements) -> Placements:
 
 
 def _from_lists(source: Ranking, asked: Asked, p: _Positives, unretrieved: str) -> Placements:
-    from limner._kernels import locate
+    from limner._kernels import filter_lists, locate
 
     order = np.argsort(p.rows, kind="stable")
     indptr = np.searchsorted(p.rows[order], np.arange(len(source.queries) + 1)).astype(np.int64)
     found = np.empty(len(order), dtype=np.int64)
     locate(source.indices, indptr, np.where(p.columns < 0, -2, p.columns)[order], found)
-    above = np.empty_like(found)
-    above[order] = found
     lengths = source.lengths
     if asked.query_pools is not None and asked.candidate_pools is not None:
-        above, lengths = _within_pool(source, asked.query_pools, asked.candidate_pools, p.rows, above)
-    above = np.where(above < 0, NEVER, above)
+        lengths = np.zeros_like(lengths)
+        filter_lists(source.indices, indptr, asked.query_pools, asked.candidate_pools, found, lengths)
+    above = np.empty_like(found)
+    above[order] = np.where(found < 0, NEVER, found)
     whole = NEVER if source.n_candidates is None else source.n_candidates
     pool = _pool_sizes(asked, len(source.queries), whole)
     complete = (lengths >= pool) | (unretrieved == "never")
     return _placements(source, p, above, np.ones_like(above), pool, np.where(complete, NEVER, lengths))
-
-
-def _within_pool(
-    source: Ranking, query_pools: IntArray, candidate_pools: IntArray, rows: IntArray, above: IntArray
-) -> tuple[IntArray, IntArray]:
-    """Places in each list after it is filtered to the query's own pool, and the filtered lengths."""
-    member = (candidate_pools[source.indices] == query_pools[:, None]) & (source.indices >= 0)
-    running = np.cumsum(member, axis=1)
-    filtered = np.where(above >= 0, running[rows, np.maximum(above, 0)] - 1, -1)
-    return filtered, running[:, -1] if running.shape[1] else np.zeros(len(source.queries), dtype=np.int64)
 
 
 def _pool_sizes(asked: Asked, n: int, whole: int) -> IntArray:
