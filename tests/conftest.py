@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 ROOT = Path(__file__).resolve().parents[1]
+collect_ignore = ["conftest.py"]  # no doctests here; and two files of this name would be taken for one
 
 # No deadlines: a shared machine has slow spells, and a first call compiles. In CI the same examples every time.
 settings.register_profile("limner", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)

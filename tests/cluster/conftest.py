@@ -11,16 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machines import STORE, add_node
 
 ROOT = Path(__file__).resolve().parents[2]
-STORE = 200 << 20
+collect_ignore = ["conftest.py"]  # no doctests here; and two files of this name would be taken for one
 
 
 @pytest.fixture(scope="session")
 def nodes() -> Iterator[Any]:
     """The nodes; `.address` joins them, `.add_node` and `.remove_node` change them."""
     kept = dict(os.environ)
+    folder = tempfile.mkdtemp(prefix="limner-")  # short: the names of sockets in it may have 107 characters at most
+    (Path(folder) / "ray").mkdir()  # Ray notes the current cluster there, and does not make the folder itself
     os.environ |= {
+        "RAY_TMPDIR": folder,
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), kept.get("PYTHONPATH", "")]).strip(os.pathsep),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
@@ -29,7 +33,6 @@ def nodes() -> Iterator[Any]:
     pytest.importorskip("ray", reason="no Ray here: pip install 'limner[cluster]'")
     from ray.cluster_utils import Cluster
 
-    folder = tempfile.mkdtemp(prefix="limner-")  # short: the names of sockets in it may have 107 characters at most
     head = {"num_cpus": 1, "object_store_memory": STORE, "node_ip_address": "127.0.0.1", "include_dashboard": False}
     started = Cluster(initialize_head=True, head_node_args={**head, "temp_dir": folder})
     try:
@@ -40,11 +43,6 @@ def nodes() -> Iterator[Any]:
         os.environ.clear()
         os.environ.update(kept)
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def add_node(cluster: Any) -> Any:
-    """One more node with one core."""
-    return cluster.add_node(num_cpus=1, object_store_memory=STORE, node_ip_address="127.0.0.1")
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machines import add_node
 
-from conftest import add_node
 from limner import Embeddings, Scores
 from limner.cluster import connect
 

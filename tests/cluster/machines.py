@@ -1,0 +1,13 @@
+"""One more node for the cluster on this machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+STORE = 200 << 20
+"""Bytes of a node's object store: small, so that what does not fit is tested too."""
+
+
+def add_node(cluster: Any) -> Any:
+    """One more node with one core."""
+    return cluster.add_node(num_cpus=1, object_store_memory=STORE, node_ip_address="127.0.0.1")
