@@ -216,8 +216,9 @@ def randomisation_of(
     Returns:
         The test; its statistic is the difference observed.
 
-    >>> randomisation_of(np.median, [1, 1, 2, 1, 1, 1, 1], [9, 8, 9, 7, 9, 9, 8]).p_value < 0.05
-    True
+    >>> test = randomisation_of(np.median, [1, 1, 2, 1, 1, 1, 1, 1, 2], [9, 8, 9, 7, 9, 9, 8, 9, 8])
+    >>> test.statistic, bool(test.p_value < 0.05)
+    (-8.0, True)
     """
     first, second = paired(a, b)
     samples, seed = whole(samples, "samples", least=1), whole(seed, "seed", least=0)
@@ -227,7 +228,7 @@ def randomisation_of(
     for _ in range(samples):
         swap = rng.random(int(labels.max()) + 1)[labels] < 0.5
         drawn = statistic(np.where(swap, second, first)) - statistic(np.where(swap, first, second))
-        hits += abs(drawn) >= abs(observed) - 1e-12
+        hits += int(abs(drawn) >= abs(observed) - 1e-12)
     method = "Fisher randomisation" + ("" if clusters is None else ", by cluster")
     return PairedTest((hits + 1) / (samples + 1), float(observed), len(first), int((first != second).sum()), method)
 
