@@ -10,31 +10,15 @@ Compiled on first use and cached on disk. All loops release the interpreter lock
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 import numba
 import numpy as np
-
-Result = TypeVar("Result")
 
 _jit: Any = numba.njit(cache=True, nogil=True, fastmath=False, boundscheck=False)
 
 # Calls between compiled functions count references to every array they pass: more than a few bytes of work cost.
 _inlined: Any = numba.njit(nogil=True, inline="always")
-
-_SMALL = 1 << 20  # entries that one thread goes through sooner than others could be started
-
-
-def in_parts(work: Callable[[int, int], Result], rows: int, width: int) -> list[Result]:
-    """Calls `work(low, high)` for parts of the rows, on as many threads as there are cores; small work stays whole."""
-    parts = int(vars(numba.config)["NUMBA_NUM_THREADS"]) if rows * width > _SMALL else 1
-    bounds = [rows * part // parts for part in range(parts + 1)]
-    if parts == 1:
-        return [work(0, rows)]
-    with ThreadPoolExecutor(parts) as pool:
-        return list(pool.map(work, bounds, bounds[1:]))
 
 
 @_jit
@@ -162,15 +146,16 @@ def filter_lists(lists, indptr, query_pools, candidate_pools, found, lengths):  
 
 @_jit
 def _first(row, wanted):  # type: ignore[no-untyped-def]
-    """The first place of a value, -1 where there is none; by whole stretches, for the reasons of `_any_above`."""
-    for low in range(0, row.shape[0], 128):
-        high, found = np.uint64(min(low + 128, row.shape[0])), np.uint32(0)
-        for i in range(np.uint64(low), high):
-            found = np.uint32(found | np.uint32(row[i] == wanted))
-        if found:
-            for i in range(np.uint64(low), high):
+    """The first place of a value, by whole stretches: a loop that may stop anywhere fills no vector lanes."""
+    width = row.shape[0]
+    for low in range(0, width, 128):
+        high, held = min(low + 128, width), False
+        for i in range(low, high):
+            held |= row[i] == wanted
+        if held:
+            for i in range(low, high):
                 if row[i] == wanted:
-                    return np.int64(i)
+                    return i
     return -1
 
 

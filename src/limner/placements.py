@@ -337,18 +337,16 @@ def _relevant_last(placed: Placements) -> Placements:
 
 
 def _from_lists(source: Ranking, asked: Asked, p: _Positives, unretrieved: str) -> Placements:
-    from limner._kernels import filter_lists, in_parts, locate
+    from limner._kernels import filter_lists, locate
 
     order = np.argsort(p.rows, kind="stable")
     indptr = np.searchsorted(p.rows[order], np.arange(len(source.queries) + 1)).astype(np.int64)
     found = np.empty(len(order), dtype=np.int64)
-    lists = source.indices
-    wanted = np.where(p.columns < 0, -2, p.columns)[order].astype(lists.dtype)
-    in_parts(lambda low, high: locate(lists[low:high], indptr[low : high + 1], wanted, found), *lists.shape)
+    locate(source.indices, indptr, np.where(p.columns < 0, -2, p.columns)[order], found)
     lengths = source.lengths
     if asked.query_pools is not None and asked.candidate_pools is not None:
         lengths = np.zeros_like(lengths)
-        filter_lists(lists, indptr, asked.query_pools, asked.candidate_pools, found, lengths)
+        filter_lists(source.indices, indptr, asked.query_pools, asked.candidate_pools, found, lengths)
     above = np.empty_like(found)
     above[order] = np.where(found < 0, NEVER, found)
     whole = NEVER if source.n_candidates is None else source.n_candidates

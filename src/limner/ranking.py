@@ -58,7 +58,7 @@ class Ranking:
         object.__setattr__(self, "scores", None if scores is None else _frozen(scores))
 
     def _refuse_bad(self, indices: Lists, scores: npt.NDArray[np.floating[Any]] | None) -> None:
-        from limner._kernels import first_fault, in_parts
+        from limner._kernels import first_fault
 
         if scores is not None and scores.shape != indices.shape:
             raise LimnerError(
@@ -68,16 +68,12 @@ class Ranking:
             raise LimnerError(
                 f"n_candidates is {self.n_candidates}, fewer than the {len(self.candidates)} candidates that are named"
             )
-        known = np.empty((len(indices), 0)) if scores is None else scores
-
-        def faults(low: int, high: int) -> tuple[int, int]:
-            row, place = first_fault(indices[low:high], known[low:high], len(self.candidates))
-            return (low + row if row >= 0 else -1), place
-
-        for row, place in in_parts(faults, *indices.shape):
-            if row >= 0:
-                own = None if scores is None else scores[row]
-                raise LimnerError(self._fault(indices[row], own, self.queries[row], place))
+        order_only = np.empty((len(indices), 0))
+        row, place = first_fault(indices, order_only if scores is None else scores, len(self.candidates))
+        if row >= 0:
+            raise LimnerError(
+                self._fault(indices[row], None if scores is None else scores[row], self.queries[row], place)
+            )
 
     def _fault(self, row: Lists, scores: npt.NDArray[np.floating[Any]] | None, query: str, place: int) -> str:
         """Says what is wrong with one entry."""
