@@ -24,8 +24,8 @@ from limner.datasets.scenes.world import SETTINGS, kinds_of
 from limner.explain.concepts import Concepts, of_images
 from limner.explain.failures import Failure
 from limner.explain.labels import CLASSES, Reader, label, setting_words
-from limner.explain.wordnet import WordNet
 from limner.ids import Ids
+from limner.wordnet import WordNet
 
 
 def true_classes(meaning: Meaning, text: str, scene: Scene) -> frozenset[str]:

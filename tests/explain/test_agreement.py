@@ -15,7 +15,7 @@ from limner.explain.agreement import SCORES, agreement, match, similarities
 from limner.explain.concepts import Concepts, Faults, Thing, of_images, read_csv, read_visual_genome
 from limner.explain.failures import Failure, explain, failures, told
 from limner.explain.reading import mentioned, phrases
-from limner.explain.wordnet import Similarities, WordNet
+from limner.wordnet import Similarities, WordNet
 
 WORDNET = WordNet.load()
 

@@ -15,7 +15,7 @@ from limner.explain.concepts import Concepts, Thing
 from limner.explain.failures import Failure
 from limner.explain.labels import CLASSES, Reader, label, label_all, read_labels, setting_words
 from limner.explain.rules import rates, rules, table, together
-from limner.explain.wordnet import WordNet
+from limner.wordnet import WordNet
 
 READER = Reader(WordNet.load(), {"beach": frozenset({"beach"})})
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from limner.errors import LimnerError, UnknownName
-from limner.explain.pack import lines, unpack
-from limner.explain.wordnet import FAR, Similarities, WordNet
+from limner.wordnet import FAR, Similarities, WordNet
+from limner.wordnet.pack import lines, unpack
 
 HERE = Path(__file__).parent
 NLTK = json.loads((HERE / "nltk_wordnet30.json").read_text())

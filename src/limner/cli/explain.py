@@ -122,7 +122,7 @@ def _explained(
 ) -> tuple[Explanations, dict[str, frozenset[str]]]:
     from limner.explain.failures import explain, failures
     from limner.explain.labels import Reader, label_all, read_labels, setting_words
-    from limner.explain.wordnet import WordNet
+    from limner.wordnet import WordNet
 
     wordnet = WordNet.load()
     done = explain(failures(source, collection), collection, informed=informed, wordnet=wordnet)

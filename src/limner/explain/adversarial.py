@@ -28,7 +28,7 @@ import numpy as np
 
 from limner.errors import UnknownName
 from limner.explain.reading import BIG, FUNCTION, GROUPS, NUMBERS, SMALL, WORD
-from limner.explain.wordnet import WordNet
+from limner.wordnet import WordNet
 
 FAR = 0.5
 """How far a new colour must be from the old one: Euclidean distance in RGB, each channel from 0 to 1."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from limner.collection import Items
 from limner.errors import LimnerError
-from limner.explain.wordnet import WordNet
+from limner.wordnet import WordNet
 
 Box = tuple[float, float, float, float]
 Relation = tuple[str, str, str]

@@ -15,9 +15,9 @@ from limner.errors import LimnerError
 from limner.explain.agreement import HIGHER, SCORES, THRESHOLD, Agreement, agreement, similarities
 from limner.explain.concepts import Concepts, Faults, of_images
 from limner.explain.reading import mentioned
-from limner.explain.wordnet import WordNet
 from limner.ranking import Ranking
 from limner.scores import Scores
+from limner.wordnet import WordNet
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from limner.errors import LimnerError, UnknownName
 from limner.explain.concepts import Concepts, Thing
 from limner.explain.failures import Failure
 from limner.explain.reading import FUNCTION, Phrase, is_modifier, phrases, stands_for, words
-from limner.explain.wordnet import WordNet
+from limner.wordnet import WordNet
 
 CLASSES = ("object", "colour", "number", "action", "size", "detail", "alternative")
 ALTERNATIVE = "alternative"

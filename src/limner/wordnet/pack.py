@@ -4,7 +4,7 @@ The packed text holds, line by line in the order of the files, every synset as t
 (`word:sense:count`), the numbers of its hypernyms' lines, and its antonyms (`position of the word=antonym`); then the
 irregular forms. Definitions and examples are left out. To pack anew:
 
-    python -m limner.explain.pack FOLDER src/limner/explain/wordnet30.xz
+    python -m limner.wordnet.pack FOLDER src/limner/wordnet/wordnet30.xz
 
 WordNet 3.0 Copyright 2006 by Princeton University. All rights reserved. Its licence, which allows this, is in
 `WORDNET_LICENSE` beside this file.
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from limner.errors import LimnerError
-from limner.explain.wordnet import Synset, WordNet
+from limner.wordnet import Synset, WordNet
 
 PARTS = {"n": "noun", "v": "verb", "a": "adj", "r": "adv"}
 HYPERNYMS = ("@", "@i")

@@ -85,14 +85,14 @@ class WordNet:
     @cache
     def load() -> WordNet:
         """The WordNet 3.0 that limner brings, read once for the whole process (about a second)."""
-        from limner.explain.pack import unpack
+        from limner.wordnet.pack import unpack
 
-        return unpack(lzma.decompress((files("limner.explain") / "wordnet30.xz").read_bytes()).decode())
+        return unpack(lzma.decompress((files("limner.wordnet") / "wordnet30.xz").read_bytes()).decode())
 
     @staticmethod
     def read(folder: str | Path) -> WordNet:
         """Reads a folder of WordNet 3.x database files (data.noun, index.noun, noun.exc, ...)."""
-        from limner.explain.pack import read
+        from limner.wordnet.pack import read
 
         return read(Path(folder))
 
