@@ -1,0 +1,133 @@
+"""Losses: each equal to a slow loop, gradients checked, and what belongs together never pushed apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from limner.errors import LimnerError, UnknownName
+
+torch = pytest.importorskip("torch", reason="training needs torch")
+torch.set_num_threads(1)
+
+from limner.towers.losses import LOSSES, loss  # noqa: E402
+
+MARGIN = 0.2
+CASES = ["sum", "max", "semi-hard", "knn", "adaptive", "knn-1", "knn-5", "knn-1000"]
+
+
+def chosen(case):
+    name, _, k = case.partition("-") if case.startswith("knn") else (case, "", "")
+    return loss(name, margin=MARGIN, **({"k": int(k)} if k else {}))
+
+
+def slow(case: str, scores: np.ndarray, positives: np.ndarray) -> float:
+    """The formulas of the docstrings, one pair and one negative at a time."""
+    total = 0.0
+    for s, p in ((scores, positives), (scores.T, positives.T)):
+        for anchor in range(s.shape[0]):
+            for partner in range(s.shape[1]):
+                if p[anchor, partner]:
+                    others = [s[anchor, other] for other in range(s.shape[1]) if not p[anchor, other]]
+                    total += of_pair(case, s[anchor, partner], others)
+    return total
+
+
+def of_pair(case: str, held: float, others: list[float]) -> float:
+    ordered = sorted((max(0.0, MARGIN - held + other) for other in others), reverse=True)
+    if case == "sum":
+        return sum(ordered)
+    if case == "semi-hard":
+        return sum(MARGIN - held + other for other in others if held - MARGIN < other < held)
+    if case == "adaptive":
+        squares = sum(h * h for h in ordered)
+        k = max(1, round(sum(ordered) ** 2 / squares)) if squares else 1
+        return sum(ordered[:k]) / k
+    k = {"max": 1, "knn": 3}.get(case) or int(case.partition("-")[2])
+    return sum(ordered[:k])
+
+
+def batch(seed: int, *, kind: str):
+    """Scores, and positives: one text each, images that occur twice, five texts per image, or anything."""
+    rng = np.random.default_rng(seed)
+    shape = {"pairs": (7, 7), "twice": (8, 8), "captions": (3, 15), "any": (6, 9), "all": (3, 4)}[kind]
+    positives = {
+        "pairs": lambda: np.eye(7, dtype=bool),
+        "twice": lambda: np.equal.outer(np.arange(8) // 2, np.arange(8) // 2),
+        "captions": lambda: np.equal.outer(np.arange(3), np.arange(15) // 5),
+        "any": lambda: rng.random((6, 9)) < 0.3,
+        "all": lambda: np.ones((3, 4), dtype=bool),
+    }[kind]()
+    return rng.uniform(-0.4, 0.6, shape), positives
+
+
+@pytest.mark.parametrize("kind", ["pairs", "twice", "captions", "any", "all"])
+@pytest.mark.parametrize("case", CASES)
+def test_a_loss_is_what_a_slow_loop_says(case, kind):
+    for seed in range(5):
+        scores, positives = batch(seed, kind=kind)
+        found = float(chosen(case)(torch.tensor(scores), torch.tensor(positives)))
+        assert found == pytest.approx(slow(case, scores, positives), abs=1e-12)
+        assert (found > 0) == (kind != "all"), "where everything belongs together there is nothing to push away"
+
+
+@pytest.mark.parametrize("kind", ["pairs", "twice", "captions"])
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_are_right(case, kind):
+    scores, positives = batch(3, kind=kind)
+    held = torch.tensor(scores, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda s: chosen(case)(s, torch.tensor(positives)), (held,), eps=1e-7, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_belongs_together_is_never_pushed_apart(case):
+    scores, positives = batch(1, kind="twice")
+    held = torch.tensor(scores, requires_grad=True)
+    chosen(case)(held, torch.tensor(positives)).backward()
+    assert (held.grad[torch.tensor(positives)] <= 0).all(), "a positive's score is only ever raised"
+    assert (held.grad[~torch.tensor(positives)] >= 0).all()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_good_scores_cost_nothing(case):
+    positives = torch.eye(6, dtype=torch.bool)
+    assert float(chosen(case)(positives.double(), positives)) == 0
+
+
+def test_knn_lies_between_max_and_sum():
+    scores, positives = (torch.tensor(a) for a in batch(0, kind="pairs"))
+    few, more, most = (float(chosen(case)(scores, positives)) for case in ("max", "knn", "sum"))
+    assert few < more < most
+    assert few == float(chosen("knn-1")(scores, positives))
+    assert most == pytest.approx(float(chosen("knn-1000")(scores, positives)))
+
+
+def test_the_other_direction_costs_the_same():
+    scores, positives = (torch.tensor(a) for a in batch(0, kind="captions"))
+    for name in LOSSES:
+        turned = loss(name)(scores.T, positives.T)
+        assert float(turned) == pytest.approx(float(loss(name)(scores, positives)))
+
+
+def test_a_loss_of_ones_own_needs_no_registration():
+    scores, positives = (torch.tensor(a) for a in batch(0, kind="pairs"))
+    assert float(loss(f"{__name__}:halved")(scores, positives)) == float(loss("sum")(scores, positives)) / 2
+    assert float(loss(halved)(scores, positives)) == float(loss("sum")(scores, positives)) / 2
+
+
+def halved(scores, positives, *, margin):
+    return loss("sum", margin=margin)(scores, positives) / 2
+
+
+def test_bad_input_is_refused():
+    scores, positives = torch.zeros(2, 3), torch.eye(2, dtype=torch.bool)
+    with pytest.raises(LimnerError, match=r"\(2, 3\) with positives of shape \(2, 2\)"):
+        loss("max")(scores, positives)
+    with pytest.raises(LimnerError, match="booleans"):
+        loss("max")(scores, torch.zeros(2, 3))
+    with pytest.raises(LimnerError, match="k=0"):
+        loss("knn", k=0)(torch.zeros(2, 2), positives)
+    with pytest.raises(LimnerError, match="margin=0"):
+        loss("knn", margin=0)
+    with pytest.raises(UnknownName, match="did you mean 'max'"):
+        loss("maxx")
