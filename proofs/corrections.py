@@ -20,10 +20,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 from claims import Claim, log, main
 from limner import Collection, Embeddings, Hubs, Items, Judgements, Report, Scores, compare, evaluate, load
+from limner.encoders.words import BagOfWords
 from limner.match.correct import CORRECTIONS
 from limner.match.tuning import tune
 from limner.systems.canonical import canonical_maps
-from limner.systems.words import BagOfWords
 
 MEASURES = ("R@1", "R@5", "R@10")
 DIRECTIONS = {"i2t": "image → text", "t2i": "text → image"}

@@ -15,12 +15,12 @@ import numpy as np
 
 from limner.collection import Collection, Items
 from limner.embeddings import Embeddings
+from limner.encoders.pictures import describe
+from limner.encoders.words import BagOfWords
 from limner.errors import LimnerError
 from limner.files import replacing
 from limner.scores import Progress, Scores
 from limner.systems.canonical import Side, canonical_maps
-from limner.systems.pictures import describe
-from limner.systems.words import BagOfWords
 
 FORMAT = 1
 _AT_ONCE = 1024  # pictures are described and mapped in pieces, so that descriptions are never all held
@@ -32,7 +32,7 @@ class HistogramModel:
 
     Args:
         name: What reports call it.
-        descriptions: Keys of `limner.systems.pictures.DESCRIPTIONS`.
+        descriptions: Keys of `limner.encoders.pictures.DESCRIPTIONS`.
         bag: The vocabulary.
         picture_map: From descriptions to the joint space.
         text_map: From bags of words to the joint space.

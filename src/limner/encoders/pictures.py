@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +80,27 @@ def describe(
             if progress is not None:
                 progress(len(rows), len(items))
     return np.stack(rows)
+
+
+@dataclass(frozen=True)
+class Histograms:
+    """The built-in encoder of images, which needs no weights: descriptions side by side.
+
+    Args:
+        names: Keys of `DESCRIPTIONS`.
+    """
+
+    names: tuple[str, ...] = ("colours", "shapes")
+
+    @cached_property
+    def dim(self) -> int:
+        """Numbers per picture."""
+        blank = np.zeros((SIDE, SIDE, 3), dtype=np.uint8)
+        return sum(len(DESCRIPTIONS[name](blank)) for name in self.names)
+
+    def encode(self, items: Items, *, workers: int | None = None, progress: Progress | None = None) -> Float32:
+        """One row per picture; see `describe`."""
+        return describe(items, self.names, workers=workers, progress=progress)
 
 
 def describe_one(picture: Image, names: Sequence[str]) -> Float32:
