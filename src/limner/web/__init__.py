@@ -1,0 +1,1 @@
+"""The page: search, look at failures, judge pairs; one process, nothing from elsewhere."""

@@ -1,0 +1,60 @@
+"""The application: every address, who may ask for it, and what stands before them all."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from limner.errors import LimnerError
+from limner.web import pages
+from limner.web.jobs import Pending
+from limner.web.security import LOCAL_HOSTS, Guard
+from limner.web.site import HERE, Site, endpoint, failed
+from limner.web.uploads import lower_limits
+
+
+def application(site: Site, *, hosts: tuple[str, ...] = ()) -> Starlette:
+    """The ASGI application of a site.
+
+    Args:
+        site: What is served.
+        hosts: Names it answers under; on this machine alone, only this machine's names.
+    """
+    lower_limits()
+    known = hosts if site.team else (*LOCAL_HOSTS, *hosts)
+    app = Starlette(
+        routes=routes(),
+        middleware=[Middleware(Guard, hosts=known, private=site.team)],
+        exception_handlers=dict.fromkeys((LimnerError, HTTPException, Pending), failed),
+        lifespan=_lifespan,
+    )
+    app.state.site = site
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: Starlette) -> AsyncIterator[None]:
+    yield
+    app.state.site.close()
+
+
+def routes() -> list[BaseRoute]:
+    """Every address."""
+    looking = [
+        Route("/", endpoint(pages.home)),
+        Route("/name", endpoint(pages.name), methods=["POST"]),
+        Route("/search", endpoint(pages.search_page, role="reviewer"), methods=["GET"]),
+        Route("/search", endpoint(pages.send_picture, role="reviewer"), methods=["POST"]),
+        Route("/compare", endpoint(pages.compare, role="reviewer")),
+        Route("/failures", endpoint(pages.failures_page, role="reviewer")),
+        Route("/failure", endpoint(pages.failure_page, role="reviewer")),
+        Route("/image", endpoint(pages.image)),
+        Route("/upload/{key}", endpoint(pages.sent_picture, role="reviewer")),
+    ]
+    return [*looking, Mount("/static", StaticFiles(directory=HERE / "static"))]

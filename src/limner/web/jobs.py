@@ -1,0 +1,102 @@
+"""Work that takes longer than a page may: done once, in the background, with progress that a page can show."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+from limner.errors import LimnerError
+
+PATIENCE = 0.6
+"""Seconds that a page waits for work before it says how far it is instead."""
+
+
+class Pending(Exception):
+    """The answer is being made: ask again in a while."""
+
+    def __init__(self, job: Job) -> None:
+        """Says what is being done."""
+        super().__init__(job.what)
+        self.job = job
+
+
+@dataclass(eq=False)
+class Job:
+    """One piece of work.
+
+    Args:
+        what: In words, for the person who waits.
+        done: How much of it is done.
+        total: How much there is; 0 where nobody knows.
+    """
+
+    what: str
+    done: int = 0
+    total: int = 0
+    value: Any = None
+    error: Exception | None = None
+    finished: threading.Event = field(default_factory=threading.Event)
+
+    def told(self, done: int, total: int) -> None:
+        """Progress, as limner's functions tell it."""
+        self.done, self.total = done, total
+
+    def run(self, work: Callable[[Job], Any]) -> None:
+        """Does the work and keeps what came of it, the error too."""
+        try:
+            self.value = work(self)
+        except Exception as error:  # told to whoever asks for the value
+            self.error = error
+        finally:
+            self.finished.set()
+
+
+class Jobs:
+    """All work of a server, by key: whoever asks first starts it, and everybody gets the same value."""
+
+    def __init__(self) -> None:
+        """Nothing is begun."""
+        self._held: dict[Hashable, Job] = {}
+        self._lock = threading.Lock()
+
+    def value(self, key: Hashable, what: str, work: Callable[[Job], Any], *, patience: float | None = PATIENCE) -> Any:
+        """What the work gives.
+
+        Args:
+            key: Names the work; equal keys are one work.
+            what: In words.
+            work: Called with its job, once, in a thread of its own.
+            patience: Seconds to wait; None to wait to the end.
+
+        Raises:
+            Pending: When it is not done in that time.
+        """
+        job = self._begun(key, what, work)
+        if not job.finished.wait(patience):
+            raise Pending(job)
+        if job.error is not None:
+            self._forget(key, job)
+            if isinstance(job.error, (LimnerError, OSError, Pending)):
+                raise job.error
+            raise RuntimeError(f"{what} failed: {type(job.error).__name__}: {job.error}") from job.error
+        return job.value
+
+    def _begun(self, key: Hashable, what: str, work: Callable[[Job], Any]) -> Job:
+        with self._lock:
+            if key not in self._held:
+                job = self._held[key] = Job(what)
+                threading.Thread(target=job.run, args=(work,), daemon=True).start()
+            return self._held[key]
+
+    def _forget(self, key: Hashable, job: Job) -> None:
+        """What failed may be tried again: a missing file may have come."""
+        with self._lock:
+            if self._held.get(key) is job:
+                del self._held[key]
+
+    def ready(self, key: Hashable) -> bool:
+        """Whether the value is there."""
+        job = self._held.get(key)
+        return job is not None and job.finished.is_set() and job.error is None

@@ -1,0 +1,190 @@
+"""What a server shows: collections and systems, each loaded or trained when a page first asks for it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from limner.errors import LimnerError, UnknownName
+from limner.web.jobs import Job, Jobs
+
+if TYPE_CHECKING:
+    from limner.collection import Collection, Items
+    from limner.embeddings import Embeddings
+    from limner.scores import Scores
+
+SEED = 0
+TEST_SHARE = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A collection as the pages need it.
+
+    Args:
+        whole: Everything.
+        seen: What systems learn from.
+        held: What is searched and measured: the test split, or a part drawn with a fixed seed.
+    """
+
+    whole: Collection
+    seen: Collection
+    held: Collection
+
+
+@dataclass(frozen=True, eq=False)
+class Ready:
+    """A system and its view of what is searched.
+
+    Args:
+        name: What pages call it.
+        scores: Images by texts of the part that is searched.
+        model: What encodes live queries; None where there are only scores.
+    """
+
+    name: str
+    scores: Scores
+    model: Any = None
+
+    @property
+    def encodes(self) -> bool:
+        """Whether it takes words and pictures that are not in the collection."""
+        return self.model is not None
+
+    def texts(self, items: Items) -> Embeddings:
+        """Texts in the joint space."""
+        return _encoded(self.model, items)
+
+    def images(self, items: Items) -> Embeddings:
+        """Images in the joint space."""
+        return _encoded(self.model, items)
+
+
+class Library:
+    """Collections and systems by name.
+
+    Args:
+        collections: What to load, by the name that pages use: a spec for `limner.load`, or a collection.
+        systems: Names of systems to train, files of saved models, or "module:thing"; by the name that pages use.
+        matrices: Files of similarities (images by texts), by the name that pages use.
+        options: Options of the loader.
+    """
+
+    def __init__(
+        self,
+        collections: Mapping[str, str | Collection],
+        systems: Mapping[str, str],
+        *,
+        matrices: Mapping[str, Path] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Loads nothing yet, but refuses what can be seen to be wrong."""
+        if not collections:
+            raise LimnerError("nothing to show: name a collection, e.g. scenes")
+        self.collections, self.systems, self.matrices = dict(collections), dict(systems), dict(matrices or {})
+        self.options = dict(options or {})
+        self.jobs = Jobs()
+
+    @property
+    def names(self) -> list[str]:
+        """Every system, trained and given."""
+        return [*self.systems, *self.matrices]
+
+    def known(self, collection: str | None) -> str:
+        """The name of a collection; the first where none is asked for."""
+        if not collection:
+            return next(iter(self.collections))
+        if collection not in self.collections:
+            raise UnknownName("collection", collection, self.collections)
+        return collection
+
+    def loaded(self, name: str, *, patience: float | None = 5.0) -> Loaded:
+        """A collection, loaded on first use."""
+        given = self.collections[self.known(name)]
+
+        def work(job: Job) -> Loaded:
+            from limner.collection import Collection
+            from limner.datasets import load
+
+            whole = given if isinstance(given, Collection) else load(given, **self.options)
+            return Loaded(whole, *halves(whole))
+
+        found: Loaded = self.jobs.value(("collection", name), f"loading {name}", work, patience=patience)
+        return found
+
+    def system(self, collection: str, name: str, *, patience: float | None = 0.6) -> Ready:
+        """A system on a collection, trained on first use."""
+        if name not in self.names:
+            raise UnknownName("system", name, self.names)
+        held = self.loaded(collection)
+        make = self._scored if name in self.matrices else self._trained
+        verb = "reading" if name in self.matrices else f"training on {len(held.seen.images):,} images:"
+        found: Ready = self.jobs.value(
+            ("system", collection, name), f"{verb} {name}", lambda job: make(held, name, job), patience=patience
+        )
+        return found
+
+    def prepared(self, collection: str, name: str) -> bool:
+        """Whether a system is trained already."""
+        return self.jobs.ready(("system", collection, name))
+
+    def _trained(self, loaded: Loaded, name: str, job: Job) -> Ready:
+        model = model_named(self.systems[name], loaded.seen, job)
+        if hasattr(model, "scores"):
+            return Ready(name, model.scores(loaded.held, **_told(model.scores, job)), model)
+        from limner.scores import Scores
+
+        sides = (_encoded(model, items) for items in (loaded.held.images, loaded.held.texts))
+        return Ready(name, Scores.from_embeddings(*sides), model)
+
+    def _scored(self, loaded: Loaded, name: str, job: Job) -> Ready:
+        from limner.scores import Scores
+
+        held = loaded.held
+        scores = Scores.load(self.matrices[name], held.images.ids, held.texts.ids)
+        return Ready(name, scores)
+
+
+def halves(whole: Collection) -> tuple[Collection, Collection]:
+    """What to learn from and what to search: the splits, or four parts and one, drawn with a fixed seed."""
+    if "test" in whole.splits:
+        return (whole.train if "train" in whole.splits else _rest(whole, whole.splits["test"])), whole.test
+    if len(whole.images) < 2 * TEST_SHARE:
+        return whole, whole
+    order = np.random.default_rng(SEED).permutation(len(whole.images))
+    cut = len(order) // TEST_SHARE
+    seen, held = (whole.restrict(whole.images.ids[np.sort(rows)]) for rows in (order[cut:], order[:cut]))
+    return seen, held
+
+
+def _rest(whole: Collection, without: Iterable[str]) -> Collection:
+    left_out = set(without)
+    return whole.restrict([key for key in whole.images.ids if key not in left_out] or list(whole.images.ids))
+
+
+def model_named(name: str, seen: Collection, job: Job) -> Any:
+    """A model: trained on what may be seen, read from its file, or an object of one's own that encodes."""
+    from limner.catalogue import resolve
+    from limner.systems import SYSTEMS, load, train
+
+    if Path(name).is_file():
+        return load(name)
+    trainer = resolve(name, SYSTEMS, what="system")
+    if name in SYSTEMS:
+        return train(seen, name, **_told(trainer, job))
+    return trainer() if inspect.isclass(trainer) else trainer
+
+
+def _told(function: Callable[..., Any], job: Job) -> dict[str, Any]:
+    return {"progress": job.told} if "progress" in inspect.signature(function).parameters else {}
+
+
+def _encoded(model: Any, items: Items) -> Embeddings:
+    from limner.match.search.encode import encoded
+
+    return encoded(model, items)

@@ -1,0 +1,97 @@
+"""Pictures of a collection, by id only: looked up, decoded, made smaller, encoded anew and remembered.
+
+No name or path of a client reaches the file system: an id either is one of the collection's ids or is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from limner.errors import LimnerError, UnknownId
+
+if TYPE_CHECKING:
+    from limner.collection import Collection
+
+SIZES = {"thumb": 220, "view": 640, "full": 1600}
+"""The longer side in pixels, by name; a client chooses among these."""
+
+CACHE = 32_000_000
+"""Bytes of encoded pictures that are remembered."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A picture ready to send."""
+
+    data: bytes
+    kind: str
+    tag: str
+
+
+class Pictures:
+    """Encoded copies of pictures, the last used ones remembered."""
+
+    def __init__(self, limit: int = CACHE) -> None:
+        """Remembers nothing."""
+        self._held: OrderedDict[tuple[str, str, str], Encoded] = OrderedDict()
+        self._size = 0
+        self._limit = limit
+        self._lock = threading.Lock()
+
+    def get(self, name: str, collection: Collection, image: str, size: str) -> Encoded:
+        """One picture of a collection.
+
+        Args:
+            name: The collection's name among those served.
+            collection: Where the picture is.
+            image: Its id.
+            size: A key of `SIZES`.
+        """
+        if image not in collection.images.ids:
+            raise UnknownId(f"no image {image[:80]!r} in {name!r}")
+        if size not in SIZES:
+            raise LimnerError(f"size {size[:20]!r}: expected {', '.join(SIZES)}")
+        key = (name, image, size)
+        with self._lock:
+            if key in self._held:
+                self._held.move_to_end(key)
+                return self._held[key]
+        return self._remember(key, encoded(collection, image, SIZES[size]))
+
+    def _remember(self, key: tuple[str, str, str], made: Encoded) -> Encoded:
+        with self._lock:
+            if key not in self._held:
+                self._held[key] = made
+                self._size += len(made.data)
+            while self._size > self._limit and len(self._held) > 1:
+                _, old = self._held.popitem(last=False)
+                self._size -= len(old.data)
+        return made
+
+
+def encoded(collection: Collection, image: str, side: int) -> Encoded:
+    """A copy no side of which is longer than `side`."""
+    from PIL import features
+    from PIL.Image import Resampling
+
+    picture = collection.images.open(image).convert("RGB")
+    picture.thumbnail((side, side), Resampling.LANCZOS)
+    form = "webp" if features.check("webp") else "jpeg"
+    out = io.BytesIO()
+    picture.save(out, form, quality=84)
+    data = out.getvalue()
+    return Encoded(data, f"image/{form}", hashlib.sha256(data).hexdigest()[:24])
+
+
+def size_of(collection: Collection, image: str) -> tuple[float, float]:
+    """Width and height in whose pixels an image's boxes are."""
+    row = collection.images.ids.index(image)
+    fields = collection.images.fields
+    if "width" in fields and "height" in fields:
+        return float(fields["width"][row]), float(fields["height"][row])
+    return collection.images.open(row).size

@@ -1,0 +1,219 @@
+"""Search for the page: images by words and words by image, as a system scores them and as a correction would.
+
+The pool is small enough to be scored whole (the part of a collection that is held out), so every answer is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from limner.errors import LimnerError, UnknownName
+from limner.ids import Ids
+from limner.web.jobs import Job
+from limner.web.library import Library, Loaded, Ready
+
+if TYPE_CHECKING:
+    from limner.match.correct import Statistics
+    from limner.scores import Scores
+
+CORRECTIONS = ("csls", "inverted_softmax", "dual_softmax", "dynamic_inverted_softmax", "nnn", "sinkhorn")
+BANK = 5000
+"""At most so many queries of the part that was learned from say which candidates are hubs."""
+QUERY = 500
+"""Characters of a query."""
+MOST = 50
+"""Answers that may be asked for."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question.
+
+    Args:
+        collection: Its name.
+        words: What to look for among images; or
+        image: the id of an image to find words for; or
+        picture: a picture of one's own, as bytes that were checked.
+        system: Names of the systems to ask.
+        correction: A name in `CORRECTIONS`, or "" for none.
+        k: How many answers.
+    """
+
+    collection: str
+    words: str = ""
+    image: str = ""
+    picture: bytes | None = None
+    systems: tuple[str, ...] = ()
+    correction: str = ""
+    k: int = 12
+
+    def __post_init__(self) -> None:
+        """Refuses what no page would send."""
+        if self.correction and self.correction not in CORRECTIONS:
+            raise UnknownName("correction", self.correction, CORRECTIONS)
+        if len(self.words) > QUERY:
+            raise LimnerError(f"the query has {len(self.words):,} characters: at most {QUERY} are read")
+        if not 1 <= self.k <= MOST:
+            raise LimnerError(f"k = {self.k}: expected 1 to {MOST}")
+
+    @property
+    def direction(self) -> str:
+        """Who asks: words ("t2i") or a picture ("i2t")."""
+        return "i2t" if self.image or self.picture is not None else "t2i"
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is asked."""
+        return not (self.words.strip() or self.image or self.picture is not None)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One thing that was found.
+
+    Args:
+        rank: From 1.
+        id: Its id.
+        score: What the system gave it.
+        text: A caption; empty for an image.
+        right: Whether the judgements call it right; None where the query is not judged.
+        before: Its rank without the correction; None where nothing was corrected.
+    """
+
+    rank: int
+    id: str
+    score: float
+    text: str = ""
+    right: bool | None = None
+    before: int | None = None
+
+
+@dataclass(frozen=True)
+class Column:
+    """What one system found, plain or corrected."""
+
+    system: str
+    correction: str
+    answers: Sequence[Answer]
+
+
+def search(library: Library, asked: Asked) -> list[Column]:
+    """Every system's answers, each beside the corrected ones where a correction is switched on.
+
+    Raises:
+        limner.web.jobs.Pending: While a system is being trained.
+    """
+    if asked.empty:
+        return []
+    loaded = library.loaded(asked.collection)
+    known = _known(loaded, asked)
+    columns = []
+    for name in asked.systems:
+        ready = library.system(asked.collection, name)
+        plain = _row(ready, loaded, asked, known)
+        order = np.argsort(-plain, kind="stable")
+        columns.append(Column(name, "", _answers(loaded, asked, known, plain, order)))
+        if asked.correction:
+            changed = _corrected(library, ready, loaded, asked, known)
+            places = {int(column): rank for rank, column in enumerate(order, start=1)}
+            ranked = np.argsort(-changed, kind="stable")
+            columns.append(
+                Column(name, asked.correction, _answers(loaded, asked, known, changed, ranked, before=places))
+            )
+    return columns
+
+
+def _known(loaded: Loaded, asked: Asked) -> str | None:
+    """The id of the query in the collection, where it is one of its texts or images."""
+    if asked.image:
+        return loaded.held.images.ids[loaded.held.images.ids.index(asked.image)]
+    if asked.picture is not None:
+        return None
+    texts = loaded.held.texts
+    words = asked.words.strip()
+    return next((key for key, text in zip(texts.ids, texts.values, strict=True) if text == words), None)
+
+
+def _scores(ready: Ready, loaded: Loaded, asked: Asked, known: str | None) -> Scores:
+    """Scores of the one query: from its own words or picture, or its row of the scores where that is all there is."""
+    from limner.collection import Items
+    from limner.scores import Scores
+
+    if asked.direction == "t2i":
+        if ready.encodes:
+            query = ready.texts(Items(Ids(["query"]), [asked.words.strip()], kind="text"))
+            return Scores.from_embeddings(query, _side(ready, "image"))
+        if known is None:
+            raise LimnerError(
+                f"{ready.name} has scores of this collection only: ask with one of its captions, or choose a system "
+                "that encodes"
+            )
+        return ready.scores.T.restrict(queries=[known])
+    if known is not None:
+        return ready.scores.restrict(queries=[known])
+    if not ready.encodes:
+        raise LimnerError(f"{ready.name} has scores of this collection only: choose a system that encodes pictures")
+    return Scores.from_embeddings(ready.images(Items(Ids(["query"]), [asked.picture])), _side(ready, "text"))
+
+
+def _side(ready: Ready, kind: str) -> Any:
+    """Vectors of the images or texts that are searched."""
+    scores: Any = ready.scores
+    return scores.query_vectors if kind == "image" else scores.candidate_vectors
+
+
+def _row(ready: Ready, loaded: Loaded, asked: Asked, known: str | None) -> Any:
+    return np.asarray(_scores(ready, loaded, asked, known).block(0, 1))[0]
+
+
+def _corrected(library: Library, ready: Ready, loaded: Loaded, asked: Asked, known: str | None) -> Any:
+    statistics: Statistics = library.jobs.value(
+        ("bank", asked.collection, ready.name, asked.direction, asked.correction),
+        f"asking what {asked.correction} has to know of {ready.name}",
+        lambda job: _bank(ready, loaded, asked, job),
+        patience=3.0,
+    )
+    return np.asarray(_scores(ready, loaded, asked, known).correct(statistics).block(0, 1))[0]
+
+
+def _bank(ready: Ready, loaded: Loaded, asked: Asked, job: Job) -> Statistics:
+    """What queries of the part that was learned from say of each candidate; the pool's own where that is all."""
+    from limner.match.correct import correct
+    from limner.match.correct import named as correction_named
+
+    scores = ready.scores.T if asked.direction == "t2i" else ready.scores
+    if not ready.encodes:
+        known = correct(scores, asked.correction).statistics
+        return type(known)(correction_named(asked.correction), known.candidates, known.known)
+    items = loaded.seen.texts if asked.direction == "t2i" else loaded.seen.images
+    some = items[: BANK if asked.direction == "t2i" else BANK // 5]
+    vectors = ready.texts(some) if asked.direction == "t2i" else ready.images(some)
+    return correct(scores, asked.correction, bank=vectors).statistics
+
+
+def _answers(
+    loaded: Loaded, asked: Asked, known: str | None, row: Any, order: Any, *, before: dict[int, int] | None = None
+) -> list[Answer]:
+    pool = loaded.held.images if asked.direction == "t2i" else loaded.held.texts
+    right = _right(loaded, asked.direction, known)
+    found = []
+    for rank, column in enumerate(map(int, order[: asked.k]), start=1):
+        key = pool.ids[column]
+        text = pool.values[column] if pool.kind == "text" else ""
+        called = None if right is None else key in right
+        found.append(Answer(rank, key, float(row[column]), text, called, None if before is None else before[column]))
+    return found
+
+
+def _right(loaded: Loaded, direction: str, known: str | None) -> frozenset[str] | None:
+    """Everything that the pairs call right for a known query."""
+    if known is None:
+        return None
+    pairs = loaded.held.judged(loaded.held.judgements.name, direction).relevant
+    row = pairs.queries.index(known)
+    columns = pairs.columns[pairs.indptr[row] : pairs.indptr[row + 1]]
+    return frozenset(pairs.candidates[int(column)] for column in columns)

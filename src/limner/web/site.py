@@ -1,0 +1,337 @@
+"""The site: what is served, to whom, and how a request becomes a page, a piece of JSON, or a refusal in words."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+
+from limner.errors import LimnerError, UnknownId
+from limner.web.jobs import Pending
+from limner.web.library import Library
+from limner.web.pictures import Pictures
+from limner.web.security import Throttle
+from limner.web.uploads import BYTES, Refused, Uploads
+
+if TYPE_CHECKING:
+    from limner.annotate.store import Store
+    from limner.annotate.store_people import Annotator
+
+HERE = Path(__file__).parent
+ROLES = ("annotator", "reviewer", "admin")
+PAGES = (
+    ("/search", "Search", "reviewer", "Images by words, words by an image, with corrections on and off."),
+    ("/compare", "Side by side", "reviewer", "Systems on collections, under every set of judgements."),
+    ("/failures", "Failures", "reviewer", "What the wrong answers got wrong, drawn on the pictures."),
+    ("/judge", "Judge", "annotator", "Does this caption fit this picture? With the keyboard alone, if you like."),
+    ("/prefer", "Prefer", "annotator", "Which of two lists answers better?"),
+    ("/admin", "Progress", "reviewer", "How far the judging is, how well people agree, and the answers to take away."),
+)
+"""Address, name, who may, and what for."""
+
+_log = logging.getLogger("limner.web")
+
+SESSION = "limner_session"
+NAME = "limner_name"
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """Whoever asks: in a team, by account; on this machine alone, by the name they gave."""
+
+    name: str
+    role: str
+    account: Annotator | None = None
+
+    def may(self, role: str) -> bool:
+        """Whether this one has the role or a higher one."""
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+
+@dataclass(eq=False)
+class Site:
+    """Everything that requests share.
+
+    Args:
+        library: Collections and systems.
+        store_at: Where answers are kept: a file, or a database address.
+        team: Whether people log in.
+        https: Whether cookies may travel encrypted only.
+    """
+
+    library: Library
+    store_at: str
+    team: bool = False
+    https: bool = False
+    pictures: Pictures = field(default_factory=Pictures)
+    uploads: Uploads = field(default_factory=Uploads)
+    by_address: Throttle = field(default_factory=lambda: Throttle(10, 6.0))
+    by_account: Throttle = field(default_factory=lambda: Throttle(10, 30.0))
+    _store: Store | None = None
+    _opening: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def store(self) -> Store:
+        """The store of answers, opened when first asked for."""
+        with self._opening:
+            if self._store is None:
+                from limner.annotate.store import open_store
+
+                self._store = open_store(self.store_at)
+            return self._store
+
+    def close(self) -> None:
+        """Gives back what is held."""
+        with self._opening:
+            if self._store is not None:
+                self._store.close()
+                self._store = None
+
+    def visitor(self, request: Request) -> Visitor | None:
+        """Who asks; None where somebody has to log in first."""
+        if not self.team:
+            return Visitor(_clean(request.cookies.get(NAME, "")) or "local", "admin")
+        token = request.cookies.get(SESSION, "")
+        if not token or len(token) > 200:
+            return None
+        from limner.annotate.store_people import session_of
+
+        account = session_of(self.store, token)
+        return None if account is None else Visitor(account.name, account.role, account)
+
+    def annotator(self, visitor: Visitor) -> int:
+        """The store's number of whoever asks."""
+        if visitor.account is not None:
+            return visitor.account.id
+        from limner.annotate.store_people import add_annotator
+
+        return add_annotator(self.store, visitor.name, existing=True).id
+
+    def cookie(self, response: Response, name: str, value: str, *, days: float) -> None:
+        """Sets a cookie that scripts cannot read and other sites cannot send along with a form."""
+        response.set_cookie(
+            name, value, max_age=int(days * 86_400), path="/", httponly=True, samesite="lax", secure=self.https
+        )
+
+
+def _clean(name: str) -> str:
+    from urllib.parse import unquote
+
+    plain = unquote(name)[:80].strip()
+    return plain if plain.isprintable() else ""
+
+
+@dataclass(frozen=True, eq=False)
+class Ask:
+    """One request, read: who asks, and what was sent with it."""
+
+    request: Request
+    site: Site
+    visitor: Visitor
+    form: FormData = field(default_factory=FormData)
+    json: Any = None
+    file: bytes | None = None
+
+    def get(self, name: str, default: str = "") -> str:
+        """A word of the address."""
+        return self.request.query_params.get(name, default)
+
+    def all(self, name: str) -> list[str]:
+        """All words of that name in the address, each once."""
+        return list(dict.fromkeys(self.request.query_params.getlist(name)))
+
+    def number(self, name: str, default: int, *, low: int = 0, high: int = 1_000_000) -> int:
+        """A whole number of the address."""
+        text = self.get(name)
+        if not text:
+            return default
+        try:
+            value = int(text)
+        except ValueError:
+            raise LimnerError(f"{name} = {text[:20]!r}: expected a whole number") from None
+        if not low <= value <= high:
+            raise LimnerError(f"{name} = {value}: expected {low} to {high}")
+        return value
+
+    def field(self, name: str, default: str = "") -> str:
+        """A word of the form."""
+        value = self.form.get(name, default)
+        return value if isinstance(value, str) else default
+
+
+Handler = Callable[[Ask], Response]
+
+
+def endpoint(handler: Handler, *, role: str = "annotator") -> Callable[[Request], Awaitable[Response]]:
+    """An ASGI endpoint: reads the request, looks who asks, and lets the handler work in a thread."""
+
+    async def answer(request: Request) -> Response:
+        site: Site = request.app.state.site
+        visitor = await run_in_threadpool(site.visitor, request)
+        if visitor is None:
+            return _log_in(request)
+        if not visitor.may(role):
+            raise HTTPException(403, f"this is for the role {role}; you are {visitor.role}")
+        return await _handled(handler, await _read(request, site, visitor))
+
+    return answer
+
+
+def open_endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    """An endpoint for whoever comes, logged in or not."""
+
+    async def answer(request: Request) -> Response:
+        site: Site = request.app.state.site
+        return await _handled(handler, await _read(request, site, Visitor("", "annotator")))
+
+    return answer
+
+
+async def _handled(handler: Handler, ask: Ask) -> Response:
+    """The answer; a fault of ours is logged and told as one, with the same headers as any other page."""
+    try:
+        return await run_in_threadpool(handler, ask)
+    except (LimnerError, HTTPException, Pending):
+        raise
+    except Exception as error:
+        _log.exception("%s %s", ask.request.method, ask.request.url.path)
+        return failed(ask.request, error)
+
+
+def _log_in(request: Request) -> Response:
+    if wants_json(request):
+        return JSONResponse({"error": "log in first"}, 401)
+    there = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return RedirectResponse(f"/login?next={quote(there, safe='')}", 303)
+
+
+async def _read(request: Request, site: Site, visitor: Visitor) -> Ask:
+    if request.method in ("GET", "HEAD"):
+        return Ask(request, site, visitor)
+    kind = request.headers.get("content-type", "").partition(";")[0].strip()
+    if kind == "application/json":
+        return Ask(request, site, visitor, json=await _json(request))
+    if wants_json(request):
+        raise HTTPException(415, "expected Content-Type: application/json")
+    form = await request.form(max_files=1, max_fields=60, max_part_size=65_536)
+    file = next((value for value in form.values() if isinstance(value, UploadFile)), None)
+    data = None if file is None else await file.read(BYTES + 1)
+    return Ask(request, site, visitor, form, file=data)
+
+
+async def _json(request: Request) -> Any:
+    body = await request.body()
+    if len(body) > 65_536:
+        raise HTTPException(413, "refused: more than 65,536 bytes of JSON")
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise HTTPException(400, "the body is no JSON") from None
+
+
+def wants_json(request: Request) -> bool:
+    """Whether a machine asks."""
+    return request.url.path.startswith("/api/")
+
+
+def safe_next(address: str) -> str:
+    r"""Where to go after logging in: a page of this site, never another one.
+
+    >>> safe_next("/judge?x=1"), safe_next("//evil.example"), safe_next("https://evil.example"), safe_next("/\\evil")
+    ('/judge?x=1', '/', '/', '/')
+    """
+    inside = address.startswith("/") and not address.startswith(("//", "/\\")) and address.isprintable()
+    return address if inside and "\\" not in address else "/"
+
+
+# --- pages ------------------------------------------------------------------------------------------------------
+
+_pages = Environment(
+    loader=FileSystemLoader(HERE / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def page(
+    ask: Ask, template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **known: Any
+) -> HTMLResponse:
+    """A page from a template; whatever is put in is escaped."""
+    visitor = ask.visitor if ask.visitor.name else None
+    return HTMLResponse(_render(ask.site, ask.request, visitor, template, known), status, headers)
+
+
+def _render(site: Site, request: Request, visitor: Visitor | None, template: str, known: Mapping[str, Any]) -> str:
+    seen = [(path, name) for path, name, role, _ in PAGES if visitor and visitor.may(role)]
+    frame = {"visitor": visitor, "team": site.team, "here": request.url.path, "pages": seen}
+    return _pages.get_template(template).render({**frame, **known})
+
+
+def query(**words: Any) -> str:
+    """The words of an address, empty ones left out; lists are repeated."""
+    listed = [(name, value) for name, given in words.items() for value in _several(given)]
+    return urlencode([(name, value) for name, value in listed if value not in ("", None)])
+
+
+def _several(given: Any) -> list[Any]:
+    return list(given) if isinstance(given, (list, tuple)) else [given]
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------------
+
+
+def failed(request: Request, error: Exception) -> Response:
+    """Any error as a page or as JSON, in words; never a traceback."""
+    if isinstance(error, Pending):
+        return _waiting(request, error)
+    status, message = _status(error)
+    if wants_json(request):
+        return JSONResponse({"error": message}, status)
+    titles = {403: "Not for you", 404: "Not here", 413: "Too large", 429: "Too often", 500: "A fault in limner"}
+    known = {"title": titles.get(status, "That did not work"), "message": message, "status": status, "job": None}
+    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else None
+    return HTMLResponse(_render(request.app.state.site, request, None, "message.html", known), status, headers)
+
+
+def _status(error: Exception) -> tuple[int, str]:
+    from limner.errors import UnknownName
+
+    if isinstance(error, HTTPException):
+        return error.status_code, error.detail or "not here"
+    if isinstance(error, (UnknownId, UnknownName)):
+        return 404, str(error)
+    if isinstance(error, Refused):
+        return 422, str(error)
+    kind = type(error).__name__
+    if kind in ("LeaseLost", "AlreadyFull"):
+        return 409, str(error)
+    if kind == "NotAllowed":
+        return 403, str(error)
+    if isinstance(error, LimnerError):
+        return 400, str(error)
+    return 500, f"{kind}: see the server's log"
+
+
+def _waiting(request: Request, error: Pending) -> Response:
+    job = error.job
+    if wants_json(request):
+        return JSONResponse(
+            {"pending": job.what, "done": job.done, "total": job.total}, 202, headers={"Retry-After": "1"}
+        )
+    known = {"title": "One moment", "message": f"{job.what} ...", "status": 202, "job": job}
+    body = _render(request.app.state.site, request, None, "message.html", known)
+    return HTMLResponse(body, 202, headers={"Refresh": "1"})

@@ -1,0 +1,15 @@
+// What every page shares: a picture dropped on the page is sent, and a page that waits asks again.
+for (const form of document.querySelectorAll("form[data-drop]")) {
+  const input = form.querySelector("input[type=file]");
+  const over = (on) => (event) => { event.preventDefault(); form.classList.toggle("over", on); };
+  form.addEventListener("dragenter", over(true));
+  form.addEventListener("dragover", over(true));
+  form.addEventListener("dragleave", over(false));
+  form.addEventListener("drop", (event) => {
+    over(false)(event);
+    if (!event.dataTransfer.files.length) return;
+    input.files = event.dataTransfer.files;
+    form.requestSubmit();
+  });
+  input.addEventListener("change", () => { if (input.files.length) form.requestSubmit(); });
+}

@@ -1,0 +1,115 @@
+"""Pictures that come from outside: small enough, really pictures, and never kept as they came.
+
+What a visitor sends is limited in bytes before it is read, in pixels before it is decoded, decoded to the end, and
+encoded anew; only the new copy is used. Its name and its claimed type are never looked at.
+"""
+
+from __future__ import annotations
+
+import io
+import secrets
+import threading
+import warnings
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from limner.errors import LimnerError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF")
+BYTES = 12_000_000
+PIXELS = 40_000_000
+SIDE = 512
+KEPT = 64
+
+_decoding = threading.BoundedSemaphore(2)  # so many pictures are unpacked at once, whatever is sent
+
+
+class Refused(LimnerError):
+    """An upload that is not taken; the message may be shown to whoever sent it."""
+
+
+def lower_limits() -> None:
+    """Makes Pillow refuse, everywhere in this process, what it would only warn of."""
+    from PIL import Image as pil
+
+    pil.MAX_IMAGE_PIXELS = PIXELS
+    warnings.simplefilter("error", pil.DecompressionBombWarning)
+
+
+def accepted(data: bytes) -> Image:
+    """The picture in some bytes, decoded to the end, as RGB, no side longer than `SIDE`.
+
+    Raises:
+        Refused: When it is too large, of another form, or does not decode.
+    """
+    from PIL import Image as pil
+
+    if len(data) > BYTES:
+        raise Refused(f"the picture has {len(data):,} bytes: at most {BYTES:,} are taken; scale it down")
+    if not data:
+        raise Refused("the picture is empty: choose a file")
+    with _decoding:
+        try:
+            with pil.open(io.BytesIO(data), formats=FORMATS) as picture:
+                if picture.width * picture.height > PIXELS:
+                    raise Refused(
+                        f"the picture has {picture.width} x {picture.height} pixels: at most {PIXELS:,} are taken"
+                    )
+                picture.draft("RGB", (SIDE, SIDE))  # a large JPEG is decoded small
+                picture.load()
+                small = picture.convert("RGB")
+        except (OSError, SyntaxError, ValueError, EOFError, pil.DecompressionBombError) as error:
+            if isinstance(error, Refused):
+                raise
+            raise Refused(f"this is no {', '.join(FORMATS)} picture that opens: {_short(error)}") from error
+        except pil.DecompressionBombWarning as error:
+            raise Refused(f"the picture has too many pixels: at most {PIXELS:,} are taken") from error
+        small.thumbnail((SIDE, SIDE))
+        return small
+
+
+def _short(error: Exception) -> str:
+    """The reason without the address of an object in memory."""
+    return "it is of another kind" if "cannot identify" in str(error) else str(error)[:120]
+
+
+def as_jpeg(picture: Image, *, quality: int = 85) -> bytes:
+    """A picture encoded anew, without anything that came along in its file."""
+    out = io.BytesIO()
+    picture.convert("RGB").save(out, "JPEG", quality=quality)
+    return out.getvalue()
+
+
+class Uploads:
+    """The last few pictures that were sent, in memory, each under a name that cannot be guessed."""
+
+    def __init__(self, most: int = KEPT) -> None:
+        """Holds nothing."""
+        self._held: OrderedDict[str, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+        self._most = most
+
+    def keep(self, data: bytes) -> str:
+        """Checks a picture and keeps a new copy of it; the oldest is forgotten when there are too many."""
+        copy = as_jpeg(accepted(data))
+        key = secrets.token_urlsafe(16)
+        with self._lock:
+            self._held[key] = copy
+            while len(self._held) > self._most:
+                self._held.popitem(last=False)
+        return key
+
+    def get(self, key: str) -> bytes:
+        """A kept picture.
+
+        Raises:
+            Refused: When it was never sent, or is forgotten.
+        """
+        with self._lock:
+            if key not in self._held:
+                raise Refused("this picture is no longer here: send it again")
+            self._held.move_to_end(key)
+            return self._held[key]
