@@ -1,0 +1,1 @@
+"""Judging pairs with people: pool, tasks, answers, quality, merge, bias, preference, several turns."""

@@ -1,0 +1,20 @@
+"""SQLAlchemy, which comes with an extra, and the one thing it says in a roundabout way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from limner.errors import MissingExtra
+
+try:
+    import sqlalchemy as sa
+except ImportError as error:
+    raise MissingExtra("the store of answers", "sqlalchemy", "web") from error
+
+__all__ = ["inserted", "sa"]
+
+
+def inserted(connection: sa.Connection, table: sa.Table, **values: Any) -> int:
+    """Adds one row and returns its number."""
+    key: Any = connection.execute(sa.insert(table).values(**values)).inserted_primary_key
+    return int(key[0])

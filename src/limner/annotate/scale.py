@@ -1,0 +1,65 @@
+"""What may be answered: four grades, and for the middle two a reason (Chun et al. 2022, appendix B.1).
+
+A grade's number is its key on the page, and higher is better, as everywhere: 4 is "100% yes", 1 is "100% no". Four
+grades and not three, so that nobody can answer "not sure" throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from limner.errors import LimnerError, UnknownName
+
+GRADES = {4: "100% yes", 3: "partially yes", 2: "mostly no", 1: "100% no"}
+"""Grade -> what the annotator reads."""
+
+RELEVANCE = {4: 1.0, 3: 0.5, 2: 0.0, 1: 0.0}
+"""Grade -> grade of the judgement: yes and weak yes are positives, and are kept apart."""
+
+WRONG = (
+    "quantity", "colour", "species", "gender", "age", "action", "emotion", "location", "orientation", "other",
+)  # fmt: skip
+"""How a description can be wrong."""
+
+REASONS = {
+    "not-in-image": "the caption tells of what is not in the image",
+    "not-in-caption": "the caption leaves out the main thing of the image",
+    **{f"wrong-{what}": f"the caption describes it wrongly: {what}" for what in WRONG},
+    "grammar": "the caption is no correct sentence",
+}
+"""Reason -> what the annotator reads."""
+
+GUIDELINE = "1"
+"""Version of the words above; every answer remembers the version it was given under."""
+
+
+def relevant(grade: int) -> bool:
+    """Whether a grade is a yes.
+
+    >>> [relevant(grade) for grade in (4, 3, 2, 1)]
+    [True, True, False, False]
+    """
+    return grade >= 3
+
+
+def check_grade(grade: object) -> int:
+    """The grade, refused where it is none of the four."""
+    if isinstance(grade, bool) or not isinstance(grade, int) or grade not in GRADES:
+        named = ", ".join(f"{number} ({words})" for number, words in GRADES.items())
+        raise LimnerError(f"grade {grade!r}: expected {named}")
+    return grade
+
+
+def check_reasons(reasons: Iterable[str], grade: int) -> tuple[str, ...]:
+    """The reasons in the order of `REASONS`, each once; only the two middle grades have any.
+
+    >>> check_reasons(["wrong-colour", "not-in-image"], 3)
+    ('not-in-image', 'wrong-colour')
+    """
+    given = list(reasons)
+    for reason in given:
+        if reason not in REASONS:
+            raise UnknownName("reason", str(reason), REASONS)
+    if given and grade not in (2, 3):
+        raise LimnerError(f"grade {grade} with reasons: they are asked for 2 and 3 only; leave them out")
+    return tuple(reason for reason in REASONS if reason in given)

@@ -1,0 +1,266 @@
+"""The store: every answer of every annotator, in one SQLite file or a PostgreSQL database.
+
+`open_store("work.db")` or `open_store("postgresql://user@host/name")` makes or opens one and moves its tables up to
+this limner. Everything else is a function that takes the store first. People, tasks and answers are known by the
+store's own numbers (`id`); images and captions by their ids in the collection (`image`, `caption`: strings). Wrong
+input is a `LimnerError`, with these kin for a page to tell apart: `LeaseLost`, `AlreadyFull`, `NotAllowed`.
+
+What a page calls:
+
+| module | calls |
+|---|---|
+| `store` | `open_store`, `Store.setting`, `Store.set`, `Store.close` |
+| `store_people` | `add_annotator`, `annotator_of`, `by_name`, `annotators`, `set_password_hash`, `set_role`, |
+| | `set_active`, `make_invite`, `read_invite`, `use_invite`, `open_session`, `session_of`, `close_session` |
+| `store_contents` | `add_collection`, `add_proposals`, `add_pairs`, `caption_text`, `proposals`, `pairs`, `counts` |
+| `store_tasks` | `add_tasks`, `lease`, `assignment_of`, `renew`, `give_back`, `progress`, `progress_of` |
+| `store_answers` | `submit`, `undo`, `answers`, `history` |
+| `store_exclusions` | `exclude`, `lift`, `exclusions` |
+| `store_votes` | `add_comparisons`, `next_comparison`, `cast_vote`, `votes`, `study_progress` |
+| `quality` | `agreement`, `annotator_table`, `review_queue`, `review`, `set_aside` |
+| `export` | `export`, `FORMS`, `judgements` |
+| `scale` | `GRADES`, `REASONS`, `GUIDELINE` |
+
+How a page labels: `task = lease(store, annotator.id)` (None: nothing left; a task already held comes back first, with
+its answers); for each `item` of `task.items` (image, caption, text, and the `answer` given so far; never its role)
+`submit(store, annotator.id, item.id, key=..., grade=4, reasons=(), milliseconds=900)`. Sending the same key again
+changes nothing and returns the same `Saved` with `repeated=True`. A new key on the same item is a new revision. The
+last answer finishes the task (`Saved.finished`). `undo` withdraws the answer to an item, as one more revision.
+
+Every answer is appended; `current_answer` and `counted_answer` are views. A lease ends after `minutes`; then the rest
+of the task goes to someone else, and what was answered stays. A pair never gets more answers that count than its task's
+replication asks; controls are answered by everyone who holds the task.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from limner.annotate._sql import sa
+from limner.annotate.store_schema import VERSION, setting
+from limner.errors import LimnerError, MissingExtra
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+BUSY = 30.0
+"""Seconds a writer waits for another process to finish."""
+POOL = 32
+"""Connections held at once; more callers take turns."""
+_ADVISORY = 0x6C696D  # PostgreSQL: one opener at a time moves the tables up
+
+
+class LeaseLost(LimnerError):
+    """The time for a task ran out and others hold it now."""
+
+
+class AlreadyFull(LimnerError):
+    """Somebody else has given the last answer that was asked for."""
+
+
+class NotAllowed(LimnerError):
+    """This annotator may not do that."""
+
+
+class Store:
+    """An open store. Threads may share it; each call is one transaction.
+
+    Args:
+        engine: The database.
+        now: The clock, in seconds; tests pass one of their own.
+    """
+
+    def __init__(self, engine: sa.Engine, *, now: Callable[[], float] = time.time) -> None:
+        """Remembers the database; `open_store` makes one."""
+        self.engine = engine
+        self.clock = now
+        self.lite = engine.dialect.name == "sqlite"
+        # SQLite wakes waiting writers by chance; a lock in the process lets them in one after the other.
+        self._turn = threading.Lock() if self.lite else nullcontext()
+
+    @property
+    def where(self) -> str:
+        """The path or address, without a password."""
+        return str(self.engine.url.database) if self.lite else self.engine.url.render_as_string(hide_password=True)
+
+    def now(self) -> int:
+        """The time in milliseconds."""
+        return int(self.clock() * 1000)
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """A transaction that only reads."""
+        with self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        """A transaction that writes: all of it or nothing, and on the disk when it ends."""
+        with self._turn, self.engine.connect().execution_options(limner_writes=True) as connection, connection.begin():
+            yield connection
+
+    def rows(self, query: sa.Executable, **values: Any) -> list[dict[str, Any]]:
+        """The rows of a query as dicts."""
+        with self.reading() as connection:
+            return [dict(row) for row in connection.execute(query, values).mappings()]
+
+    def setting(self, name: str, default: Any = None) -> Any:
+        """A value kept with the store (what collection it is of, a page's secret, ...)."""
+        with self.reading() as connection:
+            value = connection.scalar(sa.select(setting.c.value).where(setting.c.name == name))
+        return default if value is None else json.loads(value)
+
+    def set(self, name: str, value: Any, *, replace: bool = True) -> Any:
+        """Keeps a JSON value under a name; with `replace=False` the first one stays. Returns what is kept."""
+        with self.writing() as connection:
+            old = connection.scalar(sa.select(setting.c.value).where(setting.c.name == name))
+            if old is not None and not replace:
+                return json.loads(old)
+            connection.execute(sa.delete(setting).where(setting.c.name == name))
+            connection.execute(sa.insert(setting).values(name=name, value=json.dumps(value)))
+        return value
+
+    def close(self) -> None:
+        """Gives every connection back."""
+        self.engine.dispose()
+
+    def __enter__(self) -> Store:
+        """The store itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Store({self.where!r})"
+
+
+def open_store(target: str | Path, *, create: bool = True, now: Callable[[], float] = time.time) -> Store:
+    """Opens a store, and makes it where there is none; tables of an older limner are moved up.
+
+    Args:
+        target: A file for SQLite, or the address of a PostgreSQL database, `postgresql://user:password@host/name`.
+        create: Whether to make a file that is not there; False refuses instead.
+        now: The clock, in seconds.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, open_store(Path(folder, "work.db")) as store:
+    ...     _ = store.set("collection", "scenes")
+    ...     store.setting("collection")
+    'scenes'
+    """
+    engine = _engine(str(target), create)
+    try:
+        store = Store(engine, now=now)
+        _move_up(store)
+        return store
+    except (sa.exc.OperationalError, sa.exc.DatabaseError) as error:
+        engine.dispose()
+        raise LimnerError(f"cannot open the store {_plain(str(target))}: {_said(error)}") from error
+    except BaseException:
+        engine.dispose()
+        raise
+
+
+def _engine(target: str, create: bool) -> sa.Engine:
+    if target.startswith(("postgresql:", "postgres:", "postgresql+psycopg:")):
+        return _postgres(target)
+    if "://" in target and not target.startswith("sqlite:///"):
+        raise LimnerError(f"store {_plain(target)}: expected a file, or postgresql://user@host/name")
+    path = Path(target.removeprefix("sqlite:///"))
+    if not create and not path.is_file():
+        raise LimnerError(f"no store {path}: make one with 'limner annotate pool'")
+    if not path.parent.is_dir():
+        raise LimnerError(f"store {path}: no folder {path.parent}; make it first")
+    return _sqlite(path)
+
+
+def _sqlite(path: Path) -> sa.Engine:
+    engine = sa.create_engine(
+        sa.URL.create("sqlite", database=str(path.resolve())),
+        connect_args={"timeout": BUSY, "check_same_thread": False},
+        pool_size=POOL,
+        max_overflow=0,
+        pool_timeout=2 * BUSY,
+    )
+    sa.event.listen(engine, "connect", _prepare)
+    sa.event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _prepare(connection: Any, _: Any) -> None:
+    """Durable, checked, patient; and the driver must not begin transactions by itself."""
+    connection.isolation_level = None
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"busy_timeout={int(BUSY * 1000)}"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin(connection: sa.Connection) -> None:
+    """A writer takes the lock at once: one that begins by reading and then writes would fail, whatever the timeout."""
+    writes = connection.get_execution_options().get("limner_writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _postgres(target: str) -> sa.Engine:
+    try:
+        import psycopg  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra("a store in PostgreSQL", "psycopg", "web") from error
+    try:
+        url = sa.make_url(target).set(drivername="postgresql+psycopg")
+    except sa.exc.ArgumentError as error:
+        raise LimnerError(f"store {_plain(target)}: expected postgresql://user@host/name") from error
+    return sa.create_engine(url, pool_size=POOL, max_overflow=0, pool_timeout=2 * BUSY, pool_pre_ping=True)
+
+
+def _move_up(store: Store) -> None:
+    """Runs the migrations that are missing; two programs that open one store at once take turns."""
+    if _version(store) == VERSION:
+        return
+    try:
+        from alembic import command
+        from alembic.config import Config
+        from alembic.util import CommandError
+    except ImportError as error:
+        raise MissingExtra("the store of answers", "alembic", "web") from error
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    with store.writing() as connection:
+        if not store.lite:
+            connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_ADVISORY})"))
+        config.attributes["connection"] = connection
+        try:
+            command.upgrade(config, "head")
+        except CommandError as error:
+            raise LimnerError(
+                f"the store {store.where} was written by a later limner ({error}); upgrade limner to open it"
+            ) from error
+
+
+def _version(store: Store) -> str | None:
+    """The number of the last migration; None for a database without tables, refused for one of somebody else."""
+    with store.reading() as connection:
+        tables = set(sa.inspect(connection).get_table_names())
+        if "alembic_version" in tables and "task_item" in tables:
+            return str(connection.scalar(sa.text("SELECT version_num FROM alembic_version")))
+    if tables:
+        raise LimnerError(
+            f"{store.where} holds tables of something else ({', '.join(sorted(tables)[:3])}): name a new one"
+        )
+    return None
+
+
+def _plain(target: str) -> str:
+    """An address without its password."""
+    try:
+        return sa.make_url(target).render_as_string(hide_password=True) if "://" in target else target
+    except sa.exc.ArgumentError:
+        return target.partition("://")[0] + "://..."
+
+
+def _said(error: sa.exc.DBAPIError) -> str:
+    return str(error.orig).strip().splitlines()[0]

@@ -1,0 +1,216 @@
+"""Answers: appended one by one, each with a key of the client, so that sending one again changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from limner.annotate._sql import inserted, sa
+from limner.annotate.scale import GUIDELINE, check_grade, check_reasons
+from limner.annotate.store import AlreadyFull, LeaseLost, NotAllowed, Store
+from limner.annotate.store_schema import (
+    annotator,
+    assignment,
+    caption,
+    counted_answer,
+    current_answer,
+    image,
+    judgement,
+    task,
+    task_item,
+)
+from limner.annotate.store_tasks import MINUTES, TaskState, state_of
+from limner.errors import LimnerError, UnknownId
+
+KEY_LENGTH = 100
+_DAY = 86_400_000
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What became of a submit.
+
+    Args:
+        id: Number of the stored answer.
+        revision: 1 for the first answer to this pair, then 2, ...
+        repeated: Whether this very answer was stored before; nothing was added.
+        finished: Whether the task has all its answers now.
+    """
+
+    id: int
+    revision: int
+    repeated: bool
+    finished: bool
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer that holds: who, what, when, how long, under which guideline, and whether the pair is a control."""
+
+    id: int
+    task: int
+    assignment: int
+    item: int
+    pair: int
+    annotator: str
+    image: str
+    caption: str
+    role: str
+    grade: int
+    reasons: tuple[str, ...]
+    revision: int
+    milliseconds: int | None
+    guideline: str
+    added: int
+
+
+def submit(
+    store: Store,
+    annotator_id: int,
+    item_id: int,
+    *,
+    key: str,
+    grade: int,
+    reasons: Iterable[str] = (),
+    milliseconds: int | None = None,
+    guideline: str = GUIDELINE,
+    minutes: float = MINUTES,
+) -> Saved:
+    """Stores an answer to one pair of a task that the annotator holds, or has finished and thinks over.
+
+    Args:
+        store: The store.
+        annotator_id: Who answers.
+        item_id: The pair, `Item.id`.
+        key: Made by the client, new for every answer and the same when it is sent again.
+        grade: 4 (100% yes) to 1 (100% no).
+        reasons: Why, for 3 and 2.
+        milliseconds: How long it took.
+        guideline: Version of the words the annotator read.
+        minutes: How long the lease lasts from now.
+
+    Returns:
+        The stored answer's number and revision, whether it had been stored before, and whether the task is finished.
+    """
+    checked = check_grade(grade)
+    why = json.dumps(check_reasons(reasons, checked))
+    _refuse_bad(key, milliseconds)
+    values = {"grade": checked, "reasons": why, "milliseconds": milliseconds, "guideline": str(guideline)}
+    return _append(store, annotator_id, item_id, key, values, minutes)
+
+
+def undo(store: Store, annotator_id: int, item_id: int, *, key: str, minutes: float = MINUTES) -> Saved:
+    """Withdraws the answer to a pair: one more revision, without a grade; the task is open again."""
+    _refuse_bad(key, None)
+    values = {"grade": None, "reasons": "[]", "milliseconds": None, "guideline": GUIDELINE}
+    return _append(store, annotator_id, item_id, key, values, minutes)
+
+
+def _refuse_bad(key: str, milliseconds: int | None) -> None:
+    if not isinstance(key, str) or not 0 < len(key) <= KEY_LENGTH:
+        raise LimnerError(f"key {str(key)[:20]!r}: expected 1 to {KEY_LENGTH} characters, new for every answer")
+    if milliseconds is not None and not 0 <= milliseconds <= _DAY:
+        raise LimnerError(f"milliseconds {milliseconds}: expected 0 to {_DAY:,}, or nothing")
+
+
+def _append(store: Store, annotator_id: int, item_id: int, key: str, values: dict[str, Any], minutes: float) -> Saved:
+    with store.writing() as connection:
+        now = store.now()
+        number = connection.scalar(sa.select(task_item.c.task_id).where(task_item.c.id == item_id))
+        if number is None:
+            raise UnknownId(f"no pair number {item_id} in any task")
+        state = state_of(connection, number, lock=True)
+        mine = next((a for a in state.assignments if a["annotator_id"] == annotator_id), None)
+        if mine is None:
+            raise NotAllowed("this task was never given to you: ask for a task first")
+        before = _stored(connection, key)
+        if before is not None:
+            return _repeated(before, mine, item_id, values)
+        _refuse_unfit(state, mine, item_id, now, withdraws=values["grade"] is None)
+        last = state.latest.get((mine["id"], item_id))
+        values |= {"assignment_id": mine["id"], "item_id": item_id, "revision": last["revision"] + 1 if last else 1}
+        made = inserted(connection, judgement, **values, client_key=key, added=now)
+        finished = _settle(connection, state, mine, item_id, values, now, now + int(minutes * 60_000))
+        return Saved(made, values["revision"], False, finished)
+
+
+def _stored(connection: sa.Connection, key: str) -> Any:
+    query = sa.select(judgement, assignment.c.finished).join_from(judgement, assignment)
+    return connection.execute(query.where(judgement.c.client_key == key)).mappings().first()
+
+
+def _repeated(before: Any, mine: Any, item_id: int, values: dict[str, Any]) -> Saved:
+    """The answer of that key; refused where the key belongs to another answer."""
+    same = before["assignment_id"] == mine["id"] and before["item_id"] == item_id
+    if not same or before["grade"] != values["grade"] or before["reasons"] != values["reasons"]:
+        raise LimnerError("this key was used for another answer: make a new key for every answer")
+    return Saved(before["id"], before["revision"], True, before["finished"] is not None)
+
+
+def _refuse_unfit(state: TaskState, mine: Any, item_id: int, now: int, *, withdraws: bool) -> None:
+    if mine["excluded"]:
+        raise NotAllowed("this task was taken out of the count: ask for another")
+    item = next(item for item in state.items if item["id"] == item_id)
+    if item["barred"]:
+        raise AlreadyFull("this pair was taken out: go on with the next one")
+    last = state.latest.get((mine["id"], item_id))
+    if withdraws and (last is None or last["grade"] is None):
+        raise LimnerError("there is no answer to undo here")
+    held = mine["finished"] is not None or mine["expires"] > now
+    if not held and state.holders(now, but=mine["annotator_id"]) >= state.task["replication"]:
+        raise LeaseLost("your time for this task ran out and somebody else has it now: ask for another task")
+    if item["role"] == "real" and state.answered(item_id, but=mine["id"]) >= state.task["replication"]:
+        raise AlreadyFull("this pair has all the answers it needs: go on with the next one")
+
+
+def _settle(
+    connection: sa.Connection, state: TaskState, mine: Any, item_id: int, values: dict[str, Any], now: int, until: int
+) -> bool:
+    """Renews the lease, and notes what the new answer finishes or opens again."""
+    state.latest[mine["id"], item_id] = values
+    finished = state.finished_by(mine["id"])
+    done_at = (mine["finished"] or now) if finished else None
+    own = sa.update(assignment).where(assignment.c.id == mine["id"])
+    connection.execute(own.values(expires=until, finished=done_at))
+    if state.complete != bool(state.task["done"]):
+        connection.execute(sa.update(task).where(task.c.id == state.task["id"]).values(done=state.complete))
+    return finished
+
+
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+def answers(store: Store, *, counted: bool = True) -> list[Answer]:
+    """The answers that hold, in the order they came: last revisions, without withdrawn ones.
+
+    Args:
+        store: The store.
+        counted: Leave out what was excluded; False shows it too.
+    """
+    view = counted_answer if counted else current_answer
+    named = (
+        view.c.id, view.c.grade, view.c.reasons, view.c.revision, view.c.milliseconds, view.c.guideline, view.c.added,
+        view.c.role, view.c.task_id.label("task"), view.c.assignment_id.label("assignment"),
+        view.c.item_id.label("item"), view.c.pair_id.label("pair"), annotator.c.name.label("annotator"),
+        image.c.key.label("image"), caption.c.key.label("caption"),
+    )  # fmt: skip
+    query = (
+        sa.select(*named)
+        .select_from(view)
+        .join(annotator, annotator.c.id == view.c.annotator_id)
+        .join(image, image.c.id == view.c.image_id)
+        .join(caption, caption.c.id == view.c.caption_id)
+        .order_by(view.c.id)
+    )
+    return [Answer(**{**row, "reasons": tuple(json.loads(row["reasons"]))}) for row in store.rows(query)]
+
+
+def history(store: Store, *, item_id: int | None = None) -> list[dict[str, Any]]:
+    """Everything that was ever given, in order, withdrawn and revised answers too; of one pair, or all."""
+    columns = [judgement.c[name] for name in ("id", "item_id", "revision", "grade", "reasons", "milliseconds")]
+    more = (judgement.c.guideline, judgement.c.added, judgement.c.client_key, annotator.c.name.label("annotator"))
+    query = sa.select(*columns, *more).join_from(judgement, assignment).join(annotator).order_by(judgement.c.id)
+    rows = store.rows(query if item_id is None else query.where(judgement.c.item_id == item_id))
+    return [{**row, "reasons": json.loads(row["reasons"])} for row in rows]

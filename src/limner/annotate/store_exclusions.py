@@ -1,0 +1,140 @@
+"""Taking out: with a reason, never by deleting. What is taken out no longer counts, and its place is asked again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from limner.annotate._sql import inserted, sa
+from limner.annotate.store import Store
+from limner.annotate.store_schema import (
+    EXCLUDABLE,
+    annotator,
+    assignment,
+    caption,
+    exclusion,
+    image,
+    pair,
+    task,
+    task_item,
+)
+from limner.annotate.store_tasks import state_of
+from limner.errors import LimnerError, UnknownId, UnknownName
+
+_TABLES = {"annotator": annotator, "assignment": assignment, "image": image, "caption": caption, "pair": pair}
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """What was taken out, why, by whom, when (milliseconds), and when it was put back."""
+
+    id: int
+    kind: str
+    target: int
+    name: str
+    reason: str
+    by: str | None
+    added: int
+    lifted: int | None
+
+
+def exclude(store: Store, kind: str, target: int | str, *, reason: str, by: int | None = None) -> int:
+    """Takes an annotator, an assignment, a pair, an image or a caption out of the count.
+
+    Args:
+        store: The store.
+        kind: "annotator", "assignment", "pair", "image" or "caption".
+        target: Its number; a name works for annotators, an id of the collection for images and captions.
+        reason: Why; it is kept.
+        by: Who did it.
+
+    Returns:
+        The exclusion's number, also where it was made before.
+    """
+    if kind not in EXCLUDABLE:
+        raise UnknownName("kind of exclusion", kind, EXCLUDABLE)
+    if not reason.strip():
+        raise LimnerError("an exclusion needs its reason")
+    with store.writing() as connection:
+        number = _number(connection, kind, target)
+        found = connection.scalar(sa.select(exclusion.c.id).where(*_same(kind, number)))
+        if found is not None:
+            return int(found)
+        values = {"kind": kind, "target": number, "reason": reason.strip(), "by_id": by, "added": store.now()}
+        made = inserted(connection, exclusion, **values)
+        _resettle(connection, kind, number)
+        return made
+
+
+def lift(store: Store, exclusion_id: int) -> None:
+    """Puts back what was taken out; refused where somebody else has answered in its place."""
+    with store.writing() as connection:
+        row = connection.execute(sa.select(exclusion).where(exclusion.c.id == exclusion_id)).mappings().first()
+        if row is None:
+            raise UnknownId(f"no exclusion number {exclusion_id}")
+        lifted = sa.update(exclusion).where(exclusion.c.id == exclusion_id, exclusion.c.lifted.is_(None))
+        connection.execute(lifted.values(lifted=store.now()))
+        for number in _touched(connection, row["kind"], row["target"]):
+            _refuse_over(store, connection, number)
+        _resettle(connection, row["kind"], row["target"])
+
+
+def _refuse_over(store: Store, connection: sa.Connection, number: int) -> None:
+    """Raises, and so undoes the transaction, where a task would have more people or answers than it asks for."""
+    state = state_of(connection, number, lock=True)
+    wanted = state.task["replication"]
+    over = any(item["role"] == "real" and state.answered(item["id"]) > wanted for item in state.items)
+    if over or state.holders(store.now(), but=-1) > wanted:
+        raise LimnerError(f"task {number} was given to somebody else in the meantime: it would be answered too often")
+
+
+def exclusions(store: Store, *, lifted: bool = False) -> list[Exclusion]:
+    """What is taken out now; with `lifted`, also what was put back."""
+    names = sa.case(
+        (exclusion.c.kind == "annotator", _name(annotator, annotator.c.name)),
+        (exclusion.c.kind == "image", _name(image, image.c.key)),
+        (exclusion.c.kind == "caption", _name(caption, caption.c.key)),
+        else_=sa.cast(exclusion.c.target, sa.Text),
+    )
+    columns = [exclusion.c[name] for name in ("id", "kind", "target", "reason", "added", "lifted")]
+    query = sa.select(*columns, names.label("name"), annotator.c.name.label("by"))
+    query = query.outerjoin_from(exclusion, annotator, annotator.c.id == exclusion.c.by_id).order_by(exclusion.c.id)
+    return [Exclusion(**row) for row in store.rows(query if lifted else query.where(exclusion.c.lifted.is_(None)))]
+
+
+def _name(table: sa.Table, column: sa.Column[Any]) -> sa.ScalarSelect[Any]:
+    other = table.alias()
+    return (
+        sa.select(other.c[column.name]).where(other.c.id == exclusion.c.target).correlate(exclusion).scalar_subquery()
+    )
+
+
+def _number(connection: sa.Connection, kind: str, target: int | str) -> int:
+    table = _TABLES[kind]
+    named = table.c.name if kind == "annotator" else table.c.get("key")
+    where = named == target if isinstance(target, str) and named is not None else table.c.id == target
+    found = connection.scalar(sa.select(table.c.id).where(where))
+    if found is None:
+        raise UnknownId(f"no {kind} {target!r} in the store")
+    return int(found)
+
+
+def _same(kind: str, number: int) -> tuple[sa.ColumnElement[bool], ...]:
+    return exclusion.c.kind == kind, exclusion.c.target == number, exclusion.c.lifted.is_(None)
+
+
+def _touched(connection: sa.Connection, kind: str, number: int) -> list[int]:
+    """The tasks that an exclusion concerns."""
+    if kind in ("annotator", "assignment"):
+        column = assignment.c.annotator_id if kind == "annotator" else assignment.c.id
+        query = sa.select(assignment.c.task_id).where(column == number)
+    else:
+        column = {"pair": pair.c.id, "image": pair.c.image_id, "caption": pair.c.caption_id}[kind]
+        query = sa.select(task_item.c.task_id).join_from(task_item, pair).where(column == number)
+    return sorted(set(connection.scalars(query)))
+
+
+def _resettle(connection: sa.Connection, kind: str, number: int) -> None:
+    for key in _touched(connection, kind, number):
+        complete = state_of(connection, key, lock=True).complete
+        connection.execute(sa.update(task).where(task.c.id == key).values(done=complete))

@@ -1,0 +1,199 @@
+"""Who answers: annotators with a role, invitations and sessions. Tokens are kept as hashes only."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from limner.annotate._sql import inserted, sa
+from limner.annotate.store import NotAllowed, Store
+from limner.annotate.store_schema import ROLES, annotator, invite, session
+from limner.errors import LimnerError, UnknownId, UnknownName
+
+LOCAL = "local"
+"""The one annotator of a page without accounts."""
+NAME_LENGTH = 80
+
+
+@dataclass(frozen=True)
+class Annotator:
+    """Somebody who answers, reviews or administers.
+
+    Args:
+        id: The store's number.
+        name: Unique in the store.
+        role: "annotator", "reviewer" or "admin".
+        active: Whether the account may be used.
+        password_hash: As the page made it; None without a password.
+    """
+
+    id: int
+    name: str
+    role: str
+    active: bool
+    password_hash: str | None = None
+
+    def may(self, role: str) -> bool:
+        """Whether this one has the role or a higher one.
+
+        >>> Annotator(1, "ada", "reviewer", True).may("annotator"), Annotator(1, "ada", "reviewer", True).may("admin")
+        (True, False)
+        """
+        return self.active and ROLES.index(self.role) >= ROLES.index(_role(role))
+
+
+def add_annotator(
+    store: Store, name: str, *, role: str = "annotator", password_hash: str | None = None, existing: bool = False
+) -> Annotator:
+    """Adds an annotator; `existing=True` takes the one of that name where there is one."""
+    with store.writing() as connection:
+        found = connection.execute(_people().where(annotator.c.name == name.strip())).mappings().first()
+        if found is not None:
+            if existing:
+                return Annotator(**found)
+            raise LimnerError(f"there is an annotator {name.strip()!r} already: take another name")
+        return _added(store, connection, name, role, password_hash)
+
+
+def _added(store: Store, connection: sa.Connection, name: str, role: str, password_hash: str | None) -> Annotator:
+    values: dict[str, Any] = {"name": _name(name), "role": _role(role), "active": True, "password_hash": password_hash}
+    return Annotator(inserted(connection, annotator, **values, added=store.now()), **values)
+
+
+def annotator_of(store: Store, annotator_id: int) -> Annotator:
+    """One annotator by number."""
+    found = _first(store, annotator.c.id == annotator_id)
+    if found is None:
+        raise UnknownId(f"no annotator number {annotator_id}: see 'limner annotate status'")
+    return found
+
+
+def by_name(store: Store, name: str) -> Annotator | None:
+    """One annotator by name, None where there is none."""
+    return _first(store, annotator.c.name == name.strip())
+
+
+def annotators(store: Store) -> list[Annotator]:
+    """All of them, in the order they came."""
+    return [Annotator(**row) for row in store.rows(_people().order_by(annotator.c.id))]
+
+
+def set_password_hash(store: Store, annotator_id: int, password_hash: str) -> None:
+    """Replaces the hash of a password, and ends the sessions opened with the old one."""
+    _change(store, annotator_id, password_hash=password_hash)
+    with store.writing() as connection:
+        connection.execute(sa.delete(session).where(session.c.annotator_id == annotator_id))
+
+
+def set_role(store: Store, annotator_id: int, role: str) -> None:
+    """Gives another role; the last active admin keeps theirs."""
+    _change(store, annotator_id, role=_role(role))
+
+
+def set_active(store: Store, annotator_id: int, active: bool) -> None:
+    """Opens or closes an account; answers stay either way."""
+    _change(store, annotator_id, active=active)
+
+
+def _change(store: Store, annotator_id: int, **values: Any) -> None:
+    with store.writing() as connection:
+        done = connection.execute(sa.update(annotator).where(annotator.c.id == annotator_id).values(**values))
+        if not done.rowcount:
+            raise UnknownId(f"no annotator number {annotator_id}")
+        if values.get("role", "admin") != "admin" or values.get("active") is False:
+            admins = sa.select(sa.func.count()).where(annotator.c.role == "admin", annotator.c.active)
+            everyone = sa.select(sa.func.count()).where(annotator.c.password_hash.is_not(None))
+            if connection.scalar(everyone) and not connection.scalar(admins):
+                raise NotAllowed("the last admin must stay one: give somebody else the role first")
+
+
+# --- invitations and sessions -----------------------------------------------------------------------------------
+
+
+def make_invite(store: Store, *, role: str = "annotator", by: int | None = None, hours: float = 72) -> str:
+    """Makes a token for one new account; it is shown once and only its hash is kept."""
+    token = secrets.token_urlsafe(24)
+    now = store.now()
+    values = {"token_hash": _hash(token), "role": _role(role), "by_id": by, "added": now}
+    with store.writing() as connection:
+        connection.execute(sa.insert(invite).values(**values, expires=now + int(hours * 3_600_000)))
+    return token
+
+
+def read_invite(store: Store, token: str) -> str:
+    """The role an invitation gives; refused where it is unknown, used or too old."""
+    with store.reading() as connection:
+        return str(_valid_invite(store, connection, token)["role"])
+
+
+def use_invite(store: Store, token: str, name: str, *, password_hash: str) -> Annotator:
+    """Makes the account an invitation is for, once."""
+    with store.writing() as connection:
+        found = _valid_invite(store, connection, token, lock=True)
+        if connection.scalar(sa.select(annotator.c.id).where(annotator.c.name == name.strip())) is not None:
+            raise LimnerError(f"there is an annotator {name.strip()!r} already: take another name")
+        made = _added(store, connection, name, found["role"], password_hash)
+        used = {"used": store.now(), "used_by_id": made.id}
+        connection.execute(sa.update(invite).where(invite.c.id == found["id"]).values(**used))
+        return made
+
+
+def _valid_invite(store: Store, connection: sa.Connection, token: str, *, lock: bool = False) -> Any:
+    query = sa.select(invite).where(invite.c.token_hash == _hash(token))
+    found = connection.execute(query.with_for_update() if lock else query).mappings().first()
+    if found is None or found["used"] is not None or found["expires"] <= store.now():
+        raise NotAllowed("this invitation is unknown, used or too old: ask for a new one")
+    return found
+
+
+def open_session(store: Store, annotator_id: int, *, hours: float = 12) -> str:
+    """A token that stands for an annotator until it expires; only its hash is kept."""
+    token = secrets.token_urlsafe(32)
+    now = store.now()
+    values = {"token_hash": _hash(token), "annotator_id": annotator_id, "added": now}
+    with store.writing() as connection:
+        connection.execute(sa.delete(session).where(session.c.expires <= now))
+        connection.execute(sa.insert(session).values(**values, expires=now + int(hours * 3_600_000)))
+    return token
+
+
+def session_of(store: Store, token: str) -> Annotator | None:
+    """Whose session a token is; None where it is unknown or too old, or the account is closed."""
+    joined = session.c.annotator_id == annotator.c.id
+    query = _people().join(session, joined).where(session.c.token_hash == _hash(token))
+    rows = store.rows(query.where(session.c.expires > store.now(), annotator.c.active))
+    return Annotator(**rows[0]) if rows else None
+
+
+def close_session(store: Store, token: str) -> None:
+    """Ends a session."""
+    with store.writing() as connection:
+        connection.execute(sa.delete(session).where(session.c.token_hash == _hash(token)))
+
+
+def _people() -> sa.Select[Any]:
+    return sa.select(*(annotator.c[name] for name in ("id", "name", "role", "active", "password_hash")))
+
+
+def _first(store: Store, where: sa.ColumnElement[bool]) -> Annotator | None:
+    rows = store.rows(_people().where(where))
+    return Annotator(**rows[0]) if rows else None
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _role(role: str) -> str:
+    if role not in ROLES:
+        raise UnknownName("role", role, ROLES)
+    return role
+
+
+def _name(name: str) -> str:
+    cleaned = name.strip()
+    if not cleaned or len(cleaned) > NAME_LENGTH or not cleaned.isprintable():
+        raise LimnerError(f"annotator name {name[:NAME_LENGTH]!r}: expected 1 to {NAME_LENGTH} printable characters")
+    return cleaned

