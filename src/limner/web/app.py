@@ -12,10 +12,10 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from limner.errors import LimnerError
-from limner.web import pages
+from limner.web import accounts, api, judging, pages, preferring
 from limner.web.jobs import Pending
 from limner.web.security import LOCAL_HOSTS, Guard
-from limner.web.site import HERE, Site, endpoint, failed
+from limner.web.site import HERE, Site, endpoint, failed, open_endpoint
 from limner.web.uploads import lower_limits
 
 
@@ -57,4 +57,35 @@ def routes() -> list[BaseRoute]:
         Route("/image", endpoint(pages.image)),
         Route("/upload/{key}", endpoint(pages.sent_picture, role="reviewer")),
     ]
-    return [*looking, Mount("/static", StaticFiles(directory=HERE / "static"))]
+    people = [
+        Route("/login", open_endpoint(accounts.login_page), methods=["GET"]),
+        Route("/login", open_endpoint(accounts.login), methods=["POST"]),
+        Route("/logout", open_endpoint(accounts.logout), methods=["POST"]),
+        Route("/invite/{token}", open_endpoint(accounts.invitation), methods=["GET"]),
+        Route("/invite/{token}", open_endpoint(accounts.accept), methods=["POST"]),
+    ]
+    judged = [
+        Route("/judge", endpoint(judging.judge_page), methods=["GET"]),
+        Route("/judge", endpoint(judging.judge_form), methods=["POST"]),
+        Route("/prefer", endpoint(preferring.prefer_page), methods=["GET"]),
+        Route("/prefer", endpoint(preferring.prefer_form), methods=["POST"]),
+    ]
+    static = Mount("/static", StaticFiles(directory=HERE / "static"))
+    return [*looking, *people, *judged, *_machines(), static]
+
+
+def _machines() -> list[BaseRoute]:
+    """The addresses of the JSON API."""
+    return [
+        Route("/api/openapi.json", endpoint(api.openapi)),
+        Route("/api/collections", endpoint(api.collections, role="reviewer")),
+        Route("/api/search", endpoint(api.search_json, role="reviewer")),
+        Route("/api/failures", endpoint(api.failures_json, role="reviewer")),
+        Route("/api/task", endpoint(judging.api_task), methods=["POST"]),
+        Route("/api/task/return", endpoint(judging.api_return), methods=["POST"]),
+        Route("/api/answers", endpoint(judging.api_answer), methods=["POST"]),
+        Route("/api/answers/undo", endpoint(judging.api_undo), methods=["POST"]),
+        Route("/api/mine", endpoint(judging.api_mine)),
+        Route("/api/comparison", endpoint(preferring.api_comparison)),
+        Route("/api/votes", endpoint(preferring.api_vote), methods=["POST"]),
+    ]

@@ -1,0 +1,155 @@
+"""The same answers for machines, as JSON, and their description in the words of OpenAPI."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from starlette.responses import JSONResponse, Response
+
+from limner.web.failing import DIRECTIONS, failures_of
+from limner.web.pages import asked_in
+from limner.web.searching import CORRECTIONS, MOST, QUERY, search
+from limner.web.site import Ask
+
+
+def collections(ask: Ask) -> Response:
+    """What is served."""
+    library = ask.site.library
+    return JSONResponse({"collections": list(library.collections), "systems": library.names})
+
+
+def search_json(ask: Ask) -> Response:
+    """What the search page shows."""
+    asked = asked_in(ask)
+    columns = search(ask.site.library, asked)
+    return JSONResponse({"direction": asked.direction, "columns": [asdict(column) for column in columns]})
+
+
+def failures_json(ask: Ask) -> Response:
+    """What the page of failures shows."""
+    library = ask.site.library
+    collection, system = library.known(ask.get("c")), ask.get("s") or library.names[0]
+    failures = failures_of(library, collection, system, ask.get("d") or "t2i")
+    start, k = ask.number("start", 0), ask.number("k", 20, low=1, high=200)
+    numbers = failures.of_class(ask.get("class"))
+    listed = [
+        {**asdict(failures.found[n]), "classes": sorted(failures.labels.get(failures.found[n].query, ()))}
+        for n in numbers[start : start + k]
+    ]
+    return JSONResponse(
+        {"queries": failures.queries, "failures": len(numbers), "classes": failures.rates, "listed": listed}
+    )
+
+
+# --- the description --------------------------------------------------------------------------------------------
+
+
+def _words(most: int = 2000, **more: Any) -> dict[str, Any]:
+    return {"type": "string", "maxLength": most, **more}
+
+
+def _whole(low: int, high: int) -> dict[str, Any]:
+    return {"type": "integer", "minimum": low, "maximum": high}
+
+
+def _in_address(name: str, schema: dict[str, Any], about: str) -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": False, "schema": schema, "description": about}
+
+
+_NUMBER = _whole(1, 2**31 - 1)
+_KEY = {"type": "string", "pattern": "^[A-Za-z0-9_-]{8,64}$"}
+_COLLECTION = _in_address("c", _words(), "collection; the first by default")
+_MILLISECONDS = _whole(0, 86_400_000)
+_ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
+_SAVED = {
+    "type": "object",
+    "required": ["saved", "revision", "repeated", "finished"],
+    "properties": {
+        "saved": {"type": "integer"},
+        "revision": {"type": "integer"},
+        "repeated": {"type": "boolean", "description": "the same key was stored before; nothing was added"},
+        "finished": {"type": "boolean", "description": "the task has all its answers"},
+    },
+}
+
+
+def _object(needed: tuple[str, ...], **fields: Any) -> dict[str, Any]:
+    return {"type": "object", "required": list(needed), "properties": fields, "additionalProperties": False}
+
+
+def _operation(about: str, *, role: str, address: tuple[Any, ...] = (), sent: Any = None, gives: Any = None) -> Any:
+    told = {"200": ("done", gives or {"type": "object"}), "202": ("being made: ask again", {"type": "object"})}
+    wrong = ("400", "401", "403", "404", "409", "413", "415", "422")
+    found: dict[str, Any] = {
+        "summary": about,
+        "description": f"for the role {role}",
+        "parameters": list(address),
+        "responses": {
+            status: {"description": words, "content": {"application/json": {"schema": schema}}}
+            for status, (words, schema) in {**told, **dict.fromkeys(wrong, ("refused, in words", _ERROR))}.items()
+        },
+    }
+    if sent is not None:
+        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": sent}}}
+    return found
+
+
+def description() -> dict[str, Any]:
+    """The OpenAPI document."""
+    from limner.annotate.scale import REASONS
+
+    grade, reasons = _whole(1, 4), {"type": "array", "items": {"type": "string", "enum": list(REASONS)}, "maxItems": 20}
+    answer = _object(
+        ("item", "key", "grade"), item=_NUMBER, key=_KEY, grade=grade, reasons=reasons, milliseconds=_MILLISECONDS
+    )
+    choice = {"type": "string", "enum": ["left", "right", "tie"]}
+    vote = _object(
+        ("comparison", "key", "choice"), comparison=_NUMBER, key=_KEY, choice=choice, milliseconds=_MILLISECONDS
+    )
+    systems = {"type": "array", "items": _words(), "maxItems": 8}
+    asking = (
+        _COLLECTION,
+        _in_address("q", _words(QUERY), "words to look for among images"),
+        _in_address("image", _words(), "id of an image to find words for"),
+        _in_address("s", systems, "systems; the first by default"),
+        _in_address("fix", {"type": "string", "enum": ["", *CORRECTIONS]}, "a correction beside the plain scores"),
+        _in_address("k", _whole(1, MOST), "how many"),
+    )
+    failing = (
+        _COLLECTION,
+        _in_address("s", _words(), "system; the first by default"),
+        _in_address("d", {"type": "string", "enum": list(DIRECTIONS)}, "direction"),
+        _in_address("class", _words(100), "only failures of this class"),
+        _in_address("start", _whole(0, 1_000_000), "how many to leave out first"),
+        _in_address("k", _whole(1, 200), "how many"),
+    )
+    paths = {
+        "/api/collections": {"get": _operation("What is served", role="reviewer")},
+        "/api/search": {"get": _operation("Search", role="reviewer", address=asking)},
+        "/api/failures": {"get": _operation("Failures by class", role="reviewer", address=failing)},
+        "/api/task": {"post": _operation("Lease a task", role="annotator", sent=_object(()))},
+        "/api/task/return": {
+            "post": _operation("Give a task back", role="annotator", sent=_object(("assignment",), assignment=_NUMBER))
+        },
+        "/api/answers": {"post": _operation("Answer", role="annotator", sent=answer, gives=_SAVED)},
+        "/api/answers/undo": {
+            "post": _operation(
+                "Withdraw an answer",
+                role="annotator",
+                sent=_object(("item", "key"), item=_NUMBER, key=_KEY),
+                gives=_SAVED,
+            )
+        },
+        "/api/mine": {"get": _operation("What I have done", role="annotator")},
+        "/api/comparison": {"get": _operation("The next comparison", role="annotator")},
+        "/api/votes": {"post": _operation("Vote", role="annotator", sent=vote)},
+        "/api/status": {"get": _operation("Progress, agreement, annotators", role="reviewer")},
+    }
+    about = "Judging pairs of images and texts. Send Content-Type: application/json; in a team, the session's cookie."
+    return {"openapi": "3.1.0", "info": {"title": "limner", "version": "1", "description": about}, "paths": paths}
+
+
+def openapi(ask: Ask) -> Response:
+    """The description of all this."""
+    return JSONResponse(description())

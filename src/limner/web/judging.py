@@ -1,0 +1,206 @@
+"""Judging: one pair at a time, each answer stored before it is called saved, by keys, by touch, or by a plain form.
+
+Nobody who judges is shown a score, another's answer, or which pairs are controls.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import JSONResponse, RedirectResponse, Response
+
+from limner.errors import LimnerError
+from limner.web.site import Ask, page, query
+
+if TYPE_CHECKING:
+    from limner.annotate.store_answers import Saved
+    from limner.annotate.store_tasks import Held, Item
+
+NUMBER = 2**31 - 1
+_KEY = re.compile(r"[A-Za-z0-9_-]{8,64}")
+
+
+def judge_page(ask: Ask) -> Response:
+    """The pair to judge next; or, where none is left, how far everything is."""
+    from limner.annotate.scale import GRADES, GUIDELINE, REASONS
+    from limner.annotate.store_tasks import lease, progress_of
+
+    store, me = ask.site.store, ask.site.annotator(ask.visitor)
+    held = lease(store, me)
+    mine = progress_of(store, me)
+    if held is None or not held.items:
+        return page(ask, "judged.html", mine=mine, admin=ask.visitor.may("admin"))
+    at = min(ask.number("at", _first(held)), len(held.items) - 1)
+    return page(
+        ask, "judge.html", held=held, at=at, item=held.items[at], mine=mine, grades=GRADES, reasons=REASONS,
+        guideline=GUIDELINE, key=secrets.token_urlsafe(16), task=json.dumps(task_of(ask, held)),
+        source=picture_of(ask, held.items[at]), done=sum(item.grade is not None for item in held.items),
+        error=ask.get("error"),
+    )  # fmt: skip
+
+
+def _first(held: Held) -> int:
+    """Where to go on: the first pair without an answer."""
+    return next((place for place, item in enumerate(held.items) if item.grade is None), len(held.items) - 1)
+
+
+def judged_collection(ask: Ask) -> str:
+    """The name of the collection whose pairs are judged: the store's where it is served, else the first one."""
+    site = ask.site
+    spec = site.store.setting("collection")
+    return next(
+        (name for name, given in site.library.collections.items() if spec in (name, given)), site.library.known(None)
+    )
+
+
+def picture_of(ask: Ask, item: Item) -> str:
+    """The address of a pair's picture."""
+    return f"/image?{query(c=judged_collection(ask), id=item.image, size='full')}"
+
+
+def task_of(ask: Ask, held: Held) -> dict[str, Any]:
+    """A task as a browser gets it: words and pictures, and one's own answers so far."""
+    return {
+        "assignment": held.id,
+        "kind": held.kind,
+        "expires": held.expires,
+        "items": [
+            {
+                "id": item.id,
+                "text": item.text,
+                "picture": picture_of(ask, item),
+                "grade": item.grade,
+                "reasons": list(item.reasons),
+            }
+            for item in held.items
+        ],
+    }
+
+
+# --- plain forms, for browsers without scripts ------------------------------------------------------------------
+
+
+def judge_form(ask: Ask) -> Response:
+    """An answer by form; the same form sent again changes nothing."""
+    action, item = ask.field("act", "save"), whole(ask.field("item"), "item")
+    at = whole(ask.field("at") or "0", "at", low=0)
+    if action == "back":
+        return RedirectResponse(f"/judge?at={max(0, at - 1)}", 303)
+    if action == "skip":
+        return RedirectResponse(f"/judge?at={at + 1}", 303)
+    if action == "undo":
+        _withdraw(ask, item, ask.field("key"))
+        return RedirectResponse(f"/judge?at={at}", 303)
+    reasons = [value for value in ask.form.getlist("reason") if isinstance(value, str)]
+    grade = whole(ask.field("grade"), "grade", high=4)
+    _save(ask, item, ask.field("key"), grade, reasons if grade in (2, 3) else [], None)
+    return RedirectResponse("/judge", 303)
+
+
+def whole(value: Any, what: str, *, low: int = 1, high: int = NUMBER) -> int:
+    """A whole number that the store can hold."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 12:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise LimnerError(f"{what} = {str(value)[:20]!r}: expected a whole number from {low} to {high:,}")
+    return value
+
+
+def _save(ask: Ask, item: int, key: Any, grade: int, reasons: list[str], milliseconds: int | None) -> Saved:
+    from limner.annotate.store_answers import submit
+
+    me = ask.site.annotator(ask.visitor)
+    return submit(
+        ask.site.store, me, item, key=answer_key(key), grade=grade, reasons=reasons, milliseconds=milliseconds
+    )
+
+
+def _withdraw(ask: Ask, item: int, key: Any) -> Saved:
+    from limner.annotate.store_answers import undo
+
+    return undo(ask.site.store, ask.site.annotator(ask.visitor), item, key=answer_key(key))
+
+
+def answer_key(value: Any) -> str:
+    """The key of an answer as a client made it."""
+    if not isinstance(value, str) or not _KEY.fullmatch(value):
+        raise LimnerError("key: expected 8 to 64 letters, digits, - or _, new for every answer")
+    return value
+
+
+# --- the same as JSON -------------------------------------------------------------------------------------------
+
+
+def body(ask: Ask, known: tuple[str, ...], needed: tuple[str, ...]) -> Mapping[str, Any]:
+    """The JSON object of a request, with the fields it may and must have."""
+    given = ask.json
+    if not isinstance(given, dict):
+        raise LimnerError("expected a JSON object")
+    lacking = [name for name in needed if name not in given]
+    unknown = [name for name in given if name not in known]
+    if lacking or unknown:
+        raise LimnerError(
+            f"expected {', '.join(needed)}{' and perhaps ' if len(known) > len(needed) else ''}"
+            f"{', '.join(name for name in known if name not in needed)}"
+        )
+    return given
+
+
+def api_task(ask: Ask) -> Response:
+    """Leases a task, or gives the one that is held again."""
+    from limner.annotate.store_tasks import lease
+
+    body(ask, (), ())
+    held = lease(ask.site.store, ask.site.annotator(ask.visitor))
+    return JSONResponse({"task": None if held is None else task_of(ask, held)})
+
+
+def api_answer(ask: Ask) -> Response:
+    """Stores an answer. When this replies, it is on the disk."""
+    given = body(ask, ("item", "key", "grade", "reasons", "milliseconds"), ("item", "key", "grade"))
+    reasons = given.get("reasons", [])
+    if not isinstance(reasons, list) or not all(isinstance(reason, str) for reason in reasons):
+        raise LimnerError("reasons: expected a list of names")
+    took = given.get("milliseconds")
+    milliseconds = None if took is None else whole(took, "milliseconds", low=0, high=86_400_000)
+    item, grade = json_whole(given["item"], "item"), json_whole(given["grade"], "grade", high=4)
+    return _told(_save(ask, item, given["key"], grade, reasons, milliseconds))
+
+
+def json_whole(value: Any, what: str, *, high: int = NUMBER) -> int:
+    """A number that is one in JSON too, not a word that looks like one."""
+    if isinstance(value, str):
+        raise LimnerError(f"{what} = {value[:20]!r}: expected a whole number")
+    return whole(value, what, high=high)
+
+
+def api_undo(ask: Ask) -> Response:
+    """Withdraws an answer, as one more revision."""
+    given = body(ask, ("item", "key"), ("item", "key"))
+    return _told(_withdraw(ask, json_whole(given["item"], "item"), given["key"]))
+
+
+def _told(saved: Saved) -> Response:
+    return JSONResponse(
+        {"saved": saved.id, "revision": saved.revision, "repeated": saved.repeated, "finished": saved.finished}
+    )
+
+
+def api_return(ask: Ask) -> Response:
+    """Gives a task back before its time."""
+    from limner.annotate.store_tasks import give_back
+
+    given = body(ask, ("assignment",), ("assignment",))
+    give_back(ask.site.store, ask.site.annotator(ask.visitor), json_whole(given["assignment"], "assignment"))
+    return JSONResponse({"returned": True})
+
+
+def api_mine(ask: Ask) -> Response:
+    """What one has done oneself."""
+    from limner.annotate.store_tasks import progress_of
+
+    return JSONResponse(progress_of(ask.site.store, ask.site.annotator(ask.visitor)))

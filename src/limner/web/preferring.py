@@ -1,0 +1,78 @@
+"""The preference study on the page: two lists for one query, without names, and which of them is better."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import JSONResponse, RedirectResponse, Response
+
+from limner.errors import LimnerError
+from limner.web.judging import answer_key, body, json_whole, judged_collection, whole
+from limner.web.site import Ask, page
+
+if TYPE_CHECKING:
+    from limner.annotate.store_votes import Comparison
+
+SHOWN = 5
+"""How many of each list are shown."""
+
+
+def prefer_page(ask: Ask) -> Response:
+    """The next comparison, or how far the study is."""
+    from limner.annotate.store_votes import next_comparison, study_progress
+
+    asked = next_comparison(ask.site.store, ask.site.annotator(ask.visitor))
+    done = study_progress(ask.site.store)
+    if asked is None:
+        return page(ask, "preferred.html", done=done, admin=ask.visitor.may("admin"))
+    return page(
+        ask, "prefer.html", asked=asked, shown=_shown(ask, asked), collection=judged_collection(ask), done=done,
+        key=secrets.token_urlsafe(16),
+    )  # fmt: skip
+
+
+def _shown(ask: Ask, asked: Comparison) -> dict[str, Any]:
+    """The query and both lists as images or words."""
+    from limner.annotate.store_contents import caption_text
+
+    texts = asked.direction == "i2t"
+    lists = {
+        side: [caption_text(ask.site.store, key) if texts else key for key in listed[:SHOWN]]
+        for side, listed in (("left", asked.left_items), ("right", asked.right_items))
+    }
+    return {"query": asked.query if texts else caption_text(ask.site.store, asked.query), **lists}
+
+
+def prefer_form(ask: Ask) -> Response:
+    """A vote by form."""
+    _vote(ask, whole(ask.field("comparison"), "comparison"), ask.field("key"), ask.field("choice"), None)
+    return RedirectResponse("/prefer", 303)
+
+
+def _vote(ask: Ask, comparison: int, key: Any, choice: Any, milliseconds: int | None) -> bool:
+    from limner.annotate.store_votes import cast_vote
+
+    if not isinstance(choice, str):
+        raise LimnerError("choice: expected left, right or tie")
+    me = ask.site.annotator(ask.visitor)
+    return cast_vote(ask.site.store, me, comparison, key=answer_key(key), choice=choice, milliseconds=milliseconds)
+
+
+def api_comparison(ask: Ask) -> Response:
+    """The next comparison."""
+    from limner.annotate.store_votes import next_comparison
+
+    asked = next_comparison(ask.site.store, ask.site.annotator(ask.visitor))
+    if asked is None:
+        return JSONResponse({"comparison": None})
+    return JSONResponse({"comparison": {"id": asked.id, "direction": asked.direction, **_shown(ask, asked)}})
+
+
+def api_vote(ask: Ask) -> Response:
+    """Stores a vote."""
+    given = body(ask, ("comparison", "key", "choice", "milliseconds"), ("comparison", "key", "choice"))
+    took = given.get("milliseconds")
+    milliseconds = None if took is None else whole(took, "milliseconds", low=0, high=86_400_000)
+    new = _vote(ask, json_whole(given["comparison"], "comparison"), given["key"], given["choice"], milliseconds)
+    return JSONResponse({"saved": True, "repeated": not new})

@@ -1,0 +1,72 @@
+// Answers on their way: kept in this browser until the server has them, sent again with the same key until it does.
+export class Outbox {
+  constructor(name, changed) {
+    this.name = name;
+    this.changed = changed;
+    this.sending = false;
+    this.delay = 1000;
+    this.kept = this.read();
+  }
+
+  read() {
+    try {
+      const kept = JSON.parse(localStorage.getItem(this.name) || "[]");
+      return Array.isArray(kept) ? kept : [];
+    } catch {
+      return [];
+    }
+  }
+
+  write() {
+    try {
+      if (this.kept.length) localStorage.setItem(this.name, JSON.stringify(this.kept));
+      else localStorage.removeItem(this.name);
+      return true;
+    } catch {
+      return false; // no room or not allowed: the answer is still in this page
+    }
+  }
+
+  add(path, body) {
+    this.kept.push({ path, body });
+    this.write();
+    this.send();
+  }
+
+  // One after the other and in order: a later answer to the same pair must come later.
+  async send() {
+    if (this.sending) return;
+    this.sending = true;
+    while (this.kept.length) {
+      const each = this.kept[0];
+      const { reply, data } = await post(each.path, each.body);
+      if (reply === null || reply.status >= 500 || [401, 408, 429].includes(reply.status)) {
+        this.changed({ failed: true, login: reply?.status === 401, left: this.kept.length });
+        await new Promise((wake) => setTimeout(wake, this.delay));
+        this.delay = Math.min(2 * this.delay, 15000);
+        continue;
+      }
+      this.delay = 1000;
+      this.kept.shift();
+      this.write();
+      this.changed({ failed: false, left: this.kept.length, body: each.body, path: each.path, ok: reply.ok, data });
+    }
+    this.sending = false;
+  }
+}
+
+async function post(path, body) {
+  try {
+    const reply = await fetch(path, {
+      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), credentials: "same-origin",
+    });
+    return { reply, data: await reply.json() };
+  } catch {
+    return { reply: null, data: null }; // no network, or a reply that was cut off
+  }
+}
+
+// Not randomUUID: browsers have it on encrypted pages only.
+export function newKey() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
