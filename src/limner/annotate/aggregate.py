@@ -1,0 +1,209 @@
+"""One label per pair from several answers: by majority, or by Dawid and Skene's estimate of who errs how."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.annotate._sql import inserted, sa
+from limner.annotate.store import Store
+from limner.annotate.store_answers import Answer, answers
+from limner.annotate.store_contents import Key
+from limner.annotate.store_schema import aggregation, caption, image, label, pair
+from limner.errors import LimnerError, UnknownId, UnknownName
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+GRADE_VALUES = (1, 2, 3, 4)
+
+
+@dataclass(frozen=True)
+class Label:
+    """The grade of a pair, how sure it is (0 to 1), and how many answers it rests on."""
+
+    image: str
+    caption: str
+    grade: int
+    confidence: float
+    answers: int
+
+
+def majority(grades: Sequence[int]) -> tuple[int, float]:
+    """The grade that most people gave and their share; of equally many, the lower: a match has to be won.
+
+    >>> majority([4, 4, 2]), majority([4, 1])
+    ((4, 0.6666666666666666), (1, 0.5))
+    """
+    if not grades:
+        raise LimnerError("a majority of no answers: expected at least one")
+    counted = Counter(grades)
+    most = max(counted.values())
+    return min(grade for grade, count in counted.items() if count == most), most / len(grades)
+
+
+@dataclass(frozen=True)
+class DawidSkene:
+    """What Dawid and Skene's model finds.
+
+    Args:
+        classes: (items, classes) probability of each class for each item.
+        priors: How common each class is.
+        errors: (raters, classes, classes) probability that a rater answers the column where the row is true.
+        iterations: How many rounds it took.
+    """
+
+    classes: FloatArray
+    priors: FloatArray
+    errors: FloatArray
+    iterations: int
+
+
+def dawid_skene(
+    raters: npt.ArrayLike,
+    items: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    *,
+    n_classes: int | None = None,
+    rounds: int = 200,
+    tolerance: float = 1e-7,
+) -> DawidSkene:
+    """Estimates true classes and every rater's errors together, by expectation and maximisation.
+
+    `p(item is c) ~ prior_c prod_r error_r[c, answer]`, errors and priors being the weighted counts of the answers.
+    Begins with the shares of the votes. Dawid & Skene 1979, *Maximum likelihood estimation of observer error-rates
+    using the EM algorithm*.
+
+    Args:
+        raters: Number (0, 1, ...) of the rater of each answer.
+        items: Number of the item of each answer.
+        labels: Class (0, 1, ...) of each answer.
+        n_classes: How many classes there are; the highest label + 1 where left out.
+        rounds: At most so many rounds.
+        tolerance: Stop when the mean log-likelihood of an answer gains less.
+
+    >>> found = dawid_skene([0, 1, 2, 0, 1, 2], [0, 0, 0, 1, 1, 1], [1, 1, 0, 0, 0, 0])
+    >>> found.classes.argmax(axis=1)
+    array([1, 0])
+    """
+    who, what, said = (np.asarray(a, dtype=np.int64) for a in (raters, items, labels))
+    _refuse_bad(who, what, said)
+    k = int(said.max()) + 1 if n_classes is None else n_classes
+    classes: FloatArray = np.zeros((int(what.max()) + 1, k))
+    np.add.at(classes, (what, said), 1.0)
+    classes /= classes.sum(axis=1, keepdims=True)
+    before, step = -np.inf, 0
+    while step < max(rounds, 1):
+        step += 1
+        priors, errors = _maximised(classes, who, what, said)
+        logs = _log_joint(priors, errors, who, what, said, len(classes))
+        top = logs.max(axis=1, keepdims=True)
+        joint = np.exp(logs - top)
+        classes = joint / joint.sum(axis=1, keepdims=True)
+        fit = float((np.log(joint.sum(axis=1)) + top[:, 0]).sum()) / len(said)
+        if fit - before < tolerance:
+            break
+        before = fit
+    return DawidSkene(classes, priors, errors, step)
+
+
+def _refuse_bad(who: IntArray, what: IntArray, said: IntArray) -> None:
+    if not (who.ndim == 1 and who.shape == what.shape == said.shape and len(who)):
+        raise LimnerError(f"got {who.shape}, {what.shape}, {said.shape}: expected a rater, an item, a class per answer")
+    if min(who.min(), what.min(), said.min()) < 0:
+        raise LimnerError("raters, items and classes are numbered from 0: got a number below")
+    if len(np.unique(what)) != what.max() + 1:
+        raise LimnerError("some item has no answer: number the items that have any, without gaps")
+
+
+def _maximised(classes: FloatArray, who: IntArray, what: IntArray, said: IntArray) -> tuple[FloatArray, FloatArray]:
+    errors = np.zeros((int(who.max()) + 1, classes.shape[1], classes.shape[1]))
+    np.add.at(errors.transpose(0, 2, 1), (who, said), classes[what])
+    total = errors.sum(axis=2, keepdims=True)
+    return classes.mean(axis=0), np.divide(errors, total, out=np.zeros_like(errors), where=total > 0)
+
+
+def _log_joint(
+    priors: FloatArray, errors: FloatArray, who: IntArray, what: IntArray, said: IntArray, n: int
+) -> FloatArray:
+    """Log of `prior_c prod_r error_r[c, answer]`; what never happened gets the smallest number there is, not -inf."""
+    tiny = np.finfo(np.float64).tiny
+    logs = np.tile(np.log(np.maximum(priors, tiny)), (n, 1))
+    np.add.at(logs, what, np.log(np.maximum(errors[who, :, said], tiny)))
+    return logs
+
+
+# --- from answers to labels -------------------------------------------------------------------------------------
+
+
+def by_majority(given: Sequence[Answer]) -> list[Label]:
+    """The majority of every pair's answers; controls are left out."""
+    return [Label(*key, *majority(grades), len(grades)) for key, grades in _grades(given).items()]
+
+
+def by_dawid_skene(given: Sequence[Answer]) -> list[Label]:
+    """Dawid and Skene's most probable grade; controls take part in learning who errs, and get no label."""
+    if not given:
+        return []
+    names = {name: row for row, name in enumerate(dict.fromkeys(a.annotator for a in given))}
+    keys = {key: row for row, key in enumerate(dict.fromkeys((a.image, a.caption) for a in given))}
+    rows = [(names[a.annotator], keys[a.image, a.caption], a.grade - 1) for a in given]
+    found = dawid_skene(*np.array(rows).T, n_classes=len(GRADE_VALUES))
+    counts = {key: len(grades) for key, grades in _grades(given).items()}
+    best = found.classes.argmax(axis=1)
+    return [
+        Label(*key, int(best[keys[key]]) + 1, float(found.classes[keys[key], best[keys[key]]]), count)
+        for key, count in counts.items()
+    ]
+
+
+METHODS: dict[str, Callable[[Sequence[Answer]], list[Label]]] = {
+    "majority": by_majority,
+    "dawid-skene": by_dawid_skene,
+}
+
+
+def _grades(given: Iterable[Answer]) -> dict[Key, list[int]]:
+    found: dict[Key, list[int]] = {}
+    for answer in given:
+        if answer.role == "real":
+            found.setdefault((answer.image, answer.caption), []).append(answer.grade)
+    return found
+
+
+def aggregate(store: Store, method: str = "majority") -> list[Label]:
+    """Makes one label per pair of the answers that count, and keeps them in the store as a new aggregation."""
+    if method not in METHODS:
+        raise UnknownName("way to aggregate", method, METHODS)
+    given = answers(store)
+    found = METHODS[method](given)
+    if not found:
+        raise LimnerError("no answers yet: nothing to aggregate")
+    numbers = {(a.image, a.caption): a.pair for a in given}
+    with store.writing() as connection:
+        key = inserted(connection, aggregation, method=method, answers=len(given), added=store.now())
+        rows = [{"aggregation_id": key, "pair_id": numbers[x.image, x.caption], **_columns(x)} for x in found]
+        connection.execute(sa.insert(label), rows)
+    return found
+
+
+def _columns(each: Label) -> dict[str, Any]:
+    return {"grade": each.grade, "confidence": each.confidence, "answers": each.answers}
+
+
+def labels(store: Store, *, number: int | None = None) -> list[Label]:
+    """The labels of one aggregation, the last one where left out."""
+    with store.reading() as connection:
+        chosen = number or connection.scalar(sa.select(sa.func.max(aggregation.c.id)))
+    if chosen is None:
+        raise UnknownId("no aggregation yet: run 'limner annotate aggregate' first")
+    columns = (image.c.key.label("image"), caption.c.key.label("caption"), label.c.grade, label.c.confidence)
+    query = sa.select(*columns, label.c.answers).join_from(label, pair).join(image).join(caption)
+    rows = store.rows(query.where(label.c.aggregation_id == chosen).order_by(label.c.id))
+    if not rows:
+        raise UnknownId(f"no aggregation number {chosen}")
+    return [Label(**row) for row in rows]

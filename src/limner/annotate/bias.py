@@ -1,0 +1,233 @@
+"""How much do judgements favour the systems that proposed them? Bias by pool, and how different the systems are.
+
+After Chun et al. (2022), appendices A.2 and E. Judgements pooled by systems T alone rate every system; the bias of T is
+how far these scores are from those on the judgements pooled by all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.annotate.store_contents import Key, Proposal
+from limner.errors import LimnerError, TooShort, shown
+from limner.judgements import Judgements
+from limner.ranking import Ranking
+
+FloatArray = npt.NDArray[np.float64]
+Measure = Callable[[Ranking, Judgements], float]
+
+
+@dataclass(frozen=True)
+class Bias:
+    """The bias of judgements pooled by some systems.
+
+    Args:
+        systems: Who pooled them.
+        overall: `B_T`, over all systems.
+        own: Over the systems that pooled.
+        others: Over the rest; NaN where all pooled.
+    """
+
+    systems: tuple[str, ...]
+    overall: float
+    own: float
+    others: float
+
+
+def bias_of(pooled: Mapping[str, float], full: Mapping[str, float], systems: Sequence[str]) -> Bias:
+    """`B_T = mean over systems of |s_T - s_all|`, and its parts for the systems in T and outside.
+
+    Source: Chun et al. 2022, equation E.5.
+
+    Args:
+        pooled: Each system's score on the judgements pooled by `systems` alone, `s_T`.
+        full: Each system's score on the judgements pooled by all, `s_all`.
+        systems: T, the systems that pooled.
+
+    >>> one = {"PVSE": 76.5, "VSRN": 68.0, "PCME": 67.7, "ViLT": 59.5, "CLIP": 51.7}
+    >>> all_of_them = {"PVSE": 76.6, "VSRN": 80.1, "PCME": 77.4, "ViLT": 72.4, "CLIP": 64.3}
+    >>> found = bias_of(one, all_of_them, ["PVSE"])
+    >>> round(found.overall, 1), round(found.own, 1), round(found.others, 1)
+    (9.5, 0.1, 11.8)
+    """
+    if pooled.keys() != full.keys() or not set(systems) <= full.keys() or not systems:
+        raise LimnerError(
+            f"scores of {shown(pooled)} and of {shown(full)} for {shown(systems)}: expected the same systems"
+        )
+    gaps = {name: abs(pooled[name] - full[name]) for name in full}
+    own = [gaps[name] for name in systems]
+    others = [gap for name, gap in gaps.items() if name not in systems]
+    return Bias(
+        tuple(systems), float(np.mean(list(gaps.values()))), float(np.mean(own)), float(np.mean(others or [np.nan]))
+    )
+
+
+def graded_recall(ranking: Ranking, judgements: Judgements) -> float:
+    """The mean grade of the first answer: `1/N sum_n m_1(x_n)`, m being 1 for yes and 0.5 for weak yes.
+
+    Queries without a match count 0: nothing right was returned for them. Source: Chun et al. 2022, equations E.2, E.4.
+
+    >>> lists = Ranking.from_lists({"q": ["b", "a"]}, candidates=["a", "b"])
+    >>> graded_recall(lists, Judgements.from_pairs([("q", "a"), ("q", "b", 0.5)]))
+    0.5
+    """
+    return float(grades_at(ranking, judgements, depth=1)[:, 0].mean())
+
+
+def graded_r_precision(ranking: Ranking, judgements: Judgements) -> float:
+    """The mean grade of the first R(x) answers, R(x) being the number of matches: `1/N sum_n 1/R sum_i m_i(x_n)`.
+
+    Queries without a match are left out. Source: Chun et al. 2022, equations E.3, E.4.
+
+    >>> lists = Ranking.from_lists({"q": ["b", "c", "a"]}, candidates=["a", "b", "c"])
+    >>> graded_r_precision(lists, Judgements.from_pairs([("q", "a"), ("q", "b", 0.5)]))
+    0.25
+    """
+    matches = judgements.restrict(queries=ranking.queries).counts
+    deepest = int(matches.max(initial=0))
+    if deepest > ranking.depth and ranking.truncated:
+        raise TooShort(f"a query has {deepest} matches and the lists {ranking.depth} places: expected longer lists")
+    found = np.cumsum(grades_at(ranking, judgements, depth=max(deepest, 1)), axis=1)
+    asked = np.flatnonzero(matches > 0)
+    return float((found[asked, matches[asked] - 1] / matches[asked]).mean()) if len(asked) else float("nan")
+
+
+def grades_at(ranking: Ranking, judgements: Judgements, *, depth: int) -> FloatArray:
+    """The grade of every place of every list down to a depth, 0 where a pair was never judged."""
+    aligned = judgements.restrict(queries=ranking.queries, candidates=ranking.candidates)
+    lists = np.asarray(ranking.indices[:, :depth], dtype=np.int64)
+    width = max(len(ranking.candidates), 1)
+    known = aligned.rows * width + aligned.columns
+    wanted = np.arange(len(lists))[:, None] * width + lists
+    place = np.searchsorted(known, wanted)
+    inside = np.minimum(place, max(len(known) - 1, 0))
+    hit = (lists >= 0) & (place < len(known)) & (known[inside] == wanted if len(known) else False)
+    return np.where(hit, aligned.grades[inside] if len(known) else 0.0, 0.0)
+
+
+MEASURES: dict[str, Measure] = {"R@1": graded_recall, "R-Precision": graded_r_precision}
+
+
+def pooled_by(judgements: Judgements, proposals: Iterable[Proposal], systems: Iterable[str]) -> Judgements:
+    """The judgements of pairs that one of these systems proposed; what others alone proposed was then never judged."""
+    chosen = set(systems)
+    keys: set[Key] = {(p.image, p.caption) for p in proposals if p.system in chosen}
+    keep = [(image, caption, grade) for image, caption, grade in judgements if (image, caption) in keys]
+    named = {"queries": judgements.queries, "candidates": judgements.candidates}
+    return Judgements.from_pairs(keep, **named, name="+".join(sorted(chosen)))
+
+
+def biases(
+    lists: Mapping[str, Ranking],
+    judgements: Judgements,
+    proposals: Sequence[Proposal],
+    *,
+    measure: str = "R@1",
+    direction: str = "t2i",
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Bias]:
+    """The bias of every subset of the systems that leaves some out, in percent, small subsets first.
+
+    Args:
+        lists: Each system's ranking in this direction.
+        judgements: Image -> text, pooled by all.
+        proposals: Who proposed what, down to the rank that was pooled.
+        measure: "R@1" or "R-Precision", with half a point for a weak yes.
+        direction: "t2i" or "i2t".
+        progress: Told how many subsets are done.
+    """
+    if measure not in MEASURES:
+        raise LimnerError(f"measure {measure!r}: expected one of {', '.join(MEASURES)}")
+    names = sorted(lists)
+    subsets = [chosen for size in range(1, len(names)) for chosen in combinations(names, size)]
+    full = _scored(lists, judgements, MEASURES[measure], direction)
+    found = []
+    for number, chosen in enumerate(subsets):
+        if progress is not None:
+            progress(number, len(subsets))
+        part = pooled_by(judgements, proposals, chosen)
+        found.append(bias_of(_scored(lists, part, MEASURES[measure], direction), full, chosen))
+    return found
+
+
+def _scored(lists: Mapping[str, Ranking], judgements: Judgements, measure: Measure, direction: str) -> dict[str, float]:
+    towards = judgements if direction == "i2t" else judgements.T
+    return {name: 100 * measure(ranking, towards) for name, ranking in lists.items()}
+
+
+def by_size(found: Iterable[Bias]) -> dict[int, Bias]:
+    """The mean over all subsets of each size: figure E.2 of the paper."""
+    groups: dict[int, list[Bias]] = {}
+    for each in found:
+        groups.setdefault(len(each.systems), []).append(each)
+    return {
+        size: Bias((), *(float(np.mean([getattr(b, part) for b in group])) for part in ("overall", "own", "others")))
+        for size, group in groups.items()
+    }
+
+
+# --- how different the systems are ------------------------------------------------------------------------------
+
+
+def tau(one: Ranking, other: Ranking, *, depth: int = 25) -> float:
+    """The mean over queries of Kendall's tau-b between two systems' first places.
+
+    Over all candidates that either list holds; those that a list lacks share the place after its end.
+
+    >>> a, b = (Ranking.from_lists({"q": row}, candidates="xyz") for row in (["x", "y"], ["y", "x"]))
+    >>> tau(a, a, depth=2), tau(a, b, depth=2)
+    (1.0, -1.0)
+    """
+    from scipy.stats import kendalltau
+
+    values = []
+    for query in one.queries:
+        first, second = (ranking[query][:depth] for ranking in (one, other))
+        union = sorted({*first, *second})
+        places = [[_place(row, key, depth) for key in union] for row in (first, second)]
+        value = kendalltau(*places).statistic
+        if np.isfinite(value):
+            values.append(float(value))
+    return float(np.mean(values)) if values else float("nan")
+
+
+def mean_rank(one: Ranking, other: Ranking, *, depth: int = 25) -> float:
+    """The mean rank of one system's first answer in another's list; `depth` + 1 where it is not in it.
+
+    >>> a, b = (Ranking.from_lists({"q": row}, candidates="xyz") for row in (["x", "y"], ["y", "x"]))
+    >>> mean_rank(a, b, depth=2)
+    2.0
+    """
+    ranks = [_place(other[query][:depth], one[query][0], depth) for query in one.queries]
+    return float(np.mean(ranks))
+
+
+def _place(row: Sequence[str], key: str, depth: int) -> int:
+    return row.index(key) + 1 if key in row else depth + 1
+
+
+def diversity(lists: Mapping[str, Ranking], *, depth: int = 25) -> dict[tuple[str, str], tuple[float, float]]:
+    """Tau-b and mean rank for every two systems, in both orders (the mean rank depends on it)."""
+    taus = {pair: tau(lists[pair[0]], lists[pair[1]], depth=depth) for pair in combinations(lists, 2)}
+    both = {**taus, **{(b, a): value for (a, b), value in taus.items()}}
+    return {pair: (value, mean_rank(lists[pair[0]], lists[pair[1]], depth=depth)) for pair, value in both.items()}
+
+
+def lists_from(proposals: Iterable[Proposal], direction: str) -> dict[str, Ranking]:
+    """The systems' lists as far as they are kept in the store."""
+    found: dict[str, dict[str, dict[int, str]]] = {}
+    candidates: dict[str, None] = {}
+    for p in proposals:
+        if p.direction == direction:
+            query, other = (p.image, p.caption) if direction == "i2t" else (p.caption, p.image)
+            found.setdefault(p.system, {}).setdefault(query, {})[p.rank] = other
+            candidates[other] = None
+    return {
+        name: Ranking.from_lists({q: [row[r] for r in sorted(row)] for q, row in lists.items()}, candidates=candidates)
+        for name, lists in found.items()
+    }

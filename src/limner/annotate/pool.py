@@ -1,0 +1,130 @@
+"""Pooling: what several systems rank high becomes the pairs that people judge (Chun et al. 2022, section 3.2).
+
+The first five of each system, in both directions, duplicates merged; each pair keeps every proposal of it, with system,
+direction, rank and score. The pool decides what can be found: a match that no system ranks high is never asked for,
+which `limner.annotate.bias` measures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from limner.annotate.store import Store
+from limner.annotate.store_contents import DEPTH, Key, Proposal, add_pairs, add_proposals, pairs
+from limner.collection import Collection
+from limner.errors import LimnerError
+from limner.overlap import bleu, content_words
+from limner.ranking import Ranking
+from limner.scores import Scores
+
+TOP = 5
+"""Places of every list that are pooled."""
+BLEU = 0.25
+"""The usual least BLEU-pre of a caption with the image's own captions (Hodosh et al. 2013)."""
+
+Lists = Scores | Mapping[str, Ranking]
+"""A system: scores (images by texts), or rankings by direction ("i2t", "t2i")."""
+
+
+def lists_of(system: Lists, *, depth: int = DEPTH) -> dict[str, Ranking]:
+    """The first places of a system's lists in each direction it has."""
+    if isinstance(system, Scores):
+        return {"i2t": system.top(depth), "t2i": system.T.top(depth)}
+    return {direction: ranking.top(depth) for direction, ranking in system.items()}
+
+
+def proposed(systems: Mapping[str, Lists], *, depth: int = TOP, turn: int = 1) -> list[Proposal]:
+    """Every proposal of every system, both directions.
+
+    >>> import numpy as np
+    >>> scores = Scores.from_matrix(np.array([[0.9, 0.1], [0.2, 0.8]]), ["a.jpg", "b.jpg"], ["a", "b"])
+    >>> [(p.direction, p.image, p.caption, p.rank) for p in proposed({"eyes": scores}, depth=1)][1:3]
+    [('i2t', 'b.jpg', 'b', 1), ('t2i', 'a.jpg', 'a', 1)]
+    """
+    found = []
+    for name, system in systems.items():
+        for direction, ranking in lists_of(system, depth=depth).items():
+            found += _of_lists(name, direction, ranking, turn)
+    return found
+
+
+def _of_lists(name: str, direction: str, ranking: Ranking, turn: int) -> list[Proposal]:
+    found = []
+    for row, query in enumerate(ranking.queries):
+        for place, column in enumerate(ranking.indices[row].tolist()):
+            if column >= 0:
+                other = ranking.candidates[column]
+                image, caption = (query, other) if direction == "i2t" else (other, query)
+                score = None if ranking.scores is None else float(ranking.scores[row, place])
+                found.append(Proposal(name, direction, image, caption, place + 1, score, turn))
+    return found
+
+
+def merged(proposals: Iterable[Proposal], *, depth: int = TOP) -> dict[Key, list[Proposal]]:
+    """The pooled pairs in order of first proposal, each with all its proposals up to a rank."""
+    pool: dict[Key, list[Proposal]] = {}
+    for each in proposals:
+        if each.rank <= depth:
+            pool.setdefault((each.image, each.caption), []).append(each)
+    return pool
+
+
+def alike(pool: Iterable[Key], collection: Collection, *, least: float = BLEU) -> list[Key]:
+    """The pairs whose caption shares enough words with the image's own captions: BLEU-pre at least `least`.
+
+    Hodosh et al. (2013) left out 86% of all pairs so, and 3.5% of those that experts call matches. An image without
+    captions of its own keeps all its pairs.
+    """
+    listed = list(pool)
+    own: dict[str, list[str]] = {key: [] for key in collection.images.ids}
+    texts = dict(zip(collection.texts.ids, collection.texts.values, strict=True))
+    for image, caption, _ in collection.judgements.relevant:
+        own[image].append(texts.get(caption, ""))
+    comparable = [pair for pair in listed if own[pair[0]]]
+    values = bleu([texts[c] for _, c in comparable], [own[i] for i, _ in comparable], words=content_words)
+    low = {pair for pair, value in zip(comparable, values, strict=True) if value < least}
+    return [pair for pair in listed if pair not in low]
+
+
+def fill(
+    store: Store,
+    systems: Mapping[str, Lists],
+    *,
+    depth: int = TOP,
+    keep: int = DEPTH,
+    turn: int = 1,
+    filtered: Callable[[Sequence[Key]], Sequence[Key]] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, int]:
+    """Writes the systems' proposals and the pooled pairs into a store that holds their collection.
+
+    Args:
+        store: The store.
+        systems: By name.
+        depth: Places of each list that are pooled.
+        keep: Places of each list that are remembered, so that a known negative can be in nobody's list.
+        turn: Which turn of the annotation this is.
+        filtered: Takes the pooled pairs and returns those to keep, e.g. by `alike`.
+        progress: Told how many systems are done.
+
+    Returns:
+        How many proposals there were, how many pairs after merging, how many the filter kept, how many are new.
+    """
+    if keep < depth:
+        raise LimnerError(f"keep {keep} with depth {depth}: expected to remember at least what is pooled")
+    found: list[Proposal] = []
+    for number, (name, system) in enumerate(systems.items()):
+        if progress is not None:
+            progress(number, len(systems))
+        for direction, ranking in lists_of(system, depth=keep).items():
+            add_proposals(store, name, ranking, direction=direction, depth=keep, turn=turn)
+            found += _of_lists(name, direction, ranking.top(depth), turn)
+    pool = list(merged(found, depth=depth))
+    kept = list(filtered(pool)) if filtered is not None else pool
+    added = add_pairs(store, kept, turn=turn)
+    return {"proposals": len(found), "merged": len(pool), "kept": len(kept), "new": added}
+
+
+def waiting(store: Store) -> list[Key]:
+    """Pooled pairs that no task asks for yet."""
+    return [(p.image, p.caption) for p in pairs(store) if not p.asked and p.origin == "pool"]

@@ -1,0 +1,295 @@
+"""Is the work good? Controls, agreement, annotators to set aside, tasks to look at again."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import mean, median
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from limner.annotate._sql import inserted, sa
+from limner.annotate.scale import relevant
+from limner.annotate.store import Store
+from limner.annotate.store_answers import Answer, answers
+from limner.annotate.store_exclusions import exclude
+from limner.annotate.store_schema import assignment as assignments
+from limner.annotate.store_schema import review as reviews
+from limner.errors import LimnerError, MissingExtra, UnknownId, UnknownName
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+THRESHOLD = 0.7
+"""Least share of controls to be right, as in Hodosh et al. (2013)."""
+LEAST = 4
+"""So many controls are needed before anybody is set aside."""
+DECISIONS = ("accept", "reject")
+_QUICK = 0.25  # of the median time of all answers
+Level = Literal["nominal", "ordinal", "interval"]
+
+
+def right(answer: Answer) -> bool:
+    """Whether the answer to a control is right: a yes to a known positive, a no to a known negative."""
+    if answer.role == "real":
+        raise LimnerError("only controls have an answer that is known")
+    return relevant(answer.grade) == (answer.role == "gold_pos")
+
+
+# --- agreement --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far annotators agree.
+
+    Args:
+        alpha: Krippendorff's alpha: 1 full agreement, 0 chance.
+        low: Lower end of its interval.
+        high: Upper end.
+        level: What the grades mean: "ordinal" or "nominal".
+        annotators: How many people.
+        pairs: How many pairs two of them or more judged.
+        kappas: Cohen's kappa for two people, weighted by the distance of grades, with the pairs both judged; NaN where
+            it is undefined.
+        note: What is to know of it, e.g. why a number is NaN.
+    """
+
+    alpha: float
+    low: float
+    high: float
+    level: str
+    annotators: int
+    pairs: int
+    kappas: dict[tuple[str, str], tuple[float, int]]
+    note: str = ""
+
+
+def agreement(
+    given: Sequence[Answer],
+    *,
+    level: Level = "ordinal",
+    samples: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
+    controls: bool = False,
+) -> Agreement:
+    """Krippendorff's alpha with an interval, and Cohen's kappa of every two annotators.
+
+    Alpha and its bootstrap are evalica's, kappa is scikit-learn's. Rows of the table are annotators, columns pairs; it
+    is made here from named answers, because the other way round gives a number near 0 without a word.
+
+    Args:
+        given: The answers.
+        level: "ordinal" (the grades have an order), "nominal" or "interval".
+        samples: Bootstrap samples for the interval.
+        confidence: Of the interval.
+        seed: Of the bootstrap.
+        controls: Count the controls too; they are easy, so they flatter.
+    """
+    used = [a for a in given if controls or a.role == "real"]
+    table = ratings(used)
+    shared = table.notna().sum(axis=0) >= 2
+    kappas = _kappas(used)
+    undefined = [f"kappa of {a} and {b} is undefined (both gave one and the same grade throughout)"
+                 for (a, b), (value, _) in kappas.items() if math.isnan(value)]  # fmt: skip
+    common: dict[str, Any] = {"level": level, "annotators": len(table), "pairs": int(shared.sum()), "kappas": kappas}
+    values = table.loc[:, shared].stack() if shared.any() else []
+    if len(set(values)) < 2:
+        why = "no pair was judged by two people" if not shared.any() else "every answer is the same"
+        return Agreement(
+            math.nan, math.nan, math.nan, note="; ".join([f"alpha is undefined: {why}", *undefined]), **common
+        )
+    import evalica
+
+    found = evalica.alpha_bootstrap(
+        table.loc[:, shared], level, n_resamples=samples, confidence_level=confidence, random_state=seed
+    )
+    return Agreement(float(found.alpha), float(found.low), float(found.high), note="; ".join(undefined), **common)
+
+
+def ratings(given: Iterable[Answer]) -> pd.DataFrame:
+    """A row per annotator, a column per pair, grades in it, and NaN where nothing was answered."""
+    try:
+        import evalica  # noqa: F401
+        import pandas as pd
+    except ImportError as error:
+        raise MissingExtra("agreement", error.name or "evalica", "web") from error
+    rows: dict[str, dict[int, float]] = {}
+    for answer in given:
+        rows.setdefault(answer.annotator, {})[answer.pair] = float(answer.grade)
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def _kappas(given: Iterable[Answer]) -> dict[tuple[str, str], tuple[float, int]]:
+    by_person: dict[str, dict[int, int]] = {}
+    for answer in given:
+        by_person.setdefault(answer.annotator, {})[answer.pair] = answer.grade
+    found = {}
+    for one, other in combinations(sorted(by_person), 2):
+        both = sorted(by_person[one].keys() & by_person[other].keys())
+        if both:
+            found[one, other] = kappa([by_person[one][p] for p in both], [by_person[other][p] for p in both]), len(both)
+    return found
+
+
+def kappa(one: Sequence[int], other: Sequence[int]) -> float:
+    """Cohen's kappa of two people's grades, linearly weighted; NaN where both gave one and the same grade throughout.
+
+    >>> round(kappa([1, 1, 4, 4], [1, 2, 4, 4]), 3), kappa([4, 4], [4, 4])
+    (0.846, nan)
+    """
+    from sklearn.metrics import cohen_kappa_score
+
+    if len({*one, *other}) < 2:
+        return math.nan
+    return float(cohen_kappa_score(list(one), list(other), weights="linear", labels=[1, 2, 3, 4]))
+
+
+# --- annotators -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Record:
+    """What one annotator has done.
+
+    Args:
+        annotator: The name.
+        answers: To pooled pairs.
+        controls: Controls answered.
+        right: How many of them rightly.
+        agreement: Mean distance to the others' mean grade of the same pairs, 0 being perfect; NaN without others.
+        milliseconds: Median time of an answer; NaN where none was measured.
+        commonest: Share of the grade given most often.
+        suspicious: Why to look closer; empty where there is no reason.
+    """
+
+    annotator: str
+    answers: int
+    controls: int
+    right: int
+    agreement: float
+    milliseconds: float
+    commonest: float
+    suspicious: tuple[str, ...]
+
+    @property
+    def share(self) -> float:
+        """The share of controls answered rightly; NaN without controls."""
+        return self.right / self.controls if self.controls else math.nan
+
+
+def annotator_table(given: Sequence[Answer], *, threshold: float = THRESHOLD) -> list[Record]:
+    """A record of every annotator, the most suspicious first."""
+    by_person: dict[str, list[Answer]] = {}
+    by_pair: dict[int, list[Answer]] = {}
+    for answer in given:
+        by_person.setdefault(answer.annotator, []).append(answer)
+        by_pair.setdefault(answer.pair, []).append(answer)
+    times = [a.milliseconds for a in given if a.milliseconds is not None]
+    usual = median(times) if times else math.nan
+    records = [_record(name, own, by_pair, usual, threshold) for name, own in by_person.items()]
+    return sorted(records, key=lambda r: (-len(r.suspicious), r.annotator))
+
+
+def _record(
+    name: str, own: Sequence[Answer], by_pair: dict[int, list[Answer]], usual: float, threshold: float
+) -> Record:
+    real = [a for a in own if a.role == "real"]
+    golden = [right(a) for a in own if a.role != "real"]
+    times = [a.milliseconds for a in own if a.milliseconds is not None]
+    took = float(median(times)) if times else math.nan
+    most = max(Counter(a.grade for a in real).values(), default=0) / max(len(real), 1)
+    gaps = [gap for a in real if (gap := _gap(a, by_pair[a.pair])) is not None]
+    why = []
+    if len(golden) >= LEAST and mean(golden) < threshold:
+        why.append(f"{sum(golden)} of {len(golden)} controls right")
+    if len(times) >= LEAST and took < _QUICK * usual:
+        why.append(f"answers in {took / 1000:.1f} s, others in {usual / 1000:.1f} s")
+    if len(real) >= 20 and most > 0.95:
+        why.append(f"the same grade {most:.0%} of the time")
+    apart = mean(gaps) if gaps else math.nan
+    return Record(name, len(real), len(golden), sum(golden), apart, took, most, tuple(why))
+
+
+def _gap(answer: Answer, all_of_pair: Sequence[Answer]) -> float | None:
+    others = [a.grade for a in all_of_pair if a.annotator != answer.annotator]
+    return abs(answer.grade - mean(others)) if others else None
+
+
+def set_aside(store: Store, *, threshold: float = THRESHOLD, least: int = LEAST, by: int | None = None) -> list[str]:
+    """Takes everybody out whose share of right controls is below the threshold; their pairs are asked again.
+
+    Args:
+        store: The store.
+        threshold: Least share of controls to be right.
+        least: Controls that somebody must have answered before anything is concluded.
+        by: Who decides.
+
+    Returns:
+        The names.
+    """
+    poor = [r for r in annotator_table(answers(store)) if r.controls >= least and r.share < threshold]
+    for record in poor:
+        reason = f"{record.right} of {record.controls} controls right, below {threshold:.0%}"
+        exclude(store, "annotator", record.annotator, reason=reason, by=by)
+    return [record.annotator for record in poor]
+
+
+# --- review -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Doubtful:
+    """A finished task with a wrong answer to a control: who did it, and which controls went wrong."""
+
+    assignment: int
+    task: int
+    annotator: str
+    wrong: tuple[Answer, ...]
+    controls: int
+
+
+def review_queue(store: Store) -> list[Doubtful]:
+    """Finished tasks with a wrong control that nobody has looked at yet, in the order they came."""
+    finished = set(_column(store, sa.select(assignments.c.id).where(assignments.c.finished.is_not(None))))
+    looked_at = set(_column(store, sa.select(reviews.c.assignment_id)))
+    controls: dict[int, list[Answer]] = {}
+    for answer in answers(store):
+        if answer.role != "real" and answer.assignment in finished - looked_at:
+            controls.setdefault(answer.assignment, []).append(answer)
+    return [
+        Doubtful(key, given[0].task, given[0].annotator, wrong, len(given))
+        for key, given in controls.items()
+        if (wrong := tuple(a for a in given if not right(a)))
+    ]
+
+
+def _column(store: Store, query: sa.Select[Any]) -> list[int]:
+    return [cast("int", next(iter(row.values()))) for row in store.rows(query)]
+
+
+def review(store: Store, assignment: int, decision: str, *, reason: str, by: int | None = None) -> None:
+    """Accepts a doubtful task, or rejects it: then its answers no longer count and somebody else is asked.
+
+    Args:
+        store: The store.
+        assignment: Its number, `Doubtful.assignment`.
+        decision: "accept" or "reject".
+        reason: Why; it is kept.
+        by: The reviewer.
+    """
+    if decision not in DECISIONS:
+        raise UnknownName("decision", decision, DECISIONS)
+    if not reason.strip():
+        raise LimnerError("a review needs its reason")
+    with store.writing() as connection:
+        found = connection.scalar(sa.select(assignments.c.id).where(assignments.c.id == assignment))
+        if found is None:
+            raise UnknownId(f"no assignment number {assignment}: see 'limner annotate review'")
+        values = {"assignment_id": assignment, "decision": decision, "reason": reason.strip(), "by_id": by}
+        inserted(connection, reviews, **values, added=store.now())
+    if decision == "reject":
+        exclude(store, "assignment", assignment, reason=reason, by=by)

@@ -1,0 +1,180 @@
+"""Tasks: what one annotator does in one sitting, with controls whose answers are known.
+
+Two forms. Chun et al. (2022): 20 pairs, 18 of the pool, one known positive, one known negative that is in nobody's
+top-25. Hodosh et al. (2013): six images with ten captions each, one of them a control image with one to three of its
+own captions among captions of others. Both are shuffled, and the same seed gives the same tasks.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from limner.annotate.store_contents import Key
+from limner.annotate.store_tasks import Asked, Draft
+from limner.errors import LimnerError
+from limner.judgements import Judgements
+
+REAL = 18
+CAPTIONS = 10
+IMAGES = 5
+_TRIES = 10_000
+T = TypeVar("T")
+
+
+def make_tasks(
+    pool: Iterable[Key],
+    known: Judgements,
+    *,
+    near: Iterable[Key] = (),
+    real: int = REAL,
+    positives: int = 1,
+    negatives: int = 1,
+    seed: int = 0,
+) -> list[Draft]:
+    """Cuts a pool into tasks of `real` pairs and controls; the last one may be shorter.
+
+    Args:
+        pool: The pairs to judge, (image, caption).
+        known: The original pairs, image -> text: where known positives come from, and what is no negative.
+        near: Pairs in some system's top-25: none of them is taken for a known negative.
+        real: Pooled pairs per task.
+        positives: Known positives per task.
+        negatives: Known negatives per task.
+        seed: Another seed, other tasks.
+
+    >>> known = Judgements.from_pairs([(f"i{n}", f"t{n}") for n in range(30)])
+    >>> first, second = make_tasks([(f"i{n}", f"t{n + 1}") for n in range(24)], known)
+    >>> len(first.items), len(second.items), sum(item.role != "real" for item in first.items)
+    (20, 8, 2)
+    """
+    draw = random.Random(seed)
+    pairs = list(dict.fromkeys(pool))
+    draw.shuffle(pairs)
+    gold, bad = _positives(known, draw), _negatives(known, {*near, *pairs}, draw)
+    drafts = []
+    for start in range(0, len(pairs), real):
+        chosen = pairs[start : start + real]
+        items = [Asked(*pair) for pair in chosen]
+        items += [Asked(*pair, "gold_pos") for pair in _distinct(gold, positives, chosen)]
+        items += [Asked(*pair, "gold_neg") for pair in _distinct(bad, negatives, chosen)]
+        draw.shuffle(items)
+        drafts.append(Draft(tuple(items), "pairs", seed))
+    return drafts
+
+
+def make_caption_tasks(
+    pool: Iterable[Key],
+    known: Judgements,
+    *,
+    near: Iterable[Key] = (),
+    control_images: Sequence[str] | None = None,
+    images: int = IMAGES,
+    captions: int = CAPTIONS,
+    seed: int = 0,
+) -> list[Draft]:
+    """Tasks of the Flickr8k form: some images with ten captions each, and one control image.
+
+    A block of an image that the pool does not fill is filled with captions drawn at random, which are judged like the
+    others (that is how the paper could test its filter). The control image has one to three of its own captions among
+    captions of other images.
+
+    Args:
+        pool: The pairs to judge, (image, caption).
+        known: The original pairs, image -> text.
+        near: Pairs in some system's top-25, which are no known negatives.
+        control_images: Where control images come from; all of `known` where left out.
+        images: Images per task, beside the control image.
+        captions: Captions per image.
+        seed: Another seed, other tasks.
+    """
+    draw = random.Random(seed)
+    asked = dict.fromkeys(pool)
+    blocks = _blocks(asked, known, captions, draw)
+    draw.shuffle(blocks)
+    sources = [i for i in (control_images or known.relevant.queries) if known.counts[known.queries.index(i)]]
+    if not sources:
+        raise LimnerError("no image with captions of its own to make controls of")
+    controls = _forever(sources, draw)
+    drafts = []
+    for start in range(0, len(blocks), images):
+        chosen = blocks[start : start + images]
+        taken = {item.image for block in chosen for item in block}
+        control = _control(next(i for i in controls if i not in taken), known, {*near, *asked}, captions, draw)
+        shown = [*chosen, control]
+        draw.shuffle(shown)
+        drafts.append(Draft(tuple(item for block in shown for item in block), "captions", seed))
+    return drafts
+
+
+def _blocks(asked: Iterable[Key], known: Judgements, captions: int, draw: random.Random) -> list[list[Asked]]:
+    """Each image's captions in blocks of ten, filled up at random; a random caption is used once per image."""
+    by_image: dict[str, list[str]] = {}
+    for image, caption in asked:
+        by_image.setdefault(image, []).append(caption)
+    blocks = []
+    for image, wanted in by_image.items():
+        draw.shuffle(wanted)
+        lacking = -len(wanted) % captions
+        drawn = draw.sample(list(known.candidates), min(len(known.candidates), len(wanted) + captions))
+        fill = [caption for caption in drawn if caption not in wanted][:lacking]
+        whole = [Asked(image, caption) for caption in [*wanted, *fill]]
+        draw.shuffle(whole)
+        blocks += [whole[start : start + captions] for start in range(0, len(whole), captions)]
+    return blocks
+
+
+def _control(image: str, known: Judgements, near: set[Key], captions: int, draw: random.Random) -> list[Asked]:
+    row = known.queries.index(image)
+    span = slice(known.indptr[row], known.indptr[row + 1])
+    judged = zip(known.columns[span].tolist(), known.grades[span].tolist(), strict=True)
+    own = [known.candidates[column] for column, grade in judged if grade > 0]
+    right = draw.sample(own, min(len(own), draw.randint(1, 3)))
+    strangers = [c for c in known.candidates if c not in set(own) and (image, c) not in near]
+    wrong = draw.sample(strangers, min(len(strangers), captions - len(right)))
+    items = [Asked(image, c, "gold_pos") for c in right] + [Asked(image, c, "gold_neg") for c in wrong]
+    draw.shuffle(items)
+    return items
+
+
+def _positives(known: Judgements, draw: random.Random) -> Iterator[Key]:
+    pairs = [(image, caption) for image, caption, _ in known.relevant]
+    if not pairs:
+        raise LimnerError("no known positive: expected original pairs with a grade above 0")
+    return _forever(pairs, draw)
+
+
+def _negatives(known: Judgements, near: set[Key], draw: random.Random) -> Iterator[Key]:
+    """Random pairs that nobody holds for a match; refused where there seem to be none."""
+    right = {(image, caption) for image, caption, _ in known.relevant}
+    images, captions = list(known.queries), list(known.candidates)
+    while True:
+        for _ in range(_TRIES):
+            pair = draw.choice(images), draw.choice(captions)
+            if pair not in right and pair not in near:
+                yield pair
+                break
+        else:
+            raise LimnerError(
+                f"no known negative in {_TRIES:,} draws: the systems' lists hold nearly every pair; pool with a "
+                "smaller --keep, or make tasks with --negatives 0"
+            )
+
+
+def _forever(values: Sequence[T], draw: random.Random) -> Iterator[T]:
+    """All values in random order, then all again."""
+    while True:
+        yield from draw.sample(values, len(values))
+
+
+def _distinct(source: Iterator[Key], number: int, taken: Sequence[Key]) -> list[Key]:
+    """The next few pairs that a task does not hold yet; fewer where all there are is in the task."""
+    found: list[Key] = []
+    for _ in range(_TRIES if number else 0):
+        pair = next(source)
+        if pair not in taken and pair not in found:
+            found.append(pair)
+        if len(found) == number:
+            break
+    return found
