@@ -348,7 +348,7 @@ def test_the_commands_find_what_python_finds(commanded):
     assert [hit["score"] for hit in data["hits"]] == np.asarray(expected.scores)[0].tolist()
     assert (data["searched"], data["exact"], data["kind"]) == (60, True, "image")
     described = json.loads(run("index", commanded / "i", "--json").stdout)
-    assert (described["items"], described["dimensions"], described["system"]) == (60, 32, "system.npz")
+    assert (described["items"], described["dimensions"], described["system"]) == (60, 32, "system")
 
 
 def test_queries_from_files_pictures_and_vectors(commanded, tmp_path):

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from limner import __version__
-from limner.cli import attack, compare, data, demo, evaluate, explain, fuse, index, lists, report, search
+from limner.cli import attack, compare, data, demo, evaluate, explain, fuse, index, lists, report, search, train
 from limner.cli.shell import STATUSES, Shell
 
 __all__ = ["app"]
@@ -45,6 +45,7 @@ def limner(
 
 
 app.command("demo")(demo.demo)
+app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
 app.command("report")(report.report)

@@ -25,7 +25,7 @@ Asker = Callable[[Sequence[str]], Any]
 
 def attack(
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
-    system: Annotated[str | None, word("A system that is trained first: see 'limner systems'.")] = None,
+    system: Annotated[str | None, word("A system: a saved model, or one of 'limner systems', trained now.")] = None,
     kind: Annotated[list[str] | None, word("Kind of change; all by default. Repeatable.", metavar="KIND")] = None,
     seed: Annotated[int, word("Another seed, other edits.", metavar="N", min=0)] = 0,
     save: Annotated[Path | None, word("Write every edit: a csv.", metavar="FILE")] = None,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from limner.collection import Collection
     from limner.match.search import Index
 
-KEPT = "system.npz"
+KEPT = "system"
 """The name of a model that is kept inside the folder of its index."""
 
 
@@ -22,22 +22,20 @@ def system(name: str, *, folder: Path | None = None) -> Any:
     """A system by what a person calls it.
 
     Args:
-        name: The file of a saved model, or "module:thing" with `encode(items)`; a class is made without arguments.
+        name: A saved model, or "module:thing" with `encode(items)`; a class is made without arguments.
         folder: The folder of the index, in which models may be kept.
     """
     from limner.catalogue import resolve
     from limner.systems import SYSTEMS, load
 
     kept = None if folder is None else folder / name
-    file = kept if kept is not None and kept.is_file() else Path(name)
-    if file.exists():
-        return load(file)
+    place = kept if kept is not None and kept.exists() else Path(name)
+    if place.exists():
+        return load(place)
     if name in SYSTEMS:
-        raise LimnerError(
-            f"system {name!r} is not trained: give a COLLECTION to train it on, or the file of a saved model"
-        )
+        raise LimnerError(f"system {name!r} is not trained: give a COLLECTION to train it on, or a saved model")
     if ":" not in name:
-        raise LimnerError(f"no system {name}: expected the file of a saved model, or module:thing with encode(items)")
+        raise LimnerError(f"no system {name}: expected a saved model, or module:thing with encode(items)")
     thing = resolve(name, {}, what="system")
     return thing() if inspect.isclass(thing) else thing
 
@@ -54,7 +52,7 @@ def prepared(name: str, whole: Collection | None, folder: Path | None) -> tuple[
         if whole is None or folder is None:
             raise LimnerError(
                 f"system {name!r} has to be trained: name a COLLECTION and a local folder for the index, or train it "
-                "first and give the file of the model"
+                "first and give the saved model"
             )
         with progress(f"training {name} on {len(whole.images):,} images") as told:
             model: Any = train(whole, name, progress=told)
@@ -62,11 +60,18 @@ def prepared(name: str, whole: Collection | None, folder: Path | None) -> tuple[
         model.save(folder / KEPT)
         return model, KEPT
     made = system(name)
-    if Path(name).is_file() and folder is not None:
+    if Path(name).exists() and folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(name, folder / KEPT)
+        _copy(Path(name), folder / KEPT)
         return made, KEPT
     return made, name
+
+
+def _copy(model: Path, target: Path) -> None:
+    if model.is_dir():
+        shutil.copytree(model, target, dirs_exist_ok=True)
+    else:
+        shutil.copyfile(model, target)
 
 
 def folder_of(path: str) -> Path | None:

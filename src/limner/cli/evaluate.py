@@ -35,7 +35,7 @@ def evaluate(
     run: Annotated[
         list[Path] | None, word("Or a TREC run, or JSON lists; twice for both directions.", metavar="FILE")
     ] = None,
-    system: Annotated[str | None, word("Or a system that is trained first: see 'limner systems'.")] = None,
+    system: Annotated[str | None, word("Or a system: a saved model, or one of 'limner systems', trained now.")] = None,
     image_ids: Annotated[Path | None, word("Ids of the image rows, one per line.", metavar="FILE")] = None,
     text_ids: Annotated[Path | None, word("Ids of the text rows, one per line.", metavar="FILE")] = None,
     per_image: Annotated[

@@ -29,7 +29,7 @@ def explain(
     texts: Annotated[Path | None, word("Embeddings of the texts.", metavar="FILE")] = None,
     scores: Annotated[Path | None, word("Or a similarity matrix, images by texts: npy.", metavar="FILE")] = None,
     run: Annotated[list[Path] | None, word("Or a TREC run, or JSON lists.", metavar="FILE")] = None,
-    system: Annotated[str | None, word("Or a system that is trained first: see 'limner systems'.")] = None,
+    system: Annotated[str | None, word("Or a system: a saved model, or one of 'limner systems', trained now.")] = None,
     query: Annotated[str | None, word("Explain this one query.", metavar="ID")] = None,
     direction: Annotated[str, word("t2i (a text asks) or i2t.", metavar="WAY")] = "t2i",
     objects: Annotated[Path | None, word(OBJECTS, metavar="FILE")] = None,

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
 
 from limner.cli.console import answer, table
 from limner.cli.options import Json
@@ -48,19 +52,34 @@ def protocols(as_json: Json = False) -> None:
     answer(table((p.name, p.about) for p in PROTOCOLS.values()), {"protocols": rows}, as_json=as_json)
 
 
-def systems(as_json: Json = False) -> None:
-    """List the systems that limner can train itself.
+def systems(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One system: its options.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the systems that limner can train itself, or the options of one.
 
     Examples:
       $ limner systems
+      $ limner systems histograms
       $ limner evaluate photos/ --system histograms
     """
     from limner.catalogue import resolve
     from limner.systems import SYSTEMS
 
+    if name is not None:
+        trainer = resolve(name, SYSTEMS, what="system")
+        data = {"system": name, "about": _about(trainer), "options": _options(trainer)}
+        return answer(inspect.getdoc(trainer) or name, data, as_json=as_json)
     rows = [{"system": name, "about": _about(resolve(name, SYSTEMS, what="system"))} for name in SYSTEMS]
-    answer(table((r["system"], r["about"]) for r in rows), {"systems": rows}, as_json=as_json)
+    return answer(table((r["system"], r["about"]) for r in rows), {"systems": rows}, as_json=as_json)
 
 
 def _about(trainer: object) -> str:
     return (inspect.getdoc(trainer) or "").partition("\n")[0]
+
+
+def _options(trainer: Callable[..., Any]) -> dict[str, Any]:
+    """The options and what they are when nothing is said; those that only a program can give are left out."""
+    parameters = inspect.signature(trainer).parameters.values()
+    keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in ("progress", "dev")]
+    return {p.name: None if p.default is p.empty else p.default for p in keywords}

@@ -1,9 +1,10 @@
-"""A system that is trained on the spot: what it may learn from, and what it is measured on."""
+"""A system that is trained on the spot, or was saved: what it may learn from, and what it is measured on."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from limner.errors import LimnerError
 if TYPE_CHECKING:
     from limner.collection import Collection
     from limner.scores import Progress, Scores
+    from limner.systems import Model
 
 SEED = 0
 TEST_SHARE = 5  # one image in so many is for testing, where a collection says nothing
@@ -23,18 +25,35 @@ TEST_SHARE = 5  # one image in so many is for testing, where a collection says n
 def trained(name: str, whole: Collection, split: str | None) -> tuple[Scores, Collection, list[str]]:
     """Trains a system and scores what it has not seen: the split asked for, "test", or a part drawn with a fixed seed.
 
+    A saved model, by its path, scores the split asked for or "test"; what it was trained on is not known here.
+
     Returns:
         The scores, the part they are for, and what a reader must know of it.
     """
     from limner.catalogue import resolve
-    from limner.systems import SYSTEMS, train
+    from limner.systems import SYSTEMS, load, train
 
+    if name not in SYSTEMS and Path(name).exists():
+        held = part(whole, split)
+        return _scored(load(name), name, held), held, []
     trainer = resolve(name, SYSTEMS, what="system")
     seen, held, notes = halves(whole, split)
     with progress(f"training {name} on {len(seen.images):,} images") as told:
-        model = train(seen, name, **_told(trainer, told))
+        model = train(seen, name, **told_to(trainer, told), **_dev(trainer, whole, held))
+    return _scored(model, name, held), held, notes
+
+
+def _scored(model: Model, name: str, held: Collection) -> Scores:
     with progress(f"scoring {len(held.images):,} images with {name}") as told:
-        return model.scores(held, **_told(model.scores, told)), held, notes
+        return model.scores(held, **told_to(model.scores, told))
+
+
+def _dev(trainer: Callable[..., Any], whole: Collection, held: Collection) -> dict[str, Any]:
+    """The dev split for a system that chooses its settings on one, unless that is what is measured."""
+    wanted = "dev" in inspect.signature(trainer).parameters and "dev" in whole.splits
+    if not wanted or set(whole.dev.images.ids) & set(held.images.ids):
+        return {}
+    return {"dev": whole.dev}
 
 
 def halves(whole: Collection, split: str | None) -> tuple[Collection, Collection, list[str]]:
@@ -68,6 +87,6 @@ def _by_split(whole: Collection, name: str) -> tuple[Collection, Collection, lis
     return whole.restrict(rest), held, [f"trained on every image outside the split {name!r}"]
 
 
-def _told(function: Callable[..., Any], told: Progress) -> dict[str, Any]:
+def told_to(function: Callable[..., Any], told: Progress) -> dict[str, Any]:
     """The progress as an argument, where the function takes one."""
     return {"progress": told} if "progress" in inspect.signature(function).parameters else {}

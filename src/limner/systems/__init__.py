@@ -1,24 +1,25 @@
 """Systems: what `limner.train` can train, by name.
 
-A system is a function `(collection, **options) -> model`; a model has `scores(collection) -> Scores`. Your own needs
-no registration: name it as "module:function".
+A system is a function `(collection, *, **options) -> model`; a model has `scores(collection) -> Scores`. Your own needs
+no registration: name it as "module:function". A system that chooses its settings by measuring them takes a keyword
+`dev`, and gets the dev split of the collection there.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from limner.catalogue import resolve
-from limner.errors import UnknownName
+from limner.errors import LimnerError, UnknownName
 
 if TYPE_CHECKING:
     from limner.collection import Collection
     from limner.scores import Scores
-    from limner.systems.histograms import HistogramModel
 
 SYSTEMS: Mapping[str, str] = MappingProxyType(
     {
@@ -27,6 +28,9 @@ SYSTEMS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Everything `train` knows by name, and where it lives."""
+
+KINDS: Mapping[str, str] = MappingProxyType({"histograms": "limner.systems.histograms:HistogramModel"})
+"""Classes of saved models, by the word under "limner" in the config.json of a model's folder; each has `load(path)`."""
 
 
 @runtime_checkable
@@ -38,28 +42,56 @@ class Model(Protocol):
         ...
 
 
-def train(collection: Collection, system: str = "histograms", **options: Any) -> Model:
+def train(
+    collection: Collection, system: str = "histograms", *, config: str | Path | None = None, **options: Any
+) -> Model:
     """Trains a system on pairs of images and texts.
 
     Args:
         collection: What to learn from. Its training split is used where it has one, the whole otherwise.
         system: A key of `SYSTEMS`, or "module:function".
+        config: A TOML file of options, by the same names; those given as keywords win.
         options: Of the system; one it does not know is refused.
 
     Returns:
         A model; `model.scores(collection.test)` is what `limner.evaluate` takes.
     """
     trainer = resolve(system, SYSTEMS, what="system")
-    _refuse_unknown(system, trainer, options)
+    chosen = {**({} if config is None else _configured(config)), **options}
+    _refuse_unknown(system, trainer, chosen)
+    if "dev" in collection.splits and "dev" in inspect.signature(trainer).parameters:
+        chosen.setdefault("dev", collection.dev)
     pairs = collection.train if "train" in collection.splits else collection
-    return cast("Model", trainer(pairs, **options))
+    return cast("Model", trainer(pairs, **chosen))
 
 
-def load(path: str | Path) -> HistogramModel:
-    """Reads a model that was saved with `model.save`."""
-    from limner.systems.histograms import HistogramModel
+def load(path: str | Path) -> Model:
+    """Reads a model that was saved with `model.save`: a file, or a folder whose config.json says what kind it is."""
+    place = Path(path)
+    kind = _kind(place) if place.is_dir() else "histograms"
+    if kind not in KINDS:
+        raise LimnerError(f"{place} is a model of kind {kind!r}: expected one of {', '.join(sorted(KINDS))}")
+    return cast("Model", resolve(kind, KINDS, what="kind of model").load(place))
 
-    return HistogramModel.load(path)
+
+def _kind(folder: Path) -> str:
+    try:
+        return str(json.loads((folder / "config.json").read_text(encoding="utf-8"))["limner"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LimnerError(
+            f"{folder} is no saved model: expected a config.json with a kind under 'limner' in it ({error})"
+        ) from error
+
+
+def _configured(path: str | Path) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise LimnerError(f"no file of options {path}: expected TOML with lines such as dimensions = 32") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise LimnerError(f"{path} is not TOML ({error}): expected lines such as dimensions = 32") from error
 
 
 def _refuse_unknown(system: str, trainer: Callable[..., Any], options: Mapping[str, Any]) -> None:

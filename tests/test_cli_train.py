@@ -1,0 +1,91 @@
+"""`limner train`: a model is kept, is found again by its path, and nothing is lost to bad input."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import limner
+from limner import systems
+from limner.cli import app
+from limner.cli.shell import Status
+
+WORLD = ("scenes", "-O", "images=60")
+
+
+def run(*args, status=0):
+    done = CliRunner().invoke(app, [str(word) for word in args])
+    assert done.exit_code == status, done.output
+    return done
+
+
+def test_a_kept_model_is_measured_like_one_trained_on_the_spot(tmp_path):
+    model = tmp_path / "colours.npz"
+    told = json.loads(run("train", "colours", *WORLD, "-o", model, "--json").stdout)
+    assert (told["system"], told["model"], told["images"]) == ("colours", str(model), 36)
+    kept, fresh = (
+        json.loads(run("evaluate", *WORLD, "--system", name, "--json").stdout)["results"] for name in (model, "colours")
+    )
+    assert kept == fresh
+
+
+def test_settings_win_over_the_file(tmp_path):
+    config, model = tmp_path / "options.toml", tmp_path / "m.npz"
+    config.write_text('dimensions = 3\nname = "small"\n')
+    run("train", "histograms", *WORLD, "-o", model, "--config", config, "--set", "dimensions=2")
+    kept = systems.load(model)
+    assert (kept.name, kept.picture_map.weights.shape[1]) == ("small", 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("histogram", *WORLD), "did you mean 'histograms'"),
+        (("histograms", *WORLD, "--set", "ridges=1"), "did you mean 'ridge'"),
+        (("histograms", *WORLD, "--config", "none.toml"), "no file of options none.toml"),
+    ],
+)
+def test_bad_words_write_nothing(tmp_path, monkeypatch, words, said):
+    monkeypatch.chdir(tmp_path)
+    done = run("train", *words, "-o", "m.npz", status=Status.INPUT)
+    assert said in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_not_toml(tmp_path):
+    (tmp_path / "x.toml").write_text("= 3")
+    done = run("train", "colours", *WORLD, "-o", tmp_path / "m", "--config", tmp_path / "x.toml", status=Status.INPUT)
+    assert "is not TOML" in done.stderr
+
+
+def test_a_folder_that_is_no_model_is_not_written_over(tmp_path):
+    (tmp_path / "precious.txt").write_text("kept")
+    assert "is no saved model" in run("train", "colours", *WORLD, "-o", tmp_path, status=Status.INPUT).stderr
+    assert (tmp_path / "precious.txt").read_text() == "kept"
+
+
+def test_folders_that_are_no_models(tmp_path):
+    with pytest.raises(limner.LimnerError, match="expected a config.json"):
+        systems.load(tmp_path)
+    (tmp_path / "config.json").write_text('{"limner": "os:system"}')
+    with pytest.raises(limner.LimnerError, match="kind 'os:system': expected one of"):
+        systems.load(tmp_path)
+
+
+def test_a_system_that_chooses_gets_dev_and_only_where_there_is_one():
+    world = limner.load("scenes", images=60)
+    assert limner.train(world, f"{__name__}:echo").dev.images.ids == world.dev.images.ids
+    assert limner.train(world.train, f"{__name__}:echo").dev is None
+
+
+def test_options_of_a_system_are_listed():
+    told = json.loads(run("systems", "histograms", "--json").stdout)
+    assert told["options"]["dimensions"] == 32
+    assert "progress" not in told["options"]
+
+
+def echo(collection, *, dev=None):
+    """A system that only shows what it was given."""
+    return type("Echo", (), {"dev": dev, "seen": collection})()
