@@ -1,0 +1,176 @@
+"""A store's answers into files and back, into judgements, and into the failure classes of `limner.explain`."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from limner.annotate._sql import inserted, sa
+from limner.annotate.aggregate import METHODS, majority
+from limner.annotate.forms import FORMS, Given, write
+from limner.annotate.merge import to_judgements
+from limner.annotate.scale import GUIDELINE
+from limner.annotate.store import Store
+from limner.annotate.store_answers import Answer, answers
+from limner.annotate.store_contents import Key, pair_numbers
+from limner.annotate.store_people import add_annotator
+from limner.annotate.store_schema import assignment, caption, judgement, task, task_item
+from limner.errors import LimnerError, UnknownName
+from limner.explain.failures import Failure
+from limner.explain.labels import ALTERNATIVE
+from limner.judgements import Judgements
+
+__all__ = ["FORMS", "export", "failure_labels", "import_answers", "judgements"]
+
+CLASS_OF = {
+    "not-in-image": "object",
+    "not-in-caption": "detail",
+    "wrong-quantity": "number",
+    "wrong-colour": "colour",
+    "wrong-species": "object",
+    "wrong-action": "action",
+    **{f"wrong-{what}": "detail" for what in ("gender", "age", "emotion", "location", "orientation", "other")},
+}
+"""Reason -> class of failure; a fault of grammar is none."""
+
+
+def export(
+    store: Store, path: str | Path, *, form: str | None = None, method: str = "majority", counted: bool = True
+) -> int:
+    """Writes a store's answers (csv, jsonl, crowd) or labels (qrels, eccv); returns how many rows.
+
+    Args:
+        store: The store.
+        path: A file, or a folder for the form of ECCV Caption.
+        form: One of `FORMS` where the ending does not say it.
+        method: How labels are made of answers: "majority" or "dawid-skene".
+        counted: Leave out what was excluded.
+    """
+    if method not in METHODS:
+        raise UnknownName("way to aggregate", method, METHODS)
+    given = answers(store, counted=counted)
+    if not given:
+        raise LimnerError("no answers yet: nothing to write")
+    return write(given, lambda: METHODS[method](given), path, form=form)
+
+
+def judgements(store: Store, *, method: str = "majority", name: str = "annotated") -> Judgements:
+    """The store's answers as judgements, image -> text: what every measure takes."""
+    if method not in METHODS:
+        raise UnknownName("way to aggregate", method, METHODS)
+    return to_judgements(METHODS[method](answers(store)), name=name)
+
+
+def import_answers(store: Store, given: Iterable[Given], *, key: str) -> int:
+    """Puts answers of a file into a store that holds their images and captions, as finished tasks.
+
+    Pairs that the same people judged make one task; no pair may be asked by another task already. The second import
+    under the same key is refused, so nothing is counted twice.
+
+    Args:
+        store: The store.
+        given: The answers.
+        key: What the import is called, e.g. the file's name and hash.
+
+    Returns:
+        How many answers were added.
+    """
+    by_pair: dict[Key, dict[str, Given]] = {}
+    for each in given:
+        said = by_pair.setdefault((each.image, each.caption), {})
+        if each.annotator in said:
+            raise LimnerError(
+                f"{each.annotator!r} answers image {each.image!r}, caption {each.caption!r} twice: keep one"
+            )
+        said[each.annotator] = each
+    names = sorted({name for said in by_pair.values() for name in said})
+    people = {name: add_annotator(store, name, existing=True).id for name in names}
+    groups: dict[tuple[str, ...], list[Key]] = {}
+    for pair, said in by_pair.items():
+        groups.setdefault(tuple(sorted(said)), []).append(pair)
+    with store.writing() as connection:
+        if connection.scalar(
+            sa.select(judgement.c.id)
+            .where(judgement.c.client_key.startswith(f"import:{key}:", autoescape=True))
+            .limit(1)
+        ):
+            raise LimnerError(f"{key!r} was imported before: nothing is counted twice")
+        numbers = pair_numbers(store, connection, by_pair, origin="pool", turn=1)
+        for group, pairs in groups.items():
+            _import_task(store, connection, group, [(numbers[p], by_pair[p]) for p in pairs], people, key)
+    return sum(map(len, by_pair.values()))
+
+
+def _import_task(
+    store: Store,
+    connection: sa.Connection,
+    group: Sequence[str],
+    pairs: Sequence[tuple[int, dict[str, Given]]],
+    people: dict[str, int],
+    key: str,
+) -> None:
+    now = store.now()
+    number = inserted(connection, task, kind="pairs", seed=0, turn=1, replication=len(group), done=True, added=now)
+    times = {"leased": now, "expires": now, "finished": now}
+    held = {
+        name: inserted(connection, assignment, task_id=number, annotator_id=people[name], **times) for name in group
+    }
+    for place, (pair, said) in enumerate(pairs):
+        try:
+            item = inserted(connection, task_item, task_id=number, position=place, pair_id=pair, role="real")
+        except sa.exc.IntegrityError as error:
+            one = next(iter(said.values()))
+            raise LimnerError(f"image {one.image!r}, caption {one.caption!r} is asked by a task already") from error
+        rows = [
+            {
+                "assignment_id": held[name], "item_id": item, "revision": 1,
+                "client_key": f"import:{key}:{item}:{name}",
+                "grade": each.grade, "reasons": json.dumps(each.reasons), "milliseconds": each.milliseconds,
+                "guideline": GUIDELINE, "added": now,
+            }
+            for name, each in said.items()
+        ]  # fmt: skip
+        connection.execute(sa.insert(judgement), rows)
+
+
+# --- failures ---------------------------------------------------------------------------------------------------
+
+
+def failure_labels(store: Store, found: Iterable[Failure]) -> dict[str, frozenset[str]]:
+    """People's failure classes, by query, of failures whose pair the store has answers for.
+
+    A pair that the majority calls "100% yes" is a successful alternative, and so is one graded "partially yes" without
+    a reason. Else the classes are those of the reasons that at least half of the doubters gave. Failures that nobody
+    judged, or with no class, are left out. The form is that of `limner.explain.labels.read_labels`.
+    """
+    by_pair: dict[Key, list[Answer]] = {}
+    for answer in answers(store):
+        if answer.role == "real":
+            by_pair.setdefault((answer.image, answer.caption), []).append(answer)
+    texts: dict[str, list[str]] = {}
+    for row in store.rows(sa.select(caption.c.key, caption.c.text)):
+        texts.setdefault(row["text"], []).append(row["key"])
+    labels = {}
+    for failure in found:
+        keys = [(failure.returned, failure.query)] if failure.by_text else _of_text(failure, texts)
+        given = next((by_pair[key] for key in keys if key in by_pair), [])
+        if given and (classes := _classes(given)):
+            labels[failure.query] = classes
+    return labels
+
+
+def _of_text(failure: Failure, texts: dict[str, list[str]]) -> list[Key]:
+    """The pairs of an image that asked and the caption that came, which the failure knows by its words."""
+    return [(failure.query, key) for key in texts.get(failure.text, ())]
+
+
+def _classes(given: Sequence[Answer]) -> frozenset[str]:
+    grade, _ = majority([a.grade for a in given])
+    doubters = [a for a in given if a.grade < 4]
+    counts = Counter(name for a in doubters for name in {CLASS_OF[r] for r in a.reasons if r in CLASS_OF})
+    named = frozenset(name for name, count in counts.items() if 2 * count >= len(doubters))
+    if grade == 4 or (grade == 3 and not named):
+        return frozenset({ALTERNATIVE})
+    return named

@@ -1,0 +1,200 @@
+"""Files of judgements: csv, jsonl, TREC qrels, the json form of ECCV Caption, and the crowd form of Flickr8k.
+
+csv and jsonl hold answers, one per row with everything known of it, and can be put back into a store. The others hold
+one label per pair. All are image -> text; every reader gives `Judgements`.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from limner.annotate.aggregate import Label, majority
+from limner.annotate.merge import to_judgements
+from limner.annotate.scale import check_grade, check_reasons, relevant
+from limner.annotate.store_answers import Answer
+from limner.annotate.store_contents import Key
+from limner.datasets.extended import read_eccv
+from limner.datasets.flickr import crowd_votes
+from limner.datasets.trec import read_qrels, write_qrels
+from limner.errors import LimnerError, UnknownName
+from limner.files import replacing, write_text
+from limner.judgements import Judgements
+
+ENDINGS = {".csv": "csv", ".jsonl": "jsonl", ".qrels": "qrels", ".txt": "crowd", "": "eccv"}
+FORMS = ("csv", "jsonl", "qrels", "eccv", "crowd")
+COLUMNS = tuple(field.name for field in fields(Answer))
+ECCV_FILES = ("eccv_image_to_caption.json", "eccv_caption_to_image.json")
+
+
+@dataclass(frozen=True)
+class Given:
+    """An answer from a file: who said what of which pair, and why."""
+
+    annotator: str
+    image: str
+    caption: str
+    grade: int
+    reasons: tuple[str, ...] = ()
+    milliseconds: int | None = None
+
+
+def form_of(path: str | Path, form: str | None = None) -> str:
+    """The form named, else the one that the ending tells; a folder is the form of ECCV Caption."""
+    chosen = form or ENDINGS.get(Path(path).suffix.lower())
+    if chosen is None:
+        raise LimnerError(f"{path}: cannot tell its form by its ending; name one of {', '.join(FORMS)}")
+    if chosen not in FORMS:
+        raise UnknownName("form", chosen, FORMS)
+    return chosen
+
+
+# --- writing ----------------------------------------------------------------------------------------------------
+
+
+def write_answers(given: Sequence[Answer], path: str | Path, *, form: str | None = None) -> int:
+    """Writes answers as csv or jsonl, one per row; several reasons are separated by `;` in a csv."""
+    rows = [asdict(answer) for answer in given]
+    if form_of(path, form) == "jsonl":
+        write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        return len(rows)
+    with replacing(path) as draft, draft.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+        writer.writeheader()
+        writer.writerows({**row, "reasons": ";".join(row["reasons"])} for row in rows)
+    return len(rows)
+
+
+def write_eccv(judgements: Judgements, folder: str | Path) -> int:
+    """Writes the positives as ECCV Caption does: two json files, `{query id: [candidate ids]}`, one per direction."""
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    for name, side in zip(ECCV_FILES, (judgements, judgements.T), strict=True):
+        found: dict[str, list[int | str]] = {}
+        for query, candidate, grade in side:
+            if grade > 0:
+                found.setdefault(query, []).append(_numbered(candidate))
+        write_text(target / name, json.dumps(found))
+    return len(judgements)
+
+
+def _numbered(key: str) -> int | str:
+    """COCO's ids are numbers there; an id that is no plain number stays a string."""
+    return int(key) if key.isascii() and key.isdigit() and str(int(key)) == key else key
+
+
+def write_crowd(given: Sequence[Answer], path: str | Path) -> int:
+    """Writes Flickr8k's crowd form: image, caption, share of yes, yes, no; yes and weak yes are a yes."""
+    votes: dict[Key, list[bool]] = {}
+    for answer in given:
+        if answer.role == "real":
+            votes.setdefault((answer.image, answer.caption), []).append(relevant(answer.grade))
+    lines = [f"{i}\t{c}\t{sum(v) / len(v)!r}\t{sum(v)}\t{len(v) - sum(v)}\n" for (i, c), v in votes.items()]
+    write_text(path, "".join(lines))
+    return len(lines)
+
+
+def write(
+    given: Sequence[Answer], labels: Callable[[], Sequence[Label]], path: str | Path, *, form: str | None = None
+) -> int:
+    """Writes answers (csv, jsonl, crowd) or labels (qrels, eccv) in the form asked for; returns how many rows.
+
+    Args:
+        given: The answers.
+        labels: Called for the labels where the form needs them.
+        path: A file, or a folder for the form of ECCV Caption.
+        form: Where the ending does not say it.
+    """
+    chosen = form_of(path, form)
+    if chosen in ("csv", "jsonl"):
+        return write_answers(given, path, form=chosen)
+    if chosen == "crowd":
+        return write_crowd(given, path)
+    found = to_judgements(labels())
+    if chosen == "eccv":
+        return write_eccv(found, path)
+    with replacing(path) as draft:
+        write_qrels(found, draft)
+    return len(found.grades)
+
+
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+def read_answers(path: str | Path, *, form: str | None = None) -> list[Given]:
+    """Reads answers from a csv or jsonl with at least image, caption and grade (1 to 4); annotator and more if there.
+
+    Controls (a column `role` other than "real") are left out.
+    """
+    chosen = form_of(path, form)
+    if chosen not in ("csv", "jsonl"):
+        raise LimnerError(f"{path}: the form {chosen} holds labels, not answers; expected csv or jsonl")
+    source = Path(path)
+    if not source.is_file():
+        raise LimnerError(f"no file {source}: expected a {chosen} of answers")
+    rows = _csv_rows(source) if chosen == "csv" else _json_rows(source)
+    return [_given(row, source, line) for line, row in rows if row.get("role") in (None, "", "real")]
+
+
+def _csv_rows(source: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    with source.open(encoding="utf-8-sig", newline="") as file:
+        for row in (reader := csv.DictReader(file)):
+            yield reader.line_num, {**row, "reasons": [r for r in (row.get("reasons") or "").split(";") if r]}
+
+
+def _json_rows(source: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for line, text in enumerate(source.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            row = json.loads(text) if text.strip() else None
+        except json.JSONDecodeError as error:
+            raise LimnerError(f"{source}, line {line}: no JSON ({error.msg})") from error
+        if row is not None:
+            if not isinstance(row, dict):
+                raise LimnerError(f"{source}, line {line}: expected an object with image, caption and grade")
+            yield line, row
+
+
+def _given(row: Mapping[str, Any], source: Path, line: int) -> Given:
+    missing = [name for name in ("image", "caption", "grade") if row.get(name) in (None, "")]
+    if missing:
+        raise LimnerError(f"{source}, line {line}: no {missing[0]}; expected image, caption, grade, and annotator")
+    try:
+        grade = check_grade(int(float(row["grade"])))
+        reasons = check_reasons(row.get("reasons") or (), grade)
+        took = row.get("milliseconds")
+        milliseconds = None if took in (None, "") else int(float(str(took)))
+    except (ValueError, TypeError) as error:
+        raise LimnerError(f"{source}, line {line}: {error}") from error
+    who = str(row.get("annotator") or "unknown")
+    return Given(who, str(row["image"]), str(row["caption"]), grade, reasons, milliseconds)
+
+
+def read_judgements(path: str | Path, *, form: str | None = None) -> Judgements:
+    """Reads any of the forms as judgements, image -> text.
+
+    Answers are counted by majority; the crowd form gives the share of yes as the grade; of ECCV Caption's two
+    directions the union is taken.
+    """
+    chosen = form_of(path, form)
+    name = Path(path).stem
+    if chosen == "qrels":
+        return read_qrels(path, name=name)
+    if chosen == "eccv":
+        forward, backward = read_eccv(path)
+        return (forward | backward.T).named(name)
+    if chosen == "crowd":
+        raw = crowd_votes(path)
+        shares = (raw.values[:, 0] / raw.values.sum(axis=1)).tolist()
+        return Judgements.from_pairs(zip(raw.images, raw.captions, shares, strict=True), name=name)
+    return to_judgements(_majorities(read_answers(path, form=chosen)), name=name)
+
+
+def _majorities(given: Iterable[Given]) -> list[Label]:
+    grades: dict[Key, list[int]] = {}
+    for each in given:
+        grades.setdefault((each.image, each.caption), []).append(each.grade)
+    return [Label(*key, *majority(found), len(found)) for key, found in grades.items()]

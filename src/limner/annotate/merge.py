@@ -1,0 +1,191 @@
+"""From labels to judgements that every measure takes, and what they change (Chun et al. 2022, section 3.3).
+
+Yes and weak yes become positives with grades 1 and 0.5; what people called no match is kept as judged with grade 0.
+Captions and images that were taken out go. Original pairs stay unless people said no to them; other judgements join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from limner.annotate.aggregate import Label
+from limner.annotate.scale import RELEVANCE
+from limner.annotate.store import Store
+from limner.annotate.store_exclusions import exclusions
+from limner.errors import LimnerError
+from limner.judgements import Judgements
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Positives in one direction, before and after.
+
+    Args:
+        direction: "i2t" or "t2i".
+        queries: Queries with a judged pair; only these are counted.
+        original: Positives of the original judgements.
+        verified: Positives that people found.
+        merged: Positives of the union.
+        precision: Share of the original positives among the judged that people confirm, mean over queries.
+        recall: Share of the found positives that the original has, mean over queries.
+    """
+
+    direction: str
+    queries: int
+    original: int
+    verified: int
+    merged: int
+    precision: float
+    recall: float
+
+    @property
+    def verified_factor(self) -> float:
+        """Found positives over the original ones."""
+        return self.verified / self.original if self.original else float("nan")
+
+    @property
+    def factor(self) -> float:
+        """Positives of the union over the original ones."""
+        return self.merged / self.original if self.original else float("nan")
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The new judgements, and what is to say about them.
+
+    Args:
+        judgements: Image -> text; grades 1, 0.5 and 0.
+        verified: Only what people judged.
+        refuted: How many original pairs people said no to; they are positives no longer.
+        removed: How many images and captions were taken out.
+        counted: The figures, one per direction.
+    """
+
+    judgements: Judgements
+    verified: Judgements
+    refuted: int
+    removed: int
+    counted: tuple[Counted, Counted]
+
+    def __str__(self) -> str:
+        """A small table."""
+        rows = ["direction  queries  original  verified           merged             precision  recall"]
+        for c in self.counted:
+            verified, merged = f"{c.verified:,} (x{c.verified_factor:.2f})", f"{c.merged:,} (x{c.factor:.2f})"
+            shares = f"{100 * c.precision:9.1f}  {100 * c.recall:6.1f}"
+            rows.append(f"{c.direction:9}  {c.queries:7,}  {c.original:8,}  {verified:17}  {merged:17}  {shares}")
+        rows.append(f"{self.refuted:,} original pairs were refuted; {self.removed:,} images and captions taken out")
+        return "\n".join(rows)
+
+
+def to_judgements(
+    labels: Iterable[Label],
+    *,
+    images: Iterable[str] | None = None,
+    captions: Iterable[str] | None = None,
+    name: str = "annotated",
+) -> Judgements:
+    """Judgements image -> text of labels: 1 for yes, 0.5 for weak yes, 0 for the rest.
+
+    >>> found = to_judgements([Label("a.jpg", "a cat", 4, 1.0, 3), Label("a.jpg", "a dog", 2, 0.7, 3)])
+    >>> found.grade("a.jpg", "a cat"), found.grade("a.jpg", "a dog"), len(found)
+    (1.0, 0.0, 1)
+    """
+    rows = [(x.image, x.caption, RELEVANCE[x.grade]) for x in labels]
+    return Judgements.from_pairs(rows, queries=images, candidates=captions, name=name)
+
+
+def merge(
+    labels: Sequence[Label],
+    original: Judgements,
+    *,
+    further: Iterable[Judgements] = (),
+    invalid_images: Iterable[str] = (),
+    invalid_captions: Iterable[str] = (),
+    name: str = "merged",
+) -> Merged:
+    """Joins what people found with the original pairs and other judgements.
+
+    Args:
+        labels: One per judged pair.
+        original: The original pairs, image -> text.
+        further: Other judgements, image -> text, whose positives join; ids that the original lacks are left out.
+        invalid_images: Images to take out, e.g. duplicates.
+        invalid_captions: Captions to take out, e.g. "there is no image here".
+        name: What reports call the new judgements.
+    """
+    bad_images, bad_captions = set(invalid_images), set(invalid_captions)
+    images = [key for key in original.queries if key not in bad_images]
+    captions = [key for key in original.candidates if key not in bad_captions]
+    kept = [x for x in labels if x.image not in bad_images and x.caption not in bad_captions]
+    verified = to_judgements(kept, images=images, captions=captions, name="verified")
+    base = original.restrict(queries=images, candidates=captions)
+    joined, refuted = _unless_refuted(base, verified)
+    for other in further:
+        joined = joined | other.restrict(queries=images, candidates=captions).relevant
+    counted = tuple(_counted(d, base, verified, joined) for d in ("i2t", "t2i"))
+    removed = len(original.queries) + len(original.candidates) - len(images) - len(captions)
+    return Merged(joined.named(name), verified, refuted, removed, (counted[0], counted[1]))
+
+
+def _unless_refuted(original: Judgements, verified: Judgements) -> tuple[Judgements, int]:
+    """The union, but for original pairs that people said no to."""
+    width = max(len(original.candidates), 1)
+    said_no = verified.grades == 0
+    refused = (verified.rows * width + verified.columns)[said_no]
+    keep = ~np.isin(original.rows * width + original.columns, refused) | (original.grades == 0)
+    rest = Judgements(
+        original.queries, original.candidates, original.rows[keep], original.columns[keep], original.grades[keep]
+    )
+    return rest | verified, int((~keep).sum())
+
+
+def _counted(direction: str, original: Judgements, verified: Judgements, joined: Judgements) -> Counted:
+    sides = [j if direction == "i2t" else j.T for j in (original, verified, joined)]
+    asked = np.flatnonzero(np.diff(sides[1].indptr) > 0)
+    before, found, after = (int(side.counts[asked].sum()) for side in sides)
+    return Counted(direction, len(asked), before, found, after, *precision_recall(sides[0], sides[1]))
+
+
+def precision_recall(original: Judgements, judged: Judgements) -> tuple[float, float]:
+    """Precision and recall of the original positives against what people found.
+
+    With t_i the positives that people found for query i, h_i all pairs they judged and r_i the original ones,
+    `r'_i = r_i & h_i`: `precision = mean |r'_i & t_i| / |r'_i|` and `recall = mean (1 - |t_i - r'_i| / |t_i|)`, each
+    over the queries where it is defined. Source: Chun et al. 2022, section 3.3.
+
+    Args:
+        original: Positives of the data set under test, query -> candidate.
+        judged: What people judged over the same ids, judged negatives included.
+
+    >>> old = Judgements.from_pairs([("q", "a"), ("q", "b")], candidates="abc")
+    >>> new = Judgements.from_pairs([("q", "a"), ("q", "b", 0), ("q", "c")], candidates="abc")
+    >>> precision_recall(old, new)
+    (0.5, 0.5)
+    """
+    if original.queries != judged.queries or original.candidates != judged.candidates:
+        raise LimnerError("judgements over different ids: restrict one to the ids of the other first")
+    width = max(len(original.candidates), 1)
+    old = original.relevant.rows * width + original.relevant.columns
+    judged_key, found = judged.rows * width + judged.columns, judged.grades > 0
+    in_old = np.isin(judged_key, old)
+    n = len(judged.queries)
+    asked, right, wanted = (
+        np.bincount(judged.rows[mask], minlength=n).astype(np.float64) for mask in (in_old, in_old & found, found)
+    )
+    precision = right[asked > 0] / asked[asked > 0]
+    recall = right[wanted > 0] / wanted[wanted > 0]
+    return _mean(precision), _mean(recall)
+
+
+def _mean(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+    return float(values.mean()) if len(values) else float("nan")
+
+
+def taken_out(store: Store) -> tuple[list[str], list[str]]:
+    """The images and captions that the store takes out."""
+    found = exclusions(store)
+    return [e.name for e in found if e.kind == "image"], [e.name for e in found if e.kind == "caption"]

@@ -1,0 +1,214 @@
+"""Several turns: learn from the answers whom to trust, propose again, and ask only where it is worth an answer.
+
+The next step that Chun et al. (2022) leave open. After each turn the systems are weighed by logistic regression on the
+pairs judged so far (their scores and ranks against people's yes and no). The weighed systems propose again, beyond the
+first pool; pairs they are sure are no match are not asked. What is asked first is a choice:
+
+- "sure": the likeliest matches. Most positives per answer.
+- "unsure": where the probability is nearest to one half. Learns most about the systems, finds less.
+- "disagree": where the systems' own probabilities differ most.
+- "mixed": likeliest and least sure in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.annotate.aggregate import Label
+from limner.annotate.pool import Lists, lists_of
+from limner.annotate.scale import relevant
+from limner.annotate.store_contents import Key
+from limner.errors import LimnerError, UnknownName
+
+FloatArray = npt.NDArray[np.float64]
+STRATEGIES = ("sure", "unsure", "disagree", "mixed")
+DEPTH = 50
+"""Places of every list that may be asked for in a later turn."""
+FLOOR = 0.05
+"""Pairs with a smaller probability of a match are not asked."""
+Ask = Callable[[Sequence[Key]], Mapping[Key, bool]]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """All pairs that may be asked, and what every system says of them.
+
+    Args:
+        pairs: (image, caption).
+        systems: Names, in the order of `said`.
+        said: (pairs, systems, 3): score with mean 0 and deviation 1 within the system's lists, and the reciprocal ranks
+            in the image's and the caption's list, 0 where the pair is outside.
+    """
+
+    pairs: tuple[Key, ...]
+    systems: tuple[str, ...]
+    said: FloatArray
+
+    @property
+    def features(self) -> FloatArray:
+        """One row per pair."""
+        return self.said.reshape(len(self.pairs), -1)
+
+    def top(self, depth: int) -> list[int]:
+        """Rows of the pairs that some system has among its first `depth`: the pool of one turn."""
+        return np.flatnonzero((self.said[:, :, 1:] >= 1 / depth - 1e-12).any(axis=(1, 2))).tolist()
+
+
+def candidates(systems: Mapping[str, Lists], *, depth: int = DEPTH) -> Candidates:
+    """Gathers the pairs in some system's first `depth` places, either direction, with scores and ranks."""
+    if not systems:
+        raise LimnerError("no system: expected at least one to propose pairs")
+    rows: dict[Key, int] = {}
+    entries: list[tuple[int, int, int, float]] = []
+    for number, system in enumerate(systems.values()):
+        for direction, ranking in lists_of(system, depth=depth).items():
+            if ranking.scores is None:
+                raise LimnerError("a ranking without scores cannot be weighed: expected scores beside the order")
+            for row, query in enumerate(ranking.queries):
+                for place, column in enumerate(ranking.indices[row].tolist()):
+                    if column >= 0:
+                        other = ranking.candidates[column]
+                        pair = (query, other) if direction == "i2t" else (other, query)
+                        at = rows.setdefault(pair, len(rows))
+                        entries.append((at, number, 1 if direction == "i2t" else 2, 1 / (place + 1)))
+                        entries.append((at, number, 0, float(ranking.scores[row, place])))
+    said = np.full((len(rows), len(systems), 3), np.nan)
+    for at, number, what, value in entries:
+        said[at, number, what] = value
+    return Candidates(tuple(rows), tuple(systems), _filled(said))
+
+
+def _filled(said: FloatArray) -> FloatArray:
+    """Scores standardised; a pair outside a system's lists gets the system's lowest score and no rank."""
+    said = said.copy()
+    said[:, :, 1:] = np.nan_to_num(said[:, :, 1:])
+    for number in range(said.shape[1]):
+        column = said[:, number, 0]
+        known = np.isfinite(column)
+        spread = float(column[known].std()) or 1.0
+        column = np.where(known, column, column[known].min())
+        said[:, number, 0] = (column - float(column[known].mean())) / spread
+    return said
+
+
+def probabilities(found: Candidates, known: Mapping[Key, bool]) -> FloatArray:
+    """The probability of a match for every candidate, from what people said of some of them.
+
+    Logistic regression of yes and no on all systems' scores and ranks. With only one kind of answer, their share.
+    """
+    return _fit(found.features, _known(found, known))
+
+
+def own_probabilities(found: Candidates, known: Mapping[Key, bool]) -> FloatArray:
+    """(pairs, systems) the same from each system alone: where they differ, the systems disagree."""
+    given = _known(found, known)
+    return np.column_stack([_fit(found.said[:, number], given) for number in range(len(found.systems))])
+
+
+def _known(found: Candidates, known: Mapping[Key, bool]) -> dict[int, bool]:
+    row = {pair: number for number, pair in enumerate(found.pairs)}
+    return {row[pair]: bool(value) for pair, value in known.items() if pair in row}
+
+
+def _fit(features: FloatArray, known: Mapping[int, bool]) -> FloatArray:
+    from sklearn.linear_model import LogisticRegression
+
+    rows, values = list(known), list(known.values())
+    if len(set(values)) < 2:
+        share = (sum(values) + 1) / (len(values) + 2)
+        return np.full(len(features), share)
+    model = LogisticRegression(max_iter=1000).fit(features[rows], values)
+    found: FloatArray = model.predict_proba(features)[:, 1]
+    return found
+
+
+def choose(
+    found: Candidates,
+    known: Mapping[Key, bool],
+    number: int,
+    *,
+    strategy: str = "sure",
+    floor: float = FLOOR,
+) -> list[Key]:
+    """The next pairs to ask, in order of worth; never one that is known, nor one that is surely no match.
+
+    Args:
+        found: All candidates.
+        known: What people said so far; at least one answer.
+        number: How many to choose at most.
+        strategy: "sure", "unsure", "disagree" or "mixed".
+        floor: Least probability of a match.
+    """
+    if strategy not in STRATEGIES:
+        raise UnknownName("strategy", strategy, STRATEGIES)
+    if not known:
+        raise LimnerError("no answers yet: the first turn is 'limner annotate pool'")
+    chance = probabilities(found, known)
+    open_rows = [r for r, pair in enumerate(found.pairs) if pair not in known and chance[r] >= floor]
+    orders = {"sure": -chance, "unsure": np.abs(chance - 0.5)}
+    if strategy == "disagree":
+        orders["disagree"] = -own_probabilities(found, known).std(axis=1)
+    names = ("sure", "unsure") if strategy == "mixed" else (strategy,)
+    ranked = [sorted(open_rows, key=lambda r, values=orders[name]: (values[r], r)) for name in names]  # type: ignore[misc]
+    mixed = dict.fromkeys(r for r in chain.from_iterable(zip_longest(*ranked)) if r is not None)
+    return [found.pairs[r] for r in list(mixed)[:number]]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one turn brought: answers and positives so far."""
+
+    turn: int
+    answers: int
+    positives: int
+
+    @property
+    def per_answer(self) -> float:
+        """Positives gained per answer."""
+        return self.positives / self.answers if self.answers else float("nan")
+
+
+def in_turns(
+    found: Candidates,
+    ask: Ask,
+    *,
+    budget: int,
+    turns: int = 4,
+    strategy: str = "sure",
+    first: int | None = None,
+    start_depth: int = 1,
+    seed: int = 0,
+) -> tuple[dict[Key, bool], list[Turn]]:
+    """Asks in several turns and returns all answers and what each turn brought.
+
+    Args:
+        found: All candidates.
+        ask: Takes pairs, returns yes or no for each: people, or an oracle in a study.
+        budget: Answers in all.
+        turns: How many turns to spend them in; 1 asks the pool in random order.
+        strategy: Of the later turns, see `choose`.
+        first: Answers in the first turn; an equal share where left out.
+        start_depth: The first turn asks pairs among the first so many places of some system's lists.
+        seed: Of the order within the first turn.
+    """
+    draw = np.random.default_rng(seed)
+    size = (first or budget // turns) if turns > 1 else budget
+    pool = draw.permutation(found.top(start_depth)).tolist()
+    known: dict[Key, bool] = dict(ask([found.pairs[r] for r in pool[:size]]))
+    record = [Turn(1, len(known), sum(known.values()))]
+    for turn in range(2, turns + 1):
+        share = (budget - len(known)) // (turns - turn + 1)
+        chosen = choose(found, known, share, strategy=strategy)
+        known.update(ask(chosen))
+        record.append(Turn(turn, len(known), sum(known.values())))
+    return known, record
+
+
+def known_from(labels: Sequence[Label]) -> dict[Key, bool]:
+    """Labels as yes and no."""
+    return {(x.image, x.caption): relevant(x.grade) for x in labels}
