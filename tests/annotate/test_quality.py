@@ -1,0 +1,326 @@
+"""Agreement, aggregation, preference and bias beside slow oracles, peers and the published values."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from limner.annotate.aggregate import by_dawid_skene, by_majority, dawid_skene, majority
+from limner.annotate.bias import (
+    bias_of,
+    biases,
+    by_size,
+    diversity,
+    graded_r_precision,
+    graded_recall,
+    grades_at,
+    lists_from,
+    mean_rank,
+    pooled_by,
+    tau,
+)
+from limner.annotate.pool import proposed
+from limner.annotate.preference import apart, bradley_terry, counted, study
+from limner.annotate.quality import agreement, annotator_table, kappa, ratings, right
+from limner.annotate.store_answers import Answer
+from limner.annotate.store_votes import Vote
+from limner.errors import LimnerError, TooShort
+from limner.judgements import Judgements
+from limner.published import table
+from limner.ranking import Ranking
+from limner.scores import Scores
+from limner.stats import krippendorff_alpha
+
+
+def answer(who, pair, grade, role="real", milliseconds=1000):
+    return Answer(
+        0, 1, 1, pair, pair, who, f"i{pair}", f"t{pair}", role, grade, (), 1, milliseconds, "1", 0
+    )  # fmt: skip
+
+
+def crowd(raters, pairs, *, seed=0, right=0.8, missing=0.3):
+    """Answers of people who are right with some probability and skip some pairs; the truth comes with them."""
+    draw = np.random.default_rng(seed)
+    truth = draw.integers(1, 5, pairs)
+    found = []
+    for rater, pair in product(range(raters), range(pairs)):
+        if draw.random() >= missing:
+            grade = truth[pair] if draw.random() < right else draw.integers(1, 5)
+            found.append(answer(f"r{rater}", pair, int(grade)))
+    return found, truth
+
+
+# --- agreement --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", ["nominal", "ordinal", "interval"])
+def test_alpha_is_that_of_two_other_programs(level):
+    krippendorff = pytest.importorskip("krippendorff")
+    answers, _ = crowd(4, 40, seed=3)
+    found = agreement(answers, level=level, samples=50)
+    shared = ratings(answers).loc[:, lambda t: t.notna().sum(axis=0) >= 2].to_numpy()
+    assert found.alpha == pytest.approx(krippendorff_alpha(shared, level=level, raters=4), abs=1e-9)
+    theirs = krippendorff.alpha(reliability_data=shared, level_of_measurement=level)
+    assert found.alpha == pytest.approx(theirs, abs=1e-9)
+    assert found.low <= found.alpha <= found.high
+
+
+def test_alpha_cannot_be_asked_the_wrong_way_round():
+    """Many people, few pairs: a table whose longer side is taken for the pairs would say nearly 0."""
+    answers, _ = crowd(30, 6, seed=1, right=0.95)
+    found = agreement(answers, samples=20)
+    assert (found.annotators, found.pairs) == (30, 6)
+    assert found.alpha > 0.8
+    evalica = pytest.importorskip("evalica")
+    assert evalica.alpha(ratings(answers).T, "ordinal").alpha < 0.2  # the trap is real
+
+
+def test_undefined_agreement_is_said():
+    same = [answer(who, pair, 4) for who in "ab" for pair in range(3)]
+    found = agreement(same)
+    assert math.isnan(found.alpha) and "every answer is the same" in found.note
+    assert "kappa of a and b is undefined" in found.note
+    alone = agreement([answer("a", pair, 1 + pair) for pair in range(3)])
+    assert math.isnan(alone.alpha) and "no pair was judged by two" in alone.note
+    assert alone.kappas == {}
+
+
+def test_kappa_is_counted_on_common_pairs_without_controls():
+    answers = [answer("a", 1, 4), answer("a", 2, 1), answer("b", 1, 4), answer("b", 2, 2), answer("b", 3, 4)]
+    answers += [answer(who, 9, 4, "gold_pos") for who in "ab"]
+    value, both = agreement(answers, samples=20).kappas["a", "b"]
+    assert both == 2
+    assert value == pytest.approx(kappa([4, 1], [4, 2]))
+
+
+def test_the_record_of_a_careless_annotator_says_why():
+    answers = [answer("good", pair, 1 + pair % 4) for pair in range(24)]
+    answers += [answer("bad", pair, 4, milliseconds=100) for pair in range(24)]
+    for number in range(4):
+        role = "gold_pos" if number % 2 else "gold_neg"
+        answers.append(answer("good", 100 + number, 4 if number % 2 else 1, role))
+        answers.append(answer("bad", 100 + number, 4, role, milliseconds=100))
+    worst, best = annotator_table(answers)
+    assert (worst.annotator, worst.share, best.share, best.suspicious) == ("bad", 0.5, 1.0, ())
+    said = "; ".join(worst.suspicious)
+    assert all(words in said for words in ("2 of 4 controls right", "answers in 0.1 s", "same grade 100%"))
+    assert worst.agreement == best.agreement == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize(
+    ("role", "grade", "expected"),
+    [("gold_pos", 3, True), ("gold_pos", 2, False), ("gold_neg", 2, True), ("gold_neg", 3, False)],
+)
+def test_what_is_right_for_a_control(role, grade, expected):
+    assert right(answer("a", 1, grade, role)) is expected
+    with pytest.raises(LimnerError):
+        right(answer("a", 1, grade))
+
+
+# --- aggregation ------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=9))
+def test_the_majority_is_the_commonest_and_the_lowest_of_equals(grades):
+    grade, share = majority(grades)
+    assert share == max(grades.count(g) for g in grades) / len(grades)
+    assert grade == min(g for g in set(grades) if grades.count(g) == share * len(grades))
+
+
+def slow_dawid_skene(raters, items, labels, classes, rounds):
+    """The formulas of 1979, one loop each."""
+    n, m = max(items) + 1, max(raters) + 1
+    t = np.zeros((n, classes))
+    for i, j in zip(items, labels, strict=True):
+        t[i, j] += 1
+    t /= t.sum(axis=1, keepdims=True)
+    for _ in range(rounds):
+        p = t.mean(axis=0)
+        pi = np.zeros((m, classes, classes))
+        for r, i, said in zip(raters, items, labels, strict=True):
+            for j in range(classes):
+                pi[r, j, said] += t[i, j]
+        for r in range(m):
+            for j in range(classes):
+                pi[r, j] /= max(pi[r, j].sum(), 1e-300)
+        new = np.tile(p, (n, 1))
+        for r, i, said in zip(raters, items, labels, strict=True):
+            new[i] *= pi[r, :, said]
+        t = new / new.sum(axis=1, keepdims=True)
+    return t
+
+
+def test_dawid_skene_is_the_slow_one():
+    answers, _ = crowd(5, 30, seed=2, right=0.7)
+    rows = np.array([(int(a.annotator[1:]), a.pair, a.grade - 1) for a in answers])
+    _, rows[:, 1] = np.unique(rows[:, 1], return_inverse=True)
+    for rounds in (1, 5):
+        found = dawid_skene(*rows.T, n_classes=4, rounds=rounds, tolerance=-1)
+        np.testing.assert_allclose(found.classes, slow_dawid_skene(*rows.T.tolist(), 4, rounds), atol=1e-10)
+        assert found.iterations == rounds
+
+
+def test_dawid_skene_is_that_of_crowd_kit():
+    """Their values are kept in a file: the package needs half a gigabyte. After as many rounds they are the same."""
+    held = json.loads(Path(__file__).with_name("crowd_kit.json").read_text())
+    raters, items, labels = zip(*held["answers"], strict=True)
+    found = dawid_skene(raters, items, labels, n_classes=4, rounds=held["rounds"], tolerance=-1)
+    np.testing.assert_allclose(found.classes, held["probabilities"], atol=1e-6)
+
+
+def test_dawid_skene_knows_whom_to_trust():
+    """Two careful people against three who answer at random: the majority is fooled more often."""
+    draw = np.random.default_rng(0)
+    truth = draw.integers(1, 5, 300)
+    answers = []
+    for pair in range(300):
+        answers += [answer(who, pair, int(truth[pair])) for who in "ab" if draw.random() < 0.95]
+        answers += [answer(who, pair, int(draw.integers(1, 5))) for who in "cde"]
+    wrong = [
+        sum(x.grade != truth[int(x.image[1:])] for x in labels)
+        for labels in (by_majority(answers), by_dawid_skene(answers))
+    ]
+    assert wrong[1] < wrong[0] / 2
+
+
+def test_controls_teach_but_get_no_label():
+    answers = [answer("a", 1, 4), answer("a", 2, 4, "gold_pos")]
+    assert [x.image for x in by_dawid_skene(answers)] == [x.image for x in by_majority(answers)] == ["i1"]
+    assert by_dawid_skene([]) == by_majority([]) == []
+
+
+@pytest.mark.parametrize("bad", [([], [], []), ([0], [1], [0]), ([0], [0], [-1]), ([0, 1], [0], [0])])
+def test_bad_input_of_dawid_skene_is_refused(bad):
+    with pytest.raises(LimnerError):
+        dawid_skene(*bad)
+
+
+# --- preference -------------------------------------------------------------------------------------------------
+
+
+def test_the_published_counts_give_the_published_scores_under_other_names():
+    d1 = table("eccv-d1")
+    found = bradley_terry(d1.values, d1.labels, samples=200)
+    np.testing.assert_allclose(found.scores, [10.66, 4.89, 70.85, 13.15, 0.44], atol=0.005)
+    assert sorted(found.scores.round(2)) == [0.44, 4.89, 10.66, 13.15, 70.85]  # the text's, in another order
+    assert (found.low < found.scores).all() and (found.scores < found.high).all()
+
+
+def test_scores_fit_their_own_likelihood():
+    """At the maximum each ranking's expected wins are its wins."""
+    counts = np.array([[0, 8, 5], [2, 0, 6], [5, 4, 0.5]])
+    p = bradley_terry(counts, "abc", samples=0).scores
+    np.fill_diagonal(counts, 0)
+    expected = (counts + counts.T) * p[:, None] / (p[:, None] + p[None, :])
+    np.testing.assert_allclose(expected.sum(axis=1), counts.sum(axis=1), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "counts", [[[0, 3, 0], [1, 0, 0], [0, 0, 0]], [[0, 1, 1], [1, 0, 1], [0, 0, 0]], [[0, 2], [0, 0]]]
+)
+def test_votes_that_link_nothing_are_refused(counts):
+    with pytest.raises(LimnerError, match="never won against, or never lost to"):
+        bradley_terry(counts, "abc"[: len(counts)])
+    assert apart(np.array(counts, dtype=float))
+
+
+def test_ties_count_half():
+    votes = [Vote("s", "q", "A", "B", choice, "ada", 0) for choice in ("left", "tie", "right", "left")]
+    names, counts = counted(votes)
+    assert names == ("A", "B")
+    assert counts.tolist() == [[0, 2.5], [1.5, 0]]
+
+
+def test_the_rankings_of_the_study_have_their_faults():
+    rivals = study([f"p{n}" for n in range(8)], [f"n{n}" for n in range(8)], "q")
+    lists = {name: items for r in rivals for name, items in ((r.left, r.left_items), (r.right, r.right_items))}
+    marks = {name: "".join(item[0] for item in items) for name, items in lists.items()}
+    assert marks == {"A": "nppppppp", "B": "pnnnnnnn", "C": "nnnnnppp", "D": "nnnnpnnn", "E": "nnnnnnnn"}
+    assert (len(rivals), len(study(list("abcde"), list("vwxyz"), "q"))) == (10, 6)
+    with pytest.raises(LimnerError):
+        study(["a"], ["b"], "q")
+
+
+# --- bias -------------------------------------------------------------------------------------------------------
+
+
+def test_the_bias_of_the_papers_example():
+    e1 = table("eccv-e1a")
+    full = dict(zip(e1.labels, e1.column("All"), strict=True))
+    found = bias_of(dict(zip(e1.labels, e1.column("PVSE"), strict=True)), full, ["PVSE"])
+    assert (round(found.overall, 1), round(found.own, 1), round(found.others, 1)) == (9.5, 0.1, 11.8)
+
+
+def toy(seed=0, images=12, texts=20, systems=4):
+    draw = np.random.default_rng(seed)
+    truth = draw.random((images, texts)) < 0.2
+    keys = [f"i{n}" for n in range(images)], [f"t{n}" for n in range(texts)]
+    known = {f"s{n}": Scores.from_matrix(truth + draw.normal(0, 0.7, truth.shape), *keys) for n in range(systems)}
+    grades = truth * draw.choice([0.5, 1.0], truth.shape)
+    rows, columns = np.indices(truth.shape)
+    full = Judgements.from_pairs(
+        [(keys[0][i], keys[1][t], float(grades[i, t])) for i, t in zip(rows.ravel(), columns.ravel(), strict=True)],
+        queries=keys[0], candidates=keys[1],
+    )  # fmt: skip
+    return known, full
+
+
+def test_graded_measures_are_the_slow_ones():
+    systems, full = toy()
+    ranking = systems["s0"].ranking()
+    first, share = [], []
+    for query in ranking.queries:
+        grades = [full.grade(query, candidate) for candidate in ranking[query]]
+        matches = sum(g > 0 for g in (full.grade(query, c) for c in full.candidates))
+        first.append(grades[0])
+        if matches:
+            share.append(sum(grades[:matches]) / matches)
+    assert graded_recall(ranking, full) == pytest.approx(np.mean(first))
+    assert graded_r_precision(ranking, full) == pytest.approx(np.mean(share))
+    with pytest.raises(TooShort):
+        graded_r_precision(ranking.top(1), full)
+    empty = Judgements.from_pairs([], queries=full.queries, candidates=full.candidates)
+    assert grades_at(ranking, empty, depth=2).sum() == 0
+
+
+def test_bias_by_subsets_is_the_definition_and_falls():
+    systems, full = toy(seed=5)
+    proposals = proposed(systems, depth=3)
+    pooled = pooled_by(full, proposals, systems)
+    lists = {name: s.T.ranking() for name, s in systems.items()}
+    found = biases(lists, pooled, proposals, measure="R@1", direction="t2i")
+    assert len(found) == 2**4 - 2
+    one = next(b for b in found if b.systems == ("s1", "s2"))
+    keys = {(p.image, p.caption) for p in proposals if p.system in ("s1", "s2")}
+    gaps = {}
+    for name, ranking in lists.items():
+        tops = {query: ranking[query][0] for query in ranking.queries}
+        seen = {q: (pooled.grade(c, q) or 0.0) for q, c in tops.items()}
+        own = {q: seen[q] if (tops[q], q) in keys else 0.0 for q in tops}
+        gaps[name] = 100 * abs(np.mean(list(own.values())) - np.mean(list(seen.values())))
+    assert one.overall == pytest.approx(np.mean(list(gaps.values())))
+    assert one.own == pytest.approx(np.mean([gaps["s1"], gaps["s2"]]))
+    sizes = by_size(found)
+    assert sizes[1].overall > sizes[2].overall > sizes[3].overall
+    assert all(sizes[n].own < sizes[n].others for n in sizes)
+
+
+def test_diversity_of_lists():
+    systems, _ = toy()
+    proposals = proposed(systems, depth=5)
+    lists = lists_from(proposals, "t2i")
+    assert lists["s0"]["t0"] == systems["s0"].T.top(5)["t0"]
+    found = diversity(lists, depth=5)
+    assert found["s0", "s1"][0] == found["s1", "s0"][0] == tau(lists["s0"], lists["s1"], depth=5)
+    assert tau(lists["s0"], lists["s0"], depth=5) == pytest.approx(1)
+    assert mean_rank(lists["s0"], lists["s0"], depth=5) == 1
+    apart_lists = [Ranking.from_lists({"q": row}, candidates="abcd") for row in (["a", "b"], ["c", "d"])]
+    assert mean_rank(*apart_lists, depth=2) == 3
+    assert tau(*apart_lists, depth=2) < 0
