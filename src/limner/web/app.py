@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from limner.errors import LimnerError
-from limner.web import accounts, api, judging, pages, preferring
+from limner.web import accounts, admin, api, effect, judging, pages, preferring
 from limner.web.jobs import Pending
 from limner.web.security import LOCAL_HOSTS, Guard
 from limner.web.site import HERE, Site, endpoint, failed, open_endpoint
@@ -35,6 +35,7 @@ def application(site: Site, *, hosts: tuple[str, ...] = ()) -> Starlette:
         lifespan=_lifespan,
     )
     app.state.site = site
+    app.state.work = admin.Work()
     return app
 
 
@@ -71,7 +72,22 @@ def routes() -> list[BaseRoute]:
         Route("/prefer", endpoint(preferring.prefer_form), methods=["POST"]),
     ]
     static = Mount("/static", StaticFiles(directory=HERE / "static"))
-    return [*looking, *people, *judged, *_machines(), static]
+    return [*looking, *people, *judged, *_admins(), *_machines(), static]
+
+
+def _admins() -> list[BaseRoute]:
+    """The addresses of those who look after the judging."""
+    return [
+        Route("/admin", endpoint(admin.admin_page, role="reviewer")),
+        Route("/admin/effect", endpoint(effect.effect_page, role="reviewer")),
+        Route("/admin/export", endpoint(effect.export_file, role="admin")),
+        Route("/admin/tasks", endpoint(admin.make_tasks, role="admin"), methods=["POST"]),
+        Route("/admin/study", endpoint(admin.make_study, role="admin"), methods=["POST"]),
+        Route("/admin/invite", endpoint(admin.invite, role="admin"), methods=["POST"]),
+        Route("/admin/account", endpoint(admin.account, role="admin"), methods=["POST"]),
+        Route("/admin/aside", endpoint(admin.aside, role="admin"), methods=["POST"]),
+        Route("/admin/review", endpoint(admin.review_task, role="reviewer"), methods=["POST"]),
+    ]
 
 
 def _machines() -> list[BaseRoute]:
@@ -88,4 +104,5 @@ def _machines() -> list[BaseRoute]:
         Route("/api/mine", endpoint(judging.api_mine)),
         Route("/api/comparison", endpoint(preferring.api_comparison)),
         Route("/api/votes", endpoint(preferring.api_vote), methods=["POST"]),
+        Route("/api/status", endpoint(admin.api_status, role="reviewer")),
     ]

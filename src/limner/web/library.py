@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,17 +25,23 @@ TEST_SHARE = 5
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A collection as the pages need it.
-
-    Args:
-        whole: Everything.
-        seen: What systems learn from.
-        held: What is searched and measured: the test split, or a part drawn with a fixed seed.
-    """
+    """A collection as the pages need it."""
 
     whole: Collection
-    seen: Collection
-    held: Collection
+
+    @cached_property
+    def held(self) -> Collection:
+        """What is searched and measured: the test split, or a part drawn with a fixed seed."""
+        return self.whole.test if "test" in self.whole.splits else self.whole.restrict(_drawn(self.whole)[1])
+
+    @cached_property
+    def seen(self) -> Collection:
+        """What systems learn from: the rest."""
+        if "train" in self.whole.splits:
+            return self.whole.train
+        left_out = set(self.held.images.ids)
+        rest = [key for key in self.whole.images.ids if key not in left_out]
+        return self.whole.restrict(rest or list(self.whole.images.ids))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +119,7 @@ class Library:
             from limner.datasets import load
 
             whole = given if isinstance(given, Collection) else load(given, **self.options)
-            return Loaded(whole, *halves(whole))
+            return Loaded(whole)
 
         found: Loaded = self.jobs.value(("collection", name), f"loading {name}", work, patience=patience)
         return found
@@ -150,21 +157,15 @@ class Library:
         return Ready(name, scores)
 
 
-def halves(whole: Collection) -> tuple[Collection, Collection]:
-    """What to learn from and what to search: the splits, or four parts and one, drawn with a fixed seed."""
-    if "test" in whole.splits:
-        return (whole.train if "train" in whole.splits else _rest(whole, whole.splits["test"])), whole.test
-    if len(whole.images) < 2 * TEST_SHARE:
-        return whole, whole
-    order = np.random.default_rng(SEED).permutation(len(whole.images))
+def _drawn(whole: Collection) -> tuple[list[str], list[str]]:
+    """Four parts to learn from and one to search; everything twice where there is little."""
+    ids = list(whole.images.ids)
+    if len(ids) < 2 * TEST_SHARE:
+        return ids, ids
+    order = np.random.default_rng(SEED).permutation(len(ids))
     cut = len(order) // TEST_SHARE
-    seen, held = (whole.restrict(whole.images.ids[np.sort(rows)]) for rows in (order[cut:], order[:cut]))
+    seen, held = ([ids[row] for row in np.sort(rows)] for rows in (order[cut:], order[:cut]))
     return seen, held
-
-
-def _rest(whole: Collection, without: Iterable[str]) -> Collection:
-    left_out = set(without)
-    return whole.restrict([key for key in whole.images.ids if key not in left_out] or list(whole.images.ids))
 
 
 def model_named(name: str, seen: Collection, job: Job) -> Any:

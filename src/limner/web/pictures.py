@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from limner.errors import LimnerError, UnknownId
+from limner.web.uploads import bare
 
 if TYPE_CHECKING:
     from limner.collection import Collection
@@ -79,7 +80,7 @@ def encoded(collection: Collection, image: str, side: int) -> Encoded:
     from PIL import features
     from PIL.Image import Resampling
 
-    picture = collection.images.open(image).convert("RGB")
+    picture = bare(collection.images.open(image))
     picture.thumbnail((side, side), Resampling.LANCZOS)
     form = "webp" if features.check("webp") else "jpeg"
     out = io.BytesIO()

@@ -79,8 +79,15 @@ def _short(error: Exception) -> str:
 def as_jpeg(picture: Image, *, quality: int = 85) -> bytes:
     """A picture encoded anew, without anything that came along in its file."""
     out = io.BytesIO()
-    picture.convert("RGB").save(out, "JPEG", quality=quality)
+    bare(picture).save(out, "JPEG", quality=quality)
     return out.getvalue()
+
+
+def bare(picture: Image) -> Image:
+    """The pixels alone: Pillow would write a comment or other words of the old file into the new one."""
+    copy = picture.convert("RGB")
+    copy.info = {}
+    return copy
 
 
 class Uploads:

@@ -1,0 +1,274 @@
+"""The admin's view: how far the judging is, how well people agree, who is suspicious, and what to do about it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import JSONResponse, RedirectResponse, Response
+
+from limner.errors import LimnerError
+from limner.web.effect import FORMS
+from limner.web.jobs import Job, Pending
+from limner.web.judging import judged_collection, whole
+from limner.web.site import ROLES, Ask, page
+
+if TYPE_CHECKING:
+    from limner.annotate.preference import Preference
+    from limner.annotate.quality import Agreement
+    from limner.annotate.store_answers import Answer
+    from limner.web.library import Loaded, Ready
+
+SAMPLES = 300
+"""Bootstrap samples for the intervals on the page."""
+
+_calls = itertools.count()
+
+
+@dataclass
+class Work:
+    """What an admin set going, and what came of it; the last one is shown."""
+
+    key: Any = None
+    told: str = ""
+    failed: bool = False
+
+
+def admin_page(ask: Ask) -> Response:
+    """Everything on one page."""
+    from limner.annotate.store_contents import counts
+    from limner.annotate.store_tasks import progress
+    from limner.annotate.store_votes import study_progress
+
+    site, store = ask.site, ask.site.store
+    job, told, failed = _state(ask)
+    known = {
+        "progress": progress(store),
+        "counts": counts(store),
+        "study": study_progress(store),
+        "systems": site.library.names,
+        "collection": judged_collection(ask),
+        "job": job,
+        "told": told,
+        "failed": failed,
+        "invitation": ask.get("invited"),
+        "roles": ROLES,
+        "admin": ask.visitor.may("admin"),
+        "number": _shown,
+        "forms": FORMS,
+        **_people(ask),
+    }
+    return page(ask, "admin.html", headers={"Refresh": "2"} if job else None, **known)
+
+
+def _shown(value: float, digits: int = 2) -> str:
+    """A number, or a dash where there is none."""
+    return "–" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def _people(ask: Ask) -> dict[str, Any]:
+    """Annotators, agreement, and what waits for review."""
+    from limner.annotate.quality import annotator_table, review_queue
+    from limner.annotate.store_answers import answers
+    from limner.annotate.store_exclusions import exclusions
+    from limner.annotate.store_people import annotators
+
+    store = ask.site.store
+    given = answers(store)
+    return {
+        "records": annotator_table(given),
+        "queue": review_queue(store),
+        "exclusions": exclusions(store),
+        "accounts": annotators(store),
+        "ids": {each.name: each.id for each in annotators(store)},
+        "agreed": _agreed(ask, given),
+        "preferred": _preferred(ask),
+    }
+
+
+def _agreed(ask: Ask, given: list[Answer]) -> Agreement | None:
+    """How far people agree; computed again when there are new answers. None where two people are lacking."""
+    from limner.annotate.quality import agreement
+
+    if len({answer.annotator for answer in given}) < 2:
+        return None
+    found: Agreement = ask.site.library.jobs.value(
+        ("agreement", len(given), given[-1].id),
+        "comparing answers",
+        lambda job: agreement(given, samples=SAMPLES),
+        patience=None,
+    )
+    return found
+
+
+def _preferred(ask: Ask) -> tuple[Preference | None, str]:
+    """Scores of the study, or why there are none."""
+    from limner.annotate.preference import bradley_terry, counted
+    from limner.annotate.store_votes import votes
+
+    given = votes(ask.site.store)
+    if not given:
+        return None, "No vote is given yet."
+    names, counts = counted(given)
+    try:
+        return bradley_terry(counts, names, samples=SAMPLES), ""
+    except LimnerError as error:
+        return None, str(error)
+
+
+def _state(ask: Ask) -> tuple[Job | None, str, bool]:
+    """The work under way, or what came of the last."""
+    work: Work = ask.request.app.state.work
+    job = None if work.key is None else _waited(ask, work, "", lambda job: "")
+    return job, "" if job else work.told, work.failed
+
+
+def _waited(ask: Ask, work: Work, what: str, make: Any) -> Job | None:
+    """The job where it is not done yet; what came of it is kept where it is."""
+    try:
+        work.told, work.failed = str(ask.site.library.jobs.value(work.key, what, make, patience=0.2)), False
+    except Pending as pending:
+        return pending.job
+    except (LimnerError, RuntimeError, OSError) as error:
+        work.told, work.failed = str(error), True
+    work.key = None
+    return None
+
+
+def _begin(ask: Ask, what: str, work: Any) -> Response:
+    """Sets work going and leads back to the page that shows how far it is."""
+    state: Work = ask.request.app.state.work
+    if state.key is not None and _state(ask)[0] is not None:
+        raise LimnerError("other work is under way: wait until it is done")
+    state.key = ("admin", next(_calls))
+    _waited(ask, state, what, work)
+    return RedirectResponse("/admin", 303)
+
+
+# --- tasks and studies ------------------------------------------------------------------------------------------
+
+
+def make_tasks(ask: Ask) -> Response:
+    """Pools the first answers of systems and cuts the pool into tasks."""
+    systems = [value for value in ask.form.getlist("s") if isinstance(value, str)] or ask.site.library.names
+    depth = whole(ask.field("depth") or "5", "depth", high=25)
+    most = whole(ask.field("pairs") or "180", "pairs", high=1_000_000)
+    replication = whole(ask.field("people") or "2", "people", high=20)
+    name = judged_collection(ask)
+    return _begin(
+        ask,
+        f"pooling {', '.join(systems)} on {name}",
+        lambda job: _pooled(ask, job, name, systems, depth, most, replication),
+    )
+
+
+def _pooled(ask: Ask, job: Job, name: str, systems: list[str], depth: int, most: int, replication: int) -> str:
+    from limner.annotate.pool import fill, waiting
+    from limner.annotate.store_contents import add_collection, proposals
+    from limner.annotate.store_tasks import add_tasks
+    from limner.annotate.tasks import make_tasks as cut
+
+    site, store = ask.site, ask.site.store
+    loaded = site.library.loaded(name, patience=None)
+    ready = {each: site.library.system(name, each, patience=None) for each in systems}
+    add_collection(store, loaded.held, spec=_spec(ask, name), progress=job.told)
+    found = fill(store, {each: system.scores for each, system in ready.items()}, depth=depth)
+    near = {(p.image, p.caption) for p in proposals(store)}
+    pairs = waiting(store)
+    drafts = cut(pairs[:most] if len(pairs) > most else pairs, loaded.held.judgements, near=near)
+    made = add_tasks(store, drafts, replication=replication)
+    return f"{found['merged']:,} pairs pooled, {len(made):,} tasks made; {max(0, len(pairs) - most):,} pairs wait"
+
+
+def _spec(ask: Ask, name: str) -> str:
+    given = ask.site.library.collections[name]
+    return given if isinstance(given, str) else name
+
+
+def make_study(ask: Ask) -> Response:
+    """Sets the lists of every two systems against each other."""
+    queries = whole(ask.field("queries") or "20", "queries", high=10_000)
+    replication = whole(ask.field("people") or "1", "people", high=20)
+    name = judged_collection(ask)
+    return _begin(ask, f"making a study on {name}", lambda job: _studied(ask, job, name, queries, replication))
+
+
+def _studied(ask: Ask, job: Job, name: str, queries: int, replication: int) -> str:
+    from limner.annotate.store_contents import add_collection
+    from limner.annotate.store_votes import add_comparisons
+
+    library = ask.site.library
+    loaded = library.loaded(name, patience=None)
+    ready = [library.system(name, each, patience=None) for each in library.names]
+    add_collection(ask.site.store, loaded.held, spec=_spec(ask, name), progress=job.told)
+    rivals = [each for pair in itertools.combinations(ready, 2) for each in _rivals(*pair, loaded, queries)]
+    added = add_comparisons(ask.site.store, rivals, replication=replication)
+    return f"{added:,} comparisons made"
+
+
+def _rivals(one: Ready, other: Ready, loaded: Loaded, queries: int) -> list[Any]:
+    """The lists of two systems where they differ."""
+    from limner.annotate.store_votes import Rivals
+
+    texts = list(loaded.held.texts.ids)[:: max(1, len(loaded.held.texts) // queries)][:queries]
+    lists = [system.scores.T.restrict(queries=texts).top(5) for system in (one, other)]
+    pairs = [(text, tuple(lists[0][text]), tuple(lists[1][text])) for text in texts]
+    return [Rivals(text, one.name, other.name, a, b) for text, a, b in pairs if a != b]
+
+
+# --- people -----------------------------------------------------------------------------------------------------
+
+
+def invite(ask: Ask) -> Response:
+    """Makes an invitation; its address is shown once."""
+    from limner.annotate.store_people import make_invite
+
+    if not ask.site.team:
+        raise LimnerError("there are no accounts here: start with --team")
+    role = ask.field("role", "annotator")
+    token = make_invite(ask.site.store, role=role, by=ask.site.annotator(ask.visitor))
+    link = str(ask.request.base_url) + f"invite/{token}"
+    return page(ask, "invited.html", link=link, role=role)
+
+
+def account(ask: Ask) -> Response:
+    """Opens or closes an account."""
+    from limner.annotate.store_people import set_active
+
+    number, active = whole(ask.field("annotator"), "annotator"), ask.field("active") == "yes"
+    if not active and number == ask.site.annotator(ask.visitor):
+        raise LimnerError("you cannot close your own account: ask another admin")
+    set_active(ask.site.store, number, active)
+    return RedirectResponse("/admin", 303)
+
+
+def aside(ask: Ask) -> Response:
+    """Takes an annotator out of the count, with a reason, or puts one back."""
+    from limner.annotate.store_exclusions import exclude, lift
+
+    me = ask.site.annotator(ask.visitor)
+    if ask.field("lift"):
+        lift(ask.site.store, whole(ask.field("lift"), "exclusion"))
+    else:
+        number = whole(ask.field("annotator"), "annotator")
+        exclude(ask.site.store, "annotator", number, reason=ask.field("reason")[:500], by=me)
+    return RedirectResponse("/admin#annotators", 303)
+
+
+def review_task(ask: Ask) -> Response:
+    """Accepts or rejects a task whose controls went wrong."""
+    from limner.annotate.quality import review
+
+    number, decision = whole(ask.field("assignment"), "assignment"), ask.field("decision")
+    review(ask.site.store, number, decision, reason=ask.field("reason")[:500], by=ask.site.annotator(ask.visitor))
+    return RedirectResponse("/admin#review", 303)
+
+
+def api_status(ask: Ask) -> Response:
+    """Progress and people, for machines."""
+    from limner.annotate.store_contents import counts
+    from limner.annotate.store_tasks import progress
+
+    return JSONResponse({"progress": progress(ask.site.store), "counts": counts(ask.site.store)})

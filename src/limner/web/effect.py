@@ -1,0 +1,125 @@
+"""What people's answers change: exported, and put beside the labels in every measure."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response
+
+from limner.errors import LimnerError, UnknownName
+from limner.web.jobs import Job
+from limner.web.judging import judged_collection
+from limner.web.pages import MEASURES
+from limner.web.site import Ask, page
+
+if TYPE_CHECKING:
+    from limner.annotate.merge import Merged
+    from limner.annotate.store_answers import Answer
+    from limner.collection import Collection
+    from limner.judgements import Judgements
+    from limner.web.library import Ready
+
+ANSWERED = "labels and answers"
+DIRECTIONS = {"i2t": "image → text", "t2i": "text → image"}
+
+
+FORMS = {"csv": "csv", "jsonl": "jsonl", "qrels": "qrels", "crowd": "txt", "eccv": "zip"}
+"""What answers are exported as, and how the files end."""
+
+
+def export_file(ask: Ask) -> Response:
+    """All answers that count as a file; the folder of ECCV Caption's form comes packed."""
+    from limner.annotate.export import export
+
+    form = ask.get("form", "csv")
+    if form not in FORMS:
+        raise UnknownName("form", form[:40], FORMS)
+    with TemporaryDirectory() as folder:
+        target = Path(folder, f"answers.{FORMS[form]}" if form != "eccv" else "answers")
+        export(ask.site.store, target, form=form)
+        data = _packed(target) if target.is_dir() else target.read_bytes()
+    headers = {"Content-Disposition": f'attachment; filename="answers.{FORMS[form]}"'}
+    return Response(data, media_type="application/octet-stream", headers=headers)
+
+
+def _packed(folder: Path) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(folder.iterdir()):
+            archive.write(file, file.name)
+    return out.getvalue()
+
+
+@dataclass(frozen=True)
+class Change:
+    """One measure of one system, before and after."""
+
+    system: str
+    direction: str
+    measure: str
+    before: str
+    after: str
+    change: str
+
+
+def effect_page(ask: Ask) -> Response:
+    """Every system measured with the labels alone, and with the answers added."""
+    from limner.annotate.store_answers import answers
+
+    library, name = ask.site.library, judged_collection(ask)
+    given = answers(ask.site.store)
+    if not given:
+        raise LimnerError("no answer is given yet: judge a few pairs first")
+    held = library.loaded(name).held
+    found = answered(given, held)
+    rows = []
+    for system in library.names:
+        ready = library.system(name, system)
+        rows += library.jobs.value(
+            ("effect", name, system, len(given), given[-1].id),
+            f"measuring {system} with the answers",
+            partial(changes, ready, held, found.judgements),
+            patience=8.0,
+        )
+    labels = {(image, text) for image, text, _ in held.judgements.relevant}
+    new = sum((image, text) not in labels for image, text, _ in found.verified.relevant)
+    return page(
+        ask, "effect.html", rows=rows, collection=name, found=new, judged=len(found.verified.grades),
+        refuted=found.refuted,
+    )  # fmt: skip
+
+
+def answered(given: Sequence[Answer], held: Collection) -> Merged:
+    """The majority of the answers joined with the labels, over the part that is measured."""
+    from limner.annotate.aggregate import by_majority
+    from limner.annotate.merge import merge
+
+    here = [label for label in by_majority(given) if label.image in held.images.ids and label.caption in held.texts.ids]
+    return merge(here, held.judgements)
+
+
+def changes(ready: Ready, held: Collection, joined: Judgements, job: Job) -> list[Change]:
+    """The measures of a system under the labels and under labels and answers together."""
+    from limner.evaluation import evaluate
+
+    labels = held.judgements.name
+    both = replace(held, extra={ANSWERED: joined}, reverse={})
+    report = evaluate(ready.scores, both, measures=MEASURES, name=ready.name, progress=job.told)
+    found = {(r.view, r.direction, str(r.measure)): r for r in report.results}
+    rows = []
+    for (view, direction, measure), before in found.items():
+        after = found.get((ANSWERED, direction, measure))
+        if view == labels and after is not None:
+            show = before.measure.show
+            change = f"{float(show(after.value)) - float(show(before.value)):+.1f}"
+            rows.append(
+                Change(ready.name, DIRECTIONS[direction], measure, show(before.value), show(after.value), change)
+            )
+    return rows

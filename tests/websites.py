@@ -1,0 +1,84 @@
+"""A small site for the tests of the page: hostile captions, two systems, a store with tasks."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+from functools import cache
+from pathlib import Path
+
+from PIL import Image
+from starlette.testclient import TestClient
+
+import limner
+from limner.annotate.store import open_store
+from limner.annotate.store_contents import add_collection
+from limner.annotate.store_tasks import Asked, Draft, add_tasks
+from limner.datasets import scenes
+from limner.web import make_app
+
+EVIL = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
+PASSWORD = "correct horse battery"
+
+
+@cache
+def world(images: int = 60) -> limner.Collection:
+    """Scenes, every third caption of which tries to run a script."""
+    drawn = scenes.load(images=images)
+    captions = [f"{EVIL} {text}" if k % 3 == 0 else text for k, text in enumerate(drawn.texts.values)]
+    texts = limner.Items(drawn.texts.ids, captions, drawn.texts.fields, kind="text")
+    return limner.Collection("scenes", drawn.images, texts, drawn.judgements, drawn.splits, drawn.extra)
+
+
+def filled(path: Path, *, tasks: int = 2, size: int = 5, replication: int = 2) -> Path:
+    """A store with tasks of the world's test images and captions that are not theirs."""
+    held = world().test
+    images, texts = list(held.images.ids), list(held.texts.ids)
+    with open_store(path) as store:
+        add_collection(store, held, spec="scenes")
+        pairs = [(images[n % len(images)], texts[(7 * n + 5) % len(texts)]) for n in range(tasks * size)]
+        drafts = [
+            Draft(tuple(Asked(*pair) for pair in pairs[start : start + size])) for start in range(0, len(pairs), size)
+        ]
+        add_tasks(store, drafts, replication=replication)
+    return path
+
+
+def client(path: Path, **more) -> TestClient:
+    """A browser without scripts, on a site of its own."""
+    app = make_app([world()], systems=("colours",), store=path, **more)
+    return TestClient(app, base_url="http://localhost", follow_redirects=False)
+
+
+def patient(asked: TestClient, address: str, **more):
+    """The page once it is made."""
+    for _ in range(600):
+        reply = asked.get(address, **more)
+        if reply.status_code != 202:
+            return reply
+        time.sleep(0.05)
+    raise AssertionError(f"{address} was never made")
+
+
+def enrolled(asked: TestClient, name: str, role: str) -> TestClient:
+    """A fresh browser of the same site with an account of its own."""
+    from limner.annotate.store_people import make_invite
+
+    token = make_invite(asked.app.state.site.store, role=role)
+    mine = TestClient(asked.app, base_url="http://localhost", follow_redirects=False)
+    reply = mine.post(f"/invite/{token}", data={"name": name, "password": PASSWORD, "again": PASSWORD})
+    assert reply.status_code == 303, reply.text
+    return mine
+
+
+def picture(form: str = "PNG", size: tuple[int, int] = (60, 40)) -> bytes:
+    """A picture file."""
+    out = io.BytesIO()
+    Image.new("RGB", size, (200, 30, 40)).save(out, form)
+    return out.getvalue()
+
+
+def words(reply) -> str:
+    """What a person reads."""
+    return re.sub(r"\s+", " ", re.sub("<[^>]+>", " ", reply.text))
