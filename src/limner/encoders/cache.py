@@ -1,0 +1,188 @@
+"""A cache on disk of what was computed, keyed by who computed it and of what: a killed run resumes where it was.
+
+Vectors of items and scores of pairs are kept the same way: parts that are written whole or not at all, each a
+safetensors file of keys (128-bit hashes) and rows of numbers. Several processes may write to one folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.collection import Items, open_image
+from limner.errors import LimnerError
+from limner.files import replacing, write_text
+from limner.scores import Progress
+
+Float32 = npt.NDArray[np.float32]
+Keys = npt.NDArray[np.uint64]
+"""One row of two 64-bit numbers for each entry: together the key."""
+ABOUT = "about.json"
+
+
+def content_key(value: Any, *, kind: str) -> bytes:
+    """A hash of what an item is: the text, the bytes of the file, or the pixels that a function draws.
+
+    >>> content_key("a dog", kind="text") == content_key("a dog", kind="text") != content_key("a cat", kind="text")
+    True
+    """
+    if kind == "text":
+        held = str(value).encode()
+    elif isinstance(value, bytes):
+        held = value
+    elif callable(value):
+        picture = open_image(value, name="picture")
+        held = repr(picture.size).encode() + picture.tobytes()
+    else:
+        held = _bytes(Path(str(value)))
+    return hashlib.blake2b(held, digest_size=16, person=kind.encode()).digest()
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise LimnerError(f"no picture {file}: {error.strerror}; check the folder with images") from error
+
+
+def keys_of(values: Iterable[bytes]) -> Keys:
+    """Keys as numbers, two for each.
+
+    >>> keys_of([bytes(15) + b"a"]).shape
+    (1, 2)
+    """
+    joined = b"".join(values)
+    return np.frombuffer(joined, dtype=np.uint64).reshape(-1, 2)
+
+
+class Store:
+    """Rows of numbers by key, in a folder of parts.
+
+    Args:
+        folder: Made where it is not there.
+        owner: Who computes the rows; a folder below `folder` is named after its hash, so that models never mix.
+        width: Numbers per row.
+        dtype: Of the numbers.
+    """
+
+    def __init__(self, folder: str | Path, *, owner: str, width: int, dtype: str = "float32") -> None:
+        named = hashlib.blake2b(f"{owner} {width} {dtype}".encode(), digest_size=8).hexdigest()
+        self.folder = Path(folder) / named
+        self.width, self.dtype = width, np.dtype(dtype)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not (self.folder / ABOUT).is_file():
+            write_text(self.folder / ABOUT, json.dumps({"owner": owner, "width": width, "dtype": dtype}, indent=1))
+        self.keys, self.rows = np.empty((0, 2), dtype=np.uint64), np.empty((0, width), dtype=self.dtype)
+        self._new = [self._read(file) for file in sorted(self.folder.glob("part-*.safetensors"))]
+
+    def _sort(self) -> None:
+        """Puts new rows among the known ones; only when somebody asks, since sorting takes longer than keeping."""
+        if self._new:
+            known = (self.keys, self.rows)
+            keys, rows = (np.concatenate(each) for each in zip(known, *self._new, strict=True))
+            order = np.argsort(keys[:, 0], kind="stable")
+            self.keys, self.rows, self._new = keys[order], rows[order], []
+
+    def __len__(self) -> int:
+        return len(self.keys) + sum(len(keys) for keys, _ in self._new)
+
+    def _read(self, file: Path) -> tuple[Keys, Any]:
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
+        try:
+            held = load_file(file)
+            keys, rows = held["keys"].view(np.uint64).reshape(-1, 2), held["rows"]
+            if rows.shape != (len(keys), self.width) or rows.dtype != self.dtype:
+                raise ValueError(f"{len(keys)} keys with rows of shape {rows.shape}")
+        except (SafetensorError, KeyError, ValueError) as error:
+            raise LimnerError(
+                f"{file} is a damaged part of a cache ({error}): remove it, it is computed again"
+            ) from error
+        return keys, rows
+
+    def get(self, keys: Keys) -> tuple[npt.NDArray[np.bool_], Any]:
+        """Which keys are known, and a row for each (anything where it is not)."""
+        self._sort()
+        rows = np.zeros((len(keys), self.width), dtype=self.dtype)
+        if not len(self.keys) or not len(keys):
+            return np.zeros(len(keys), dtype=bool), rows
+        places = np.searchsorted(self.keys[:, 0], keys[:, 0]).clip(max=len(self.keys) - 1)
+        known = (self.keys[places] == keys).all(axis=1)  # a second key of equal first half counts as unknown
+        rows[known] = self.rows[places[known]]
+        return known, rows
+
+    def put(self, keys: Keys, rows: npt.NDArray[Any]) -> None:
+        """Keeps rows: on disk at once, as a part of its own."""
+        from safetensors.numpy import save_file
+
+        if not len(keys):
+            return
+        held = np.ascontiguousarray(rows, dtype=self.dtype).reshape(len(keys), self.width)
+        name = f"part-{len(self):012d}-{os.getpid()}-{uuid.uuid4().hex[:8]}.safetensors"
+        with replacing(self.folder / name) as file:
+            save_file({"keys": np.ascontiguousarray(keys).view(np.int64), "rows": held}, file)
+        self._new.append((keys, held))
+
+
+class Cached:
+    """An encoder that remembers on disk: the same item under the same model is never encoded twice.
+
+    Args:
+        encoder: What encodes; it must have `dim`, and `fingerprint` unless a name is given.
+        folder: Of the cache.
+        name: Of the model and its settings, for an encoder without a `fingerprint`.
+        every: Items that are encoded before they are kept; what is lost when a run is killed.
+    """
+
+    def __init__(self, encoder: Any, folder: str | Path, *, name: str | None = None, every: int = 2048) -> None:
+        owner = name or getattr(encoder, "fingerprint", None)
+        if owner is None or not hasattr(encoder, "dim"):
+            raise LimnerError(
+                f"{type(encoder).__name__} has no fingerprint and dim that say which model it is: give a name, "
+                "Cached(encoder, folder, name='my model, version 2'), and a dim"
+            )
+        self.encoder, self.every, self.dim = encoder, every, int(encoder.dim)
+        self.fingerprint = owner
+        self.store = Store(folder, owner=owner, width=self.dim)
+        self.reused = 0
+
+    def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:
+        """Vectors of items; those that are known are read, the others encoded and kept."""
+        given = items if isinstance(items, Items) else Items(range(len(items)), items, kind="text")  # type: ignore[arg-type]
+        keys = keys_of(content_key(value, kind=given.kind) for value in given.values)
+        known, out = self.store.get(keys)
+        self.reused = int(known.sum())
+        first = _firsts(keys, known)
+        done = self.reused
+        for low in range(0, len(first), self.every):
+            rows = first[low : low + self.every]
+            vectors = self._encoded(given[rows], partial(_told, progress, done, len(given)))
+            self.store.put(keys[rows], vectors)
+            done += len(rows)
+        return np.asarray(out if not len(first) else self.store.get(keys)[1])
+
+    def _encoded(self, items: Items, progress: Progress) -> Float32:
+        from limner.encoders.contract import encoded
+
+        return encoded(self.encoder, items, progress=progress).matrix
+
+
+def _told(progress: Progress | None, before: int, total: int, done: int, _: int) -> None:
+    if progress is not None:
+        progress(before + done, total)
+
+
+def _firsts(keys: Keys, known: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """The first row of every key that is not known."""
+    _, first = np.unique(keys, axis=0, return_index=True)
+    return np.sort(first[~known[first]])

@@ -1,0 +1,87 @@
+"""CLIP and SigLIP as Hugging Face transformers loads them: both towers, one space."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from limner.collection import Items
+from limner.embeddings import Embeddings
+from limner.encoders.offline import fingerprint_of, folder_of, needed
+from limner.encoders.running import TorchEncoder
+from limner.errors import LimnerError
+from limner.scores import Progress
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+class ClipEncoder(TorchEncoder):
+    """A CLIP, SigLIP or SigLIP 2 model; vectors have length 1.
+
+    Args:
+        model: A folder, or a name on the Hugging Face hub, such as "openai/clip-vit-base-patch32".
+        running: `device`, `precision`, `budget` and `batch` of `limner.encoders.running.TorchEncoder`.
+    """
+
+    kinds = ("image", "text")
+
+    def __init__(self, model: str | Path, **running: Any) -> None:
+        super().__init__(**running)
+        library = needed("transformers", what="the encoder 'clip'", package="transformers", extra="train")
+        self.folder = folder_of(model, what="the encoder 'clip'")
+        self.model = library.AutoModel.from_pretrained(str(self.folder)).to(self.device).eval()
+        if not hasattr(self.model, "get_image_features"):
+            raise LimnerError(f"{self.folder} is a {type(self.model).__name__}: expected CLIP, SigLIP or their kin")
+        self.tokenizer = library.AutoTokenizer.from_pretrained(str(self.folder))
+        self.processor = library.AutoImageProcessor.from_pretrained(str(self.folder))
+        text = self.model.config.text_config
+        self.dim = int(getattr(self.model.config, "projection_dim", None) or text.hidden_size)
+        self.longest = int(text.max_position_embeddings)
+        # SigLIP was trained on texts filled up to the last place, and has no mask for what fills them.
+        self.filled_up = self.model.config.model_type.startswith("siglip")
+        self.fill = int(self.tokenizer.pad_token_id or 0)
+
+    @property
+    def fingerprint(self) -> str:
+        """The model's files and the precision."""
+        return f"clip {fingerprint_of(self.folder)} {self.number_type}"
+
+    def tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokens, for SigLIP filled up to its fixed length."""
+        padding = "max_length" if self.filled_up else False
+        cut = self.tokenizer(list(texts), truncation=True, max_length=self.longest, padding=padding)
+        return list(cut["input_ids"])
+
+    def text_vectors(self, tokens: Tensor, filled: Tensor) -> Tensor:
+        """Through the text tower."""
+        mask = {} if self.filled_up else {"attention_mask": filled.long()}
+        return _unit(self.model.get_text_features(input_ids=tokens, **mask))
+
+    def pixels(self, picture: Image) -> Tensor:
+        """As the model's own processor scales and normalises."""
+        made = self.processor(images=picture, return_tensors="pt")["pixel_values"][0]
+        return torch.as_tensor(made)
+
+    def image_vectors(self, pixels: Tensor) -> Tensor:
+        """Through the image tower."""
+        return _unit(self.model.get_image_features(pixel_values=pixels))
+
+    def encode_images(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
+        """Images in the joint space."""
+        return Embeddings(items.ids, np.asarray(self.encode(items, progress=progress)))
+
+    def encode_texts(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
+        """Texts in the joint space."""
+        return Embeddings(items.ids, np.asarray(self.encode(items, progress=progress)))
+
+
+def _unit(given: Any) -> Tensor:
+    """Rows of length 1; newer versions of the library wrap the vectors."""
+    vectors: Tensor = given if isinstance(given, Tensor) else given.pooler_output
+    return torch.nn.functional.normalize(vectors.float(), dim=-1)

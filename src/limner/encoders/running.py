@@ -1,0 +1,185 @@
+"""What the encoders that need torch have in common: device, precision, batches, and pictures decoded ahead."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.collection import Items, open_image
+from limner.encoders.batching import by_length, padded
+from limner.errors import LimnerError, MissingExtra, UnknownName
+from limner.scores import Progress, usable_cores
+
+if find_spec("torch") is None:
+    raise MissingExtra("this encoder", "torch", "train")
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Float32 = npt.NDArray[np.float32]
+PRECISIONS = {"float32": None, "float16": torch.float16, "bfloat16": torch.bfloat16}
+_AHEAD = 3  # batches of pictures that are decoded before the model asks for them
+
+
+def device_of(name: str) -> torch.device:
+    """The device by its name; "auto" is a graphics card where there is one.
+
+    >>> device_of("cpu")
+    device(type='cpu')
+    """
+    try:
+        device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
+    except RuntimeError as error:
+        raise LimnerError(f"device {name!r} is none: expected auto, cpu, cuda or cuda:1 ({error})") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise LimnerError(f"device {name!r}: torch sees no graphics card here; use device='cpu' or 'auto'")
+    return device
+
+
+def number_type(precision: str, device: torch.device) -> torch.dtype | None:
+    """The type of mixed precision; None for plain single precision. "auto" is half precision on a graphics card.
+
+    >>> number_type("auto", torch.device("cpu")), number_type("bfloat16", torch.device("cpu"))
+    (None, torch.bfloat16)
+    """
+    if precision == "auto":
+        return torch.float16 if device.type == "cuda" else None
+    if precision not in PRECISIONS:
+        raise UnknownName("precision", precision, ["auto", *PRECISIONS])
+    return PRECISIONS[precision]
+
+
+class TorchEncoder(ABC):
+    """An encoder whose work is done by torch.
+
+    Args:
+        device: "auto" (a graphics card where there is one), "cpu", "cuda", "cuda:1", ...
+        precision: "auto" (half precision on a graphics card, single elsewhere), "float32", "float16" or "bfloat16".
+        budget: Tokens of a batch of texts, padding included.
+        batch: Pictures of a batch.
+    """
+
+    dim: int
+    kinds: tuple[str, ...] = ("text",)
+
+    def __init__(
+        self, *, device: str = "auto", precision: str = "auto", budget: int | None = None, batch: int = 64
+    ) -> None:
+        self.device = device_of(device)
+        self.number_type = number_type(precision, self.device)
+        self.budget = budget or (65_536 if self.device.type == "cuda" else 2_048)
+        self.batch = batch
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """What decides the vectors: the model's files and the options that change what it computes."""
+
+    def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:
+        """Vectors of items, one row per item, in their order.
+
+        Args:
+            items: Images or texts; a plain list is taken for texts.
+            progress: Called with (items done, items in all).
+        """
+        given = items if isinstance(items, Items) else Items(range(len(items)), items, kind="text")  # type: ignore[arg-type]
+        if given.kind not in self.kinds:
+            raise LimnerError(f"{type(self).__name__} encodes {' and '.join(self.kinds)}s, but was given {given!r}")
+        out = np.empty((len(given), self.dim), dtype=np.float32)
+        work = self._texts(given.values) if given.kind == "text" else self._images(given)
+        done = 0
+        with torch.inference_mode():
+            for rows, vectors in work:
+                out[rows] = vectors.float().cpu().numpy()
+                done += len(rows)
+                if progress is not None:
+                    progress(done, len(given))
+        return out
+
+    def _mixed(self) -> AbstractContextManager[Any]:
+        if self.number_type is None:
+            return nullcontext()
+        return torch.autocast(self.device.type, self.number_type)
+
+    # --- texts ----------------------------------------------------------------------------------------------------
+
+    def tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        """The numbers of each text's tokens, with those that mark beginning and end."""
+        raise NotImplementedError(f"{type(self).__name__} reads no texts")
+
+    def text_vectors(self, tokens: Tensor, filled: Tensor) -> Tensor:
+        """Vectors of a batch of texts, from padded tokens and which of them are there."""
+        raise NotImplementedError(f"{type(self).__name__} reads no texts")
+
+    fill: int = 0
+
+    def _texts(self, texts: Sequence[str]) -> Iterator[tuple[Any, Tensor]]:
+        for low in range(0, len(texts), _TEXTS_AT_ONCE):
+            tokens = self.tokens(list(texts[low : low + _TEXTS_AT_ONCE]))
+            for rows in by_length([len(t) for t in tokens], budget=self.budget):
+                matrix, filled = padded([tokens[r] for r in rows], fill=self.fill)
+                sides = [torch.from_numpy(each).to(self.device) for each in (matrix, filled)]
+                with self._mixed():
+                    yield low + rows, self.text_vectors(*sides)
+
+    # --- images ---------------------------------------------------------------------------------------------------
+
+    def pixels(self, picture: Image) -> Tensor:
+        """One picture as the model takes it."""
+        raise NotImplementedError(f"{type(self).__name__} reads no pictures")
+
+    def image_vectors(self, pixels: Tensor) -> Tensor:
+        """Vectors of a batch of pictures."""
+        raise NotImplementedError(f"{type(self).__name__} reads no pictures")
+
+    def _images(self, items: Items) -> Iterator[tuple[Any, Tensor]]:
+        for rows, pixels in ahead(items, self.pixels, batch=self.batch):
+            with self._mixed():
+                yield rows, self.image_vectors(pixels.to(self.device, non_blocking=True))
+
+
+_TEXTS_AT_ONCE = 65_536  # tokens of more texts than these are not held at once
+
+
+def ahead(items: Items, read: Callable[[Image], Tensor], *, batch: int) -> Iterator[tuple[Any, Tensor]]:
+    """Batches of pictures, decoded on threads while the model is busy with those before."""
+
+    def one(row: int) -> Tensor:
+        return read(open_image(items.values[row], name=items.ids[row]))
+
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        waiting: deque[tuple[Any, list[Future[Tensor]]]] = deque()
+        for low in range(0, len(items), batch):
+            rows = np.arange(low, min(low + batch, len(items)))
+            waiting.append((rows, [pool.submit(one, int(row)) for row in rows]))
+            if len(waiting) >= _AHEAD:
+                yield _next(waiting)
+        while waiting:
+            yield _next(waiting)
+
+
+def _next(waiting: deque[tuple[Any, list[Future[Tensor]]]]) -> tuple[Any, Tensor]:
+    rows, futures = waiting.popleft()
+    return rows, torch.stack([future.result() for future in futures])
+
+
+def mean_pooled(states: Tensor, filled: Tensor) -> Tensor:
+    """The mean of the states of the tokens that are there.
+
+    >>> states, filled = torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[True, True, False]])
+    >>> mean_pooled(states, filled).tolist()
+    [[2.0]]
+    """
+    weights = filled[..., None].to(states.dtype)
+    return (states * weights).sum(1) / weights.sum(1).clamp(min=1)

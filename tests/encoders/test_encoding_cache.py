@@ -1,0 +1,127 @@
+"""The cache: nothing is encoded twice, a killed run resumes, a changed file is encoded again, models never mix."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import limner
+from limner.encoders.batching import by_length
+from limner.encoders.cache import Cached, Store, keys_of
+from limner.errors import LimnerError
+
+
+class Lengths:
+    """An encoder that counts what it is asked, and dies when told to."""
+
+    dim = 2
+
+    def __init__(self, *, dies_at=None, fingerprint="lengths 1"):
+        self.seen, self.dies_at, self.fingerprint = [], dies_at, fingerprint
+
+    def encode(self, items):
+        for value in items.values:
+            if self.dies_at is not None and len(self.seen) >= self.dies_at:
+                raise KeyboardInterrupt
+            self.seen.append(value)
+        return np.array([[len(self._held(v)), 1.0] for v in items.values])
+
+    def _held(self, value):
+        return value.read_bytes() if hasattr(value, "read_bytes") else value
+
+
+def texts(values):
+    return limner.Items([f"t{n}" for n in range(len(values))], values, kind="text")
+
+
+def test_nothing_is_encoded_twice(tmp_path):
+    items = texts(["a", "bb", "a", "cccc"])
+    first, second = Lengths(), Lengths()
+    cached = Cached(first, tmp_path)
+    assert cached.encode(items)[:, 0].tolist() == [1, 2, 1, 4] and first.seen == ["a", "bb", "cccc"]
+    again = Cached(second, tmp_path)
+    assert again.encode(items).tolist() == [[1, 1], [2, 1], [1, 1], [4, 1]]
+    assert second.seen == [] and again.reused == 4
+
+
+def test_a_killed_run_resumes_where_it_was(tmp_path):
+    items = texts([f"{'x' * n}" for n in range(1, 101)])
+    dying, told = Lengths(dies_at=57), []
+    with pytest.raises(KeyboardInterrupt):
+        Cached(dying, tmp_path, every=10).encode(items)
+    resumed = Lengths()
+    vectors = Cached(resumed, tmp_path, every=10).encode(items, progress=lambda *t: told.append(t))
+    assert len(resumed.seen) == 50 and vectors[:, 0].tolist() == list(range(1, 101))
+
+
+def test_a_changed_file_is_encoded_again(tmp_path):
+    files = [tmp_path / f"{n}.jpg" for n in range(3)]
+    for number, file in enumerate(files):
+        file.write_bytes(b"p" * (number + 1))
+    items = limner.Items(["a", "b", "c"], files)
+    Cached(Lengths(), tmp_path / "cache").encode(items)
+    files[1].write_bytes(b"changed")
+    after = Lengths()
+    assert Cached(after, tmp_path / "cache").encode(items)[:, 0].tolist() == [1, 7, 3]
+    assert after.seen == [files[1]]
+    files[2].unlink()
+    with pytest.raises(LimnerError, match=r"no picture .*2\.jpg"):
+        Cached(Lengths(), tmp_path / "cache").encode(items)
+
+
+def test_drawn_pictures_are_known_by_their_pixels(tmp_path):
+    class Means(Lengths):
+        def encode(self, items):
+            self.seen += items.ids
+            return np.array([[np.asarray(items.open(row)).mean(), 1.0] for row in range(len(items))])
+
+    images, first, second = limner.load("scenes", images=10).images, Means(), Means()
+    made = Cached(first, tmp_path).encode(images)
+    again = Cached(second, tmp_path).encode(limner.load("scenes", images=10).images)
+    assert len(first.seen) == 10 and second.seen == [] and (made == again).all()
+
+
+def test_models_never_mix(tmp_path):
+    Cached(Lengths(), tmp_path).encode(texts(["a"]))
+    other = Lengths(fingerprint="lengths 2")
+    Cached(other, tmp_path).encode(texts(["a"]))
+    assert other.seen == ["a"]
+
+
+def test_refusals_and_damage(tmp_path):
+    class Nameless:
+        dim = 2
+
+    with pytest.raises(LimnerError, match="has no fingerprint"):
+        Cached(Nameless(), tmp_path)
+    cached = Cached(Lengths(), tmp_path)
+    cached.encode(texts(["a"]))
+    (part,) = cached.store.folder.glob("part-*")
+    part.write_bytes(part.read_bytes()[:-3])
+    with pytest.raises(LimnerError, match="damaged part of a cache"):
+        Cached(Lengths(), tmp_path)
+
+
+def test_a_store_against_a_dictionary(tmp_path):
+    rng = np.random.default_rng(0)
+    store, held = Store(tmp_path, owner="x", width=1, dtype="float64"), {}
+    for _ in range(20):
+        fresh = [rng.bytes(16) for _ in range(rng.integers(0, 9))]
+        values = rng.standard_normal((len(fresh), 1))
+        store.put(keys_of(fresh), values)
+        held |= dict(zip(fresh, values[:, 0], strict=True))
+        asked = [*rng.permutation(np.array(list(held), dtype="S16").tolist())[:5], rng.bytes(16)]
+        asked = [bytes(a).ljust(16, b"\0") for a in asked]
+        known, rows = store.get(keys_of(asked))
+        assert known.tolist() == [a in held for a in asked]
+        assert [r for r, k in zip(rows[:, 0], known, strict=True) if k] == [held[a] for a in asked if a in held]
+    assert len(Store(tmp_path, owner="x", width=1, dtype="float64")) == len(held)
+
+
+def test_batches_hold_everything_once_and_keep_the_budget():
+    rng = np.random.default_rng(1)
+    lengths = rng.integers(1, 60, 300)
+    batches = list(by_length(lengths, budget=100, most=7))
+    assert sorted(np.concatenate(batches).tolist()) == list(range(300))
+    assert all(len(b) * lengths[b].max() <= 100 or len(b) == 1 for b in batches)
+    assert max(map(len, batches)) <= 7
