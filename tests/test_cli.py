@@ -29,6 +29,8 @@ WORLD = ["scenes", "-O", "images=60"]
 COMMANDS = ["demo", "evaluate", "compare", "report", "index", "search", "fuse", "assign", "explain", "attack"]
 COMMANDS += ["measures", "protocols", "systems", "train"]
 DATA = ["list", "describe", "fetch-instructions", "convert"]
+ANNOTATE = ["pool", "tasks", "serve", "status", "review", "aggregate", "merge", "bias", "export", "import"]
+GROUPS = [*(["data", c] for c in DATA), *(["annotate", c] for c in ANNOTATE)]
 
 
 @pytest.fixture(scope="module")
@@ -401,14 +403,14 @@ def test_loading_reads_words_as_json_where_they_are():
 # --- help, JSON, statuses ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", [*([c] for c in COMMANDS), *(["data", c] for c in DATA)], ids=" ".join)
+@pytest.mark.parametrize("command", [*([c] for c in COMMANDS), *GROUPS], ids=" ".join)
 def test_every_command_has_examples_and_json(command):
     shown = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "120", "NO_COLOR": "1"}).stdout
     assert f"$ limner {' '.join(command)}" in shown
     assert "--json" in shown
 
 
-@pytest.mark.parametrize("command", [*([c] for c in COMMANDS), *(["data", c] for c in DATA)], ids=" ".join)
+@pytest.mark.parametrize("command", [*([c] for c in COMMANDS), *GROUPS], ids=" ".join)
 def test_examples_of_the_help_parse(command):
     """The words of each example are known to the parser: an option that was renamed is found here."""
     from typer.main import get_command

@@ -102,7 +102,8 @@ def fill(
         store: The store.
         systems: By name.
         depth: Places of each list that are pooled.
-        keep: Places of each list that are remembered, so that a known negative can be in nobody's list.
+        keep: Places of each list that are remembered, so that a known negative can be in nobody's list; of a small
+            pool at most half.
         turn: Which turn of the annotation this is.
         filtered: Takes the pooled pairs and returns those to keep, e.g. by `alike`.
         progress: Told how many systems are done.
@@ -117,7 +118,8 @@ def fill(
         if progress is not None:
             progress(number, len(systems))
         for direction, ranking in lists_of(system, depth=keep).items():
-            add_proposals(store, name, ranking, direction=direction, depth=keep, turn=turn)
+            least = max(depth, len(ranking.candidates) // 2)  # in a small pool the whole list would leave no negative
+            add_proposals(store, name, ranking, direction=direction, depth=min(keep, least), turn=turn)
             found += _of_lists(name, direction, ranking.top(depth), turn)
     pool = list(merged(found, depth=depth))
     kept = list(filtered(pool)) if filtered is not None else pool

@@ -212,7 +212,17 @@ def pair_numbers(
     new = [{"image_id": i, "caption_id": c, **more} for i, c in wanted.values() if (i, c) not in known]
     _insert(connection, pair, new)
     known = _known_pairs(connection) if new else known
-    return {key: known[both] for key, both in wanted.items()}
+    found = {key: known[both] for key, both in wanted.items()}
+    if origin == "pool":  # a pair that was only a control until now
+        same = sa.and_(pair.c.origin == "control", pair.c.id == sa.bindparam("number"))
+        promoted = [{"number": key} for key in _controls(connection) & set(found.values())]
+        if promoted:
+            connection.execute(sa.update(pair).where(same).values(origin=origin, turn=turn), promoted)
+    return found
+
+
+def _controls(connection: sa.Connection) -> set[int]:
+    return set(connection.scalars(sa.select(pair.c.id).where(pair.c.origin == "control")))
 
 
 def _known_pairs(connection: sa.Connection) -> dict[tuple[int, int], int]:

@@ -7,7 +7,21 @@ from typing import Annotated
 import typer
 
 from limner import __version__
-from limner.cli import attack, compare, data, demo, evaluate, explain, fuse, index, lists, report, search, train
+from limner.cli import (
+    annotate,
+    attack,
+    compare,
+    data,
+    demo,
+    evaluate,
+    explain,
+    fuse,
+    index,
+    lists,
+    report,
+    search,
+    train,
+)
 from limner.cli.shell import STATUSES, Shell
 
 __all__ = ["app"]
@@ -56,6 +70,7 @@ app.command("search")(search.search)
 app.command("fuse")(fuse.fuse)
 app.command("assign")(fuse.assign)
 app.add_typer(data.app, name="data")
+app.add_typer(annotate.app, name="annotate")
 app.command("measures")(lists.measures)
 app.command("protocols")(lists.protocols)
 app.command("systems")(lists.systems)
