@@ -1,0 +1,202 @@
+"""What a point of a picture looks like, as whole numbers: its colour, its texture, its shape.
+
+Descriptors are whole numbers from 0 to 255, as Lowe's are, so that distances to whole-numbered words are exact and the
+words of a picture the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.classic import _pixels
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Pixels = npt.NDArray[np.uint8]
+Float32 = npt.NDArray[np.float32]
+
+SIDE = 192
+"""Pictures whose shorter side is longer are made smaller first."""
+_MOST_PIXELS = 15 * 65_535  # counts of a sixteenth of a picture fit 16 bits
+
+SCALES, TURNS = (1.0, 2.0, 4.0), 8  # of the texture filters: standard deviations in pixels, directions of half a circle
+_NOISE, _TEXTURE_STEPS = 0.03, 64.0
+BINS, DIRECTIONS, STEP = (4, 8), 8, 4  # of SIFT: pixels a bin, directions of the circle, pixels between descriptors
+_LEAST = 2.0  # a descriptor of grey values 0 to 255 that is shorter has no contrast
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Descriptors of points of one picture.
+
+    Args:
+        values: One row of whole numbers per point.
+        rows: Places from the top, in pixels.
+        columns: Places from the left.
+        size: (height, width) of the picture.
+    """
+
+    values: Pixels
+    rows: Float32
+    columns: Float32
+    size: tuple[int, int]
+
+
+def pixels(picture: Image, *, side: int = SIDE) -> Pixels:
+    """A picture as numbers, rows by columns by red, green and blue; smaller where its shorter side is above `side`."""
+    from PIL.Image import Resampling
+
+    width, height = picture.size
+    factor = min(1.0, side / min(width, height), (_MOST_PIXELS / (width * height)) ** 0.5)
+    if factor < 1:
+        smaller = (max(round(width * factor), 1), max(round(height * factor), 1))
+        picture = picture.resize(smaller, Resampling.LANCZOS)
+    return np.asarray(picture.convert("RGB"))
+
+
+def lab(colours: Pixels) -> Pixels:
+    """sRGB to CIELAB under the D65 white, as whole numbers: 2.55 L*, a* + 128, b* + 128 (CIE 1976).
+
+    >>> lab(np.array([[255, 255, 255], [255, 0, 0], [0, 0, 0]], dtype=np.uint8)).tolist()
+    [[255, 128, 128], [136, 208, 195], [0, 128, 128]]
+    """
+    share = colours.astype(np.float64) / 255
+    linear = np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
+    x, y, z = np.moveaxis(linear @ _XYZ.T / _XYZ.sum(axis=1), -1, 0)
+    bent_x, bent_y, bent_z = (np.where(v > 216 / 24389, np.cbrt(v), (24389 / 27 * v + 16) / 116) for v in (x, y, z))
+    coordinates = ((116 * bent_y - 16) * 2.55, 500 * (bent_x - bent_y) + 128, 200 * (bent_y - bent_z) + 128)
+    return np.asarray(np.clip(np.rint(np.stack(coordinates, axis=-1)), 0, 255), dtype=np.uint8)
+
+
+_XYZ = np.array(
+    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+)
+
+
+def colour(picture: Pixels) -> Points:
+    """CIELAB coordinates of every pixel."""
+    height, width = picture.shape[:2]
+    rows, columns = _grid(height, width, 0, 0, 1)
+    return Points(lab(picture).reshape(-1, 3), rows, columns, (height, width))
+
+
+def texture(picture: Pixels, *, step: int = 2) -> Points:
+    """Oriented energy around every second pixel of every second row: 8 directions at each of 3 scales.
+
+    With the first and second derivatives of a Gaussian along direction t, which are an odd and an even filter,
+
+        e_t = sqrt((I * G'_t)^2 + (I * G''_t)^2),    e <- e log(1 + |e| / 0.03) / |e|
+
+    Perona & Malik 1990 for the energy of a pair; Varma & Zisserman 2005 for the contrast normalisation (Weber's law).
+
+    >>> edge = np.zeros((32, 32, 3), dtype=np.uint8); edge[:, 16:] = 255
+    >>> int(texture(edge).values[8 * 16 + 8, :8].argmax())  # light differs from left to right: direction 0
+    0
+    """
+    grey = _grey(picture) / np.float32(255)
+    height, width = grey.shape
+    shape = ((height + step - 1) // step, (width + step - 1) // step)
+    slopes = np.empty((len(SCALES), 2, *shape), np.float32)
+    bends = np.empty((len(SCALES), 3, *shape), np.float32)
+    for s, scale in enumerate(SCALES):
+        _derivatives(grey, scale, step, slopes[s], bends[s])
+    angles = np.arange(TURNS) * np.pi / TURNS
+    out = np.empty((shape[0] * shape[1], len(SCALES) * TURNS), np.uint8)
+    flat = slopes.reshape(len(SCALES), 2, -1), bends.reshape(len(SCALES), 3, -1)
+    _pixels.energies(*flat, np.cos(angles), np.sin(angles), _NOISE, _TEXTURE_STEPS, out)
+    return Points(out, *_grid(*shape, 0, 0, step), (height, width))
+
+
+def _derivatives(grey: Float32, scale: float, step: int, slopes: Float32, bends: Float32) -> None:
+    """Gaussian derivatives at one scale, made comparable between scales: the n-th one times scale ** n."""
+    kernels = _gaussians(scale)
+    sides = []
+    for kernel in kernels:
+        filtered = np.empty((grey.shape[0], slopes.shape[2]), np.float32)
+        _pixels.across(grey, kernel, 0, step, filtered)
+        sides.append(filtered)
+    for along_x, along_y, out in ((1, 0, slopes[0]), (0, 1, slopes[1])):
+        _pixels.down(sides[along_x], kernels[along_y], 0, step, out)
+    for along_x, along_y, out in ((2, 0, bends[0]), (1, 1, bends[1]), (0, 2, bends[2])):
+        _pixels.down(sides[along_x], kernels[along_y], 0, step, out)
+
+
+@cache
+def _gaussians(scale: float) -> tuple[Float32, Float32, Float32]:
+    """A Gaussian and its first two derivatives, sampled; the derivatives see nothing in a flat picture."""
+    t = np.arange(-int(3 * scale + 0.5), int(3 * scale + 0.5) + 1) / scale
+    bell = np.exp(-(t**2) / 2)
+    bell /= bell.sum()
+    bend = (t**2 - 1) * bell
+    kernels = (bell, t * bell, bend - bend.mean())  # t rather than -t: dark to light counts as light to dark does
+    first, second, third = (kernel.astype(np.float32) for kernel in kernels)
+    return first, second, third
+
+
+def sift(picture: Pixels, *, step: int = STEP) -> Points:
+    """SIFT descriptors on a dense grid: 4 x 4 bins of 8 directions, with bins of 4 and of 8 pixels.
+
+    Gradients are spread over bins by a triangle and weighted bin by bin with a Gaussian two bins wide; descriptors are
+    brought to length 1, cut at 0.2, and brought to length 1 again. Lowe 2004; Vedaldi & Fulkerson 2008 for the grid.
+
+    >>> sift(np.zeros((64, 48, 3), dtype=np.uint8)).values.shape
+    (128, 128)
+    """
+    grey = _grey(picture)
+    height, width = grey.shape
+    maps = np.zeros((DIRECTIONS, height, width), np.float32)
+    _pixels.orientations(grey, maps)
+    parts = [_sift_of(maps, size, step) for size in BINS]
+    values, rows, columns = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return Points(values, rows, columns, (height, width))
+
+
+def _sift_of(maps: Float32, size: int, step: int) -> tuple[Pixels, Float32, Float32]:
+    """Descriptors with bins of one size, and where their middles are."""
+    _, height, width = maps.shape
+    reach = 3 * size + size // 2
+    rows, columns = (max((length - size // 2 - reach - 1) // step + 1, 0) for length in (height, width))
+    if not rows or not columns:
+        nothing = np.empty(0, np.float32)
+        return np.empty((0, 16 * DIRECTIONS), np.uint8), nothing, nothing
+    triangle = (1 - np.abs(np.arange(1 - size, size)) / size).astype(np.float32) / np.float32(size)
+    spread, one = np.empty_like(maps), np.empty((height, width), np.float32)
+    for k in range(DIRECTIONS):
+        _pixels.across(maps[k], triangle, 0, 1, one)
+        _pixels.down(one, triangle, 0, 1, spread[k])
+    out = np.empty((rows, columns, 16 * DIRECTIONS), np.uint8)
+    _pixels.sift(spread, size, step, _window(), _LEAST, out)
+    middle = size // 2 + 1.5 * size
+    return out.reshape(-1, 16 * DIRECTIONS), *_grid(rows, columns, middle, middle, step)
+
+
+@cache
+def _window() -> Float32:
+    bell = np.exp(-((np.arange(4) - 1.5) ** 2) / 8)
+    return np.outer(bell, bell).astype(np.float32)
+
+
+def _grey(picture: Pixels) -> Float32:
+    """Brightness as television weighs the colours (ITU-R 601)."""
+    return np.asarray(picture @ np.array([0.299, 0.587, 0.114], dtype=np.float32), dtype=np.float32)
+
+
+def _grid(rows: int, columns: int, top: float, left: float, step: int) -> tuple[Float32, Float32]:
+    """Places of the points of a grid, row by row."""
+    down = np.repeat(np.arange(rows, dtype=np.float32) * step + top, columns)
+    right = np.tile(np.arange(columns, dtype=np.float32) * step + left, rows)
+    return down.astype(np.float32), right.astype(np.float32)
+
+
+DESCRIPTORS: Mapping[str, Callable[[Pixels], Points]] = MappingProxyType(
+    {"colour": colour, "texture": texture, "sift": sift}
+)
+"""Descriptors by the name of their feature."""

@@ -1,0 +1,114 @@
+"""What the classical systems learn from: each image, and all its captions as one document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from limner.catalogue import resolve
+from limner.classic.histograms import Histograms
+from limner.classic.kernels import KINDS, Featured, Features, Pyramid
+from limner.collection import Collection, Items
+from limner.embeddings import Embeddings
+from limner.errors import LimnerError
+from limner.scores import Progress
+
+Documents = Sequence[Sequence[str]]
+FeatureSource = Embeddings | Histograms | str | Path | None
+"""Features of images by id, in memory or in a file; None to compute them from the pictures."""
+
+TEXTS: Mapping[str, str] = MappingProxyType(
+    {
+        "bow": "limner.classic.pairs:bow",
+        "trigrams": "limner.classic.pairs:trigrams",
+        "tagrank": "limner.classic.tagrank:TagRank",
+        "f1": "limner.classic.strings:OverlapF1",
+    }
+)
+"""Text kernels by name; "module:thing" names another, or give the kernel itself."""
+IMAGES = ("pyramid", "histogram", *KINDS)
+"""Image kernels by name; the last three are for features that are given."""
+
+
+def bow(**options: Any) -> Any:
+    """The bag of words: the string kernel of single words."""
+    from limner.classic.strings import StringKernel
+
+    return StringKernel(length=1, **options)
+
+
+def trigrams(**options: Any) -> Any:
+    """The string kernel of up to three words."""
+    from limner.classic.strings import StringKernel
+
+    return StringKernel(length=3, **options)
+
+
+def documents_of(collection: Collection) -> list[list[str]]:
+    """The captions of each image, in the order of the images; refuses an image that has none."""
+    pairs = collection.judgements.relevant.restrict(candidates=collection.texts.ids)
+    values = collection.texts.values
+    found: list[list[str]] = [[] for _ in range(len(collection.images))]
+    for row, column in zip(pairs.rows, pairs.columns, strict=True):
+        found[row].append(values[column])
+    alone = [collection.images.ids[row] for row, held in enumerate(found) if not held]
+    if alone:
+        raise LimnerError(
+            f"{len(alone)} images of {collection.name!r} have no text, e.g. {alone[0]!r}: expected one or more each; "
+            "leave those images out with collection.restrict"
+        )
+    return found
+
+
+def refuse_few(collection: Collection) -> None:
+    """Refuses to learn from next to nothing."""
+    if len(collection.images) < 5:
+        raise LimnerError(
+            f"{collection.name!r} has {len(collection.images)} images to learn from: expected at least 5 with texts"
+        )
+
+
+def text_kernel(kernel: Any, options: Mapping[str, Any]) -> Any:
+    """A text kernel by name with its options, or the kernel itself."""
+    if not isinstance(kernel, str):
+        if options:
+            raise LimnerError(f"options {', '.join(options)} beside a kernel that is given: set them in the kernel")
+        return kernel
+    made: Callable[..., Any] = resolve(kernel, TEXTS, what="text kernel")
+    return made(**options)
+
+
+def image_kernel(kernel: Any, options: Mapping[str, Any], *, features: bool) -> Any:
+    """An image kernel by name with its options, or the kernel itself."""
+    if not isinstance(kernel, str):
+        return kernel
+    if kernel in KINDS:
+        if not features:
+            raise LimnerError(f"the image kernel {kernel!r} compares rows of features: give features=, or use pyramid")
+        return Features(kernel)
+    if kernel in ("pyramid", "histogram"):
+        return Pyramid(levels=3 if kernel == "pyramid" else 1, **options)
+    return resolve(kernel, dict.fromkeys(IMAGES, ""), what="image kernel")(**options)
+
+
+def image_features(kernel: Any, items: Items, source: FeatureSource, *, progress: Progress | None = None) -> Any:
+    """What a fitted image kernel compares: features that are given, in the order of the items, or computed now."""
+    if isinstance(source, (str, Path)):
+        source = read_features(source)
+    if source is not None:
+        held = source.subset(items.ids)
+        return held.matrix if isinstance(held, Embeddings) else held
+    return kernel.features(items, progress=progress) if isinstance(kernel, Featured) else items
+
+
+def read_features(path: str | Path) -> Embeddings | Histograms:
+    """Reads a file of embeddings, or of histograms of visual words."""
+    if Path(path).suffix == ".safetensors":
+        from safetensors import safe_open
+
+        with safe_open(path, framework="numpy") as archive:
+            if "limner" in (archive.metadata() or {}):
+                return Histograms.load(path)[0]
+    return Embeddings.load(path)

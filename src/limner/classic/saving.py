@@ -1,0 +1,110 @@
+"""Saved models of this package: a folder with what can be read (config.json) and what is large (model.safetensors)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.catalogue import resolve
+from limner.classic.histograms import Histograms
+from limner.errors import LimnerError
+from limner.files import replacing, write_text
+from limner.ids import Ids
+
+FORMAT = 1
+CONFIG, TENSORS = "config.json", "model.safetensors"
+_TENSOR = "tensor"
+
+
+def pack(value: Any, tensors: dict[str, npt.NDArray[Any]], name: str) -> Any:
+    """Plain JSON values for a nest of dicts, lists and arrays; arrays go to `tensors`, under names that tell where.
+
+    >>> tensors = {}
+    >>> pack({"a": [1, np.zeros(2)]}, tensors, "m"), list(tensors)
+    ({'a': [1, {'tensor': 'm.a.1'}]}, ['m.a.1'])
+    """
+    if isinstance(value, np.ndarray):
+        tensors[name] = np.ascontiguousarray(value)
+        return {_TENSOR: name}
+    if isinstance(value, Mapping):
+        return {str(key): pack(held, tensors, f"{name}.{key}") for key, held in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [pack(held, tensors, f"{name}.{place}") for place, held in enumerate(value)]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def unpack(value: Any, tensors: Mapping[str, npt.NDArray[Any]]) -> Any:
+    """What `pack` was given, lists for tuples."""
+    if isinstance(value, dict):
+        if set(value) == {_TENSOR}:
+            return tensors[value[_TENSOR]]
+        return {key: unpack(held, tensors) for key, held in value.items()}
+    return [unpack(held, tensors) for held in value] if isinstance(value, list) else value
+
+
+def write(folder: str | Path, kind: str, content: Mapping[str, Any]) -> Path:
+    """Writes a model; `kind` is the word by which `limner.systems.load` knows what reads it."""
+    from safetensors.numpy import save_file
+
+    target = Path(folder)
+    if target.exists() and not target.is_dir():
+        raise LimnerError(f"{target} is a file: expected a folder to save the model in, or a new name")
+    target.mkdir(parents=True, exist_ok=True)
+    tensors: dict[str, npt.NDArray[Any]] = {}
+    config = {"limner": kind, "format": FORMAT, **pack(dict(content), tensors, "model")}
+    with replacing(target / TENSORS) as file:
+        save_file(tensors, file)
+    write_text(target / CONFIG, json.dumps(config, ensure_ascii=False, indent=1))
+    return target
+
+
+def read(folder: str | Path, kind: str) -> dict[str, Any]:
+    """Reads what `write` wrote, and refuses what it did not."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    source = Path(folder)
+    if not source.is_dir():
+        raise LimnerError(f"no model {source}: train one and save it with model.save({str(source)!r})")
+    try:
+        config = json.loads((source / CONFIG).read_text(encoding="utf-8"))
+        if (config.get("limner"), config.get("format")) != (kind, FORMAT):
+            raise LimnerError(
+                f"{source} is a model of kind {config.get('limner')!r}, format {config.get('format')}: expected "
+                f"{kind!r}, format {FORMAT}"
+            )
+        return dict(unpack(config, load_file(source / TENSORS)))
+    except (OSError, KeyError, AttributeError, json.JSONDecodeError, UnicodeDecodeError, SafetensorError) as error:
+        raise LimnerError(f"{source} is no saved model, or a damaged one ({error}): save it again") from error
+
+
+def kernel_state(kernel: Any) -> dict[str, Any]:
+    """A fitted kernel with the name of its class."""
+    return {"class": f"{type(kernel).__module__}:{type(kernel).__qualname__}", "state": kernel.state()}
+
+
+def kernel_from(held: Mapping[str, Any]) -> Any:
+    """The fitted kernel whose `kernel_state` this is."""
+    kind = resolve(held["class"], {}, what="kernel")
+    if not hasattr(kind, "from_state"):
+        raise LimnerError(f"{held['class']} in a saved model is no kernel: expected a class with from_state")
+    return kind.from_state(held["state"])
+
+
+def features_state(features: Any) -> dict[str, Any]:
+    """Histograms, or a matrix of features."""
+    if isinstance(features, Histograms):
+        return {"ids": list(features.ids), "counts": dict(features.counts)}
+    return {"matrix": features}
+
+
+def features_from(held: Mapping[str, Any]) -> Any:
+    """What `features_state` was given."""
+    if "counts" in held:
+        return Histograms(Ids(held["ids"], what="image"), held["counts"])
+    return held["matrix"]
