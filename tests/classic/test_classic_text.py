@@ -17,7 +17,7 @@ from limner.classic import spelling
 from limner.classic.sentences import Vocabulary
 from limner.classic.strings import OverlapF1, StringKernel
 from limner.classic.tagging import tag
-from limner.classic.tagrank import TagRankKernel
+from limner.classic.tagrank import TagRank
 from limner.classic.words import Reader, compounds, lemma_lexicon, tokens
 from limner.errors import LimnerError
 
@@ -156,7 +156,7 @@ def slow_tag_rank(training, a, b):
 @given(documents, documents)
 @settings(max_examples=40)
 def test_tag_rank_is_the_papers(a, b):
-    kernel = TagRankKernel().fit(TRAINING)
+    kernel = TagRank().fit(TRAINING)
     np.testing.assert_allclose(kernel(a, b), slow_tag_rank(TRAINING, a, b), atol=1e-12)
     np.testing.assert_allclose(kernel(a), slow_tag_rank(TRAINING, a, a), atol=1e-12)
 
@@ -169,7 +169,7 @@ KERNELS = {
     "bow root idf": StringKernel(length=1, weights="root idf"),
     "trigram": StringKernel(),
     "trigram idf": StringKernel(weights="idf"),
-    "tagrank": TagRankKernel(),
+    "tagrank": TagRank(),
     "f1": OverlapF1(),
 }
 
@@ -233,7 +233,7 @@ def test_a_document_without_words_is_like_nothing():
 def test_progress_is_told():
     seen: list[tuple[int, int]] = []
     StringKernel().fit(TRAINING)(TRAINING, progress=lambda *at: seen.append(at))
-    TagRankKernel().fit(TRAINING)(TRAINING, progress=lambda *at: seen.append(at))
+    TagRank().fit(TRAINING)(TRAINING, progress=lambda *at: seen.append(at))
     assert seen == [(4, 4), (4, 4)]
 
 

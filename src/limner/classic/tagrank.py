@@ -26,7 +26,7 @@ _ROWS = 64  # rows between two calls of progress
 
 
 @dataclass(frozen=True)
-class TagRankKernel:
+class TagRank:
     """Two chi-square kernels, over absolute and relative ranks of words.
 
     `K(s, s') = exp(-chi2(r, r') / Omega) / 2 + exp(-chi2(a, a') / Omega') / 2`, with `a(i) = 1 / log2(1 + p_i)`, p_i
@@ -41,7 +41,7 @@ class TagRankKernel:
         captions: Keep so many captions of each document; all of them where None.
         reader: How a caption becomes words.
 
-    >>> kernel = TagRankKernel().fit([["a dog runs on grass"], ["grass and a dog"], ["a cat"]])
+    >>> kernel = TagRank().fit([["a dog runs on grass"], ["grass and a dog"], ["a cat"]])
     >>> kernel([["a dog on grass"]], [["a dog on grass"], ["grass and a dog"], ["a cat"]]).round(2).tolist()
     [[1.0, 0.7, 0.26]]
     """
@@ -49,19 +49,19 @@ class TagRankKernel:
     captions: int | None = None
     reader: Reader = field(default_factory=Reader)
 
-    def fit(self, documents: Documents) -> FittedTagRankKernel:
+    def fit(self, documents: Documents) -> FittedTagRank:
         """Learns where words stand, and how far sentences are from each other."""
         vocabulary = Vocabulary.fit(documents, self.reader)
         (side,), many = vocabulary.number_all(documents, captions=self.captions)
         words, places = _places(side)
         counts = np.zeros((many, 1 + max(side.longest, 1)), dtype=np.int64)
         np.add.at(counts, (side.words, words), 1)
-        fitted = FittedTagRankKernel(self, vocabulary, counts, np.ones(2))
-        return FittedTagRankKernel(self, vocabulary, counts, _scales(fitted._ranked(side, places)))
+        fitted = FittedTagRank(self, vocabulary, counts, np.ones(2))
+        return FittedTagRank(self, vocabulary, counts, _scales(fitted._ranked(side, places)))
 
 
 @dataclass(frozen=True, eq=False)
-class FittedTagRankKernel:
+class FittedTagRank:
     """The tag rank kernel with what it learnt.
 
     Args:
@@ -71,7 +71,7 @@ class FittedTagRankKernel:
         scales: 1 / Omega' of absolute ranks, 1 / Omega of relative ones.
     """
 
-    kernel: TagRankKernel
+    kernel: TagRank
     vocabulary: Vocabulary
     counts: npt.NDArray[np.int64]
     scales: FloatArray
@@ -125,10 +125,10 @@ class FittedTagRankKernel:
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> FittedTagRankKernel:
+    def from_state(cls, state: Mapping[str, Any]) -> FittedTagRank:
         """The kernel that `state` came from."""
         vocabulary = Vocabulary.from_state(state["vocabulary"])
-        kernel = TagRankKernel(**state["options"], reader=vocabulary.reader)
+        kernel = TagRank(**state["options"], reader=vocabulary.reader)
         return cls(kernel, vocabulary, np.asarray(state["counts"]), np.asarray(state["scales"], dtype=np.float64))
 
 
