@@ -25,11 +25,19 @@ SYSTEMS: Mapping[str, str] = MappingProxyType(
     {
         "histograms": "limner.systems.histograms:train",
         "colours": "limner.systems.histograms:train_colours",
+        "towers": "limner.systems.towers:towers",
+        "pvse": "limner.systems.towers:pvse",
+        "pcme": "limner.systems.towers:pcme",
     }
 )
 """Everything `train` knows by name, and where it lives."""
 
-KINDS: Mapping[str, str] = MappingProxyType({"histograms": "limner.systems.histograms:HistogramModel"})
+KINDS: Mapping[str, str] = MappingProxyType(
+    {
+        "histograms": "limner.systems.histograms:HistogramModel",
+        "towers": "limner.towers.saved:TowersModel",
+    }
+)
 """Classes of saved models, by the word under "limner" in the config.json of a model's folder; each has `load(path)`."""
 
 

@@ -77,8 +77,8 @@ class Pairs:
             )
         self.image_of, self.text_of = judged.rows, judged.columns
         self.device, self.texts, self.width = device, texts, len(collection.texts)
-        self.features = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32)).to(device)
-        held = texts.flat if isinstance(texts, Tokens) else np.ascontiguousarray(texts, dtype=np.float32)
+        self.features = torch.from_numpy(np.array(features, dtype=np.float32)).to(device)
+        held = texts.flat if isinstance(texts, Tokens) else np.array(texts, dtype=np.float32)
         self.held = torch.from_numpy(held).to(device)
 
     def __len__(self) -> int:

@@ -41,7 +41,7 @@ def texts_seen(module: Any, texts: Texts) -> Compared:
     """
     device = device_of(module)
     if not isinstance(texts, Tokens):
-        rows = torch.from_numpy(np.ascontiguousarray(texts, dtype=np.float32))
+        rows = torch.from_numpy(np.array(texts, dtype=np.float32))
         with torch.inference_mode():
             return _joined([module.text_vectors(piece.to(device)) for piece in torch.split(rows, _AT_ONCE)])
     order = np.argsort(-texts.lengths, kind="stable")

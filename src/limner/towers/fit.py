@@ -30,7 +30,10 @@ CHECKPOINT = "checkpoint.safetensors"
 
 
 class Task(Protocol):
-    """What is learned."""
+    """What is learned.
+
+    Where it also has `settings`, a mapping of plain values, those must be the same when a run is resumed.
+    """
 
     module: nn.Module
     """What has the weights; already on its device."""
@@ -151,7 +154,7 @@ class _Run:
         self.state.step += 1
         self.state.loss += loss.detach()
         done, shown = self.state.epoch * self.task.steps + self.state.step, f"epoch {self.state.epoch + 1}"
-        self.live.step(done, f"{shown}/{self.training.epochs}", loss)
+        self.live.step(done, f"{shown}/{self.training.epochs}", loss.detach())
         if self.training.every and self.state.step % self.training.every == 0 and self.state.step < self.task.steps:
             self._keep()
 
@@ -190,13 +193,18 @@ class _Run:
         tensors |= checkpoints.prefixed("best", self.state.best) | checkpoints.prefixed("generators", generators)
         tensors |= checkpoints.prefixed("moments", _moments(self.optimiser)) | {"loss": self.state.loss}
         self.folder.mkdir(parents=True, exist_ok=True)
-        checkpoints.write(self.folder / CHECKPOINT, tensors, {**self._place(), "settings": _fixed(self.training)})
+        checkpoints.write(self.folder / CHECKPOINT, tensors, {**self._place(), "settings": self._fixed()})
 
     def _place(self) -> dict[str, Any]:
         value = None if math.isinf(self.state.best_value) else self.state.best_value
         best = {"best_epoch": self.state.best_epoch, "best_value": value}
+        return {"epoch": self.state.epoch, "step": self.state.step, "history": self.state.history, **best}
+
+    def _fixed(self) -> dict[str, Any]:
+        """What must be the same when the run is resumed."""
+        how = {name: value for name, value in asdict(self.training).items() if name not in CHANGEABLE}
         shape = {"steps": self.task.steps, "processes": self.group.size}
-        return {"epoch": self.state.epoch, "step": self.state.step, "history": self.state.history, **best, **shape}
+        return {**how, **getattr(self.task, "settings", {}), **shape}
 
     def _resume(self) -> None:
         """Goes on from the checkpoint in the folder, if there is one."""
@@ -215,18 +223,13 @@ class _Run:
 
     def _refuse_other(self, path: Path, about: Mapping[str, Any]) -> None:
         """A checkpoint of another run would be continued to nonsense."""
-        here = {**_fixed(self.training), "steps": self.task.steps, "processes": self.group.size}
-        there = {**about["settings"], "steps": about["steps"], "processes": about["processes"]}
+        here, there = self._fixed(), about["settings"]
         for name, value in here.items():
             if there.get(name) != value:
                 raise LimnerError(
                     f"checkpoint {path} was made with {name}={there.get(name)}, this run has {value}: use another "
                     "folder, remove the checkpoint, or train with what it was made with"
                 )
-
-
-def _fixed(training: Training) -> dict[str, Any]:
-    return {name: value for name, value in asdict(training).items() if name not in CHANGEABLE}
 
 
 def _moments(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:

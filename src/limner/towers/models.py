@@ -215,7 +215,8 @@ class Probabilistic(nn.Module):
         return self._drawn(self.texts(rows).whole, self.text_spread)
 
     def _drawn(self, whole: Tensor, spread: nn.Module) -> Compared:
-        mean, log = normalize(whole, dim=-1), spread(whole)
+        mean = normalize(whole, dim=-1)
+        log = spread(mean)  # of length 1, so that no step of Adam can throw a variance far
         if not self.training:
             return mean, log
         noise = torch.randn(len(mean), self.samples, mean.shape[1], device=mean.device)
@@ -229,7 +230,7 @@ class Probabilistic(nn.Module):
 
     def log_probabilities(self, images: Tensor, texts: Tensor) -> tuple[Tensor, Tensor]:
         """log p and log (1 - p) that image and text match, images by texts, from samples of both."""
-        distances = torch.cdist(images.flatten(0, 1), texts.flatten(0, 1))
+        distances = (_squares(images.flatten(0, 1), texts.flatten(0, 1)) + 1e-8).sqrt()  # a slope at 0 too
         logits = self.shift - self.scale * distances
         shape = len(images), images.shape[1], len(texts), texts.shape[1]
         yes, no = (logsigmoid(sign * logits).view(shape).logsumexp((1, 3)) for sign in (1, -1))

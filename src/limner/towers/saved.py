@@ -173,7 +173,7 @@ class TowersModel:
             raise LimnerError(
                 f"images have vectors of {rows.shape[1]} numbers: the model {self.name!r} was trained on {expected}"
             )
-        return images_seen(self.module, torch.from_numpy(np.ascontiguousarray(rows)))
+        return images_seen(self.module, torch.from_numpy(np.array(rows)))
 
     def _texts(self, items: Items) -> Compared:
         if self.vocabulary is not None:

@@ -174,6 +174,15 @@ class TowersTask:
         """Batches in an epoch."""
         return self.batches_of.count
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What must be the same when a run is resumed: the model, the loss, and what is learned from."""
+        groups = {name: values for name, values in self.plan.groups().items() if name != "training"}
+        flat = {name: value for values in groups.values() for name, value in values.items()}
+        known = None if self.reading.vocabulary is None else len(self.reading.vocabulary)
+        sizes = {"features": int(self.pairs.features.shape[1]), "vocabulary": known}
+        return {"system": self.plan.variant, **flat, "pairs": len(self.pairs), **sizes}
+
     def batches(self, epoch: int, start: int) -> Iterator[Batch]:
         """The batches of an epoch from a number on."""
         return self.batches_of.epoch(epoch, start)

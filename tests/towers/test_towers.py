@@ -1,0 +1,349 @@
+"""Two towers, PVSE and PCME: what they learn, what they say, and that a saved one needs no options again."""
+
+from __future__ import annotations
+
+import importlib
+import json
+
+import numpy as np
+import pytest
+from tower_toys import OPTIONS, world
+
+import limner
+from limner import Collection, Embeddings, Items, Judgements, systems
+from limner.errors import LimnerError, MissingExtra, UnknownName
+
+torch = pytest.importorskip("torch", reason="training needs torch")
+torch.set_num_threads(1)
+
+from limner.towers import data, randomness, sides  # noqa: E402
+from limner.towers.data import Batches, Pairs  # noqa: E402
+from limner.towers.distributed import Group  # noqa: E402
+from limner.towers.encoding import texts_seen  # noqa: E402
+from limner.towers.losses import LOSSES  # noqa: E402
+from limner.towers.models import best_pairs  # noqa: E402
+from limner.towers.settings import Training  # noqa: E402
+from limner.towers.shape import VARIANTS, Inputs, Margin, Several, Shape, Uncertain  # noqa: E402
+from limner.towers.vocabulary import Vocabulary  # noqa: E402
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def made():
+    return world()
+
+
+@pytest.fixture(scope="module")
+def models(made):
+    whole, features = made
+    return {v: limner.train(whole, v, features=features, epochs=12, **OPTIONS) for v in VARIANTS}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_learns(models, made, variant):
+    whole, _ = made
+    model = models[variant]
+    report = limner.evaluate(model.scores(whole.dev), whole.dev, measures="R@5 rsum")
+    chance = 100 * (5 / 10 + 5 * 2 / 20)
+    assert 100 * sum(report.value("R@5", direction=d) for d in ("i2t", "t2i")) > 1.6 * chance
+    assert report.value("rsum") == pytest.approx(model.trained["metrics"]["rsum"]), "the best epoch is what is kept"
+    best = max(row["rsum"] for row in model.trained["history"])
+    assert model.trained["metrics"]["rsum"] == best
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_every_loss_goes_down(made, name):
+    whole, features = made
+    model = limner.train(whole, "towers", features=features, loss=name, epochs=6, **OPTIONS)
+    losses = [row["loss"] for row in model.trained["history"]]
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_saved_model_needs_no_options(models, made, variant, tmp_path):
+    whole, features = made
+    model = models[variant]
+    model.save(tmp_path / "model")
+    assert {f.name for f in (tmp_path / "model").iterdir()} == {
+        "model.safetensors", "config.json", "vocabulary.txt", "README.md"
+    }  # fmt: skip
+    loaded = systems.load(tmp_path / "model")
+    expected = model.scores(whole.dev).matrix()
+    assert np.array_equal(loaded.scores(whole.dev, features=features).matrix(), expected)
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert f"| rsum | {model.trained['metrics']['rsum']:.2f} |" in card and "small/dev" in card
+    with pytest.raises(LimnerError, match="give those of these 10 images with features="):
+        loaded.scores(whole.dev)
+
+
+def test_features_in_a_file_are_found_again(made, tmp_path):
+    whole, features = made
+    features.save(tmp_path / "features.npz")
+    model = limner.train(whole, "towers", features=str(tmp_path / "features.npz"), epochs=1, **OPTIONS)
+    again = systems.load(model.save(tmp_path / "model"))
+    assert np.array_equal(again.scores(whole.dev).matrix(), model.scores(whole.dev).matrix())
+
+
+def test_pictures_need_no_features_and_toml_has_the_same_names(tmp_path):
+    whole = limner.load("scenes", images=40)
+    (tmp_path / "towers.toml").write_text('epochs = 2\nhidden = 8\njoint = 8\nwords = 4\nloss = "max"\nbatch = 32\n')
+    model = limner.train(whole, "towers", config=tmp_path / "towers.toml", hidden=16, device="cpu")
+    kept = model.settings
+    assert (kept["training"]["epochs"], kept["shape"]["hidden"], kept["shape"]["joint"]) == (2, 16, 8)
+    assert kept["margin"]["loss"] == "max"
+    again = systems.load(model.save(tmp_path / "model"))
+    assert np.array_equal(again.scores(whole.test).matrix(), model.scores(whole.test).matrix())
+    assert again.encode_images(whole.test.images).dim == again.encode_texts(whole.test.texts).dim == 8
+
+
+def test_texts_may_be_vectors_and_encoders_of_ones_own(made):
+    whole, features = made
+    words = Vocabulary.fit(whole.texts.values, least=1)
+
+    class Bag:
+        dim = len(words)
+
+        def encode(self, items):
+            rows = np.zeros((len(items), self.dim), dtype=np.float32)
+            for row, text in zip(rows, items.values, strict=True):
+                row[words.tokens([text]).flat] = 1
+            return rows
+
+    bags = Embeddings(whole.texts.ids, Bag().encode(whole.texts))
+    options = {**OPTIONS, "epochs": 12, "features": features}
+    one = limner.train(whole, "towers", texts=Bag(), **options)
+    two = limner.train(whole, "towers", texts=bags, **options)
+    assert np.array_equal(one.scores(whole.dev).matrix(), two.scores(whole.dev).matrix())
+    assert one.trained["metrics"]["rsum"] > 300
+    one = limner.train(whole, "pvse", texts=Bag(), **options)
+    assert one.scores(whole.dev).shape == (10, 20)
+
+
+def test_word_vectors_are_where_training_begins(made):
+    whole, features = made
+    vectors = Embeddings(["dog", "zebra"], np.ones((2, 5), dtype=np.float32))
+    options = {**OPTIONS, "rate": 1e-12, "epochs": 1, "features": features}
+    model = limner.train(whole, "towers", vectors=vectors, **options)
+    row = model.vocabulary.words.index("dog") + 1
+    assert model.module.texts.table.weight[row].tolist() == pytest.approx([1.0] * 5)
+    assert model.settings["shape"]["words"] == 5
+
+
+def test_seeds_repeat_and_differ_and_leave_torch_alone(made):
+    whole, features = made
+    before = torch.get_rng_state()
+    options = {**OPTIONS, "epochs": 1, "features": features, "dropout": 0.2}
+    one, same, other = (limner.train(whole, "towers", seed=seed, **options) for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), before)
+    matrices = [model.scores(whole.dev).matrix() for model in (one, same, other)]
+    assert np.array_equal(matrices[0], matrices[1]) and not np.array_equal(matrices[0], matrices[2])
+
+
+def test_several_vectors_are_compared_by_the_best_pair(models, made):
+    whole, _ = made
+    model = models["pvse"]
+    images, texts = model.image_sets(whole.dev.images), model.text_sets(whole.dev.texts)
+    sides = [np.split(each.vectors.matrix, each.starts[1:-1]) for each in (images, texts)]
+    slow = [[max(float(a @ b) for a in image for b in text) for text in sides[1]] for image in sides[0]]
+    assert np.allclose(model.scores(whole.dev).matrix(), slow, atol=1e-5)
+    trained_on = best_pairs(*(torch.tensor(s.vectors.matrix).view(-1, 2, 16) for s in (images, texts)))
+    assert np.allclose(trained_on, slow, atol=1e-5), "training and scoring compare alike"
+
+
+def test_uncertainty_is_exposed(models, made):
+    whole, _ = made
+    model = models["pcme"]
+    unsure = model.uncertainty(whole.dev.texts)
+    assert unsure.shape == (20,) and np.isfinite(unsure).all() and unsure.std() > 0
+    with pytest.raises(LimnerError, match="predicts no uncertainty"):
+        models["towers"].uncertainty(whole.dev.texts)
+    scores = model.scores(whole.dev, matching="probability")
+    matrix = scores.matrix()
+    assert ((matrix > 0) & (matrix < 1)).all()
+    assert np.array_equal(matrix, model.scores(whole.dev, matching="probability").matrix())
+    assert np.corrcoef(matrix.ravel(), model.scores(whole.dev).matrix().ravel())[0, 1] > 0.5
+    with pytest.raises(LimnerError, match="no matching probability"):
+        models["towers"].scores(whole.dev, matching="probability")
+
+
+def test_matching_probability_is_the_mean_over_pairs_of_samples(models):
+    module = models["pcme"].module
+    images, texts = torch.randn(2, 3, 16), torch.randn(4, 5, 16)
+    with torch.no_grad():
+        found = module.log_probabilities(images, texts)
+        each = [
+            [torch.sigmoid(module.shift - module.scale * (a - b).norm()) for a in images[i] for b in texts[t]]
+            for i in range(2)
+            for t in range(4)
+        ]
+    slow = torch.tensor([[float(sum(pairs) / 15)] for pairs in each]).view(2, 4)
+    assert torch.allclose(found[0].exp(), slow, atol=1e-6)
+    assert torch.allclose(found[0].exp() + found[1].exp(), torch.ones(2, 4), atol=1e-6)
+
+
+@pytest.mark.parametrize("pooling", sides.POOLINGS)
+def test_texts_in_a_batch_are_read_as_if_alone(pooling):
+    words = Vocabulary(("a", "dog", "runs", "fast", "today"))
+    texts = words.tokens(["a dog runs", "dog", "", "a dog runs fast today", "fast zebra"])
+    with randomness.seeded(0):
+        side = sides.Words(len(words), words=4, hidden=6, joint=3, pooling=pooling)
+
+    class Alone:
+        parameters = side.parameters
+
+        def text_vectors(self, rows):
+            return (side(rows).whole,)
+
+    together = texts_seen(Alone(), texts)[0]
+    for row in range(len(texts)):
+        numbers = torch.tensor(texts.flat[texts.starts[row] : texts.starts[row + 1]])
+        states, last = side.gru(side.table(numbers)[:, None])
+        pooled = {"last": last[0, 0], "mean": states[:, 0].mean(0), "max": states[:, 0].amax(0)}[pooling]
+        assert torch.allclose(together[row], side.linear(pooled), atol=1e-6)
+
+
+def toy_pairs(pairs, images, texts):
+    names = [f"t{n}" for n in range(texts)]
+    judged = Judgements.from_pairs(
+        [(f"i{i}", f"t{t}") for i, t in pairs], queries=[f"i{n}" for n in range(images)], candidates=names
+    )
+    ids = [f"i{n}" for n in range(images)]
+    made = Collection(
+        "toy",
+        Items(ids, [None] * images),
+        Items(names, ["word " * (n % 4 + 1) for n in range(texts)], kind="text"),
+        judged,
+    )
+    tokens = Vocabulary(("word",)).tokens(made.texts.values)
+    return Pairs(made, np.arange(images, dtype=np.float32)[:, None], tokens, device=CPU)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("size", [1, 2])
+def test_batches_hold_every_pair_once_and_know_what_belongs_together(shared, size):
+    pairs = [(t // 3, t) for t in range(24)] + ([(7, 0), (2, 5)] if shared else [])
+    made = toy_pairs(pairs, 8, 24)
+    groups = [Batches(made, 6, 0, Group(rank, size)) for rank in range(size)]
+    shares = [list(group.epoch(1)) for group in groups]
+    seen = []
+    for batch in zip(*shares, strict=True):
+        images = torch.cat([share.images[:, 0] for share in batch]).long().tolist()
+        lengths = [torch.nn.utils.rnn.pad_packed_sequence(share.texts)[1].tolist() for share in batch]
+        assert all(each == sorted(each, reverse=True) for each in lengths), "longest first"
+        seen += images
+        positives = batch[0].positives
+        assert all(torch.equal(positives, share.positives) for share in batch), "all see the whole batch"
+        assert positives.shape == (6, 6) and positives.diagonal().all()
+        if not shared:
+            assert positives.tolist() == [[a == b for b in images] for a in images]
+    assert len(seen) == len(pairs) // 6 * 6
+    again = [images[:, 0].tolist() for images, *_ in groups[0].epoch(1, start=2)]
+    assert again == [share.images[:, 0].tolist() for share in shares[0][2:]], "an epoch can be entered anywhere"
+
+
+def test_a_text_of_two_images_is_a_positive_of_both():
+    made = toy_pairs([(0, 0), (1, 0), (1, 1), (2, 2)], 3, 3)
+    found = made.positives(torch.arange(3), torch.arange(3))
+    assert found.tolist() == [[True, False, False], [True, True, False], [False, False, True]]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"epoch": 3}, UnknownName, "did you mean 'epochs'"),
+        ({"loss": "knnn"}, UnknownName, "did you mean 'knn'"),
+        ({"loss": "max", "k": 3}, LimnerError, "only loss='knn' has a k"),
+        ({"epochs": 0}, LimnerError, "epochs=0: expected at least 1"),
+        ({"epochs": 1.5}, LimnerError, "epochs=1.5 is float: expected int"),
+        ({"rate": "fast"}, LimnerError, "rate='fast' is str: expected float"),
+        ({"tensorboard": 1}, LimnerError, "tensorboard=1 is int: expected bool"),
+        ({"dropout": 1.0}, LimnerError, "dropout=1.0"),
+        ({"pooling": "first"}, UnknownName, "unknown pooling"),
+        ({"device": "gpu"}, LimnerError, "device 'gpu' is none"),
+        ({"device": "cuda:0"}, LimnerError, "sees no graphics card"),
+        ({"features": 3}, LimnerError, "expected Embeddings"),
+        ({"features": "nothing.npy"}, LimnerError, "no embeddings file"),
+        ({"texts": "minilmm"}, UnknownName, "encoder for texts"),
+        ({"texts": "json:loads"}, LimnerError, "has no encode"),
+        ({"least": 99}, LimnerError, "no word that is in 99"),
+    ],
+)
+def test_bad_options_are_refused(made, options, error, said):
+    if options.get("device") == "cuda:0" and torch.cuda.is_available():
+        pytest.skip("there is a graphics card here")
+    whole, features = made
+    with pytest.raises(error, match=said):
+        limner.train(whole, "towers", **{"features": features, **OPTIONS, **options})
+
+
+def test_too_little_to_train_on(made):
+    whole, features = made
+    with pytest.raises(LimnerError, match="1 images and 2 pairs"):
+        limner.train(whole.restrict(["i0"]), "towers", features=features, **OPTIONS)
+    with pytest.raises(LimnerError, match="unknown"):
+        limner.train(whole, "towers", features=features.subset(["i0", "i1"]), **OPTIONS)
+
+
+def test_a_loss_that_explodes_is_told(made):
+    whole, features = made
+    with pytest.raises(LimnerError, match="the loss became nan in epoch 1: try a lower rate"):
+        limner.train(whole, "towers", features=features, loss=f"{__name__}:broken", epochs=1, **OPTIONS)
+
+
+def broken(scores, positives, *, margin):
+    return scores.sum() * float("nan")
+
+
+def test_the_help_names_every_option():
+    names = [f for kind in (Inputs, Shape, Margin, Several, Uncertain, Training) for f in kind.__dataclass_fields__]
+    told = " ".join(getattr(systems.towers, name).__doc__ for name in ("towers", "pvse", "pcme"))
+    assert [name for name in names if name not in told] == []
+
+
+def test_a_damaged_model_is_refused(models, tmp_path):
+    folder = models["towers"].save(tmp_path / "model")
+    weights, config = folder / "model.safetensors", folder / "config.json"
+    good = weights.read_bytes()
+    weights.write_bytes(good[:-7] + bytes([good[-7] ^ 1]) + good[-6:])
+    with pytest.raises(LimnerError, match="damaged: its contents do not fit its fingerprint"):
+        systems.load(folder)
+    weights.write_bytes(good[:1000])
+    with pytest.raises(LimnerError, match="damaged or no safetensors file"):
+        systems.load(folder)
+    weights.write_bytes(good)
+    held = json.loads(config.read_text())
+    config.write_text(json.dumps({**held, "sizes": {"features": 9, "texts": held["sizes"]["texts"]}}))
+    with pytest.raises(LimnerError, match=r"does not fit its config\.json"):
+        systems.load(folder)
+    config.write_text(json.dumps({key: value for key, value in held.items() if key != "settings"}))
+    with pytest.raises(LimnerError, match="incomplete"):
+        systems.load(folder)
+
+
+def test_without_torch_the_extra_is_named(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    package = importlib.import_module("limner.towers")
+    with pytest.raises(MissingExtra, match=r"limner\[train\]"):
+        importlib.reload(package)
+    assert systems.towers.towers.__doc__.startswith("Two towers"), "the list of systems needs no torch"
+
+
+def test_progress_has_the_loss_and_the_dev_values(made):
+    whole, features = made
+    told, noted = [], []
+
+    def progress(done, total):
+        told.append((done, total))
+
+    progress.note = noted.append
+    limner.train(whole, "towers", features=features, epochs=2, progress=progress, **OPTIONS)
+    assert told[-1] == (6, 6)
+    assert noted[-1].startswith("epoch 2/2 loss ") and "dev rsum " in noted[-1] and "i2t R@1 " in noted[-1]
+
+
+def test_packing_reads_words_in_the_order_of_steps():
+    tokens = Vocabulary(("a", "b", "c")).tokens(["a b c", "c", "b a"])
+    packing = data.Packing.of(tokens, np.array([0, 2, 1]))
+    assert tokens.flat[packing.places].tolist() == [1, 2, 3, 2, 1, 3]
+    assert packing.sizes.tolist() == [3, 2, 1]
