@@ -192,7 +192,6 @@ class _Run:
         tensors = checkpoints.prefixed("module", self.task.module.state_dict())
         tensors |= checkpoints.prefixed("best", self.state.best) | checkpoints.prefixed("generators", generators)
         tensors |= checkpoints.prefixed("moments", _moments(self.optimiser)) | {"loss": self.state.loss}
-        self.folder.mkdir(parents=True, exist_ok=True)
         checkpoints.write(self.folder / CHECKPOINT, tensors, {**self._place(), "settings": self._fixed()})
 
     def _place(self) -> dict[str, Any]:

@@ -30,8 +30,9 @@ class Log:
     def __init__(self, folder: str | Path | None, *, tensorboard: bool) -> None:
         self.folder = None if folder is None else Path(folder)
         self.writer: Any = None
-        if self.folder is not None and tensorboard:
-            self.writer = _writer(self.folder / "tensorboard")
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.writer = _writer(self.folder / "tensorboard") if tensorboard else None
 
     def epoch(self, history: Sequence[Row]) -> None:
         """The epochs so far; the last one is new."""
