@@ -37,7 +37,7 @@ def filled(path: Path, *, tasks: int = 2, size: int = 5, replication: int = 2) -
     images, texts = list(held.images.ids), list(held.texts.ids)
     with open_store(path) as store:
         add_collection(store, held, spec="scenes")
-        pairs = [(images[n % len(images)], texts[(7 * n + 5) % len(texts)]) for n in range(tasks * size)]
+        pairs = [(images[n % len(images)], texts[(7 * n + n // len(texts) + 5) % len(texts)]) for n in range(tasks * size)]
         drafts = [
             Draft(tuple(Asked(*pair) for pair in pairs[start : start + size])) for start in range(0, len(pairs), size)
         ]
@@ -45,9 +45,9 @@ def filled(path: Path, *, tasks: int = 2, size: int = 5, replication: int = 2) -
     return path
 
 
-def client(path: Path, **more) -> TestClient:
+def client(path: Path, *, images: int = 60, **more) -> TestClient:
     """A browser without scripts, on a site of its own."""
-    app = make_app([world()], systems=("colours",), store=path, **more)
+    app = make_app([world(images)], systems=("colours",), store=path, **more)
     return TestClient(app, base_url="http://localhost", follow_redirects=False)
 
 

@@ -1,0 +1,353 @@
+"""The pages in a real browser: a person's whole path, keys, a server that fails, scripts off, phones, and axe."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from contextlib import contextmanager
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+import websites
+from limner.annotate.store_answers import answers, history
+
+PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
+
+
+@contextmanager
+def running(app):
+    """A real server on a port of its own."""
+    import uvicorn
+
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(10)
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """A site with a store of many tasks, each for one person."""
+    path = websites.filled(tmp_path_factory.mktemp("browser") / "answers.db", tasks=20, size=4, replication=1)
+    app = websites.client(path).app
+    with running(app) as where:
+        app.state.address = where
+        yield app
+
+
+@pytest.fixture
+def opened(browser, address):
+    """Opens pages; nothing may be asked of elsewhere, and nothing may complain."""
+    contexts, asked, complaints = [], [], []
+
+    def open_page(path, *, viewport=DESK, scheme="light", script=True, name="local"):
+        context = browser.new_context(
+            viewport=viewport, color_scheme=scheme, java_script_enabled=script, reduced_motion="reduce",
+            base_url=address.state.address,
+        )  # fmt: skip
+        contexts.append(context)
+        context.add_cookies([{"name": "limner_name", "value": name, "url": address.state.address}])
+        page = context.new_page()
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        arrive(page, path)
+        return page
+
+    open_page.complaints = complaints
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert [url for url in asked if not url.startswith((address.state.address, "data:", "blob:"))] == []
+    assert complaints == []
+
+
+def arrive(page, path):
+    page.goto(path)
+    page.wait_for_selector('h1:not(:has-text("One moment"))', state="attached", timeout=60_000)
+    page.wait_for_load_state("networkidle")
+
+
+def items(page):
+    """The task as the page holds it."""
+    return json.loads(page.get_attribute("#judge", "data-task"))["items"]
+
+
+def saved(page):
+    page.wait_for_selector("#state:text-is('Saved.'), #finished:not([hidden])", timeout=10_000)
+
+
+# --- a person's path --------------------------------------------------------------------------------------------
+
+
+def truth(item, world):
+    """4 where the complete judgements call the pair right, 1 elsewhere."""
+    image = parse_qs(urlsplit(item["picture"]).query)["id"][0]
+    texts = [key for key, text in zip(world.texts.ids, world.texts.values, strict=True) if text == item["text"]]
+    return 4 if any((world.extra["complete"].grade(image, text) or 0) > 0 for text in texts) else 1
+
+
+def judge_all(page, world, *, slip=None):
+    """Answers a whole task by keys; with a slip, takes one answer back on the way."""
+    task = items(page)
+    for number, item in enumerate(task):
+        assert page.inner_text("#words") == item["text"]
+        page.keyboard.press(str(truth(item, world)))
+        page.keyboard.press("Enter")
+        if number == slip:
+            page.wait_for_selector("#state:text-is('Saved.')")
+            page.keyboard.press("u")
+            page.wait_for_selector("#state:has-text('Undone')")
+            assert page.inner_text("#words") == item["text"]
+            page.keyboard.press(str(truth(item, world)))
+            page.keyboard.press("Enter")
+    page.wait_for_selector("#finished:not([hidden])")
+    assert page.evaluate("document.activeElement.id") == "finished-title"
+    return task
+
+
+def test_a_persons_path_from_search_to_a_metric_that_moved(browser, tmp_path):
+    """Search, open a failure, label a task by keys, undo, finish, agreement, export, measure again."""
+    world = websites.world(100)  # large enough that the labels miss a pair which the system ranks high
+    app = websites.client(tmp_path / "answers.db", images=100).app
+    with running(app) as where:
+        ada, bob = (browser.new_context(base_url=where, viewport=DESK) for _ in range(2))
+        page = ada.new_page()
+        arrive(page, "/")
+        page.fill("#name", "ada")
+        page.click("text=Use this name")
+        page.click("nav >> text=Search")
+        page.fill("#q", "a red balloon")
+        page.select_option("#fix", "csls")
+        page.click("button:has-text('Search')")
+        page.wait_for_selector(".found img", timeout=60_000)
+        assert page.locator(".column").count() == 2
+        assert parse_qs(urlsplit(page.url).query)["fix"] == ["csls"]
+
+        page.click("nav >> text=Failures")
+        page.wait_for_selector(".stories h2 a", timeout=60_000)
+        page.click(".stories h2 a >> nth=0")
+        page.wait_for_selector(".drawn rect")
+        assert page.locator(".drawn").count() == 2
+        assert "only the truth shows" in page.inner_text(".told")
+
+        arrive(page, "/admin")
+        page.fill("#pairs", "36")
+        page.click("button:has-text('Make tasks')")
+        page.wait_for_selector("text=tasks made", timeout=60_000)
+        for context, name in ((ada, "ada"), (bob, "bob")):
+            context.add_cookies([{"name": "limner_name", "value": name, "url": where}])
+            mine = context.new_page()
+            arrive(mine, "/judge")
+            for number in range(2):
+                judge_all(mine, world, slip=2 if number == 0 else None)
+                mine.keyboard.press("Enter")
+                mine.wait_for_selector("#words:visible, h1:has-text('Nothing left')")
+            assert "Nothing left to judge" in mine.inner_text("h1")
+
+        arrive(page, "/admin")
+        assert "alpha 1.00" in page.inner_text("main")
+        assert "72 of 72" in page.inner_text("main")
+        with page.expect_download() as download:
+            page.click("#export ~ p >> text=qrels")
+        rows = download.value.path().read_text().splitlines()
+        assert len(rows) == 36
+        page.click("text=What the answers do to the measures")
+        page.wait_for_selector("[data-change]", timeout=60_000)
+        changes = [float(cell.get_attribute("data-change")) for cell in page.locator("[data-change]").all()]
+        assert any(abs(change) >= 0.1 for change in changes)
+        store = app.state.site.store
+        assert len(history(store)) == len(answers(store)) + 4  # two slips, each withdrawn and given again
+        for context in (ada, bob):
+            context.close()
+
+
+# --- saving -----------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_is_kept_while_the_server_fails_and_stored_once(opened, address):
+    page = opened("/judge", name="patient")
+    first = items(page)[0]["id"]
+    tries = []
+
+    def unlucky(route):
+        tries.append(json.loads(route.request.post_data)["key"])
+        if len(tries) == 1:
+            route.abort()
+        elif len(tries) == 2:
+            route.fetch()  # stored, but the reply is lost
+            route.abort()
+        else:
+            route.continue_()
+
+    page.route("**/api/answers", unlucky)
+    page.keyboard.press("4")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#banner:has-text('NOT SAVED')")
+    assert "Saved" not in page.inner_text("#state")
+    kept = json.loads(page.evaluate("localStorage.getItem('limner-outbox:patient')"))
+    assert [each["body"]["item"] for each in kept] == [first]
+    page.wait_for_selector("#state:text-is('Saved.')", timeout=15_000)
+    assert page.is_hidden("#banner")
+    assert len(tries) == 3 and len(set(tries)) == 1
+    assert page.evaluate("localStorage.getItem('limner-outbox:patient')") is None
+    store = address.state.site.store
+    assert [row["revision"] for row in history(store, item_id=first)] == [1]
+    opened.complaints[:] = [each for each in opened.complaints if "Failed to load resource" not in each]
+
+
+def test_answers_left_in_the_browser_are_sent_on_the_next_visit(opened, address):
+    page = opened("/judge", name="returning")
+    first = items(page)[0]["id"]
+    page.route("**/api/answers", lambda route: route.abort())
+    page.keyboard.press("2")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#banner:has-text('NOT SAVED')")
+    page.unroute("**/api/answers")
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.reload()
+    page.wait_for_selector("#state:text-is('Saved.')", timeout=15_000)
+    assert [row["grade"] for row in history(address.state.site.store, item_id=first)] == [2]
+    opened.complaints[:] = [each for each in opened.complaints if "Failed to load resource" not in each]
+
+
+def test_a_refused_answer_is_not_called_saved(opened):
+    page = opened("/judge", name="refused")
+    page.route("**/api/answers", lambda route: route.fulfill(status=409, json={"error": "somebody else has it now"}))
+    page.keyboard.press("1")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#banner:has-text('somebody else has it now')")
+    assert page.inner_text("#state") == "Not saved."
+    assert page.get_attribute("#bar", "value") == "0"
+    opened.complaints[:] = [each for each in opened.complaints if "Failed to load resource" not in each]
+
+
+def test_the_next_pictures_are_fetched_before_they_are_needed(opened):
+    page = opened("/judge", name="quick")
+    wanted = [item["picture"] for item in items(page)[1:3]]
+    fetched = page.evaluate("performance.getEntriesByType('resource').map((each) => each.name)")
+    assert all(any(url.endswith(picture) for url in fetched) for picture in wanted)
+
+
+# --- keys -------------------------------------------------------------------------------------------------------
+
+CHECKED = "[...document.querySelectorAll('input[name=grade]')].find((each) => each.checked)?.value ?? null"
+PRESS = "(more) => document.body.dispatchEvent(new KeyboardEvent('keydown', {key: '4', bubbles: true, ...more}))"
+
+
+def test_keys_choose_go_back_skip_zoom_and_help(opened):
+    page = opened("/judge", name="keys")
+    task = items(page)
+    page.keyboard.press("3")
+    assert page.evaluate(CHECKED) == "3"
+    page.keyboard.press("r")
+    assert page.evaluate("document.activeElement.name") == "reason"
+    page.keyboard.press("Space")
+    page.keyboard.press("Enter")
+    saved(page)
+    assert page.inner_text("#place") == "Pair 2 of 4"
+    assert page.evaluate("document.activeElement.id") == "words"
+    page.keyboard.press("s")
+    assert page.inner_text("#words") == task[2]["text"]
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Backspace")
+    assert page.inner_text("#place") == "Pair 1 of 4"
+    assert page.evaluate(CHECKED) == "3"
+    assert page.is_checked("input[value=not-in-image]")
+    page.keyboard.press("z")
+    assert page.get_attribute("#zoom", "aria-pressed") == "true"
+    page.keyboard.press("?")
+    assert page.is_visible("#help")
+
+
+def test_keys_rest_with_modifiers_on_repeat_and_while_composing(opened):
+    page = opened("/judge", name="resting")
+    for more in ({"repeat": True}, {"isComposing": True}, {"ctrlKey": True}, {"altKey": True}, {"metaKey": True}):
+        page.evaluate(PRESS, more)
+        assert page.evaluate(CHECKED) is None, more
+    page.evaluate("document.querySelector('#answer').append(document.createElement('textarea'))")
+    page.focus("textarea")
+    page.keyboard.type("4")
+    assert page.evaluate(CHECKED) is None
+    page.evaluate(PRESS, {})
+    assert page.evaluate(CHECKED) == "4"
+
+
+def test_keys_can_be_changed_and_switched_off(opened):
+    page = opened("/judge", name="own keys")
+    page.keyboard.press("?")
+    page.focus("#key-grade4")
+    page.keyboard.press("x")
+    page.click("#help button:has-text('Close')")
+    page.keyboard.press("4")
+    assert page.evaluate(CHECKED) is None
+    page.keyboard.press("x")
+    assert page.evaluate(CHECKED) == "4"
+    page.reload()
+    page.keyboard.press("x")
+    assert page.evaluate(CHECKED) == "4"
+    page.keyboard.press("?")
+    page.uncheck("#use-keys")
+    page.click("#help button:has-text('Close')")
+    page.keyboard.press("1")
+    assert page.evaluate(CHECKED) == "4"
+    assert page.locator("kbd[data-key]:visible").count() == 0
+
+
+# --- everywhere -------------------------------------------------------------------------------------------------
+
+
+def test_judging_works_without_scripts(opened, address):
+    page = opened("/judge", script=False, name="plain")
+    page.check("input[name=grade][value='4']")
+    page.click("button:has-text('Save')")
+    assert page.inner_text("#place") == "Pair 2 of 4"
+    assert [a.grade for a in answers(address.state.site.store) if a.annotator == "plain"] == [4]
+    page.click("button:has-text('Back')")
+    page.click("button:has-text('Undo')")
+    assert [a for a in answers(address.state.site.store) if a.annotator == "plain"] == []
+
+
+PAGES = [
+    "/", "/search", "/search?q=balloon&fix=csls&k=6", "/compare", "/failures", "/judge", "/prefer", "/admin", "/nosuch",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_axe_finds_nothing_and_nothing_scrolls_sideways(opened, path):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    page = opened(path, viewport=PHONE, name="axe")
+    for options, viewport, scheme in ((None, PHONE, "light"), ({"runOnly": ["color-contrast"]}, DESK, "dark")):
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size(viewport)
+        found = axe.Axe().run(page, options=options)
+        told = [(each["id"], [node["html"] for node in each["nodes"]]) for each in found.response["violations"]]
+        assert told == []
+        assert found.response["passes"]
+        assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+    opened.complaints[:] = [each for each in opened.complaints if "404" not in each]
+
+
+def test_a_picture_is_dropped_and_words_are_found(opened):
+    page = opened("/search")
+    page.set_input_files("#file", files=[{"name": "x.png", "mimeType": "image/png", "buffer": websites.picture()}])
+    page.wait_for_selector(".found.texts li", timeout=30_000)
+    assert "upload=" in page.url
+
+
+def test_a_script_that_got_into_the_page_does_not_run(opened):
+    page = opened("/judge", name="script")
+    page.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'window.hacked = 1'}))")
+    page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.hacked = 1\">')")
+    time.sleep(0.2)
+    assert page.evaluate("window.hacked") is None
+    opened.complaints.clear()
