@@ -20,6 +20,7 @@ from limner.cli import (
     lists,
     report,
     search,
+    serve,
     train,
 )
 from limner.cli.shell import STATUSES, Shell
@@ -67,6 +68,7 @@ app.command("explain")(explain.explain)
 app.command("attack")(attack.attack)
 app.command("index")(index.index)
 app.command("search")(search.search)
+app.command("serve")(serve.serve)
 app.command("fuse")(fuse.fuse)
 app.command("assign")(fuse.assign)
 app.add_typer(data.app, name="data")
