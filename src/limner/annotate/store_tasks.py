@@ -189,48 +189,47 @@ class TaskState:
 
 def state_of(connection: sa.Connection, task_id: int, *, lock: bool = False) -> TaskState:
     """Reads a task; with `lock`, nobody else changes it before the transaction ends."""
-    query = sa.select(task).where(task.c.id == task_id)
-    row = connection.execute(query.with_for_update() if lock else query).mappings().first()
+    this = {"this": task_id}
+    row = connection.execute(_LOCKED if lock else _TASK, this).mappings().first()
     if row is None:
         raise UnknownId(f"no task number {task_id}")
-    given = (
-        sa.select(judgement.c.assignment_id, judgement.c.item_id, judgement.c.grade, judgement.c.reasons)
-        .add_columns(judgement.c.revision)
-        .join_from(judgement, assignment)
-        .where(assignment.c.task_id == task_id)
-        .order_by(judgement.c.revision)
-    )
-    answers = connection.execute(given).mappings().all()
-    latest = {(a["assignment_id"], a["item_id"]): a for a in answers}
-    held = sa.select(assignment, excluded().label("excluded")).where(assignment.c.task_id == task_id)
-    rows = connection.execute(held).mappings().all()
-    return TaskState(row, list(connection.execute(_items(task_id)).mappings()), list(rows), latest)
+    given = connection.execute(_GIVEN, this).mappings()
+    latest = {(a["assignment_id"], a["item_id"]): a for a in given}
+    held = list(connection.execute(_HELD, this).mappings())
+    return TaskState(row, list(connection.execute(_ITEMS, this).mappings()), held, latest)
 
 
 def excluded() -> sa.ColumnElement[bool]:
     """Whether an assignment, or its annotator, was taken out."""
-    return sa.exists().where(
-        exclusion.c.lifted.is_(None),
-        sa.or_(
-            sa.and_(exclusion.c.kind == "assignment", exclusion.c.target == assignment.c.id),
-            sa.and_(exclusion.c.kind == "annotator", exclusion.c.target == assignment.c.annotator_id),
-        ),
-    )
+    return _taken_out(assignment=assignment.c.id, annotator=assignment.c.annotator_id)
 
 
-def _items(task_id: int) -> sa.Select[Any]:
-    barred = sa.exists().where(
-        exclusion.c.lifted.is_(None),
-        sa.or_(
-            sa.and_(exclusion.c.kind == "pair", exclusion.c.target == pair.c.id),
-            sa.and_(exclusion.c.kind == "image", exclusion.c.target == pair.c.image_id),
-            sa.and_(exclusion.c.kind == "caption", exclusion.c.target == pair.c.caption_id),
-        ),
-    )
-    columns = (task_item.c.id, task_item.c.position, task_item.c.role, caption.c.text, barred.label("barred"))
-    keys = (image.c.key.label("image"), caption.c.key.label("caption"))
-    joined = sa.select(*columns, *keys).join_from(task_item, pair).join(image).join(caption)
-    return joined.where(task_item.c.task_id == task_id).order_by(task_item.c.position)
+def _taken_out(**targets: sa.Column[int]) -> sa.ColumnElement[bool]:
+    kinds = [sa.and_(exclusion.c.kind == kind, exclusion.c.target == column) for kind, column in targets.items()]
+    return sa.exists().where(exclusion.c.lifted.is_(None), sa.or_(*kinds))
+
+
+# Made once: building a query takes as long as running it.
+_THIS: sa.BindParameter[int] = sa.bindparam("this", type_=sa.Integer)
+_TASK = sa.select(task).where(task.c.id == _THIS)
+_LOCKED = _TASK.with_for_update()
+_HELD = sa.select(assignment, excluded().label("excluded")).where(assignment.c.task_id == _THIS)
+_GIVEN = (
+    sa.select(*(judgement.c[name] for name in ("assignment_id", "item_id", "grade", "reasons", "revision")))
+    .join_from(judgement, assignment)
+    .where(assignment.c.task_id == _THIS)
+    .order_by(judgement.c.revision)
+)
+_BARRED = _taken_out(pair=pair.c.id, image=pair.c.image_id, caption=pair.c.caption_id)
+_ITEMS = (
+    sa.select(task_item.c.id, task_item.c.position, task_item.c.role, caption.c.text, _BARRED.label("barred"))
+    .add_columns(image.c.key.label("image"), caption.c.key.label("caption"))
+    .join_from(task_item, pair)
+    .join(image)
+    .join(caption)
+    .where(task_item.c.task_id == _THIS)
+    .order_by(task_item.c.position)
+)
 
 
 # --- leases -----------------------------------------------------------------------------------------------------

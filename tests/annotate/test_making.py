@@ -1,0 +1,489 @@
+"""Pool, tasks, review, merge, forms, several turns and the command: from proposals to judgements."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import limner
+from limner.annotate.aggregate import Label, aggregate, labels
+from limner.annotate.export import export, failure_labels, import_answers, judgements
+from limner.annotate.forms import read_answers, read_judgements
+from limner.annotate.merge import merge, precision_recall
+from limner.annotate.pool import alike, fill, merged, proposed, waiting
+from limner.annotate.quality import review, review_queue, set_aside
+from limner.annotate.scale import REASONS
+from limner.annotate.store import open_store
+from limner.annotate.store_answers import answers, submit
+from limner.annotate.store_contents import add_collection, add_pairs, proposals
+from limner.annotate.store_exclusions import exclude
+from limner.annotate.store_people import add_annotator
+from limner.annotate.store_tasks import add_tasks, lease
+from limner.annotate.tasks import make_caption_tasks, make_tasks
+from limner.annotate.turns import STRATEGIES, candidates, choose, in_turns, probabilities
+from limner.cli import app
+from limner.datasets.extended import read_eccv
+from limner.errors import LimnerError, UnknownName
+from limner.explain.failures import Failure
+from limner.explain.labels import CLASSES
+from limner.overlap import bleu, content_words
+
+
+@pytest.fixture(scope="module")
+def world():
+    return limner.load("scenes", images=40, seed=7).test
+
+
+@pytest.fixture(scope="module")
+def systems(world):
+    """Three that see the truth through different noise."""
+    draw = np.random.default_rng(1)
+    complete = world.extra["complete"]
+    truth = np.zeros((len(world.images), len(world.texts)))
+    truth[complete.rows, complete.columns] = complete.grades > 0
+    return {
+        name: limner.Scores.from_matrix(truth + draw.normal(0, noise, truth.shape), world.images.ids, world.texts.ids)
+        for name, noise in (("sharp", 0.4), ("blurred", 0.8), ("blind", 3.0))
+    }
+
+
+@pytest.fixture
+def store(tmp_path):
+    with open_store(tmp_path / "work.db") as opened:
+        yield opened
+
+
+def answer_all(store, world, *, people=("ada", "bob"), noise=0.0, seed=0):
+    """People who know the truth, but for some noise."""
+    truth, draw = world.extra["complete"], random.Random(seed)
+    for name in people:
+        who = add_annotator(store, name, existing=True).id
+        while (task := lease(store, who)) is not None:
+            for item in task.items:
+                yes = ((truth.grade(item.image, item.caption) or 0) > 0) != (draw.random() < noise)
+                submit(store, who, item.id, key=f"{who}-{item.id}", grade=4 if yes else 1)
+
+
+# --- pool and tasks ---------------------------------------------------------------------------------------------
+
+
+def test_the_pool_is_the_union_of_all_lists(world, systems):
+    pool = merged(proposed(systems, depth=5), depth=5)
+    expected = {}
+    for name, scores in systems.items():
+        for direction, side in (("i2t", scores), ("t2i", scores.T)):
+            for query in side.queries:
+                for rank, other in enumerate(side.top(5)[query], start=1):
+                    pair = (query, other) if direction == "i2t" else (other, query)
+                    expected.setdefault(pair, set()).add((name, direction, rank))
+    assert {pair: {(p.system, p.direction, p.rank) for p in found} for pair, found in pool.items()} == expected
+
+
+def test_a_store_is_filled_and_remembers_more_than_is_pooled(store, world, systems):
+    add_collection(store, world)
+    done = fill(store, systems, depth=2, keep=4)
+    assert done["new"] == done["merged"] == len(waiting(store)) == len(merged(proposed(systems, depth=2), depth=2))
+    assert max(p.rank for p in proposals(store)) == 4
+    with pytest.raises(LimnerError, match="at least what is pooled"):
+        fill(store, systems, depth=5, keep=3)
+
+
+def test_the_filter_keeps_what_shares_words(world):
+    own = {image: [] for image in world.images.ids}
+    texts = dict(zip(world.texts.ids, world.texts.values, strict=True))
+    for image, caption, _ in world.judgements:
+        own[image].append(texts[caption])
+    pool = [(image, caption) for image in list(own)[:4] for caption in texts]
+    kept = alike(pool, world, least=0.25)
+    slow = [p for p in pool if bleu([texts[p[1]]], [own[p[0]]], words=content_words)[0] >= 0.25]
+    assert kept == slow
+    assert 0 < len(kept) < len(pool)
+
+
+def test_tasks_hold_the_pool_once_and_sound_controls(world, systems):
+    pool = list(merged(proposed(systems, depth=3), depth=3))
+    near = {(p.image, p.caption) for p in proposed(systems, depth=6)}
+    drafts = make_tasks(pool, world.judgements, near=near, seed=7)
+    assert drafts == make_tasks(pool, world.judgements, near=near, seed=7) != make_tasks(pool, world.judgements, seed=8)
+    real = Counter((i.image, i.caption) for d in drafts for i in d.items if i.role == "real")
+    assert real == Counter(pool)
+    assert {len(d.items) for d in drafts[:-1]} == {20}
+    places = {
+        role: [n for d in drafts for n, i in enumerate(d.items) if i.role == role] for role in ("gold_pos", "gold_neg")
+    }
+    assert {len(found) for found in places.values()} == {len(drafts)}
+    assert len(set(places["gold_pos"])) > 1  # shuffled
+    for draft in drafts:
+        pairs = [(i.image, i.caption) for i in draft.items]
+        assert len(set(pairs)) == len(pairs)
+        for item in draft.items:
+            grade = world.judgements.grade(item.image, item.caption) or 0
+            if item.role == "gold_pos":
+                assert grade > 0
+            elif item.role == "gold_neg":
+                assert grade == 0 and (item.image, item.caption) not in near
+
+
+def test_a_world_without_negatives_is_told(world):
+    everything = {(i, t) for i in world.images.ids for t in world.texts.ids}
+    with pytest.raises(LimnerError, match="no known negative"):
+        make_tasks([("x", "y")], world.judgements, near=everything)
+    (draft,) = make_tasks([("x", "y")], world.judgements, near=everything, negatives=0)
+    assert [i.role for i in draft.items].count("gold_neg") == 0
+
+
+def test_the_flickr8k_form_has_ten_captions_per_image_and_a_control(world, systems):
+    pool = list(merged(proposed(systems, depth=3), depth=3))
+    drafts = make_caption_tasks(pool, world.judgements, seed=1)
+    asked = Counter((i.image, i.caption) for d in drafts for i in d.items if i.role == "real")
+    assert set(pool) <= set(asked) and set(asked.values()) == {1}
+    for draft in drafts:
+        blocks = [draft.items[n : n + 10] for n in range(0, len(draft.items), 10)]
+        assert all(len(block) == 10 and len({i.image for i in block}) == 1 for block in blocks)
+        (control,) = [block for block in blocks if block[0].role != "real"]
+        right = [i for i in control if i.role == "gold_pos"]
+        assert 1 <= len(right) <= 3
+        assert all(((world.judgements.grade(i.image, i.caption) or 0) > 0) == (i.role == "gold_pos") for i in control)
+
+
+# --- quality ----------------------------------------------------------------------------------------------------
+
+
+def judged(store, world, systems, **how):
+    add_collection(store, world)
+    fill(store, systems, depth=2, keep=4)
+    near = {(p.image, p.caption) for p in proposals(store)}
+    add_tasks(store, make_tasks(waiting(store), world.judgements, near=near), replication=how.pop("replication", 1))
+    answer_all(store, world, **how)
+
+
+def test_a_wrong_control_goes_to_review_and_a_rejected_task_is_asked_again(store, world, systems):
+    judged(store, world, systems, people=("eve",), noise=0.5)
+    queue = review_queue(store)
+    assert queue and all(d.annotator == "eve" and d.controls == 2 for d in queue)
+    review(store, queue[0].assignment, "accept", reason="the picture is hard")
+    review(store, queue[1].assignment, "reject", reason="guessed")
+    assert [d.assignment for d in review_queue(store)] == [d.assignment for d in queue[2:]]
+    again = lease(store, add_annotator(store, "ada").id)
+    assert again.task == queue[1].task
+    for bad in ({"decision": "shrug", "reason": "x"}, {"decision": "accept", "reason": " "}):
+        with pytest.raises(LimnerError):
+            review(store, queue[2].assignment, **bad)
+    with pytest.raises(LimnerError, match="no assignment"):
+        review(store, 10_000, "accept", reason="x")
+
+
+def test_poor_annotators_are_set_aside_and_replaced(store, world, systems):
+    judged(store, world, systems, people=("ada",), replication=2)
+    answer_all(store, world, people=("eve",), noise=0.5)
+    assert set_aside(store, threshold=0.8) == ["eve"]
+    assert {a.annotator for a in answers(store)} == {"ada"}
+    answer_all(store, world, people=("bob",))
+    per_pair = Counter(a.item for a in answers(store) if a.role == "real")
+    assert set(per_pair.values()) == {2}
+
+
+# --- labels, merge, forms ---------------------------------------------------------------------------------------
+
+
+def test_answers_become_judgements_that_measures_take(store, world, systems):
+    judged(store, world, systems)
+    found = judgements(store)
+    truth = world.extra["complete"]
+    assert {(i, t): g > 0 for i, t, g in found} == {
+        p: (truth.grade(*p) or 0) > 0 for p in merged(proposed(systems, depth=2), depth=2)
+    }
+    made = aggregate(store, "dawid-skene")
+    assert labels(store) == made
+    joined = merge(made, world.judgements)
+    assert len(joined.judgements) > len(world.judgements)  # the original pairs miss some
+    found = limner.evaluate(systems["blind"], joined.judgements, measures="R@5").results[0].value
+    tops = systems["blind"].top(5)
+    hits = [any((truth.grade(q, c) or 0) > 0 for c in tops[q]) for q in tops.queries]
+    assert found == pytest.approx(np.mean(hits))
+
+
+def test_merging_counts_what_changed():
+    original = limner.Judgements.from_pairs([("i", "a"), ("i", "b"), ("j", "c"), ("k", "d")])
+    found = [Label("i", "a", 4, 1, 1), Label("i", "b", 1, 1, 1), Label("i", "c", 3, 1, 1), Label("j", "d", 2, 1, 1)]
+    further = limner.Judgements.from_pairs([("j", "a"), ("elsewhere", "a"), ("k", "b")])
+    done = merge(found, original, further=[further], invalid_images=["k"], invalid_captions=["d"])
+    assert {(i, t): g for i, t, g in done.judgements} == {
+        ("i", "a"): 1.0, ("i", "b"): 0.0, ("i", "c"): 0.5, ("j", "c"): 1.0, ("j", "a"): 1.0,
+    }  # fmt: skip
+    assert (done.refuted, done.removed) == (1, 2)
+    there, back = done.counted
+    assert (there.queries, there.original, there.verified, there.merged) == (1, 2, 2, 2)
+    assert (there.precision, there.recall) == (0.5, 0.5)
+    assert (back.queries, back.original, back.verified, back.merged) == (3, 3, 2, 4)
+
+
+def test_precision_and_recall_are_the_papers():
+    """Query by query, as the paper writes it."""
+    draw = np.random.default_rng(0)
+    keys = [f"q{n}" for n in range(30)], [f"c{n}" for n in range(12)]
+    cells = [(q, c) for q in keys[0] for c in keys[1]]
+    old = limner.Judgements.from_pairs(
+        [p for p in cells if draw.random() < 0.15], queries=keys[0], candidates=keys[1]
+    )  # fmt: skip
+    new = limner.Judgements.from_pairs(
+        [(*p, float(draw.random() < 0.5)) for p in cells if draw.random() < 0.5], queries=keys[0], candidates=keys[1]
+    )
+    precision, recall = [], []
+    for q in keys[0]:
+        r = {c for c in keys[1] if (old.grade(q, c) or 0) > 0 and new.grade(q, c) is not None}
+        t = {c for c in keys[1] if (new.grade(q, c) or 0) > 0}
+        precision += [len(r & t) / len(r)] if r else []
+        recall += [1 - len(t - r) / len(t)] if t else []
+    assert precision_recall(old, new) == pytest.approx((np.mean(precision), np.mean(recall)))
+
+
+@pytest.fixture(scope="module")
+def answered(world, systems, tmp_path_factory):
+    """Two people's answers, not always right; for tests that only read."""
+    with open_store(tmp_path_factory.mktemp("answered") / "work.db") as opened:
+        judged(opened, world, systems, replication=2, noise=0.1)
+        yield opened
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.qrels", "folder", "a.txt"])
+def test_every_form_gives_the_same_judgements_back(answered, tmp_path, name):
+    store = answered
+    target = tmp_path / name
+    assert export(store, target) > 0
+    read = read_judgements(target)
+    ours = {(i, t): g for i, t, g in judgements(store)}
+    back = {(i, t): g for i, t, g in read}
+    if name == "folder":
+        assert {p for p, g in back.items() if g > 0} == {p for p, g in ours.items() if g > 0}
+        assert read_eccv(target)[0].relevant == read_eccv(target)[1].T.restrict(
+            queries=read_eccv(target)[0].queries, candidates=read_eccv(target)[0].candidates
+        )
+    elif name == "a.txt":
+        votes = {}
+        for a in answers(store):
+            if a.role == "real":
+                votes.setdefault((a.image, a.caption), []).append(a.grade >= 3)
+        assert back == {p: sum(v) / len(v) for p, v in votes.items()}
+    else:
+        assert back == ours
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_answers_come_back_into_another_store(answered, world, tmp_path, name):
+    store = answered
+    export(store, tmp_path / name)
+    with open_store(tmp_path / "other.db") as other:
+        add_collection(other, world)
+        given = read_answers(tmp_path / name)
+        assert import_answers(other, given, key=name) == len(given)
+        assert judgements(other) == judgements(store)
+        with pytest.raises(LimnerError, match="imported before"):
+            import_answers(other, given, key=name)
+        with pytest.raises(LimnerError, match="already"):
+            import_answers(other, given, key="under another name")
+        assert len(answers(other)) == len(given)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("image,caption\ni,t\n", "line 2: no grade"),
+        ("image,caption,grade\ni,t,5\n", "line 2: grade 5"),
+        ("image,caption,grade\ni,t,many\n", "line 2"),
+        ("image,caption,grade,reasons\ni,t,3,ugly\n", "unknown reason 'ugly'"),
+    ],
+)
+def test_bad_files_are_told_by_line(tmp_path, text, message):
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(LimnerError, match=message):
+        read_answers(tmp_path / "a.csv")
+
+
+def test_unknown_forms_are_told(store, tmp_path):
+    with pytest.raises(LimnerError, match="no answers yet"):
+        export(store, tmp_path / "a.csv")
+    with pytest.raises(LimnerError, match="cannot tell its form"):
+        read_judgements("a.doc")
+    with pytest.raises(UnknownName):
+        read_judgements("a.csv", form="doc")
+    with pytest.raises(UnknownName):
+        aggregate(store, "guess")
+
+
+# --- failure classes --------------------------------------------------------------------------------------------
+
+
+def test_reasons_become_failure_classes(store):
+    texts = {"t0": "a red ball", "t1": "two dogs", "t2": "a man", "t3": "a cup"}
+    items = limner.Items(list(texts), list(texts.values()), kind="text")
+    pictures = limner.Items(["i0", "i1"], [None, None])
+    own = limner.Judgements.from_pairs([("i0", "t0"), ("i1", "t1")], candidates=list(texts))
+    add_collection(store, limner.Collection("toy", pictures, items, own))
+    said = {
+        ("i1", "t0"): [(2, ["wrong-colour"]), (1, []), (2, ["wrong-colour", "wrong-age"])],
+        ("i0", "t1"): [(4, []), (4, []), (2, ["grammar"])],
+        ("i0", "t2"): [(3, []), (3, []), (3, ["wrong-quantity"])],
+        ("i0", "t3"): [(1, []), (1, []), (2, ["grammar"])],
+    }
+    from limner.annotate.forms import Given
+
+    given = [
+        Given(name, *pair, grade, tuple(why))
+        for pair, all_of in said.items()
+        for name, (grade, why) in zip(("ada", "bob", "eve"), all_of, strict=True)
+    ]
+    import_answers(store, given, key="toy")
+    found = [
+        Failure("t0", "a red ball", "i0", "i1"),
+        Failure("i0", "two dogs", "i0", "i1", by_text=False),
+        Failure("t2", "a man", "i1", "i0"),
+        Failure("t3", "a cup", "i1", "i0"),
+        Failure("t1", "two dogs", "i1", "i1"),
+    ]
+    assert failure_labels(store, found) == {
+        "t0": frozenset({"colour"}), "i0": frozenset({"alternative"}), "t2": frozenset({"alternative"}),
+    }  # fmt: skip
+
+
+def test_every_reason_but_grammar_has_a_class():
+    from limner.annotate.export import CLASS_OF
+
+    assert set(REASONS) - set(CLASS_OF) == {"grammar"}
+    assert set(CLASS_OF.values()) <= set(CLASSES)
+
+
+# --- several turns ----------------------------------------------------------------------------------------------
+
+
+def test_candidates_know_scores_and_ranks(systems):
+    found = candidates(systems, depth=6)
+    first = systems["sharp"].queries[0]
+    row = found.pairs.index((first, systems["sharp"].top(1)[first][0]))
+    assert found.said[row, 0, 1] == 1.0
+    pool = merged(proposed(systems, depth=3), depth=3)
+    assert {found.pairs[r] for r in found.top(3)} == set(pool)
+
+
+def test_the_weighing_trusts_the_system_that_is_right(world, systems):
+    found = candidates(systems, depth=10)
+    truth = world.extra["complete"]
+    answers_given = {p: (truth.grade(*p) or 0) > 0 for p in found.pairs}
+    half = dict(list(answers_given.items())[::2])
+    chance = probabilities(found, half)
+    rest = [r for r, p in enumerate(found.pairs) if p not in half]
+    right = [answers_given[found.pairs[r]] for r in rest]
+    blind = found.said[rest, 2, 0]
+    assert _auc(chance[rest], right) > max(0.85, _auc(blind, right))
+    assert set(probabilities(found, {found.pairs[0]: True})) == {2 / 3}
+
+
+def _auc(values, right):
+    from sklearn.metrics import roc_auc_score
+
+    return roc_auc_score(right, values)
+
+
+def test_several_turns_gain_more_per_answer_than_one(world, systems):
+    found = candidates(systems, depth=20)
+    truth = world.extra["complete"]
+    asked = []
+
+    def ask(pairs):
+        asked.extend(pairs)
+        return {p: (truth.grade(*p) or 0) > 0 for p in pairs}
+
+    _, one = in_turns(found, ask, budget=160, turns=1, start_depth=5)
+    assert len(asked) == len(set(asked)) == 160
+    asked.clear()
+    known, several = in_turns(found, ask, budget=160, turns=4)
+    assert len(asked) == len(set(asked)) == len(known) == several[-1].answers <= 160
+    assert several[-1].per_answer > one[-1].per_answer
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_what_is_chosen_is_new_and_in_order(world, systems, strategy):
+    found = candidates(systems, depth=10)
+    truth = world.extra["complete"]
+    known = {p: (truth.grade(*p) or 0) > 0 for p in found.pairs[:80]}
+    chosen = choose(found, known, 30, strategy=strategy, floor=0.0)
+    assert len(chosen) == len(set(chosen)) == 30 and not set(chosen) & set(known)
+    chance = dict(zip(found.pairs, probabilities(found, known), strict=True))
+    rest = [chance[p] for p in found.pairs if p not in known]
+    if strategy == "sure":
+        assert [chance[p] for p in chosen] == sorted(rest, reverse=True)[:30]
+    if strategy == "unsure":
+        assert [abs(chance[p] - 0.5) for p in chosen] == sorted(abs(x - 0.5) for x in rest)[:30]
+    assert choose(found, known, 30, strategy=strategy, floor=1.1) == []
+    with pytest.raises(LimnerError, match="first turn"):
+        choose(found, {}, 3, strategy=strategy)
+
+
+# --- the command ------------------------------------------------------------------------------------------------
+
+
+def run(*args, status=0):
+    done = CliRunner().invoke(app, ["annotate", *args])
+    assert done.exit_code == status, done.output
+    return done
+
+
+def data(*args):
+    return json.loads(run(*args, "--json").stdout)
+
+
+def test_the_story_at_the_shell(tmp_path, monkeypatch, systems, world):
+    monkeypatch.chdir(tmp_path)
+    limner.datasets.write(world, tmp_path / "world.csv")
+    for name, scores in systems.items():
+        np.save(tmp_path / f"{name}.npy", scores.matrix())
+    systems["blurred"].ranking().save(tmp_path / "i2t.run")
+    systems["blurred"].T.ranking().save(tmp_path / "t2i.run")
+    named = ["--scores", "sharp=sharp.npy", "--run", "blurred=i2t.run", "--run", "blurred=t2i.run"]
+    whole = ["scenes", "-O", "images=40", "-O", "seed=7"]
+    first = data("pool", "work.db", *whole, *named, "--depth", "2", "--keep", "4")
+    assert first["proposals"] == 2 * (8 + 40) * 2
+    assert data("tasks", "work.db", "--replication", "2")["pairs"] == first["new"]
+    assert "no pooled pair waits" in run("tasks", "work.db", status=3).stderr
+    with open_store(tmp_path / "work.db") as store:
+        answer_all(store, world, noise=0.05)
+    shown = data("status", "work.db")
+    assert shown["done"] == shown["tasks"] and shown["answers"] == shown["asked"] == 2 * first["new"]
+    assert 0.5 < shown["alpha"] < 1
+    queue = data("review", "work.db")["queue"]
+    assert len(queue) == shown["to_review"]
+    if queue:
+        args = ("review", "work.db", str(queue[0]["number"]), "--accept", "--reason", "fine")
+        assert len(data(*args)["queue"]) == len(queue) - 1
+    assert data("aggregate", "work.db")["pairs"] == first["new"]
+    found = data("merge", "work.db", "--save", "better.qrels")
+    assert len(read_judgements("better.qrels")) == found["directions"][0]["merged"]
+    assert set(data("bias", "work.db")["sizes"]) == {"1"}
+    assert data("export", "work.db", "answers.csv")["rows"] > 2 * first["new"]
+    again = data("pool", "work.db", *whole, *named, "--again", "15")
+    assert (again["turn"], again["new"]) == (2, 15)
+    assert data("tasks", "work.db")["pairs"] == 15
+    assert "no store" in run("status", "none.db", status=3).stderr
+    assert "NAME=FILE" in run("pool", "work.db", *whole, "--scores", "S.npy", status=2).output
+
+
+def test_taken_out_captions_leave_the_judgements(store, world, systems, tmp_path):
+    judged(store, world, systems)
+    bad = answers(store)[0].caption
+    exclude(store, "caption", bad, reason="there is no image here")
+    assert bad not in {c for _, c, _ in judgements(store)}
+
+
+def test_a_control_can_be_pooled_later(store, world):
+    add_collection(store, world)
+    pairs_of = [(world.images.ids[0], world.texts.ids[n]) for n in range(2)]
+    known = limner.Judgements.from_pairs([pairs_of[1]])
+    add_tasks(store, make_tasks([pairs_of[0]], known, negatives=0))
+    assert waiting(store) == []
+    add_pairs(store, [pairs_of[1]], turn=2)
+    assert waiting(store) == [pairs_of[1]]
