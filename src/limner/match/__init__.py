@@ -1,4 +1,4 @@
-"""match: correct hubs, assign one to one, fuse systems, search."""
+"""match: correct hubs, re-rank, assign one to one, fuse systems, search."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ _HOMES = {
     "best_totals": "murty",
     "bijective": "assign",
     "borda": "fusion",
+    "cascade": "cascading",
     "corrected": "tuning",
     "fuse": "fusion",
     "index": "search",

@@ -1,0 +1,206 @@
+"""The forward pass of BERT and its kin for scoring pairs, without what scoring does not need.
+
+All tokens of a batch stand in one row, without padding; only attention is computed pair by pair, for all pairs of one
+length at once. Queries, keys and values are one product. In the last layer only the first token goes on, since nothing
+but its state is used: of the twelve products of d x d numbers per token that a layer has, two are left there.
+The numbers are those of the library's own pass, up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.functional import layer_norm, linear, scaled_dot_product_attention
+
+IntArray = npt.NDArray[np.int64]
+FIRST_POSITION = {"bert": 0, "roberta": 2, "xlm-roberta": 2, "camembert": 2}
+"""Kinds of model whose layers are built alike, and the number of the first position."""
+
+
+@dataclass(frozen=True)
+class Norm:
+    """A layer norm: weight, bias and the small number."""
+
+    weight: Tensor
+    bias: Tensor
+    eps: float
+
+    @classmethod
+    def of(cls, module: Any) -> Norm:
+        """The weights of the library's layer norm."""
+        return cls(module.weight, module.bias, module.eps)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Normalised rows."""
+        return layer_norm(rows, self.weight.shape, self.weight, self.bias, self.eps)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The weights of one layer, queries, keys and values in one."""
+
+    qkv: tuple[Tensor, Tensor]
+    out: tuple[Tensor, Tensor]
+    norm: Norm
+    up: tuple[Tensor, Tensor]
+    down: tuple[Tensor, Tensor]
+    last_norm: Norm
+    act: Any
+    heads: int
+
+    @classmethod
+    def of(cls, layer: Any, heads: int) -> Layer:
+        """The weights of the library's layer."""
+        own, after = layer.attention.self, layer.attention.output
+        three = (own.query, own.key, own.value)
+        joined = torch.cat([m.weight for m in three]), torch.cat([m.bias for m in three])
+        return cls(
+            joined,
+            _weights(after.dense),
+            Norm.of(after.LayerNorm),
+            _weights(layer.intermediate.dense),
+            _weights(layer.output.dense),
+            Norm.of(layer.output.LayerNorm),
+            layer.intermediate.intermediate_act_fn,
+            heads,
+        )
+
+    def __call__(self, rows: Tensor, groups: Sequence[Group]) -> Tensor:
+        """All tokens through the layer."""
+        seen = torch.empty_like(rows)
+        qkv = linear(rows, *self.qkv)
+        for group in groups:
+            q, k, v = self._heads(qkv[group.slice], group.length, 3)
+            seen[group.slice] = self._attended(q, k, v).flatten(0, 1)
+        return self._after(rows, seen)
+
+    def first(self, rows: Tensor, groups: Sequence[Group]) -> Tensor:
+        """The first token of every pair through the layer."""
+        width = rows.shape[1]
+        weight, bias = self.qkv
+        starts = torch.cat([group.starts(rows.device) for group in groups])
+        firsts = rows[starts]
+        queries = linear(firsts, weight[:width], bias[:width])
+        both = linear(rows, weight[width:], bias[width:])
+        seen, done = [], 0
+        for group in groups:
+            (q,) = self._heads(queries[done : done + group.count], 1, 1)
+            k, v = self._heads(both[group.slice], group.length, 2)
+            seen.append(self._attended(q, k, v).flatten(0, 1))
+            done += group.count
+        return self._after(firsts, torch.cat(seen))
+
+    def _heads(self, rows: Tensor, length: int, parts: int) -> Tensor:
+        """Pairs by heads by tokens, for each of the parts."""
+        return rows.view(-1, length, parts, self.heads, rows.shape[1] // parts // self.heads).permute(2, 0, 3, 1, 4)
+
+    def _attended(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+
+    def _after(self, rows: Tensor, seen: Tensor) -> Tensor:
+        rows = self.norm(linear(seen, *self.out).add_(rows))
+        return self.last_norm(linear(self.act(linear(rows, *self.up)), *self.down).add_(rows))
+
+
+@dataclass(frozen=True)
+class Group:
+    """Pairs of one length that stand one after the other.
+
+    Args:
+        start: The row of the first token of the first pair.
+        count: Pairs.
+        length: Tokens of each.
+    """
+
+    start: int
+    count: int
+    length: int
+
+    @property
+    def slice(self) -> slice:
+        """Where the tokens are."""
+        return slice(self.start, self.start + self.count * self.length)
+
+    def starts(self, device: torch.device) -> Tensor:
+        """The rows of the first tokens."""
+        return torch.arange(self.start, self.slice.stop, self.length, device=device)
+
+
+def groups_of(lengths: IntArray) -> list[Group]:
+    """Neighbours of equal length.
+
+    >>> groups_of(np.array([5, 5, 3]))
+    [Group(start=0, count=2, length=5), Group(start=10, count=1, length=3)]
+    """
+    cuts = [0, *(np.flatnonzero(np.diff(lengths)) + 1).tolist(), len(lengths)]
+    rows = np.concatenate([[0], np.cumsum(lengths)])
+    return [Group(int(rows[low]), high - low, int(lengths[low])) for low, high in pairwise(cuts)]
+
+
+class Lean:
+    """The encoder of a model of `FIRST_POSITION`, packed.
+
+    Args:
+        encoder: The library's `BertModel`, `RobertaModel` or `XLMRobertaModel`, in the precision that is wanted.
+    """
+
+    def __init__(self, encoder: Any) -> None:
+        parts = encoder.embeddings
+        self.tables = [t.weight for t in (parts.word_embeddings, parts.position_embeddings)]
+        self.types = parts.token_type_embeddings.weight
+        self.norm = Norm.of(parts.LayerNorm)
+        heads = int(encoder.config.num_attention_heads)
+        self.layers = [Layer.of(layer, heads) for layer in encoder.encoder.layer]
+        self.first_position = FIRST_POSITION[encoder.config.model_type]
+
+    def __call__(self, tokens: Tensor, types: Tensor, lengths: IntArray) -> Tensor:
+        """The last state of the first token of every pair.
+
+        Args:
+            tokens: Of all pairs, one after the other.
+            types: Which text of the pair each token belongs to.
+            lengths: Tokens of each pair; pairs of one length stand together.
+        """
+        groups = groups_of(lengths)
+        places = np.concatenate([np.tile(np.arange(g.length), g.count) for g in groups]) + self.first_position
+        words, positions = self.tables
+        rows = words[tokens] + positions[torch.from_numpy(places).to(tokens.device)] + self.types[types]
+        rows = self.norm(rows)
+        for layer in self.layers[:-1]:
+            rows = layer(rows, groups)
+        return self.layers[-1].first(rows, groups)
+
+
+def fits(config: Any) -> bool:
+    """Whether the packed pass knows this kind of model."""
+    return (
+        getattr(config, "model_type", None) in FIRST_POSITION
+        and getattr(config, "position_embedding_type", None) in (None, "absolute")
+        and not getattr(config, "is_decoder", False)
+    )
+
+
+def _weights(module: Any) -> tuple[Tensor, Tensor]:
+    return module.weight, module.bias
+
+
+def lengths_in_batches(lengths: IntArray, *, budget: int) -> Iterator[IntArray]:
+    """Rows by length, the longest first, so many at a time that their tokens fit the budget; nothing is padded.
+
+    >>> [rows.tolist() for rows in lengths_in_batches(np.array([3, 9, 2, 4, 8]), budget=17)]
+    [[1, 4], [3, 0, 2]]
+    """
+    order = np.argsort(-lengths, kind="stable")
+    ends = np.cumsum(lengths[order])
+    start, before = 0, 0
+    while start < len(order):
+        stop = max(start + 1, int(np.searchsorted(ends, before + budget, side="right")))
+        yield order[start:stop]
+        start, before = stop, int(ends[stop - 1])

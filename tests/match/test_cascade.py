@@ -1,0 +1,145 @@
+"""The cascade: the scorer's order with the proposer's where it ties, against a slow loop; cached, resumed, refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import limner
+from limner.errors import LimnerError
+from limner.match import cascade
+from limner.match.levenshtein import Levenshtein
+from limner.ranking import Ranking
+from limner.scores import Scores
+
+
+class Coarse:
+    """Scores with many ties, by the content of both texts; counts, and dies when told to."""
+
+    fingerprint = "coarse 1"
+
+    def __init__(self, *, dies_at=None):
+        self.seen, self.dies_at = [], dies_at
+
+    def score_pairs(self, queries, candidates):
+        if self.dies_at is not None and len(self.seen) >= self.dies_at:
+            raise KeyboardInterrupt
+        self.seen += zip(queries, candidates, strict=True)
+        return np.array([(int(q[1:]) * 7 + int(c[1:]) * 3) % 4 for q, c in zip(queries, candidates, strict=True)])
+
+
+@pytest.fixture
+def world():
+    rng = np.random.default_rng(0)
+    queries, candidates = [f"q{n}" for n in range(12)], [f"c{n}" for n in range(40)]
+    proposer = Scores.from_matrix(rng.integers(0, 9, (12, 40)).astype(float), queries, candidates)
+    return proposer, queries, candidates
+
+
+def slow(proposer, scorer, depth):
+    """Sorts each list in plain Python: by the scorer, then by the proposer's place."""
+    ranked = proposer.ranking()
+    lists = {}
+    for query in ranked.queries:
+        head = ranked[query][:depth]
+        said = {c: scorer.score_pairs([query], [c])[0] for c in head}
+        lists[query] = sorted(head, key=lambda c: (-said[c], head.index(c)))
+    return lists
+
+
+@pytest.mark.parametrize(("depth", "places"), [(5, 5), (0.2, 8), (1000, 40), (1, 1)])
+def test_order_and_ties_equal_a_slow_loop(world, depth, places):
+    proposer, queries, candidates = world
+    found = cascade(proposer, Coarse(), queries=queries, candidates=candidates, depth=depth)
+    assert {q: found[q] for q in queries} == slow(proposer, Coarse(), places)
+    assert found.pairs == 12 * places and found.truncated == (places < 40)
+
+
+def test_the_rest_follows_in_the_proposers_order(world):
+    proposer, queries, candidates = world
+    found = cascade(proposer, Coarse(), queries=queries, candidates=candidates, depth=6, rest=True)
+    ranked, head = proposer.ranking(), slow(proposer, Coarse(), 6)
+    assert all(found[q] == head[q] + ranked[q][6:] for q in queries)
+    assert not found.truncated and np.isneginf(found.scores[:, 6:]).all()
+
+
+def test_a_ranking_proposes_as_well_as_scores(world, tmp_path):
+    proposer, queries, candidates = world
+    expected = slow(proposer, Coarse(), 7)
+    values = dict(zip(candidates, candidates, strict=True))
+    run = Ranking.load(proposer.top(9).save(tmp_path / "p.run"))
+    found = cascade(run, Coarse(), queries=dict(zip(queries, queries, strict=True)), candidates=values, depth=7)
+    assert {q: found[q] for q in queries} == expected
+    with pytest.raises(LimnerError, match="ranks 9 of an unknown pool, but depth is 10"):
+        cascade(run, Coarse(), queries=queries, candidates=values, depth=10)
+    with pytest.raises(LimnerError, match="whose pool is unknown"):
+        cascade(run, Coarse(), queries=queries, candidates=values, depth=0.2)
+
+
+def test_lists_of_different_length():
+    ranked = Ranking.from_lists({"q1": ["c1", "c2"], "q2": ["c3"]}, candidates=["c1", "c2", "c3"])
+    found = cascade(ranked, Coarse(), queries=["q1", "q2"], candidates=["c1", "c2", "c3"], depth=2)
+    assert found["q2"] == ["c3"] and found.pairs == 3
+
+
+def test_scores_are_kept_and_a_killed_run_resumes(world, tmp_path, monkeypatch):
+    from limner.match import cascade as function
+
+    proposer, queries, candidates = world
+    monkeypatch.setattr("limner.match.cascading.AT_ONCE", 20)
+    options = {"queries": queries, "candidates": candidates, "cache": tmp_path / "kept"}
+    with pytest.raises(KeyboardInterrupt):
+        function(proposer, Coarse(dies_at=60), depth=10, **options)
+    scorer, told = Coarse(), []
+    found = function(proposer, scorer, depth=10, progress=lambda *t: told.append(t), **options)
+    assert (len(scorer.seen), found.reused, told[-1]) == (60, 60, (120, 120))
+    deeper = Coarse()
+    again = function(proposer, deeper, depth=15, **options)
+    assert len(deeper.seen) == 60 and {q: again[q] for q in queries} == slow(proposer, Coarse(), 15)
+
+
+def test_another_scorer_or_changed_texts_are_asked_again(world, tmp_path):
+    proposer, queries, candidates = world
+    options = {"queries": queries, "depth": 3, "cache": tmp_path}
+    cascade(proposer, Coarse(), candidates=candidates, **options)
+    other = Coarse()
+    other.fingerprint = "coarse 2"
+    assert cascade(proposer, other, candidates=candidates, **options).reused == 0
+    changed = [*candidates[:-1], "c99"]
+    seen = cascade(proposer, Coarse(), candidates=changed, **options)
+    assert seen.pairs == sum("c39" in proposer.top(3)[q] for q in queries)
+
+
+def test_refusals(world, tmp_path):
+    proposer, queries, candidates = world
+
+    class Bad:
+        def score_pairs(self, queries, candidates):
+            return np.full(len(queries), np.nan)
+
+    ask = {"queries": queries, "candidates": candidates}
+    with pytest.raises(LimnerError, match="is NaN"):
+        cascade(proposer, Bad(), **ask)
+    with pytest.raises(LimnerError, match="no fingerprint"):
+        cascade(proposer, Bad(), cache=tmp_path, **ask)
+    for depth in (0, 0.0, 1.5, -3):
+        with pytest.raises(LimnerError, match="depth="):
+            cascade(proposer, Coarse(), depth=depth, **ask)
+    with pytest.raises(LimnerError, match="39 candidate values for 40"):
+        cascade(proposer, Coarse(), queries=queries, candidates=candidates[1:])
+
+
+def test_items_are_found_by_their_ids(world):
+    proposer, queries, candidates = world
+    turned = limner.Items(candidates[::-1], candidates[::-1], kind="text")
+    names = limner.Items(queries, queries, kind="text")
+    found = cascade(proposer, Coarse(), queries=names, candidates=turned, depth=5)
+    assert {q: found[q] for q in queries} == slow(proposer, Coarse(), 5)
+
+
+def test_levenshtein_blocks_equal_pairs():
+    pytest.importorskip("rapidfuzz")
+    names, captions = ["Plaque Paris 5", "red dog"], ["A red Dog", "plaque in Paris", ""]
+    whole = Levenshtein().scores(names, captions).matrix()
+    single = [[Levenshtein().score_pairs([n], [c])[0] for c in captions] for n in names]
+    np.testing.assert_allclose(whole, single)
