@@ -19,7 +19,7 @@ STORE = "Where answers are kept: a file, or postgresql://user@host/name."
 
 def serve(
     collections: Annotated[
-        list[str] | None, typer.Argument(metavar="COLLECTION...", help="As 'limner data list' has them.")
+        list[str] | None, typer.Argument(metavar="COLLECTION", help="As 'limner data list' has them.")
     ] = None,
     system: Annotated[
         list[str] | None,
@@ -51,7 +51,7 @@ def serve(
       $ limner serve scenes --open
       $ limner serve flickr8k:DIR --system histograms --store answers.db
       $ limner serve captions.csv --scores mine=similarity.npy
-      $ limner serve scenes --team --host 0.0.0.0 --certificate cert.pem --key key.pem
+      $ limner serve scenes --team --host 0.0.0.0
     """
     from limner.web import serve as run
 

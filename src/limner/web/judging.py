@@ -51,10 +51,10 @@ def _first(held: Held) -> int:
 def judged_collection(ask: Ask) -> str:
     """The name of the collection whose pairs are judged: the store's where it is served, else the first one."""
     site = ask.site
-    spec = site.store.setting("collection")
-    return next(
-        (name for name, given in site.library.collections.items() if spec in (name, given)), site.library.known(None)
-    )
+    kept = site.store.setting("collection") or {}
+    specs = tuple(filter(None, (kept.get("spec"), kept.get("name"))))
+    served = site.library.collections
+    return next((name for name in served if name in specs or served[name] in specs), site.library.known(None))
 
 
 def picture_of(ask: Ask, item: Item) -> str:

@@ -60,8 +60,8 @@ class Ready:
 
     @property
     def encodes(self) -> bool:
-        """Whether it takes words and pictures that are not in the collection."""
-        return self.model is not None
+        """Whether it takes words and pictures that are not in the collection: it has one vector for each thing."""
+        return self.model is not None and hasattr(self.scores, "query_vectors")
 
     def texts(self, items: Items) -> Embeddings:
         """Texts in the joint space."""
@@ -141,7 +141,7 @@ class Library:
         return self.jobs.ready(("system", collection, name))
 
     def _trained(self, loaded: Loaded, name: str, job: Job) -> Ready:
-        model = model_named(self.systems[name], loaded.seen, job)
+        model = model_named(self.systems[name], loaded, job)
         if hasattr(model, "scores"):
             return Ready(name, model.scores(loaded.held, **_told(model.scores, job)), model)
         from limner.scores import Scores
@@ -168,17 +168,18 @@ def _drawn(whole: Collection) -> tuple[list[str], list[str]]:
     return seen, held
 
 
-def model_named(name: str, seen: Collection, job: Job) -> Any:
+def model_named(name: str, loaded: Loaded, job: Job) -> Any:
     """A model: trained on what may be seen, read from its file, or an object of one's own that encodes."""
     from limner.catalogue import resolve
     from limner.systems import SYSTEMS, load, train
 
-    if Path(name).is_file():
+    if name not in SYSTEMS and Path(name).exists():
         return load(name)
-    trainer = resolve(name, SYSTEMS, what="system")
+    thing = resolve(name, SYSTEMS, what="system")
     if name in SYSTEMS:
-        return train(seen, name, **_told(trainer, job))
-    return trainer() if inspect.isclass(trainer) else trainer
+        whole = loaded.whole if "train" in loaded.whole.splits else loaded.seen
+        return train(whole, name, **_told(thing, job))
+    return thing() if inspect.isclass(thing) else thing
 
 
 def _told(function: Callable[..., Any], job: Job) -> dict[str, Any]:

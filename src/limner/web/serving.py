@@ -106,7 +106,7 @@ def make_app(
 
 def _short(name: str) -> str:
     """What pages call a system: the name of its file, not the way to it."""
-    return Path(name).stem if Path(name).is_file() else name
+    return Path(name).stem if "/" in name or Path(name).suffix == ".npz" else name
 
 
 def _named(listed: Sequence[str | Collection], options: dict[str, Any]) -> dict[str, str | Collection]:

@@ -1,0 +1,483 @@
+"""The server under fire: many annotators at once, killed again and again; attacks on its login; what it costs.
+
+A real server in a process of its own, asked over HTTP by as many simulated annotators as a team has, and killed with
+SIGKILL at random moments: every answer that was acknowledged must be there afterwards, once. The clients keep their
+keys and send again what was not acknowledged, as the page does. Label Studio, for the cost of a first page, is asked
+in an environment of its own where `--peer DIR` names one (`python -m venv DIR && DIR/bin/pip install label-studio`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import random
+import secrets
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import venv
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from claims import ROOT, Claim, log, main
+
+PASSWORD = "a password for the benchmark"
+TIMEOUT = 10
+
+
+@dataclass
+class Server:
+    """A server process that can be killed and started again on the same port and store."""
+
+    folder: Path
+    team: bool = True
+    images: int = 200
+    port: int = 0
+    process: subprocess.Popen[str] | None = None
+    invitation: str | None = None
+
+    def start(self) -> None:
+        """Starts, and waits until it answers."""
+        self.port = self.port or _free_port()
+        command = [sys.executable, "-m", "limner", "serve", "scenes", "-O", f"images={self.images}", "--json"]
+        command += [
+            "--store",
+            str(self.folder / "answers.db"),
+            "--port",
+            str(self.port),
+            *(["--team"] if self.team else []),
+        ]
+        environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        assert self.process.stdout is not None
+        told = json.loads("".join(iter(self.process.stdout.readline, "}\n")) + "}")
+        self.invitation = self.invitation or told["invitation"]
+        self._await()
+
+    def _await(self) -> None:
+        for _ in range(600):
+            try:
+                self.ask("GET", "/login")
+                return
+            except OSError:
+                time.sleep(0.05)
+        raise RuntimeError("the server never answered")
+
+    def kill(self) -> None:
+        """Ends it as a power cut would."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def ask(
+        self, method: str, path: str, *, body: object = None, form: dict[str, str] | None = None, cookie: str = ""
+    ) -> Reply:
+        """One request on a connection of its own; OSError where no whole reply came."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT)
+        headers = {"Cookie": cookie} if cookie else {}
+        data = None
+        if form is not None:
+            data, headers["Content-Type"] = urlencode(form), "application/x-www-form-urlencoded"
+        elif body is not None:
+            data, headers["Content-Type"] = json.dumps(body), "application/json"
+        try:
+            connection.request(method, path, data, headers)
+            reply = connection.getresponse()
+            return Reply(reply.status, reply.read(), reply.getheader("Set-Cookie", "").partition(";")[0])
+        except http.client.HTTPException as error:
+            raise OSError(str(error)) from error  # a reply that was cut off is no reply
+        finally:
+            connection.close()
+
+    def cost(self) -> tuple[float, float]:
+        """CPU-seconds and resident megabytes of the process now."""
+        assert self.process is not None
+        return process_cost(self.process.pid)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back."""
+
+    status: int
+    data: bytes
+    cookie: str = ""
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The data, read."""
+        return json.loads(self.data)
+
+
+def _free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
+
+
+def process_cost(pid: int) -> tuple[float, float]:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    ticks = int(fields[11]) + int(fields[12])
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+# --- annotators -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Tally:
+    """What all annotators together were told, and how long it took."""
+
+    acknowledged: dict[str, tuple[str, int, int]] = field(default_factory=dict)  # key -> (name, item, grade)
+    seconds: list[float] = field(default_factory=list)
+    again: int = 0
+    errors: list[str] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+def fill(path: Path, *, annotators: int, tasks: int, size: int, replication: int, images: int) -> None:
+    """A store with tasks and accounts."""
+    import limner
+    from limner.annotate.store import open_store
+    from limner.annotate.store_contents import add_collection
+    from limner.annotate.store_people import add_annotator
+    from limner.annotate.store_tasks import Asked, Draft, add_tasks
+    from limner.web.accounts import hashed
+
+    held = limner.load("scenes", images=images).test
+    pairs = [(image, text) for shift in range(len(held.texts)) for image, text in _shifted(held, shift)]
+    with open_store(path) as store:
+        add_collection(store, held, spec="scenes")
+        chosen = pairs[: tasks * size]
+        drafts = [
+            Draft(tuple(Asked(*pair) for pair in chosen[low : low + size])) for low in range(0, len(chosen), size)
+        ]
+        add_tasks(store, drafts, replication=replication)
+        kept = hashed(PASSWORD)
+        for number in range(annotators):
+            add_annotator(store, f"annotator {number}", password_hash=kept)
+
+
+def _shifted(held, shift: int):
+    texts = list(held.texts.ids)
+    return [(image, texts[(row * 5 + shift) % len(texts)]) for row, image in enumerate(held.images.ids)]
+
+
+def sessions(path: Path, annotators: int) -> list[str]:
+    """Cookies of all annotators, opened beside the server: the login itself is measured elsewhere."""
+    from limner.annotate.store import open_store
+    from limner.annotate.store_people import by_name, open_session
+
+    with open_store(path) as store:
+        people = [by_name(store, f"annotator {number}") for number in range(annotators)]
+        return [f"limner_session={open_session(store, person.id)}" for person in people if person is not None]
+
+
+def annotate(server: Server, name: str, cookie: str, tally: Tally, seed: int) -> None:
+    """Answers until nothing is left; what is not acknowledged is sent again with the same key."""
+    draw = random.Random(seed)
+    while True:
+        task = persist(server, "/api/task", {}, cookie, tally).json.get("task")
+        if task is None:
+            return
+        for item in task["items"]:
+            if item["grade"] is None:
+                submit(server, name, item["id"], cookie, tally, draw)
+
+
+def submit(server: Server, name: str, item: int, cookie: str, tally: Tally, draw: random.Random) -> None:
+    grade = draw.choice((1, 2, 3, 4))
+    body = {"item": item, "key": secrets.token_hex(16), "grade": grade, "milliseconds": draw.randrange(500, 9000)}
+    reply = persist(server, "/api/answers", body, cookie, tally, timed=True)
+    with tally.lock:
+        if reply.status == 200:
+            tally.acknowledged[body["key"]] = (name, item, grade)
+        else:
+            tally.errors.append(f"{reply.status} {reply.data[:120]!r}")
+
+
+def persist(server: Server, path: str, body: object, cookie: str, tally: Tally, *, timed: bool = False) -> Reply:
+    """Asks until there is a reply."""
+    while True:
+        begun = time.perf_counter()
+        try:
+            reply = server.ask("POST", path, body=body, cookie=cookie)
+        except OSError:
+            with tally.lock:
+                tally.again += 1
+            time.sleep(0.1)
+            continue
+        if timed:
+            with tally.lock:
+                tally.seconds.append(time.perf_counter() - begun)
+        return reply
+
+
+@dataclass(frozen=True)
+class Storm:
+    """What came of it."""
+
+    acknowledged: int
+    lost: int
+    doubled: int
+    over: int
+    again: int
+    errors: list[str]
+    p50: float
+    p95: float
+    kills: int
+
+
+def storm(
+    folder: Path,
+    *,
+    annotators: int,
+    tasks: int,
+    size: int,
+    replication: int,
+    kills: int,
+    seed: int = 0,
+    images: int = 200,
+) -> Storm:
+    """Many annotators at once while the server is killed at random moments; then the store is compared."""
+    path = folder / "answers.db"
+    fill(path, annotators=annotators, tasks=tasks, size=size, replication=replication, images=images)
+    cookies = sessions(path, annotators)
+    server, tally, draw = Server(folder, images=images), Tally(), random.Random(seed)
+    server.start()
+    try:
+        people = [
+            threading.Thread(target=annotate, args=(server, f"annotator {n}", cookies[n], tally, seed + n), daemon=True)
+            for n in range(annotators)
+        ]
+        for person in people:
+            person.start()
+        killed = 0
+        while killed < kills and any(person.is_alive() for person in people):
+            time.sleep(draw.uniform(0.2, 1.5))
+            server.kill()
+            killed += 1
+            log(f"killed {killed} times, {len(tally.acknowledged)} answers acknowledged")
+            server.start()
+        for person in people:
+            person.join()
+    finally:
+        server.kill()
+    return compared(path, tally, replication, killed)
+
+
+def compared(path: Path, tally: Tally, replication: int, kills: int) -> Storm:
+    """The store beside what was acknowledged."""
+    from collections import Counter
+
+    from limner.annotate.store import open_store
+    from limner.annotate.store_answers import answers, history
+
+    with open_store(path) as store:
+        kept = {row["client_key"]: (row["annotator"], row["item_id"], row["grade"]) for row in history(store)}
+        current = answers(store)
+    lost = sum(kept.get(key) != told for key, told in tally.acknowledged.items())
+    each = Counter((answer.annotator, answer.item) for answer in current)
+    per_pair = Counter(answer.pair for answer in current if answer.role == "real")
+    times = sorted(tally.seconds)
+    return Storm(
+        len(tally.acknowledged),
+        lost,
+        sum(count - 1 for count in each.values()) + len(kept) - len(tally.acknowledged),
+        sum(count > replication for count in per_pair.values()),
+        tally.again,
+        tally.errors,
+        statistics.median(times),
+        times[int(0.95 * (len(times) - 1))],
+        kills,
+    )
+
+
+# --- login ------------------------------------------------------------------------------------------------------
+
+
+def besieged(folder: Path, tries: int) -> tuple[int, float, float]:
+    """How many guesses at a password were looked at, CPU-seconds per guess, and how long a page took meanwhile."""
+    fill(folder / "answers.db", annotators=1, tasks=1, size=2, replication=1, images=50)
+    server = Server(folder, images=50)
+    server.start()
+    try:
+        before, _ = server.cost()
+        looked_at, slowest = 0, 0.0
+        for number in range(tries):
+            reply = server.ask("POST", "/login", form={"name": "annotator 0", "password": f"guess number {number}"})
+            looked_at += reply.status != 429
+            if number % 500 == 0:
+                begun = time.perf_counter()
+                server.ask("GET", "/login")
+                slowest = max(slowest, time.perf_counter() - begun)
+        after, _ = server.cost()
+        return looked_at, (after - before) / tries, slowest
+    finally:
+        server.kill()
+
+
+# --- what it costs ----------------------------------------------------------------------------------------------
+
+
+def first_page(folder: Path) -> tuple[float, float, float, float]:
+    """CPU-seconds and megabytes when the first page was sent, and when the first pair to judge was."""
+    server = Server(folder, team=False, images=2000)
+    server.start()
+    try:
+        assert server.ask("GET", "/").status == 200
+        page = server.cost()
+        assert server.ask("GET", "/judge").status == 200
+        return *page, *server.cost()
+    finally:
+        server.kill()
+
+
+def fresh_install(folder: Path) -> tuple[float, float, int]:
+    """Seconds from `pip install` to the first stored answer in a fresh environment, its megabytes and packages."""
+    begun = time.perf_counter()
+    place = folder / "environment"
+    venv.create(place, with_pip=True)
+    python = place / "bin" / "python"
+    log("installing limner[web] into a fresh environment")
+    subprocess.run([python, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt", f"{ROOT}[web]"], check=True)
+    script = folder / "first.py"
+    script.write_text(FIRST, encoding="utf-8")
+    subprocess.run(
+        [python, script], check=True, cwd=folder, env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    )
+    seconds = time.perf_counter() - begun
+    return seconds, size_of(place), packages_of(python)
+
+
+def size_of(folder: Path) -> float:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink()) / 1e6
+
+
+def packages_of(python: Path) -> int:
+    listed = subprocess.run([python, "-m", "pip", "list", "--format=json"], capture_output=True, text=True, check=True)
+    return len(json.loads(listed.stdout))
+
+
+# What a person does first, in the fresh environment: tasks from the two built-in systems, one answer.
+FIRST = """
+import json, subprocess, sys, time, urllib.parse, urllib.request
+from pathlib import Path
+
+limner = str(Path(sys.executable).with_name("limner"))
+command = [limner, "serve", "scenes", "-O", "images=200", "--json", "--port", "0"]
+server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+url = json.loads("".join(iter(server.stdout.readline, "}\\n")) + "}")["url"]
+def ask(path, data=None, kind="application/json"):
+    asked = urllib.request.Request(url + path, data and data.encode(), {"Content-Type": kind})
+    return urllib.request.urlopen(asked).read().decode()
+for _ in range(100):
+    try:
+        ask("")
+        break
+    except OSError:
+        time.sleep(0.1)
+ask("admin/tasks", urllib.parse.urlencode({"pairs": 18, "people": 1}), "application/x-www-form-urlencoded")
+while "tasks made" not in (page := ask("admin")):
+    assert 'class="error"' not in page, page
+    time.sleep(0.2)
+item = json.loads(ask("api/task", "{}"))["task"]["items"][0]["id"]
+print(ask("api/answers", json.dumps({"item": item, "key": "first-answer", "grade": 4})))
+server.kill()
+"""
+
+
+def peer(place: Path) -> tuple[float, float, float, int]:
+    """Label Studio's first page: CPU-seconds, megabytes of the process, megabytes installed, packages."""
+    port = _free_port()
+    with tempfile.TemporaryDirectory() as data:
+        environment = os.environ | {"LABEL_STUDIO_BASE_DATA_DIR": data, "COLLECT_ANALYTICS": "False", "DEBUG": "False"}
+        environment.pop("PYTHONPATH", None)
+        process = subprocess.Popen(
+            [place / "bin" / "label-studio", "start", "--no-browser", "--port", str(port)],
+            env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            _await_page(port, process)
+            cpu, memory = process_cost(process.pid)
+        finally:
+            process.kill()
+            process.wait()
+    return cpu, memory, size_of(place), packages_of(place / "bin" / "python")
+
+
+def _await_page(port: int, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(1200):
+        if process.poll() is not None:
+            raise RuntimeError(f"Label Studio ended with status {process.returncode}")
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            connection.request("GET", "/user/login/")
+            if connection.getresponse().status == 200:
+                return
+        except OSError:
+            time.sleep(0.5)
+    raise RuntimeError("Label Studio never answered")
+
+
+def run(options: argparse.Namespace) -> Iterator[Claim]:
+    quick = options.quick
+    with tempfile.TemporaryDirectory() as folder:
+        yield from _storm_claims(Path(folder), quick)
+    with tempfile.TemporaryDirectory() as folder:
+        tries = 500 if quick else 10_000
+        looked_at, cpu, slowest = besieged(Path(folder), tries)
+        cost = f"{1000 * cpu:.2f} CPU ms per try, a page took at most {1000 * slowest:.0f} ms meanwhile"
+        allowed = f"10 at once, then one in 30 s; {cost}"
+        yield Claim(f"guesses looked at of {tries:,} requests to log in", looked_at, goal="<= 60", note=allowed)
+    with tempfile.TemporaryDirectory() as folder:
+        cpu, memory, judge_cpu, judge_memory = first_page(Path(folder))
+    yield Claim("first page, CPU-seconds of the server", cpu, goal="< 3")
+    yield Claim("first page, resident MB of the server", memory, goal="< 120")
+    note = "the store is open then, no model is loaded"
+    yield Claim("first page for judging, CPU-seconds of the server", judge_cpu, goal="< 3", note=note)
+    yield Claim("first page for judging, resident MB of the server", judge_memory, goal="< 120", note=note)
+    if not quick:
+        with tempfile.TemporaryDirectory() as folder:
+            seconds, size, packages = fresh_install(Path(folder))
+        note = f"a fresh environment with {packages} packages, {size:,.0f} MB; wheels come from the nearest index"
+        yield Claim("seconds from pip install to the first stored answer", seconds, goal="< 600", note=note)
+    if options.peer is not None:
+        theirs_cpu, theirs_memory, theirs_size, theirs_packages = peer(options.peer)
+        note = f"Label Studio's environment has {theirs_packages} packages, {theirs_size:,.0f} MB"
+        yield Claim("first page, CPU-seconds, limner and Label Studio", cpu, theirs_cpu, goal="<= 0.1", note=note)
+        yield Claim("first page, resident MB, limner and Label Studio", memory, theirs_memory, goal="<= 0.5")
+
+
+def _storm_claims(folder: Path, quick: bool) -> Iterator[Claim]:
+    people, kills = (10, 3) if quick else (50, 20)
+    tasks, size = (10, 10) if quick else (250, 20)
+    found = storm(folder, annotators=people, tasks=tasks, size=size, replication=2, kills=kills)
+    what = f"{people} annotators over HTTP, {found.kills} kills"
+    note = f"{found.acknowledged:,} answers acknowledged, {found.again:,} requests sent again"
+    yield Claim(f"{what}: acknowledged answers", found.acknowledged, goal=f"== {tasks * size * 2}")
+    yield Claim(f"{what}: acknowledged answers that are not in the store", found.lost, goal="<= 0", note=note)
+    yield Claim(f"{what}: answers stored twice", found.doubled, goal="<= 0")
+    yield Claim(f"{what}: pairs with more answers than asked", found.over, goal="<= 0")
+    yield Claim(f"{what}: requests refused", len(found.errors), goal="<= 0", note="; ".join(found.errors[:2]))
+    rate = f"median {1000 * found.p50:.0f} ms; clients, server and disk share one machine"
+    yield Claim(f"{what}: p95 of a submit, ms", 1000 * found.p95, goal="< 1000", note=rate)
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--peer", type=Path, help="an environment with label-studio installed")
+
+
+if __name__ == "__main__":
+    main(run, __doc__, configure=_options)

@@ -1,0 +1,309 @@
+"""What the pages say is what the library says: search, corrections, side by side, failures, the effect of answers."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+
+import numpy as np
+import pytest
+
+import limner
+import websites
+from limner.annotate.store_answers import answers
+from limner.explain.failures import failures
+from websites import patient, words
+
+IMAGE = re.compile(r'alt="Image ([^",]+), rank (\d+)')
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    return websites.client(websites.filled(tmp_path_factory.mktemp("pages") / "answers.db"))
+
+
+@pytest.fixture(scope="module")
+def scores():
+    world = websites.world()
+    return limner.train(world, "colours").scores(world.test)
+
+
+def listed(reply):
+    """The images of each column in order."""
+    columns = reply.text.split('<section class="column"')[1:]
+    return [[key for key, _ in IMAGE.findall(column)] for column in columns]
+
+
+def test_the_first_page_loads_no_collection(tmp_path):
+    asked = websites.client(tmp_path / "answers.db")
+    assert asked.get("/").status_code == 200
+    assert not asked.app.state.site.library.jobs.ready(("collection", "scenes"))
+    assert not (tmp_path / "answers.db").exists()
+
+
+def test_words_find_the_images_that_the_scores_put_first(site, scores):
+    texts = websites.world().test.texts
+    for row in (1, 7, 31):
+        reply = patient(site, "/search", params={"q": texts.values[row], "k": 8})
+        expected = scores.T.top(8)[texts.ids[row]]
+        assert listed(reply) == [expected]
+        assert "what the labels call right is framed" in reply.text
+
+
+def test_an_image_finds_the_words_that_the_scores_put_first(site, scores):
+    world = websites.world().test
+    image = world.images.ids[3]
+    found = patient(site, "/api/search", params={"image": image, "k": 6}).json()
+    assert [answer["id"] for answer in found["columns"][0]["answers"]] == scores.top(6)[image]
+    assert found["direction"] == "i2t"
+
+
+def test_a_picture_of_ones_own_is_encoded(site):
+    """The picture of an image of the collection finds nearly the words of that image: JPEG changes it a little."""
+    world = websites.world().test
+    out = io.BytesIO()
+    world.images.open(2).save(out, "PNG")
+    reply = site.post("/search", files={"file": ("x.png", out.getvalue())}, data={"k": "10"})
+    page = patient(site, reply.headers["location"])
+    own = limner.train(websites.world(), "colours").scores(world).top(10)[world.images.ids[2]]
+    shown = [text for key in own if (text := world.texts.values[world.texts.ids.index(key)]) in words(page)]
+    assert len(shown) >= 5
+
+
+def test_a_correction_stands_beside_the_plain_scores(site, scores):
+    """The bank is the captions that were learned from, as `scores.correct(bank=...)` takes it."""
+    world = websites.world()
+    text = world.test.texts.ids[4]
+    model = limner.train(world, "colours")
+    bank = model.encode_texts(world.train.texts)
+    found = patient(site, "/api/search", params={"q": world.test.texts.values[4], "fix": "csls", "k": 12}).json()
+    plain, corrected = ([answer["id"] for answer in column["answers"]] for column in found["columns"])
+    assert plain == scores.T.top(12)[text]
+    assert corrected == scores.T.correct("csls", bank=bank).top(12)[text]
+    before = [answer["before"] for answer in found["columns"][1]["answers"]]
+    assert [plain[place - 1] for place in before] == corrected
+
+
+def test_the_address_carries_the_whole_question(site):
+    address = "/search?q=two+dogs&s=colours&fix=nnn&k=5"
+    page = patient(site, address).text
+    assert 'value="two dogs"' in page
+    assert "<option selected>nnn</option>" in page
+    assert 'value="colours" checked' in page
+    assert listed(patient(site, address)) == listed(patient(site, address))
+
+
+def test_side_by_side_shows_the_numbers_of_evaluate(site, scores):
+    page = words(patient(site, "/compare"))
+    report = limner.evaluate(scores, websites.world().test, measures="R@1 R@5 R@10 mAP@R")
+    ways = {"i2t": "image → text", "t2i": "text → image"}
+    for result in report.results:
+        shown = f"{result.view} {ways[result.direction]} {result.measure} {result.measure.show(result.value)}"
+        assert shown in page, shown
+
+
+@pytest.mark.parametrize("direction", ["t2i", "i2t"])
+def test_every_failure_is_there_and_drawn(site, scores, direction):
+    held = websites.world().test
+    expected = failures(scores.T if direction == "t2i" else scores, held)
+    found = patient(site, "/api/failures", params={"d": direction, "k": 200}).json()
+    assert [each["query"] for each in found["listed"]] == [failure.query for failure in expected]
+    first = patient(site, "/failure", params={"query": expected[0].query, "d": direction})
+    assert first.text.count('<svg class="drawn"') == 2
+    drawn = first.text.count("<rect ")
+    boxes = [
+        len(held.images.field("objects")[held.images.ids.index(i)]) for i in (expected[0].truth, expected[0].returned)
+    ]
+    assert drawn == sum(boxes)
+
+
+def test_failures_of_a_class_are_those_counted(site):
+    found = patient(site, "/api/failures").json()
+    for name, count in found["classes"].items():
+        assert patient(site, "/api/failures", params={"class": name}).json()["failures"] == count
+
+
+def test_a_collection_without_objects_shows_failures_without_reasons(tmp_path):
+    world = websites.world()
+    bare = limner.Items(world.images.ids, world.images.values)
+    plain = limner.Collection("plain", bare, world.texts, world.judgements, world.splits)
+    from starlette.testclient import TestClient
+
+    from limner.web import make_app
+
+    asked = TestClient(make_app([plain], systems=("colours",), store=tmp_path / "a.db"), base_url="http://localhost")
+    assert "no objects" in patient(asked, "/failures").text
+
+
+def test_scores_of_ones_own_answer_captions_of_the_collection(tmp_path, scores):
+    from starlette.testclient import TestClient
+
+    from limner.web import make_app
+
+    np.save(tmp_path / "mine.npy", scores.matrix())
+    held = websites.world().test
+    app = make_app([websites.world()], systems={}, matrices={"mine": tmp_path / "mine.npy"}, store=tmp_path / "a.db")
+    asked = TestClient(app, base_url="http://localhost")
+    found = patient(asked, "/api/search", params={"q": held.texts.values[9], "k": 5, "fix": "csls"}).json()
+    assert [a["id"] for a in found["columns"][0]["answers"]] == scores.T.top(5)[held.texts.ids[9]]
+    assert patient(asked, "/api/search", params={"q": "words that nobody wrote"}).status_code == 400
+
+
+def test_pictures_are_remembered_and_not_sent_twice(site):
+    address = f"/image?id={websites.world().images.ids[0]}&size=thumb"
+    first = patient(site, address)
+    assert first.headers["content-type"] in ("image/webp", "image/jpeg")
+    assert site.get(address, headers={"if-none-match": first.headers["etag"]}).status_code == 304
+
+
+def test_what_takes_long_says_how_far_it_is(tmp_path, monkeypatch):
+    import threading
+
+    from limner.web import library
+
+    asked = websites.client(tmp_path / "answers.db")
+    gate = threading.Event()
+    trained = library.model_named
+    monkeypatch.setattr(library, "model_named", lambda *given: gate.wait(30) and trained(*given))
+    waiting = asked.get("/search?q=dog")
+    assert waiting.status_code == 202
+    assert waiting.headers["refresh"] == "1"
+    assert "training on" in waiting.text
+    assert asked.get("/api/search?q=dog").json()["pending"].startswith("training on")
+    gate.set()
+    assert patient(asked, "/search?q=dog").status_code == 200
+
+
+def test_a_failure_to_load_is_said_and_can_be_mended(tmp_path, monkeypatch):
+    from limner.web import library
+
+    asked = websites.client(tmp_path / "answers.db")
+
+    def broken(*_):
+        raise limner.LimnerError("the model is damaged: save it again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(library, "model_named", broken)
+        assert "the model is damaged" in patient(asked, "/search?q=dog").text
+    assert "the model is damaged" not in patient(asked, "/search?q=dog").text
+
+
+# --- judging ----------------------------------------------------------------------------------------------------
+
+
+def judged(asked, name, grades):
+    """Answers one task under a name."""
+    asked.cookies.set("limner_name", name)
+    task = asked.post("/api/task", json={}).json()["task"]
+    for item, grade in zip(task["items"], grades, strict=True):
+        body = {"item": item["id"], "key": f"{name}-{item['id']:08d}", "grade": grade, "milliseconds": 900}
+        assert asked.post("/api/answers", json=body).status_code == 200
+    return task
+
+
+def test_agreement_review_export_and_effect(tmp_path):
+    """Two people judge the same pairs; the admin's page shows alpha as the library computes it."""
+    asked = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=6))
+    judged(asked, "ada", [4, 4, 1, 2, 3, 1])
+    judged(asked, "bob", [4, 3, 1, 2, 3, 2])
+    store = asked.app.state.site.store
+    from limner.annotate.quality import agreement
+
+    expected = agreement(answers(store), samples=300)
+    page = words(asked.get("/admin"))
+    assert f"alpha {expected.alpha:.2f} ( {expected.low:.2f}".replace("( ", "(") in page.replace("( ", "(")
+    assert "12 of 12" in page
+    effect = words(patient(asked, "/admin/effect"))
+    assert "Of 6 judged pairs" in effect
+    for form, least in (("csv", 13), ("jsonl", 12), ("qrels", 6), ("crowd", 6)):
+        file = asked.get(f"/admin/export?form={form}")
+        assert len(file.text.splitlines()) == least, form
+        assert "attachment" in file.headers["content-disposition"]
+    packed = zipfile.ZipFile(io.BytesIO(asked.get("/admin/export?form=eccv").content))
+    assert len(packed.namelist()) == 2
+    assert asked.get("/admin/export?form=../x").status_code == 404
+
+
+def test_the_effect_of_answers_is_what_evaluate_says_of_the_merged_judgements(tmp_path, scores):
+    asked = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=6, replication=1))
+    judged(asked, "ada", [4] * 6)
+    held = websites.world().test
+    from limner.annotate.aggregate import by_majority
+    from limner.annotate.merge import merge
+
+    joined = merge(by_majority(answers(asked.app.state.site.store)), held.judgements).judgements
+    new = limner.Collection("new", held.images, held.texts, joined)
+    report = limner.evaluate(scores, new, measures="R@10")
+    page = words(patient(asked, "/admin/effect"))
+    old = limner.evaluate(scores, held, measures="R@10")
+    for before, after in zip([r for r in old.results if r.view == "pairs"], report.results, strict=True):
+        show = before.measure.show
+        assert f"R@10 {show(before.value)} {show(after.value)}" in page
+
+
+def test_an_annotator_is_set_aside_with_a_reason_and_put_back(tmp_path):
+    asked = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=4))
+    judged(asked, "ada", [1, 1, 1, 1])
+    store = asked.app.state.site.store
+    from limner.annotate.store_people import by_name
+
+    number = str(by_name(store, "ada").id)
+    assert asked.post("/admin/aside", data={"annotator": number, "reason": ""}).status_code == 400
+    assert asked.post("/admin/aside", data={"annotator": number, "reason": "too quick"}).status_code == 303
+    assert answers(store) == []
+    page = asked.get("/admin").text
+    assert "too quick" in page
+    lift = re.search(r'name="lift" value="(\d+)"', page)[1]
+    assert asked.post("/admin/aside", data={"lift": lift}).status_code == 303
+    assert len(answers(store)) == 4
+
+
+def test_tasks_and_a_study_are_made_on_the_page_and_voted_on(tmp_path):
+    from starlette.testclient import TestClient
+
+    from limner.annotate.store_votes import votes
+    from limner.web import make_app
+
+    app = make_app([websites.world()], systems=("colours", "histograms"), store=tmp_path / "a.db")
+    asked = TestClient(app, base_url="http://localhost", follow_redirects=False)
+    assert asked.post("/admin/tasks", data={"pairs": "18", "people": "1"}).status_code == 303
+    finished(asked, "tasks made")
+    assert len(asked.post("/api/task", json={}).json()["task"]["items"]) == 20
+    assert asked.post("/admin/study", data={"queries": "3"}).status_code == 303
+    finished(asked, "comparisons made")
+    page = asked.get("/prefer").text
+    assert "histograms" not in page.partition("<main")[2], "names of systems must not be shown"
+    fields = dict(re.findall(r'name="(comparison|key)" value="([^"]+)"', page))
+    for _ in range(2):
+        assert asked.post("/prefer", data={**fields, "choice": "left"}).status_code == 303
+    assert len(votes(app.state.site.store)) == 1
+
+
+def finished(asked, text):
+    import time
+
+    for _ in range(400):
+        page = asked.get("/admin").text
+        assert 'class="error"' not in page
+        if text in page:
+            return
+        time.sleep(0.05)
+    raise AssertionError(text)
+
+
+def test_what_a_person_may_be_told_of_a_lost_lease(tmp_path):
+    """A task that went to somebody else answers 409, which the page shows and does not call saved."""
+    asked = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=4, replication=1))
+    store = asked.app.state.site.store
+    asked.cookies.set("limner_name", "slow")
+    item = asked.post("/api/task", json={}).json()["task"]["items"][0]["id"]
+    now = store.clock
+    store.clock = lambda: now() + 7200
+    asked.cookies.clear()
+    judged(asked, "quick", [4, 4, 4, 4])
+    asked.cookies.clear()
+    asked.cookies.set("limner_name", "slow")
+    reply = asked.post("/api/answers", json={"item": item, "key": "too-late-1", "grade": 1})
+    assert reply.status_code == 409
+    assert "somebody else" in reply.json()["error"]
