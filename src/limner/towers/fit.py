@@ -32,7 +32,8 @@ CHECKPOINT = "checkpoint.safetensors"
 class Task(Protocol):
     """What is learned.
 
-    Where it also has `settings`, a mapping of plain values, those must be the same when a run is resumed.
+    Where it also has `settings`, a mapping of plain values, those must be the same when a run is resumed. Where it has
+    `decoupled` and that is true, weights decay apart from the gradient (AdamW: Loshchilov & Hutter 2017).
     """
 
     module: nn.Module
@@ -107,9 +108,8 @@ class _Run:
         self.task, self.training, self.criterion, self.group = task, training, criterion, group
         self.parameters = [p for p in task.module.parameters() if p.requires_grad]
         self.device = self.parameters[0].device
-        self.optimiser = torch.optim.Adam(
-            self.parameters, lr=training.rate, weight_decay=training.weight_decay, fused=True
-        )
+        kind = torch.optim.AdamW if getattr(task, "decoupled", False) else torch.optim.Adam
+        self.optimiser = kind(self.parameters, lr=training.rate, weight_decay=training.weight_decay, fused=True)
         self.state = State(loss=torch.zeros((), device=self.device))
         self.folder = None if training.folder is None else Path(training.folder)
         self.live = Live(training.epochs * task.steps, progress=progress, quiet=not group.main)
