@@ -2,3 +2,9 @@
 
 Hodosh, Young & Hockenmaier 2013, Framing image description as a ranking task.
 """
+
+from __future__ import annotations
+
+from limner.classic.thirty import SYSTEMS, System, system
+
+__all__ = ["SYSTEMS", "System", "system"]

@@ -1,0 +1,73 @@
+"""The thirty systems of the ranking paper: names, kernels, and a few of them trained on the built-in world."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import limner
+from limner.classic.alignment import Alignment
+from limner.classic.lexical import LexicalKernel
+from limner.classic.similarity import Distributional, Lin, Maximum, Mean
+from limner.classic.strings import OverlapF1, StringKernel
+from limner.classic.tagrank import TagRank
+from limner.classic.thirty import SYSTEMS, system
+from limner.errors import LimnerError
+
+CORPUS = ("a dog runs", "a cat sleeps on the mat")
+
+
+def test_there_are_thirty_and_each_is_different():
+    assert len(SYSTEMS) == 30
+    assert Counter(s.method for s in SYSTEMS.values()) == {"kcca": 27, "nearest": 3}
+    assert len({dataclasses.replace(s, name="") for s in SYSTEMS.values()}) == 30
+    assert all(s.name == name for name, s in SYSTEMS.items())
+
+
+def test_the_names_of_the_papers_text():
+    assert system("Tri5Sem") is SYSTEMS["Tri5-A-BNC+ic-idf"]
+    assert system("NN").text.kernel() == OverlapF1("idf")
+    with pytest.raises(LimnerError, match="did you mean 'Tri5Sem'"):
+        system("Tri5Sm")
+
+
+def test_kernels_are_those_of_the_paper():
+    assert SYSTEMS["BoW1"].text.kernel() == StringKernel(length=1, captions=1)
+    assert SYSTEMS["BoW5-rootidf"].text.kernel() == StringKernel(length=1, weights="root idf")
+    assert SYSTEMS["Tri5"].text.kernel() == StringKernel()
+    assert SYSTEMS["TagRank"].text.kernel() == TagRank()
+    assert SYSTEMS["Tri5-Lin"].text.kernel() == LexicalKernel(Lin())
+    assert SYSTEMS["Tri5-A"].text.kernel() == LexicalKernel(Alignment())
+    assert SYSTEMS["Tri5-ic-idf"].text.kernel() == LexicalKernel(Distributional(), StringKernel(weights="root idf"))
+    both = Mean((Distributional(CORPUS), Distributional()))
+    full = LexicalKernel(Maximum((both, Alignment())), StringKernel(weights="root idf"))
+    assert system("Tri5Sem").text.kernel(corpus=CORPUS) == full
+
+
+def test_a_system_with_an_outside_corpus_asks_for_one():
+    with pytest.raises(LimnerError, match="corpus="):
+        SYSTEMS["Tri5-BNC"].text.kernel()
+
+
+@pytest.fixture(scope="module")
+def world():
+    return limner.load("scenes")
+
+
+@pytest.mark.parametrize("name", ["NN", "BoW5", "Tri5Sem", "Tri5/histogram"])
+def test_systems_train_and_beat_chance(name, world):
+    some, dev, test = (
+        part.restrict(list(part.images.ids)[:count])
+        for part, count in ((world.train, 120), (world.dev, 40), (world.test, 40))
+    )
+    options = {"side": 48, "points": 100, "workers": 1}
+    if system(name).method == "kcca":
+        options |= {"kappas": (1.0,), "dimensions": (10, 20, 40)}
+    model = system(name).train(some, dev=dev, corpus=tuple(some.texts.values), **options)
+    report = limner.evaluate(model.scores(test), test, measures="R@10")
+    found = {r.direction: r.value for r in report.results}
+    assert model.name == system(name).name
+    assert found["t2i"] > 0.3 and found["i2t"] > 0.3 and np.isfinite(list(found.values())).all()
