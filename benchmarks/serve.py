@@ -263,18 +263,20 @@ def storm(
         ]
         for person in people:
             person.start()
-        killed = 0
-        while killed < kills and any(person.is_alive() for person in people):
-            time.sleep(draw.uniform(0.2, 1.5))
+        # Random moments of the work, not of the clock: every kill meets answers on their way, on a fast machine too.
+        moments = sorted(draw.sample(range(1, tasks * size * replication - annotators), kills))
+        for killed, moment in enumerate(moments, start=1):
+            while len(tally.acknowledged) < moment:
+                time.sleep(0.002)
+            time.sleep(draw.uniform(0, 0.03))
             server.kill()
-            killed += 1
             log(f"killed {killed} times, {len(tally.acknowledged)} answers acknowledged")
             server.start()
         for person in people:
             person.join()
     finally:
         server.kill()
-    return compared(path, tally, replication, killed)
+    return compared(path, tally, replication, kills)
 
 
 def compared(path: Path, tally: Tally, replication: int, kills: int) -> Storm:

@@ -220,7 +220,7 @@ def test_a_replayed_form_changes_nothing(local):
         assert local.post("/judge", data={**fields, "grade": "4"}).status_code == 303
     assert len(answers(local.app.state.site.store)) == before + 1
     other = local.post("/judge", data={**fields, "grade": "1"})
-    assert other.status_code == 400, "the key of one answer must not carry another"
+    assert other.status_code == 409, "the key of one answer must not carry another"
 
 
 def test_an_answer_replayed_by_somebody_else_is_refused(team, annotator):

@@ -103,6 +103,8 @@ def description() -> dict[str, Any]:
     answer = _object(
         ("item", "key", "grade"), item=_NUMBER, key=_KEY, grade=grade, reasons=reasons, milliseconds=_MILLISECONDS
     )
+    sure = {"properties": {"grade": {"enum": [1, 4]}}}  # reasons are asked for the two middle grades only
+    answer |= {"if": sure, "then": {"properties": {"reasons": {"maxItems": 0}}}}
     choice = {"type": "string", "enum": ["left", "right", "tie"]}
     vote = _object(
         ("comparison", "key", "choice"), comparison=_NUMBER, key=_KEY, choice=choice, milliseconds=_MILLISECONDS
@@ -119,7 +121,7 @@ def description() -> dict[str, Any]:
     failing = (
         _COLLECTION,
         _in_address("s", _words(), "system; the first by default"),
-        _in_address("d", {"type": "string", "enum": list(DIRECTIONS)}, "direction"),
+        _in_address("d", {"type": "string", "enum": ["", *DIRECTIONS]}, "direction"),
         _in_address("class", _words(100), "only failures of this class"),
         _in_address("start", _whole(0, 1_000_000), "how many to leave out first"),
         _in_address("k", _whole(1, 200), "how many"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from limner.errors import LimnerError
+from limner.errors import LimnerError, UnknownName
 from limner.web.jobs import Job
 from limner.web.library import Library, Loaded, Ready
 from limner.web.pictures import size_of
@@ -73,8 +73,11 @@ class Failures:
 
     def of_class(self, name: str) -> list[int]:
         """Numbers of the failures of a class; all of them without a name."""
+        from limner.explain.labels import CLASSES
         from limner.explain.rules import NONE
 
+        if name and name not in (*CLASSES, NONE):
+            raise UnknownName("class of failure", name[:80], (*CLASSES, NONE))
         named = [self.labels.get(failure.query) or frozenset({NONE}) for failure in self.found]
         return [number for number, classes in enumerate(named) if not name or name in classes]
 

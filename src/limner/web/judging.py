@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -102,27 +103,47 @@ def judge_form(ask: Ask) -> Response:
 
 
 def whole(value: Any, what: str, *, low: int = 1, high: int = NUMBER) -> int:
-    """A whole number that the store can hold."""
+    """A whole number that the store can hold; 3.0 is one in JSON."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 12:
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise LimnerError(f"{what} = {str(value)[:20]!r}: expected a whole number from {low} to {high:,}")
     return value
 
 
+class Conflict(LimnerError):
+    """What was sent is well formed, but does not fit what is stored."""
+
+
+@contextmanager
+def fitting() -> Iterator[None]:
+    """Tells what the store refuses of a well-formed answer from what no store would take."""
+    try:
+        yield
+    except LimnerError as error:
+        if type(error) is LimnerError:
+            raise Conflict(str(error)) from error
+        raise
+
+
 def _save(ask: Ask, item: int, key: Any, grade: int, reasons: list[str], milliseconds: int | None) -> Saved:
+    from limner.annotate.scale import check_reasons
     from limner.annotate.store_answers import submit
 
-    me = ask.site.annotator(ask.visitor)
-    return submit(
-        ask.site.store, me, item, key=answer_key(key), grade=grade, reasons=reasons, milliseconds=milliseconds
-    )
+    me, why = ask.site.annotator(ask.visitor), check_reasons(reasons, grade)
+    checked = answer_key(key)
+    with fitting():
+        return submit(ask.site.store, me, item, key=checked, grade=grade, reasons=why, milliseconds=milliseconds)
 
 
 def _withdraw(ask: Ask, item: int, key: Any) -> Saved:
     from limner.annotate.store_answers import undo
 
-    return undo(ask.site.store, ask.site.annotator(ask.visitor), item, key=answer_key(key))
+    me, checked = ask.site.annotator(ask.visitor), answer_key(key)
+    with fitting():
+        return undo(ask.site.store, me, item, key=checked)
 
 
 def answer_key(value: Any) -> str:

@@ -107,8 +107,14 @@ class Library:
         if not collection:
             return next(iter(self.collections))
         if collection not in self.collections:
-            raise UnknownName("collection", collection, self.collections)
+            raise UnknownName("collection", collection[:80], self.collections)
         return collection
+
+    def known_system(self, name: str) -> str:
+        """The name of a system, refused where there is none of that name."""
+        if name not in self.names:
+            raise UnknownName("system", name[:80], self.names)
+        return name
 
     def loaded(self, name: str, *, patience: float | None = 5.0) -> Loaded:
         """A collection, loaded on first use."""
@@ -126,8 +132,7 @@ class Library:
 
     def system(self, collection: str, name: str, *, patience: float | None = 0.6) -> Ready:
         """A system on a collection, trained on first use."""
-        if name not in self.names:
-            raise UnknownName("system", name, self.names)
+        self.known_system(name)
         held = self.loaded(collection)
         make = self._scored if name in self.matrices else self._trained
         verb = "reading" if name in self.matrices else f"training on {len(held.seen.images):,} images:"

@@ -18,6 +18,8 @@ from limner.web.site import NAME, PAGES, Ask, page, query
 if TYPE_CHECKING:
     from limner.report import Report
 
+MOST_SYSTEMS = 8
+"""Systems side by side."""
 STEP = 8
 """Failures on a page."""
 MEASURES = "R@1 R@5 R@10 mAP@R"
@@ -53,6 +55,10 @@ def asked_in(ask: Ask, *, picture: bytes | None = None) -> Asked:
     library = ask.site.library
     collection = library.known(ask.get("c"))
     chosen = tuple(ask.all("s")) or tuple(library.names[:1])
+    for name in chosen:
+        library.known_system(name)
+    if len(chosen) > MOST_SYSTEMS:
+        raise LimnerError(f"{len(chosen)} systems: at most {MOST_SYSTEMS} are shown side by side")
     return Asked(
         collection, ask.get("q"), ask.get("image"), picture, chosen, ask.get("fix"), ask.number("k", 12, low=1, high=50)
     )
@@ -185,7 +191,7 @@ def _table(library: Library, collection: str, systems: Sequence[str], correction
 def _where(ask: Ask) -> tuple[str, str, str]:
     """Collection, system and direction of an address."""
     library = ask.site.library
-    return library.known(ask.get("c")), ask.get("s") or library.names[0], ask.get("d", "t2i")
+    return library.known(ask.get("c")), ask.get("s") or library.names[0], ask.get("d") or "t2i"
 
 
 def failures_page(ask: Ask) -> Response:

@@ -55,8 +55,8 @@ def _vote(ask: Ask, comparison: int, key: Any, choice: Any, milliseconds: int | 
 
     if not isinstance(choice, str):
         raise LimnerError("choice: expected left, right or tie")
-    me = ask.site.annotator(ask.visitor)
-    return cast_vote(ask.site.store, me, comparison, key=answer_key(key), choice=choice, milliseconds=milliseconds)
+    me, checked = ask.site.annotator(ask.visitor), answer_key(key)
+    return cast_vote(ask.site.store, me, comparison, key=checked, choice=choice, milliseconds=milliseconds)
 
 
 def api_comparison(ask: Ask) -> Response:

@@ -154,8 +154,8 @@ class Ask:
 
     def number(self, name: str, default: int, *, low: int = 0, high: int = 1_000_000) -> int:
         """A whole number of the address."""
-        text = self.get(name)
-        if not text:
+        text = self.request.query_params.get(name)
+        if text is None or (not text and not wants_json(self.request)):  # a form sends its empty fields too
             return default
         try:
             value = int(text)
@@ -317,7 +317,7 @@ def _status(error: Exception) -> tuple[int, str]:
     if isinstance(error, Refused):
         return 422, str(error)
     kind = type(error).__name__
-    if kind in ("LeaseLost", "AlreadyFull"):
+    if kind in ("LeaseLost", "AlreadyFull", "Conflict", "IntegrityError"):
         return 409, str(error)
     if kind == "NotAllowed":
         return 403, str(error)

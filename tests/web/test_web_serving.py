@@ -1,0 +1,107 @@
+"""A real server process: it says where it is, refuses what it must, and loses nothing when it is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import serve as benchmark
+from limner.cli import app
+from limner.errors import LimnerError, MissingExtra
+from limner.web import make_app, serve
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_every_acknowledged_answer_survives_a_kill(tmp_path):
+    """The small form of benchmarks/serve.py: several people at once, the server killed with SIGKILL on the way."""
+    found = benchmark.storm(tmp_path, annotators=4, tasks=4, size=6, replication=2, kills=2, images=50)
+    assert found.kills == 2
+    assert found.again > 0, "no request met the dead server: the test has tested nothing"
+    assert found.acknowledged == 48
+    assert (found.lost, found.doubled, found.over, found.errors) == (0, 0, 0, [])
+
+
+def test_the_comparison_sees_a_lost_and_a_doubled_answer(tmp_path):
+    path = tmp_path / "answers.db"
+    benchmark.fill(path, annotators=1, tasks=1, size=2, replication=1, images=50)
+    tally = benchmark.Tally(acknowledged={"never stored": ("annotator 0", 1, 4)}, seconds=[0.1])
+    assert benchmark.compared(path, tally, 1, 0).lost == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--host", "0.0.0.0"], "add --team"),
+        (["nosuch.csv"], "no file or folder nosuch.csv"),
+        (["--scores", "mine=nosuch.npy"], "no similarity matrix"),
+        (["--certificate", "cert.pem"], "belong together"),
+        (["scenes", "scenes"], "two collections are called 'scenes'"),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, list) else "",
+)
+def test_what_is_wrong_is_said_before_it_starts(words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["serve", *words])
+    assert done.exit_code == 3
+    assert message in done.stderr.replace("\n", " ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_port_that_is_taken_is_said(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(LimnerError, match="choose another --port"):
+            serve(store=tmp_path / "a.db", port=taken.getsockname()[1])
+
+
+def test_the_command_says_where_it_is_and_ends_when_told(tmp_path):
+    command = [sys.executable, "-m", "limner", "serve", "scenes", "--team", "--port", "0", "--json", "-O", "images=50"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=environment)
+    told = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")
+    assert told["url"].startswith("http://127.0.0.1:")
+    assert told["invitation"].startswith(f"{told['url']}invite/")
+    assert told["store"] == "limner-answers.db"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) in (0, 130)
+
+
+def test_the_first_admin_is_invited_until_there_is_one(tmp_path):
+    from starlette.testclient import TestClient
+
+    from limner.web.accounts import first_invitation
+
+    site = make_app(store=tmp_path / "a.db", team=True)
+    token = first_invitation(site.state.site)
+    asked = TestClient(site, base_url="http://localhost", follow_redirects=False)
+    form = {"name": "root", "password": "long enough now", "again": "long enough now"}
+    assert asked.post(f"/invite/{token}", data=form).status_code == 303
+    assert first_invitation(site.state.site) is None
+    assert asked.get("/admin").status_code == 200
+    link = asked.post("/admin/invite", data={"role": "annotator"}).text
+    assert "http://localhost/invite/" in link
+
+
+def test_a_missing_package_names_the_extra(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "limner.web.app", None)
+    monkeypatch.delitem(sys.modules, "limner.web.app")
+    monkeypatch.setitem(sys.modules, "starlette.applications", None)
+    with pytest.raises(MissingExtra, match=r"limner\[web\]"):
+        make_app(store=tmp_path / "a.db")
+
+
+def test_importing_the_page_is_light():
+    code = "import limner.web, sys; print([m for m in ('starlette', 'sqlalchemy', 'PIL', 'numba') if m in sys.modules])"
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.strip() == "[]"
