@@ -200,6 +200,38 @@ def test_sqlite_is_durable_and_checked(tmp_path):
         assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
 
 
+def test_a_store_that_another_program_keeps_is_told(tmp_path, monkeypatch):
+    from limner.annotate import store as module
+
+    monkeypatch.setattr(module, "BUSY", 0.2)
+    with open_store(tmp_path / "work.db") as store, sqlite3.connect(tmp_path / "work.db") as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LimnerError, match="the store is busy"):
+            store.set("a", 1)
+        other.rollback()
+        assert store.set("a", 1) == 1
+
+
+def test_who_waits_is_let_in_in_order():
+    from limner.annotate.store import _Queue
+
+    queue, order, waiting = _Queue(1), [], []
+
+    def enter(number):
+        with queue:
+            order.append(number)
+
+    with queue:
+        for number in range(8):
+            waiting.append(threading.Thread(target=enter, args=(number,)))
+            waiting[-1].start()
+            while len(queue._waiting) <= number:
+                pass
+    for thread in waiting:
+        thread.join()
+    assert order == list(range(8))
+
+
 # --- contents ---------------------------------------------------------------------------------------------------
 
 

@@ -35,10 +35,12 @@ replication asks; controls are answered by everyone who holds the task.
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,7 @@ BUSY = 30.0
 """Seconds a writer waits for another process to finish."""
 POOL = 32
 """Connections held at once; more callers take turns."""
+_PATIENCE = 10  # milliseconds between two tries to take SQLite's lock
 _ADVISORY = 0x6C696D  # PostgreSQL: one opener at a time moves the tables up
 
 
@@ -66,6 +69,44 @@ class NotAllowed(LimnerError):
     """This annotator may not do that."""
 
 
+class _Queue:
+    """Lets so many threads in at once, the others in the order they came.
+
+    A database, a pool of connections and a plain lock all wake their waiters by chance: under load one of fifty people
+    can wait a minute for what others get ten times in between.
+    """
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._lock = threading.Lock()
+        self._waiting: deque[threading.Event] = deque()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return
+            called = threading.Event()
+            self._waiting.append(called)
+        try:
+            called.wait()
+        except BaseException:  # interrupted: pass the place on, or leave the queue
+            with self._lock:
+                left = called in self._waiting
+                if left:
+                    self._waiting.remove(called)
+            if not left:
+                self.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft().set()
+            else:
+                self._free += 1
+
+
 class Store:
     """An open store. Threads may share it; each call is one transaction.
 
@@ -79,8 +120,8 @@ class Store:
         self.engine = engine
         self.clock = now
         self.lite = engine.dialect.name == "sqlite"
-        # SQLite wakes waiting writers by chance; a lock in the process lets them in one after the other.
-        self._turn = threading.Lock() if self.lite else nullcontext()
+        self._writers = _Queue(1 if self.lite else POOL // 2)
+        self._readers = _Queue(POOL // 2)
 
     @property
     def where(self) -> str:
@@ -94,14 +135,16 @@ class Store:
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """A transaction that only reads."""
-        with self.engine.begin() as connection:
+        with self._readers, self.engine.begin() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         """A transaction that writes: all of it or nothing, and on the disk when it ends."""
-        with self._turn, self.engine.connect().execution_options(limner_writes=True) as connection, connection.begin():
+        with self._writers, self.engine.connect().execution_options(limner_writes=True) as connection:
+            connection.begin()
             yield connection
+            connection.commit()
 
     def rows(self, query: sa.Executable, **values: Any) -> list[dict[str, Any]]:
         """The rows of a query as dicts."""
@@ -201,8 +244,28 @@ def _prepare(connection: Any, _: Any) -> None:
 
 def _begin(connection: sa.Connection) -> None:
     """A writer takes the lock at once: one that begins by reading and then writes would fail, whatever the timeout."""
-    writes = connection.get_execution_options().get("limner_writes", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    if not connection.get_execution_options().get("limner_writes", False):
+        connection.exec_driver_sql("BEGIN")
+        return
+    raw: Any = connection.connection.dbapi_connection
+    raw.execute(f"PRAGMA busy_timeout={_PATIENCE}").close()
+    try:
+        _take_lock(raw, time.monotonic() + BUSY)
+    finally:
+        raw.execute(f"PRAGMA busy_timeout={int(BUSY * 1000)}").close()
+
+
+def _take_lock(raw: Any, until: float) -> None:
+    """Asks again and again: SQLite itself asks ever more seldom, so that of several processes one can starve."""
+    while True:
+        try:
+            raw.execute("BEGIN IMMEDIATE").close()
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise
+            if time.monotonic() > until:
+                raise LimnerError(f"the store is busy: another program has written for {BUSY:.0f} seconds") from error
 
 
 def _postgres(target: str) -> sa.Engine:
