@@ -30,6 +30,7 @@ class Histograms:
     Args:
         ids: Of the pictures.
         counts: By feature: (pictures, 16 cells, words), whole numbers of 16 bits.
+        vocabulary: The words, where they are known; new pictures cannot be compared with these without them.
 
     >>> h = Histograms(["a"], {"colour": np.eye(16, dtype=np.uint16)[None]})
     >>> h.level("colour", 1).shape, float(h.level("colour", 0).sum())
@@ -38,6 +39,7 @@ class Histograms:
 
     ids: Ids
     counts: Mapping[str, npt.NDArray[np.uint16]]
+    vocabulary: VisualWords | None = None
 
     def __post_init__(self) -> None:
         """Checks the shapes."""
@@ -71,7 +73,7 @@ class Histograms:
         with threads(workers) as run:
             for _ in counted(run(work, range(len(images))), 1, len(images), progress):
                 pass
-        return cls(images.ids, counts)
+        return cls(images.ids, counts, vocabulary)
 
     def level(self, name: str, level: int) -> npt.NDArray[np.float32]:
         """Shares of one feature's words in the 4 ** level cells of a level: (pictures, cells, words), summing to 1."""
@@ -89,15 +91,16 @@ class Histograms:
         """These pictures, in this order."""
         wanted = Ids(ids, what="image")
         rows = self.ids.positions(wanted)
-        return Histograms(wanted, {name: counts[rows] for name, counts in self.counts.items()})
+        return Histograms(wanted, {name: counts[rows] for name, counts in self.counts.items()}, self.vocabulary)
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def save(self, path: str | Path, *, vocabulary: VisualWords | None = None) -> Path:
-        """Writes a safetensors file, with the vocabulary where one is given."""
+        """Writes a safetensors file, with the vocabulary where there is one."""
         from safetensors.numpy import save_file
 
+        vocabulary = vocabulary or self.vocabulary
         tensors: dict[str, Any] = {f"counts.{name}": np.ascontiguousarray(c) for name, c in self.counts.items()}
         about = {"limner": _FORMAT, "ids": json.dumps(list(self.ids)), "features": json.dumps(list(self.counts))}
         if vocabulary is not None:
@@ -117,7 +120,7 @@ class Histograms:
         vocabulary = None
         if "side" in about:
             vocabulary = VisualWords({name: tensors[f"words.{name}"] for name in names}, int(about["side"]))
-        return cls(Ids(json.loads(about["ids"]), what="image"), counts), vocabulary
+        return cls(Ids(json.loads(about["ids"]), what="image"), counts, vocabulary), vocabulary
 
 
 def _read(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:

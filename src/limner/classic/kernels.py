@@ -169,10 +169,16 @@ class Pyramid:
             raise LimnerError(f"a kernel to the power of {self.power}: expected a power above 0 (2 or 3 are usual)")
 
     def fit(
-        self, images: Items, *, vocabulary: VisualWords | None = None, progress: Progress | None = None
+        self,
+        images: Items | Histograms,
+        *,
+        vocabulary: VisualWords | None = None,
+        progress: Progress | None = None,
     ) -> FittedPyramid:
-        """Learns visual words from training pictures, unless a vocabulary is given."""
-        if vocabulary is None:
+        """Learns visual words from training pictures, unless a vocabulary is given; histograms have theirs."""
+        if isinstance(images, Histograms):
+            vocabulary = vocabulary or images.vocabulary or VisualWords({}, self.side)
+        elif vocabulary is None:
             vocabulary = VisualWords.fit(
                 images,
                 sizes=dict(self.words),
@@ -188,7 +194,7 @@ class Pyramid:
 
 @dataclass(frozen=True, eq=False)
 class FittedPyramid:
-    """A pyramid kernel with its visual words."""
+    """A pyramid kernel with its visual words; without words it compares histograms only."""
 
     vocabulary: VisualWords
     levels: int = 3
@@ -199,6 +205,11 @@ class FittedPyramid:
         """The histograms of pictures; histograms stay what they are."""
         if isinstance(items, Histograms):
             return items
+        if not self.vocabulary.words:
+            raise LimnerError(
+                f"{len(items)} pictures for a kernel of histograms whose visual words are not known: give features=, "
+                "their histograms"
+            )
         return Histograms.of(items, self.vocabulary, workers=self.workers, progress=progress)
 
     def __call__(
@@ -215,12 +226,12 @@ class FittedPyramid:
     def vectors(self, histograms: Histograms) -> Float32:
         """Histograms of all features and levels side by side, scaled so that their intersection is the kernel."""
         weights = pyramid_weights(self.levels)
-        parts = []
-        for name in self.vocabulary.words:
+        parts, names = [], self.vocabulary.words or histograms.counts
+        for name in names:
             if name not in histograms.counts:
                 raise UnknownName("feature of these histograms", name, histograms.counts)
             for level, weight in enumerate(weights):
-                shares = histograms.level(name, level) * np.float32(weight / len(self.vocabulary.words))
+                shares = histograms.level(name, level) * np.float32(weight / len(names))
                 parts.append(shares.reshape(len(histograms), -1))
         return np.concatenate(parts, axis=1)
 

@@ -126,7 +126,7 @@ def train(
         images: The image kernel: "pyramid" or "histogram" of visual words, "linear", "rbf" or "chi2" of features, or
             a kernel.
         texts: The similarity of texts: "f1", "bow", "trigrams", "tagrank", or a kernel.
-        weights: Of words, for one by name: "idf", "root idf" or "none".
+        weights: Of words, for one by name: "idf" (where left out), "root idf" or "none".
         features: Of all images by id, in place of the pictures.
         side: The shorter side of pictures in pixels.
         points: Points of each of 200 pictures that visual words are learned from.
@@ -139,7 +139,8 @@ def train(
     documents = documents_of(collection)
     options = {"side": side, "points": points, "seed": seed, "workers": workers}
     kernel = image_kernel(images, options, features=features is not None)
-    kernel = kernel.fit(collection.images if features is None else image_features(kernel, collection.images, features))
+    words = text_kernel(texts, weights, usual="idf").fit(documents)
+    known = collection.images if features is None else image_features(kernel, collection.images, features)
+    kernel = kernel.fit(known)
     held = image_features(kernel, collection.images, features, progress=progress)
-    words = text_kernel(texts, {} if weights is None else {"weights": weights}).fit(documents)
     return NearestModel(name, kernel, words, held, documents)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -12,7 +13,7 @@ from limner.classic.histograms import Histograms
 from limner.classic.kernels import KINDS, Featured, Features, Pyramid
 from limner.collection import Collection, Items
 from limner.embeddings import Embeddings
-from limner.errors import LimnerError
+from limner.errors import LimnerError, UnknownName
 from limner.scores import Progress
 
 Documents = Sequence[Sequence[str]]
@@ -32,18 +33,18 @@ IMAGES = ("pyramid", "histogram", *KINDS)
 """Image kernels by name; the last three are for features that are given."""
 
 
-def bow(**options: Any) -> Any:
+def bow(*, weights: str) -> Any:
     """The bag of words: the string kernel of single words."""
     from limner.classic.strings import StringKernel
 
-    return StringKernel(length=1, **options)
+    return StringKernel(length=1, weights=weights)
 
 
-def trigrams(**options: Any) -> Any:
+def trigrams(*, weights: str) -> Any:
     """The string kernel of up to three words."""
     from limner.classic.strings import StringKernel
 
-    return StringKernel(length=3, **options)
+    return StringKernel(length=3, weights=weights)
 
 
 def documents_of(collection: Collection) -> list[list[str]]:
@@ -70,14 +71,17 @@ def refuse_few(collection: Collection) -> None:
         )
 
 
-def text_kernel(kernel: Any, options: Mapping[str, Any]) -> Any:
-    """A text kernel by name with its options, or the kernel itself."""
+def text_kernel(kernel: Any, weights: str | None = None, *, usual: str = "root idf") -> Any:
+    """A text kernel by name with weights of words, the usual ones where none are named; or the kernel itself."""
     if not isinstance(kernel, str):
-        if options:
-            raise LimnerError(f"options {', '.join(options)} beside a kernel that is given: set them in the kernel")
+        if weights is not None:
+            raise LimnerError(f"weights={weights!r} beside a kernel that is given: set them in the kernel")
         return kernel
     made: Callable[..., Any] = resolve(kernel, TEXTS, what="text kernel")
-    return made(**options)
+    weighted = "weights" in inspect.signature(made).parameters
+    if weights is not None and not weighted:
+        raise LimnerError(f"weights={weights!r} for the text kernel {kernel!r}, which takes none: leave them out")
+    return made(weights=weights or usual) if weighted else made()
 
 
 def image_kernel(kernel: Any, options: Mapping[str, Any], *, features: bool) -> Any:
@@ -90,7 +94,9 @@ def image_kernel(kernel: Any, options: Mapping[str, Any], *, features: bool) -> 
         return Features(kernel)
     if kernel in ("pyramid", "histogram"):
         return Pyramid(levels=3 if kernel == "pyramid" else 1, **options)
-    return resolve(kernel, dict.fromkeys(IMAGES, ""), what="image kernel")(**options)
+    if ":" not in kernel:
+        raise UnknownName("image kernel", kernel, IMAGES)
+    return resolve(kernel, {}, what="image kernel")()
 
 
 def image_features(kernel: Any, items: Items, source: FeatureSource, *, progress: Progress | None = None) -> Any:

@@ -99,7 +99,7 @@ def kernel_from(held: Mapping[str, Any]) -> Any:
 def features_state(features: Any) -> dict[str, Any]:
     """Histograms, or a matrix of features."""
     if isinstance(features, Histograms):
-        return {"ids": list(features.ids), "counts": dict(features.counts)}
+        return {"ids": list(features.ids), "counts": dict(features.counts)}  # the kernel has the words
     return {"matrix": features}
 
 

@@ -162,13 +162,13 @@ def train(
     collection: Collection,
     *,
     dev: Collection | None = None,
-    images: Any = "pyramid",
-    texts: Any = "trigrams",
+    images: Any = "histogram",
+    texts: Any = "bow",
     weights: str | None = None,
     features: FeatureSource = None,
     kappas: Sequence[float] = KAPPAS,
     diagonals: Sequence[float] = (1.0,),
-    powers: Sequence[float] = (2.0,),
+    powers: Sequence[float] = (1.0, 2.0),
     dimensions: Sequence[int] | int | None = None,
     fuse: bool = False,
     method: Method = "exact",
@@ -190,7 +190,7 @@ def train(
         images: The image kernel: "pyramid" or "histogram" of visual words, "linear", "rbf" or "chi2" of features, or
             a kernel.
         texts: The text kernel: "bow", "trigrams", "tagrank", or a kernel.
-        weights: Of words, for a text kernel by name: "idf", "root idf" or "none".
+        weights: Of words, for a text kernel by name: "idf", "root idf" (where left out) or "none".
         features: Of all images by id, in place of the pictures; an `Embeddings`, `Histograms`, or a file of either.
         kappas: Regularisations to try.
         diagonals: Factors of the diagonal of the texts' kernel to try.
@@ -208,15 +208,16 @@ def train(
         progress: Called with (pictures done, pictures in all).
     """
     refuse_few(collection)
+    if fuse and dev is None:
+        raise LimnerError("fuse=True needs a dev split to choose fifteen models on: give dev=, or leave fuse out")
     documents = documents_of(collection)
     options = {"side": side, "points": points, "seed": seed, "workers": workers}
-    seen = image_kernel(images, options, features=features is not None)
-    kernel = _fitted(seen, collection, features)
-    held = image_features(kernel, collection.images, features, progress=progress)
-    words = text_kernel(texts, {} if weights is None else {"weights": weights}).fit(documents)
-    rows = Rows(kernel(held), words(documents))
+    unfitted = image_kernel(images, options, features=features is not None), text_kernel(texts, weights)
     grid = Grid(kappas, diagonals, powers, (dimensions,) if isinstance(dimensions, int) else dimensions)
     solving: dict[str, Any] = {"method": method, "rank": rank, "precision": precision}
+    kernel, words = _fitted(unfitted[0], collection, features), unfitted[1].fit(documents)
+    held = image_features(kernel, collection.images, features, progress=progress)
+    rows = Rows(kernel(held), words(documents))
     if dev is None:
         spaces, settings = _alone(rows, grid, solving)
     else:

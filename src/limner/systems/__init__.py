@@ -25,6 +25,8 @@ SYSTEMS: Mapping[str, str] = MappingProxyType(
     {
         "histograms": "limner.systems.histograms:train",
         "colours": "limner.systems.histograms:train_colours",
+        "kcca": "limner.classic.training:train",
+        "nearest": "limner.classic.nearest:train",
         "towers": "limner.systems.towers:towers",
         "pvse": "limner.systems.towers:pvse",
         "pcme": "limner.systems.towers:pcme",
@@ -36,6 +38,8 @@ KINDS: Mapping[str, str] = MappingProxyType(
     {
         "histograms": "limner.systems.histograms:HistogramModel",
         "towers": "limner.towers.saved:TowersModel",
+        "kcca": "limner.classic.models:KccaModel",
+        "nearest": "limner.classic.nearest:NearestModel",
     }
 )
 """Classes of saved models, by the word under "limner" in the config.json of a model's folder; each has `load(path)`."""
