@@ -1,0 +1,124 @@
+"""Saved models of MCProp and CRank: a folder with weights, config.json and a card of what was measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from limner.collection import Collection, Items
+from limner.datasets.wikipedia import clean_file_name
+from limner.errors import LimnerError
+from limner.files import write_text
+from limner.towers import checkpoints
+
+WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
+FORMAT = 1
+NAMES = "file_name"
+"""The field of images that holds what their file names say."""
+
+
+def names_of(of: Collection | Items) -> Sequence[str]:
+    """What the file names of images say: their field "file_name", or the cleaned name of the file or of the id."""
+    images = of.images if isinstance(of, Collection) else of
+    if NAMES in images.fields:
+        return [str(name) for name in images.field(NAMES)]
+    values = zip(images.values, images.ids, strict=True)
+    return [clean_file_name(str(value) if isinstance(value, (str, Path)) else key) for value, key in values]
+
+
+def write(folder: str | Path, module: nn.Module, config: Mapping[str, Any], *, about: str) -> Path:
+    """Writes weights, config and card.
+
+    Args:
+        folder: Made where it is not there.
+        module: What was learned.
+        config: With the kind of model under "limner", its "name", "settings" by group and what it was "trained" on.
+        about: What the model is, in a sentence.
+    """
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    checkpoints.write(target / WEIGHTS, module.state_dict(), {"kind": config["limner"]})
+    learned = sum(p.numel() for p in module.parameters())
+    write_text(target / CARD, card(config, about=about, learned=learned))
+    write_text(target / CONFIG, json.dumps({"format": FORMAT, **config}, indent=2, ensure_ascii=False) + "\n")
+    return target
+
+
+def read(folder: str | Path, kind: str) -> dict[str, Any]:
+    """The config of a saved model of this kind."""
+    path = Path(folder) / CONFIG
+    try:
+        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise LimnerError(f"no model {folder}: expected a folder with {CONFIG}, as model.save writes it") from None
+    except ValueError as error:
+        raise LimnerError(f"{path} is damaged ({error}): save the model again") from error
+    if config.get("limner") != kind or config.get("format") != FORMAT:
+        raise LimnerError(
+            f"{folder} is a model of kind {config.get('limner')!r}, format {config.get('format')}: expected {kind!r}, "
+            f"format {FORMAT}"
+        )
+    return config
+
+
+def fill(module: nn.Module, folder: str | Path) -> None:
+    """Puts saved weights into a module; refuses damaged ones."""
+    path = Path(folder) / WEIGHTS
+    weights, _ = checkpoints.read(path, what="model")
+    try:
+        module.load_state_dict(weights)
+    except RuntimeError as error:
+        raise LimnerError(f"{path} does not fit its {CONFIG}: save the model again ({error})") from error
+
+
+def card(config: Mapping[str, Any], *, about: str, learned: int) -> str:
+    """A page for people: what the model is, what it learned from, and what was measured."""
+    trained = config["trained"]
+    parts = [
+        f"# {config['name']}",
+        f"{about} {learned:,} learned numbers. Made with limner {trained['version']}.",
+        "## Trained on",
+        f"{trained['collection']}: {trained['images']:,} images, {trained['texts']:,} texts.",
+        "## Measured",
+        _measured(trained),
+        "## Settings",
+        *(_table(("setting", "value"), values.items()) for values in config["settings"].values() if values),
+        "## Use",
+        'With this folder as `FOLDER`:\n\n    from limner import systems\n\n    model = systems.load("FOLDER")\n'
+        "    scores = model.scores(collection)",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def trained_on(collection: Collection, dev: Collection | None, fitted: Any, measures: Sequence[str]) -> dict[str, Any]:
+    """What a saved model says of its training."""
+    from limner import __version__
+
+    best = fitted.history[fitted.best_epoch - 1]
+    return {
+        "version": __version__,
+        "collection": collection.name,
+        "images": len(collection.images),
+        "texts": len(collection.texts),
+        "dev": None if dev is None else dev.name,
+        "best_epoch": fitted.best_epoch,
+        "epochs": len(fitted.history),
+        "metrics": {name: best[name] for name in measures if name in best},
+        "history": [dict(row) for row in fitted.history],
+    }
+
+
+def _measured(trained: Mapping[str, Any]) -> str:
+    if trained["dev"] is None or not trained["metrics"]:
+        return f"Nothing: there was no dev split. The weights are those of the last epoch, {trained['best_epoch']}."
+    told = f"On {trained['dev']}, after epoch {trained['best_epoch']} of {trained['epochs']}, the best one:"
+    return told + "\n\n" + _table(("measure", "value"), [(k, f"{v:.4f}") for k, v in trained["metrics"].items()])
+
+
+def _table(head: tuple[str, str], rows: Any) -> str:
+    lines = [f"| {name} | {value} |" for name, value in rows]
+    return "\n".join([f"| {head[0]} | {head[1]} |", "|---|---|", *lines])
