@@ -120,10 +120,10 @@ def test_a_persons_path_from_search_to_a_metric_that_moved(browser, tmp_path):
     world = websites.world(100)  # large enough that the labels miss a pair which the system ranks high
     app = websites.client(tmp_path / "answers.db", images=100).app
     with running(app) as where:
-        ada, bob = (browser.new_context(base_url=where, viewport=DESK) for _ in range(2))
-        page = ada.new_page()
+        first, second = (browser.new_context(base_url=where, viewport=DESK) for _ in range(2))
+        page = first.new_page()
         arrive(page, "/")
-        page.fill("#name", "ada")
+        page.fill("#name", "first")
         page.click("text=Use this name")
         page.click("nav >> text=Search")
         page.fill("#q", "a red balloon")
@@ -144,7 +144,7 @@ def test_a_persons_path_from_search_to_a_metric_that_moved(browser, tmp_path):
         page.fill("#pairs", "36")
         page.click("button:has-text('Make tasks')")
         page.wait_for_selector("text=tasks made", timeout=60_000)
-        for context, name in ((ada, "ada"), (bob, "bob")):
+        for context, name in ((first, "first"), (second, "second")):
             context.add_cookies([{"name": "limner_name", "value": name, "url": where}])
             mine = context.new_page()
             arrive(mine, "/judge")
@@ -167,7 +167,7 @@ def test_a_persons_path_from_search_to_a_metric_that_moved(browser, tmp_path):
         assert any(abs(change) >= 0.1 for change in changes)
         store = app.state.site.store
         assert len(history(store)) == len(answers(store)) + 4  # two slips, each withdrawn and given again
-        for context in (ada, bob):
+        for context in (first, second):
             context.close()
 
 

@@ -224,7 +224,7 @@ def test_a_replayed_form_changes_nothing(local):
 
 
 def test_an_answer_replayed_by_somebody_else_is_refused(team, annotator):
-    other = websites.enrolled(team, "eve", "annotator")
+    other = websites.enrolled(team, "other", "annotator")
     item = annotator.post("/api/task", json={}).json()["task"]["items"][0]["id"]
     sent = {"item": item, "key": "replayed-0001", "grade": 4}
     assert annotator.post("/api/answers", json=sent).json()["repeated"] is False

@@ -205,8 +205,8 @@ def judged(asked, name, grades):
 def test_agreement_review_export_and_effect(tmp_path):
     """Two people judge the same pairs; the admin's page shows alpha as the library computes it."""
     asked = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=6))
-    judged(asked, "ada", [4, 4, 1, 2, 3, 1])
-    judged(asked, "bob", [4, 3, 1, 2, 3, 2])
+    judged(asked, "one", [4, 4, 1, 2, 3, 1])
+    judged(asked, "two", [4, 3, 1, 2, 3, 2])
     store = asked.app.state.site.store
     from limner.annotate.quality import agreement
 
@@ -227,7 +227,7 @@ def test_agreement_review_export_and_effect(tmp_path):
 
 def test_the_effect_of_answers_is_what_evaluate_says_of_the_merged_judgements(tmp_path, scores):
     asked = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=6, replication=1))
-    judged(asked, "ada", [4] * 6)
+    judged(asked, "one", [4] * 6)
     held = websites.world().test
     from limner.annotate.aggregate import by_majority
     from limner.annotate.merge import merge
@@ -244,11 +244,11 @@ def test_the_effect_of_answers_is_what_evaluate_says_of_the_merged_judgements(tm
 
 def test_an_annotator_is_set_aside_with_a_reason_and_put_back(tmp_path):
     asked = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=4))
-    judged(asked, "ada", [1, 1, 1, 1])
+    judged(asked, "one", [1, 1, 1, 1])
     store = asked.app.state.site.store
     from limner.annotate.store_people import by_name
 
-    number = str(by_name(store, "ada").id)
+    number = str(by_name(store, "one").id)
     assert asked.post("/admin/aside", data={"annotator": number, "reason": ""}).status_code == 400
     assert asked.post("/admin/aside", data={"annotator": number, "reason": "too quick"}).status_code == 303
     assert answers(store) == []

@@ -84,7 +84,7 @@ def test_the_first_admin_is_invited_until_there_is_one(tmp_path):
     site = make_app(store=tmp_path / "a.db", team=True)
     token = first_invitation(site.state.site)
     asked = TestClient(site, base_url="http://localhost", follow_redirects=False)
-    form = {"name": "root", "password": "long enough now", "again": "long enough now"}
+    form = {"name": "first", "password": "long enough now", "again": "long enough now"}
     assert asked.post(f"/invite/{token}", data=form).status_code == 303
     assert first_invitation(site.state.site) is None
     assert asked.get("/admin").status_code == 200

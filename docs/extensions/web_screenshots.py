@@ -1,0 +1,97 @@
+"""Takes the pictures of docs/serve.md from a real server, with the Chromium on the PATH: run it, then look at them."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "src"))
+ASSETS = ROOT / "docs" / "assets"
+DESK, PHONE = {"width": 1100, "height": 760}, {"width": 390, "height": 780}
+
+
+def main() -> None:
+    """Starts a server on `scenes`, walks through it and writes the pictures."""
+    import uvicorn
+    from playwright.sync_api import sync_playwright
+
+    from limner.web import make_app
+
+    with tempfile.TemporaryDirectory() as folder, socket.socket() as listening, sync_playwright() as playwright:
+        app = make_app(["scenes"], store=Path(folder, "answers.db"), options={"images": 500})
+        listening.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+        threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True).start()
+        where = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
+        take(browser, where)
+        browser.close()
+        server.should_exit = True
+        time.sleep(1)
+
+
+def take(browser: Any, where: str) -> None:
+    """Every picture."""
+    page = browser.new_context(base_url=where, viewport=DESK, reduced_motion="reduce").new_page()
+    arrive(page, "/search?q=two+brown+rabbits+in+a+room&s=histograms&fix=csls&k=9")
+    shot(page, "serve-search")
+    arrive(page, "/failures?class=colour")
+    page.click(".stories h2 a >> nth=1")
+    page.wait_for_load_state("networkidle")
+    shot(page, "serve-failure")
+    arrive(page, "/admin")
+    page.fill("#pairs", "36")
+    page.click("button:has-text('Make tasks')")
+    page.wait_for_selector("text=tasks made", timeout=120_000)
+    judged(browser, where)
+    arrive(page, "/admin")
+    shot(page, "serve-progress")
+
+
+def judged(browser: Any, where: str) -> None:
+    """Two people answer, so that there is something to agree on; on the way, what they see."""
+    for name, viewport, scheme, slips in (("first", DESK, "light", ()), ("second", PHONE, "dark", (3, 11, 17))):
+        context = browser.new_context(base_url=where, viewport=viewport, color_scheme=scheme, reduced_motion="reduce")
+        context.add_cookies([{"name": "limner_name", "value": name, "url": where}])
+        page = context.new_page()
+        arrive(page, "/judge")
+        for number in range(40):
+            if not page.is_visible("#words"):
+                page.keyboard.press("Enter")
+                page.wait_for_selector("#words:visible")
+            page.keyboard.press("3" if number in slips else "21"[number % 2] if number % 3 else "4")
+            if number == 1:
+                page.keyboard.press("3")
+                shot(page, "serve-judge" if viewport == DESK else "serve-phone")
+            page.keyboard.press("Enter")
+            page.wait_for_selector("#state:text-is('Saved.'), #finished:not([hidden])", state="attached")
+        context.close()
+
+
+def arrive(page: Any, path: str) -> None:
+    """Opens a page, and waits while it is being made."""
+    page.goto(path)
+    page.wait_for_selector('h1:not(:has-text("One moment"))', state="attached", timeout=120_000)
+    page.wait_for_load_state("networkidle")
+
+
+def shot(page: Any, name: str) -> None:
+    """Writes one picture, in few colours: small files, and a page of the documentation that loads at once."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(page.screenshot())) as picture:
+        picture.convert("RGB").quantize(96).save(ASSETS / f"{name}.png", optimize=True)
+
+
+if __name__ == "__main__":
+    main()
