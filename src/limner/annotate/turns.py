@@ -1,11 +1,13 @@
 """Several turns: learn from the answers whom to trust, propose again, and ask only where it is worth an answer.
 
 The next step that Chun et al. (2022) leave open. After each turn the systems are weighed by logistic regression on the
-pairs judged so far (their scores and ranks against people's yes and no). The weighed systems propose again, beyond the
-first pool; pairs they are sure are no match are not asked. What is asked first is a choice:
+pairs judged so far, against people's yes and no. Beside the systems' scores and ranks it sees whether a caption is like
+one that people accepted for the image, and an image like one they accepted for the caption; alike is what the systems
+score alike. The weighed systems propose again, beyond the first pool; pairs that are surely no match are not asked.
+What is asked first is a choice:
 
-- "sure": the likeliest matches. Most positives per answer.
-- "unsure": where the probability is nearest to one half. Learns most about the systems, finds less.
+- "sure": the likeliest matches.
+- "unsure": where the probability is nearest to one half.
 - "disagree": where the systems' own probabilities differ most.
 - "mixed": likeliest and least sure in turn.
 """
@@ -24,6 +26,7 @@ from limner.annotate.pool import Lists, lists_of
 from limner.annotate.scale import relevant
 from limner.annotate.store_contents import Key
 from limner.errors import LimnerError, UnknownName
+from limner.scores import Scores
 
 FloatArray = npt.NDArray[np.float64]
 STRATEGIES = ("sure", "unsure", "disagree", "mixed")
@@ -43,20 +46,63 @@ class Candidates:
         systems: Names, in the order of `said`.
         said: (pairs, systems, 3): score with mean 0 and deviation 1 within the system's lists, and the reciprocal ranks
             in the image's and the caption's list, 0 where the pair is outside.
+        image_profiles: One row of length 1 per image, by id: how all systems score it with all captions.
+        text_profiles: The same of captions. Both empty where a system gives lists only.
     """
 
     pairs: tuple[Key, ...]
     systems: tuple[str, ...]
     said: FloatArray
+    image_profiles: Mapping[str, FloatArray]
+    text_profiles: Mapping[str, FloatArray]
 
-    @property
-    def features(self) -> FloatArray:
-        """One row per pair."""
-        return self.said.reshape(len(self.pairs), -1)
+    def features(self, known: Mapping[Key, bool]) -> FloatArray:
+        """One row per pair: what the systems say, and how like it is to what people accepted."""
+        plain = self.said.reshape(len(self.pairs), -1)
+        accepted = [pair for pair, yes in known.items() if yes]
+        return np.column_stack([plain, *self._alike(accepted, 0), *self._alike(accepted, 1)])
+
+    def _alike(self, accepted: Sequence[Key], side: int) -> tuple[FloatArray, FloatArray]:
+        """Each pair's greatest likeness to an accepted one with the same image (0) or caption (1), and whether any is.
+
+        A pair is never compared with itself, so that what was asked looks like what was not.
+        """
+        profiles = self.text_profiles if side == 0 else self.image_profiles
+        best, some = np.zeros(len(self.pairs)), np.zeros(len(self.pairs))
+        if not profiles:
+            return best, some
+        friends: dict[str, list[str]] = {}
+        for pair in accepted:
+            friends.setdefault(pair[side], []).append(pair[1 - side])
+        for row, pair in enumerate(self.pairs):
+            others = [key for key in friends.get(pair[side], ()) if key != pair[1 - side]]
+            if others:
+                mine = profiles[pair[1 - side]]
+                best[row], some[row] = max(float(mine @ profiles[key]) for key in others), 1.0
+        return best, some
 
     def top(self, depth: int) -> list[int]:
         """Rows of the pairs that some system has among its first `depth`: the pool of one turn."""
-        return np.flatnonzero((self.said[:, :, 1:] >= 1 / depth - 1e-12).any(axis=(1, 2))).tolist()
+        found: list[int] = np.flatnonzero((self.said[:, :, 1:] >= 1 / depth - 1e-12).any(axis=(1, 2))).tolist()
+        return found
+
+
+def _profiles(systems: Mapping[str, Lists]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+    scores = [system for system in systems.values() if isinstance(system, Scores)]
+    if len(scores) < len(systems):
+        return {}, {}
+    tables = [np.asarray(each.matrix(), dtype=np.float64) for each in scores]
+    sides = []
+    for ids, rows in ((scores[0].queries, tables), (scores[0].candidates, [t.T for t in tables])):
+        joined = np.concatenate([_unit(part - part.mean(axis=0)) for part in rows], axis=1)
+        sides.append(dict(zip(ids, _unit(joined), strict=True)))
+    return sides[0], sides[1]
+
+
+def _unit(rows: FloatArray) -> FloatArray:
+    length = np.linalg.norm(rows, axis=1, keepdims=True)
+    scaled: FloatArray = np.divide(rows, length, out=np.zeros_like(rows), where=length > 0)
+    return scaled
 
 
 def candidates(systems: Mapping[str, Lists], *, depth: int = DEPTH) -> Candidates:
@@ -80,7 +126,7 @@ def candidates(systems: Mapping[str, Lists], *, depth: int = DEPTH) -> Candidate
     said = np.full((len(rows), len(systems), 3), np.nan)
     for at, number, what, value in entries:
         said[at, number, what] = value
-    return Candidates(tuple(rows), tuple(systems), _filled(said))
+    return Candidates(tuple(rows), tuple(systems), _filled(said), *_profiles(systems))
 
 
 def _filled(said: FloatArray) -> FloatArray:
@@ -99,9 +145,9 @@ def _filled(said: FloatArray) -> FloatArray:
 def probabilities(found: Candidates, known: Mapping[Key, bool]) -> FloatArray:
     """The probability of a match for every candidate, from what people said of some of them.
 
-    Logistic regression of yes and no on all systems' scores and ranks. With only one kind of answer, their share.
+    Logistic regression of yes and no on `Candidates.features`. With only one kind of answer, their share.
     """
-    return _fit(found.features, _known(found, known))
+    return _fit(found.features(known), _known(found, known))
 
 
 def own_probabilities(found: Candidates, known: Mapping[Key, bool]) -> FloatArray:

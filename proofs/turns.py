@@ -1,0 +1,242 @@
+"""Pooling, bias and several turns in a world where every match is known, judged by an oracle of set noise.
+
+Five systems of limner see `scenes` with different eyes: colours, shapes, both, both in few dimensions, both learned
+from half the pictures. Three simulated people answer every pair, each wrong one time in ten; the majority counts.
+Figure E.2 of Chun et al. (2022) is the model for the bias; several turns are the step that the paper leaves open: they
+are given as many answers as a pool of the systems' first 1, 2, 3 or 5 places takes in one turn.
+
+`--plot FILE` draws all three.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+import limner
+from claims import Claim, log, main
+from limner.annotate.bias import Bias, biases, by_size, diversity
+from limner.annotate.pool import merged, proposed
+from limner.annotate.store_contents import Key, Proposal
+from limner.annotate.turns import STRATEGIES, Candidates, Turn, candidates, in_turns
+from limner.collection import Collection
+from limner.judgements import Judgements
+from limner.scores import Scores
+from limner.systems.histograms import train
+
+NOISE, PEOPLE, TOP = 0.1, 3, 5
+TURNS = (2, 4, 8)
+DEPTHS = (1, 2, 3, 5)
+
+
+@dataclass
+class Oracle:
+    """People who know the truth but err; a pair asked again gets the same answer.
+
+    Args:
+        truth: All matches.
+        noise: How often one of them errs.
+        people: How many answer; the majority counts.
+        seed: Of the errors.
+    """
+
+    truth: frozenset[Key]
+    noise: float = NOISE
+    people: int = PEOPLE
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self._draw = np.random.default_rng(self.seed)
+        self._said: dict[Key, bool] = {}
+
+    def __call__(self, pairs: Sequence[Key]) -> dict[Key, bool]:
+        """Yes or no for each pair."""
+        for pair in pairs:
+            if pair not in self._said:
+                wrong = (self._draw.random(self.people) < self.noise).sum() * 2 > self.people
+                self._said[pair] = (pair in self.truth) != bool(wrong)
+        return {pair: self._said[pair] for pair in pairs}
+
+
+def systems(whole: Collection, held: Collection) -> dict[str, Scores]:
+    """Five systems, each trained on the training split and scored on the test split."""
+    seen = whole.train
+    half = seen.restrict(seen.images.ids[::2])
+    made = {
+        "colours": train(seen, descriptions=("colours",)),
+        "shapes": train(seen, descriptions=("shapes",)),
+        "both": train(seen),
+        "few dimensions": train(seen, dimensions=6),
+        "half the pictures": train(half, ridge=1.0),
+    }
+    log(f"trained {len(made)} systems on {len(seen.images):,} images")
+    return {name: model.scores(held) for name, model in made.items()}
+
+
+# --- pooling recall and bias ------------------------------------------------------------------------------------
+
+
+def recall_by_size(pool: Sequence[Proposal], names: Sequence[str], truth: frozenset[Key]) -> dict[int, float]:
+    """The share of all matches in the pool of k systems, mean over all choices of k."""
+    own = {name: {(p.image, p.caption) for p in pool if p.system == name} & truth for name in names}
+    sizes = range(1, len(names) + 1)
+    return {
+        k: float(np.mean([len(set().union(*(own[n] for n in chosen))) for chosen in combinations(names, k)]))
+        / len(truth)
+        for k in sizes
+    }
+
+
+def judged_pool(pool: Sequence[Proposal], held: Collection, oracle: Oracle) -> Judgements:
+    """The oracle's answers to every pooled pair."""
+    said = oracle(list(merged(pool, depth=TOP)))
+    rows = [(*pair, float(yes)) for pair, yes in said.items()]
+    return Judgements.from_pairs(rows, queries=held.images.ids, candidates=held.texts.ids, name="pooled")
+
+
+def bias_by_size(
+    known: Mapping[str, Scores], judged: Judgements, pool: Sequence[Proposal]
+) -> dict[str, dict[int, Bias]]:
+    """Figure E.2 for both measures, text to image."""
+    lists = {name: scores.T.ranking() for name, scores in known.items()}
+    return {m: by_size(biases(lists, judged, pool, measure=m, direction="t2i")) for m in ("R@1", "R-Precision")}
+
+
+# --- turns ------------------------------------------------------------------------------------------------------
+
+
+def gained(found: Candidates, truth: frozenset[Key]) -> dict[str, dict[int, Turn]]:
+    """Answers and true matches, by depth of the one-turn pool whose number of answers is the budget."""
+    runs: dict[str, dict[str, Any]] = {f"{n} turns, sure": {"turns": n, "strategy": "sure"} for n in TURNS}
+    runs |= {f"4 turns, {s}": {"turns": 4, "strategy": s} for s in STRATEGIES[1:]}
+    done: dict[str, dict[int, Turn]] = {name: {} for name in ("one turn", *runs)}
+    for depth in DEPTHS:
+        budget = len(found.top(depth))
+        done["one turn"][depth] = asked(found, truth, budget=budget, turns=1, start_depth=depth)
+        for name, how in runs.items():
+            done[name][depth] = asked(found, truth, budget=budget, **how)
+        log(f"  {budget:,} answers: " + ", ".join(f"{n} {done[n][depth].per_answer:.4f}" for n in done))
+    return done
+
+
+def asked(found: Candidates, truth: frozenset[Key], **how: Any) -> Turn:
+    """What one way of asking brings: answers, and matches that are true and were called so."""
+    known, record = in_turns(found, Oracle(truth), **how)
+    return Turn(record[-1].turn, len(known), sum(yes and pair in truth for pair, yes in known.items()))
+
+
+# --- claims -----------------------------------------------------------------------------------------------------
+
+
+def run(options: argparse.Namespace) -> Iterator[Claim]:
+    """Recall, bias, turns."""
+    whole = limner.load("scenes", images=300 if options.quick else 1000)
+    held = whole.test
+    truth = frozenset((i, t) for i, t, _ in held.extra["complete"].relevant)
+    known = systems(whole, held)
+    pool = proposed(known, depth=TOP)
+    pairs = merged(pool, depth=TOP)
+    log(f"{len(held.images)} images, {len(held.texts)} texts, {len(truth):,} matches; {len(pairs):,} pairs pooled")
+    for (a, b), (tau, rank) in diversity({n: s.T.top(25) for n, s in known.items()}).items():
+        log(f"  {a} | {b}: tau-b {tau:.3f}, mean rank {rank:.2f}") if a < b else None
+    recall = recall_by_size(pool, list(known), truth)
+    yield from recall_claims(recall)
+    judged = judged_pool(pool, held, Oracle(truth))
+    found = bias_by_size(known, judged, pool)
+    yield from bias_claims(found)
+    done = gained(candidates(known), truth)
+    yield from turn_claims(done)
+    if options.plot is not None:
+        draw(options.plot, recall, found, done, len(truth))
+
+
+def recall_claims(recall: Mapping[int, float]) -> Iterator[Claim]:
+    log("recall by systems: " + ", ".join(f"{k}: {share:.3f}" for k, share in recall.items()))
+    rises = sum(recall[k + 1] > recall[k] for k in range(1, len(recall)))
+    yield Claim("pooling recall rises with each further system, steps of 4", rises, None, "== 4")
+    yield Claim("matches in the pool of one system, percent", round(100 * recall[1], 1), None, "> 0")
+    yield Claim("matches in the pool of five, over that of one", recall[len(recall)], recall[1], "> 1.2")
+
+
+def bias_claims(found: Mapping[str, Mapping[int, Bias]]) -> Iterator[Claim]:
+    for measure, sizes in found.items():
+        log(
+            f"bias by {measure}: "
+            + ", ".join(f"{k}: {b.overall:.2f} ({b.own:.2f}/{b.others:.2f})" for k, b in sizes.items())
+        )
+        falls = sum(sizes[k + 1].overall < sizes[k].overall for k in range(1, len(sizes)))
+        yield Claim(f"bias by {measure} falls with each further system, steps of 3", falls, None, "== 3")
+        yield Claim(f"bias by {measure}, one system", round(sizes[1].overall, 2), None, "> 0")
+        yield Claim(f"bias by {measure}, four systems over one", sizes[4].overall, sizes[1].overall, "< 0.5")
+    small = sum(b.own < b.others for b in found["R@1"].values())
+    yield Claim("sizes at which the self-bias by R@1 is below the non-self-bias, of 4", small, None, "== 4")
+
+
+def turn_claims(done: Mapping[str, Mapping[int, Turn]]) -> Iterator[Claim]:
+    """Matches per answer against one turn with as many answers."""
+    for depth in DEPTHS:
+        one = done["one turn"][depth]
+        budget = f"{one.answers:,} answers (one turn: first {depth})"
+        yield Claim(f"{budget}: matches per answer in one turn", round(one.per_answer, 4), None, "> 0")
+        for name in ("2 turns, sure", "4 turns, sure", "8 turns, sure"):
+            yield Claim(f"{budget}: {name}, against one turn", done[name][depth].per_answer, one.per_answer, "> 1")
+    for name in (f"4 turns, {s}" for s in STRATEGIES[1:]):
+        ours, best = (sum(t.positives for t in done[each].values()) for each in (name, "4 turns, sure"))
+        note = "of all four budgets; what tells most about the systems is not what finds most"
+        yield Claim(f"{name}: matches, against 4 turns, sure", ours, best, "<= 1.02", note)
+
+
+# --- picture ----------------------------------------------------------------------------------------------------
+
+
+def draw(
+    file: Path,
+    recall: Mapping[int, float],
+    found: Mapping[str, Mapping[int, Bias]],
+    done: Mapping[str, Mapping[int, Turn]],
+    matches: int,
+) -> None:
+    """Recall by systems, bias by systems, matches by answers."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "limner"  # the same picture, the same file
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
+    axes[0].plot(list(recall), [100 * v for v in recall.values()], "o-")
+    axes[0].set(xlabel="systems", ylabel="matches in the pool, %", title="pooling recall", ylim=(0, None))
+    for part, words in (("overall", "all"), ("own", "self"), ("others", "non-self")):
+        sizes = found["R@1"]
+        axes[1].plot(list(sizes), [getattr(b, part) for b in sizes.values()], "o-", label=words)
+    axes[1].set(xlabel="systems that pooled", ylabel="bias, points of R@1", title="bias", ylim=(0, None))
+    for name in ("one turn", "2 turns, sure", "8 turns, sure", "4 turns, unsure"):
+        turns = done[name].values()
+        axes[2].plot([t.answers for t in turns], [100 * t.positives / matches for t in turns], "o-", label=name)
+    axes[2].set(xlabel="answers", ylabel="matches found, %", title="several turns", xlim=(0, None), ylim=(0, None))
+    for axis in axes[:2]:
+        axis.xaxis.get_major_locator().set_params(integer=True)
+    for axis in axes[1:]:
+        axis.legend()
+    for axis in axes:
+        axis.grid(alpha=0.3)
+    figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
+    log(f"drew {file}")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The one option of this script."""
+    parser.add_argument("--plot", type=Path, help="draw recall, bias and turns into this file")
+
+
+if __name__ == "__main__":
+    main(run, __doc__, configure=configure)
