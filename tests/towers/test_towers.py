@@ -97,6 +97,15 @@ def test_pictures_need_no_features_and_toml_has_the_same_names(tmp_path):
     assert again.encode_images(whole.test.images).dim == again.encode_texts(whole.test.texts).dim == 8
 
 
+def test_an_encoder_with_options_is_found_again(tmp_path):
+    whole = limner.load("scenes", images=30)
+    chosen = {"encoder": "histograms", "names": ["colours"]}
+    model = limner.train(whole, "towers", features=chosen, epochs=1, **OPTIONS)
+    again = systems.load(model.save(tmp_path / "model"))
+    assert again.features.encoder.names == ("colours",)
+    assert np.array_equal(again.scores(whole.test).matrix(), model.scores(whole.test).matrix())
+
+
 def test_texts_may_be_vectors_and_encoders_of_ones_own(made):
     whole, features = made
     words = Vocabulary.fit(whole.texts.values, least=1)
@@ -264,8 +273,8 @@ def test_a_text_of_two_images_is_a_positive_of_both():
         ({"device": "cuda:0"}, LimnerError, "sees no graphics card"),
         ({"features": 3}, LimnerError, "expected Embeddings"),
         ({"features": "nothing.npy"}, LimnerError, "no embeddings file"),
-        ({"texts": "minilmm"}, UnknownName, "encoder for texts"),
-        ({"texts": "json:loads"}, LimnerError, "has no encode"),
+        ({"texts": "minilmm"}, UnknownName, "did you mean 'minilm'"),
+        ({"texts": "math:pi"}, LimnerError, "has no encode"),
         ({"least": 99}, LimnerError, "no word that is in 99"),
     ],
 )

@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from limner.scores import Progress
@@ -48,9 +49,24 @@ def progress(what: str) -> Iterator[Progress]:
         TimeElapsedColumn(),
     )
     with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(what, total=None)
+        yield _Told(bar, bar.add_task(what, total=None), what)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Moves a bar, and says beside it what there is to say."""
+
+    bar: Any
+    task: Any
+    what: str
+
+    def __call__(self, done: int, total: int) -> None:
         # The last one done is not the end of the stage: until then the bar moves on without a goal.
-        yield lambda done, total: bar.update(task, completed=done, total=total if done < total else None)
+        self.bar.update(self.task, completed=done, total=total if done < total else None)
+
+    def note(self, text: str) -> None:
+        """What else is known so far, such as the loss."""
+        self.bar.update(self.task, description=f"{self.what}: {text}")
 
 
 def table(rows: Iterable[Sequence[object]], *, indent: str = "") -> str:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from limner.catalogue import resolve
 from limner.collection import Items
 from limner.embeddings import Embeddings
+from limner.encoders import Encoder, TwoSided, encoded, encoder
 from limner.encoders.pictures import Histograms
 from limner.errors import LimnerError
 
@@ -55,22 +54,22 @@ class Encoded:
     """Vectors that an encoder makes when they are wanted.
 
     Args:
-        encoder: An object with `encode(items) -> array`.
+        encoder: An object with `encode(items) -> array`, or with `encode_images` and `encode_texts`.
         name: By which it is found again; None for an object that was given.
+        options: With which it was made.
     """
 
     encoder: Any
     name: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def vectors(self, items: Items, progress: Progress | None = None) -> Float32:
         """Encodes the items."""
-        takes = "progress" in inspect.signature(self.encoder.encode).parameters
-        given = self.encoder.encode(items, **({"progress": progress} if takes else {}))
-        return cast("Float32", np.asarray(getattr(given, "matrix", given), dtype=np.float32))
+        return encoded(self.encoder, items, progress=progress).matrix
 
     def about(self) -> dict[str, Any]:
         """What a saved model needs to find it again."""
-        return {"encoder": self.name}
+        return {"encoder": self.name, **self.options}
 
 
 Source = Stored | Encoded
@@ -80,8 +79,9 @@ def source(given: Any, *, what: str = "features") -> Source:
     """The source that an option names.
 
     Args:
-        given: None (the built-in histograms), `Embeddings`, the file of some, "module:thing" or an object with
-            `encode(items)`.
+        given: None (the built-in histograms), `Embeddings`, the file of some, an encoder (a key of
+            `limner.encoders.ENCODERS`, "module:thing", or an object), or one with its options:
+            `{"encoder": "clip", "model": "folder"}`.
         what: The option; used in messages only.
     """
     if given is None or given == BUILT_IN:
@@ -93,19 +93,22 @@ def source(given: Any, *, what: str = "features") -> Source:
     if isinstance(given, Path) or (isinstance(given, str) and _is_file(given)):
         return Stored(Embeddings.load(given), str(Path(given).resolve()))
     if isinstance(given, str):
-        return Encoded(_encoder(given, what), given)
-    if hasattr(given, "encode"):
+        return Encoded(_encoder(given, {}, what), given)
+    if isinstance(given, Mapping) and "encoder" in given:
+        options = {name: value for name, value in given.items() if name != "encoder"}
+        return Encoded(_encoder(given["encoder"], options, what), given["encoder"], options)
+    if isinstance(given, (Encoder, TwoSided)):
         return Encoded(given)
     raise LimnerError(
-        f"{what}={given!r} is {type(given).__name__}: expected Embeddings, the file of some, an encoder's name, or an "
-        "object with encode(items)"
+        f"{what}={given!r} is {type(given).__name__}: expected Embeddings, the file of some, an encoder's name, "
+        "{'encoder': name, ...} with its options, or an object with encode(items)"
     )
 
 
 def found_again(about: Mapping[str, Any], *, what: str) -> Source | None:
     """The source of a saved model, or None where it was an object that only its maker has."""
     if about.get("encoder"):
-        return source(about["encoder"], what=what)
+        return source(about, what=what)
     path = about.get("embeddings")
     return source(path, what=what) if path and Path(path).is_file() else None
 
@@ -114,9 +117,10 @@ def _is_file(given: str) -> bool:
     return Path(given).suffix.lower() in (".npy", ".npz", ".safetensors", ".parquet")
 
 
-def _encoder(name: str, what: str) -> Any:
-    thing = resolve(name, {BUILT_IN: "limner.encoders.pictures:Histograms"}, what=f"encoder for {what}")
-    made = thing() if inspect.isclass(thing) else thing
-    if not hasattr(made, "encode"):
+def _encoder(name: str, options: Mapping[str, Any], what: str) -> Any:
+    if name == BUILT_IN:
+        return Histograms(**{key: tuple(value) for key, value in options.items()})
+    made = encoder(name, **options)
+    if not isinstance(made, (Encoder, TwoSided)):
         raise LimnerError(f"{what}={name!r} has no encode(items): expected an encoder")
     return made
