@@ -17,6 +17,7 @@ from limner.annotate.store_contents import add_collection
 from limner.annotate.store_tasks import Asked, Draft, add_tasks
 from limner.datasets import scenes
 from limner.web import make_app
+from limner.web.library import Library
 
 EVIL = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
 PASSWORD = "correct horse battery"
@@ -37,7 +38,9 @@ def filled(path: Path, *, tasks: int = 2, size: int = 5, replication: int = 2) -
     images, texts = list(held.images.ids), list(held.texts.ids)
     with open_store(path) as store:
         add_collection(store, held, spec="scenes")
-        pairs = [(images[n % len(images)], texts[(7 * n + n // len(texts) + 5) % len(texts)]) for n in range(tasks * size)]
+        pairs = [
+            (images[n % len(images)], texts[(7 * n + n // len(texts) + 5) % len(texts)]) for n in range(tasks * size)
+        ]
         drafts = [
             Draft(tuple(Asked(*pair) for pair in pairs[start : start + size])) for start in range(0, len(pairs), size)
         ]
@@ -45,9 +48,17 @@ def filled(path: Path, *, tasks: int = 2, size: int = 5, replication: int = 2) -
     return path
 
 
-def client(path: Path, *, images: int = 60, **more) -> TestClient:
-    """A browser without scripts, on a site of its own."""
+@cache
+def library(images: int = 60) -> Library:
+    """What all sites of these tests show: loaded, trained and explained once."""
+    return Library({"scenes": world(images)}, {"colours": "colours"})
+
+
+def client(path: Path, *, images: int = 60, fresh: bool = False, **more) -> TestClient:
+    """A browser without scripts, on a site of its own; a fresh one has loaded and trained nothing yet."""
     app = make_app([world(images)], systems=("colours",), store=path, **more)
+    if not fresh:
+        app.state.site.library = library(images)
     return TestClient(app, base_url="http://localhost", follow_redirects=False)
 
 

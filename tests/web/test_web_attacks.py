@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
+from functools import cache
 
 import pytest
 from starlette.testclient import TestClient
@@ -115,6 +116,7 @@ def test_nothing_is_fetched_from_elsewhere(local, monkeypatch):
 # --- pictures ---------------------------------------------------------------------------------------------------
 
 
+@cache
 def bomb(width: int, height: int) -> bytes:
     """A PNG of black pixels: a few kilobytes that unpack to hundreds of megabytes."""
 

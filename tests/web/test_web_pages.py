@@ -36,7 +36,7 @@ def listed(reply):
 
 
 def test_the_first_page_loads_no_collection(tmp_path):
-    asked = websites.client(tmp_path / "answers.db")
+    asked = websites.client(tmp_path / "answers.db", fresh=True)
     assert asked.get("/").status_code == 200
     assert not asked.app.state.site.library.jobs.ready(("collection", "scenes"))
     assert not (tmp_path / "answers.db").exists()
@@ -59,14 +59,14 @@ def test_an_image_finds_the_words_that_the_scores_put_first(site, scores):
     assert found["direction"] == "i2t"
 
 
-def test_a_picture_of_ones_own_is_encoded(site):
+def test_a_picture_of_ones_own_is_encoded(site, scores):
     """The picture of an image of the collection finds nearly the words of that image: JPEG changes it a little."""
     world = websites.world().test
     out = io.BytesIO()
     world.images.open(2).save(out, "PNG")
     reply = site.post("/search", files={"file": ("x.png", out.getvalue())}, data={"k": "10"})
     page = patient(site, reply.headers["location"])
-    own = limner.train(websites.world(), "colours").scores(world).top(10)[world.images.ids[2]]
+    own = scores.top(10)[world.images.ids[2]]
     shown = [text for key in own if (text := world.texts.values[world.texts.ids.index(key)]) in words(page)]
     assert len(shown) >= 5
 
@@ -162,7 +162,7 @@ def test_what_takes_long_says_how_far_it_is(tmp_path, monkeypatch):
 
     from limner.web import library
 
-    asked = websites.client(tmp_path / "answers.db")
+    asked = websites.client(tmp_path / "answers.db", fresh=True)
     gate = threading.Event()
     trained = library.model_named
     monkeypatch.setattr(library, "model_named", lambda *given: gate.wait(30) and trained(*given))
@@ -178,7 +178,7 @@ def test_what_takes_long_says_how_far_it_is(tmp_path, monkeypatch):
 def test_a_failure_to_load_is_said_and_can_be_mended(tmp_path, monkeypatch):
     from limner.web import library
 
-    asked = websites.client(tmp_path / "answers.db")
+    asked = websites.client(tmp_path / "answers.db", fresh=True)
 
     def broken(*_):
         raise limner.LimnerError("the model is damaged: save it again")
