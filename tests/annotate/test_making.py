@@ -370,6 +370,25 @@ def test_candidates_know_scores_and_ranks(systems):
     assert {found.pairs[r] for r in found.top(3)} == set(pool)
 
 
+def test_likeness_to_what_was_accepted_is_the_slow_one(systems):
+    """The last four columns: caption beside accepted captions of the image, then image beside those of the caption."""
+    found = candidates(systems, depth=4)
+    draw = random.Random(3)
+    known = {pair: draw.random() < 0.5 for pair in draw.sample(found.pairs, 60)}
+    (images, rows), (texts, columns) = found.profiles
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1)
+    table = found.features(known)[:, -4:]
+    for row, (image, caption) in enumerate(found.pairs):
+        beside = [columns[texts.index(t)] for (i, t), yes in known.items() if yes and i == image and t != caption]
+        above = [rows[images.index(i)] for (i, t), yes in known.items() if yes and t == caption and i != image]
+        one, other = columns[texts.index(caption)], rows[images.index(image)]
+        expected = [max((one @ x for x in beside), default=0), bool(beside)]
+        expected += [max((other @ x for x in above), default=0), bool(above)]
+        np.testing.assert_allclose(table[row], expected, atol=1e-12)
+    lists = {name: {"i2t": scores.top(4), "t2i": scores.T.top(4)} for name, scores in systems.items()}
+    assert candidates(lists, depth=4).features(known)[:, -4:].sum() == 0  # lists alone say nothing of the rest
+
+
 def test_the_weighing_trusts_the_system_that_is_right(world, systems):
     found = candidates(systems, depth=10)
     truth = world.extra["complete"]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, zip_longest
 
 import numpy as np
@@ -26,6 +27,7 @@ from limner.annotate.pool import Lists, lists_of
 from limner.annotate.scale import relevant
 from limner.annotate.store_contents import Key
 from limner.errors import LimnerError, UnknownName
+from limner.ids import Ids, IntArray
 from limner.scores import Scores
 
 FloatArray = npt.NDArray[np.float64]
@@ -46,15 +48,14 @@ class Candidates:
         systems: Names, in the order of `said`.
         said: (pairs, systems, 3): score with mean 0 and deviation 1 within the system's lists, and the reciprocal ranks
             in the image's and the caption's list, 0 where the pair is outside.
-        image_profiles: One row of length 1 per image, by id: how all systems score it with all captions.
-        text_profiles: The same of captions. Both empty where a system gives lists only.
+        profiles: Of images and of captions: their ids, and a row of length 1 for each, how all systems score it with
+            everything on the other side. Without columns where a system gives lists only.
     """
 
     pairs: tuple[Key, ...]
     systems: tuple[str, ...]
     said: FloatArray
-    image_profiles: Mapping[str, FloatArray]
-    text_profiles: Mapping[str, FloatArray]
+    profiles: tuple[tuple[Ids, FloatArray], tuple[Ids, FloatArray]]
 
     def features(self, known: Mapping[Key, bool]) -> FloatArray:
         """One row per pair: what the systems say, and how like it is to what people accepted."""
@@ -62,23 +63,32 @@ class Candidates:
         accepted = [pair for pair, yes in known.items() if yes]
         return np.column_stack([plain, *self._alike(accepted, 0), *self._alike(accepted, 1)])
 
+    @cached_property
+    def _rows(self) -> tuple[dict[str, IntArray], dict[str, IntArray]]:
+        """The rows of each image, and of each caption."""
+        found: tuple[dict[str, list[int]], dict[str, list[int]]] = {}, {}
+        for row, pair in enumerate(self.pairs):
+            for side in (0, 1):
+                found[side].setdefault(pair[side], []).append(row)
+        there, back = ({key: np.array(rows) for key, rows in each.items()} for each in found)
+        return there, back
+
     def _alike(self, accepted: Sequence[Key], side: int) -> tuple[FloatArray, FloatArray]:
         """Each pair's greatest likeness to an accepted one with the same image (0) or caption (1), and whether any is.
 
         A pair is never compared with itself, so that what was asked looks like what was not.
         """
-        profiles = self.text_profiles if side == 0 else self.image_profiles
+        ids, profiles = self.profiles[1 - side]
         best, some = np.zeros(len(self.pairs)), np.zeros(len(self.pairs))
-        if not profiles:
-            return best, some
         friends: dict[str, list[str]] = {}
         for pair in accepted:
             friends.setdefault(pair[side], []).append(pair[1 - side])
-        for row, pair in enumerate(self.pairs):
-            others = [key for key in friends.get(pair[side], ()) if key != pair[1 - side]]
-            if others:
-                mine = profiles[pair[1 - side]]
-                best[row], some[row] = max(float(mine @ profiles[key]) for key in others), 1.0
+        for key, others in friends.items() if profiles.shape[1] else ():
+            rows = self._rows[side].get(key, np.empty(0, dtype=np.int64))
+            mine, theirs = ids.positions([self.pairs[r][1 - side] for r in rows]), ids.positions(others)
+            likeness = np.where(mine[:, None] == theirs, -np.inf, profiles[mine] @ profiles[theirs].T).max(axis=1)
+            there = np.isfinite(likeness)
+            best[rows[there]], some[rows[there]] = likeness[there], 1.0
         return best, some
 
     def top(self, depth: int) -> list[int]:
@@ -87,16 +97,16 @@ class Candidates:
         return found
 
 
-def _profiles(systems: Mapping[str, Lists]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+def _profiles(systems: Mapping[str, Lists]) -> tuple[tuple[Ids, FloatArray], tuple[Ids, FloatArray]]:
     scores = [system for system in systems.values() if isinstance(system, Scores)]
     if len(scores) < len(systems):
-        return {}, {}
+        return (Ids([]), np.zeros((0, 0))), (Ids([]), np.zeros((0, 0)))
     tables = [np.asarray(each.matrix(), dtype=np.float64) for each in scores]
-    sides = []
-    for ids, rows in ((scores[0].queries, tables), (scores[0].candidates, [t.T for t in tables])):
-        joined = np.concatenate([_unit(part - part.mean(axis=0)) for part in rows], axis=1)
-        sides.append(dict(zip(ids, _unit(joined), strict=True)))
-    return sides[0], sides[1]
+    there, back = (
+        _unit(np.concatenate([_unit(part - part.mean(axis=0)) for part in side], axis=1))
+        for side in (tables, [table.T for table in tables])
+    )
+    return (scores[0].queries, there), (scores[0].candidates, back)
 
 
 def _unit(rows: FloatArray) -> FloatArray:
@@ -126,7 +136,7 @@ def candidates(systems: Mapping[str, Lists], *, depth: int = DEPTH) -> Candidate
     said = np.full((len(rows), len(systems), 3), np.nan)
     for at, number, what, value in entries:
         said[at, number, what] = value
-    return Candidates(tuple(rows), tuple(systems), _filled(said), *_profiles(systems))
+    return Candidates(tuple(rows), tuple(systems), _filled(said), _profiles(systems))
 
 
 def _filled(said: FloatArray) -> FloatArray:
