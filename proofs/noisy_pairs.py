@@ -2,8 +2,7 @@
 
 Liu & Ye (2019) name robustness to noisy pairs as their next step. A share of the 30,000 training captions, drawn with a
 fixed seed, is shuffled among the images of that share; dev and test stay as they are. Towers and test pool as in
-`tower_losses.py`, with 12 epochs and the rate divided by 10 every 5. `--picture FILE` draws the plot of the
-documentation.
+`tower_losses.py`. `--picture FILE` draws the plot of the documentation.
 
 Needs `--data`. On a processor alone the towers are smaller.
 """
@@ -27,7 +26,6 @@ from claims import Claim, log, main
 from limner import Collection, Judgements
 
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4)
-EPOCHS = {"epochs": 12, "decay_every": 5}
 
 
 def shuffled(collection: Collection, job: Job) -> Collection:
@@ -93,7 +91,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     folder = data_folder(options)
     shares = [0.0, 0.4] if options.quick else list(SHARES)
     losses = list(LOSSES)[1:3] if options.quick else list(LOSSES)
-    settings = {**sizes(options), **({} if options.quick else EPOCHS)}
+    settings = sizes(options)
     seeds = range(1 if options.quick else options.seeds)
     jobs = [
         Job(label, seed, {**settings, **LOSSES[label]}, noise=share, images=QUICK_IMAGES if options.quick else None)
