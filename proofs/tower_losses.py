@@ -7,8 +7,8 @@ the paper has 30 and 10 for five times the images; dropout 0.5 and words of at l
 best on the dev images. Then the towers of the kNN loss without a correction, with inverted softmax and with CSLS.
 
 Needs `--data`. On a processor alone the towers are smaller (GRU and joint space 256, 10 epochs): some ten minutes for
-each. `--workers N` trains N at once, which a graphics card bears well; `--variants` adds a PVSE and a PCME. The tables are written beside the claims, in
-`results/tower_losses.md`; the page of the documentation shows them.
+each. `--workers N` trains N at once, which a graphics card bears well; `--variants` adds a PVSE and a PCME. The tables
+are written beside the claims, in `results/tower_losses.md`; the page of the documentation shows them.
 """
 
 from __future__ import annotations
