@@ -322,19 +322,52 @@ PAGES = [
 ]  # fmt: skip
 
 
+def violations(page, **options):
+    """What axe finds on a page; nothing is found by looking at nothing."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    found = axe.Axe().run(page, options=options or None).response
+    assert found["passes"]
+    return [(each["id"], [node["html"] for node in each["nodes"]]) for each in found["violations"]]
+
+
 @pytest.mark.parametrize("path", PAGES)
 def test_axe_finds_nothing_and_nothing_scrolls_sideways(opened, path):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     page = opened(path, viewport=PHONE, name="axe")
-    for options, viewport, scheme in ((None, PHONE, "light"), ({"runOnly": ["color-contrast"]}, DESK, "dark")):
+    for options, viewport, scheme in (({}, PHONE, "light"), ({"runOnly": ["color-contrast"]}, DESK, "dark")):
         page.emulate_media(color_scheme=scheme)
         page.set_viewport_size(viewport)
-        found = axe.Axe().run(page, options=options)
-        told = [(each["id"], [node["html"] for node in each["nodes"]]) for each in found.response["violations"]]
-        assert told == []
-        assert found.response["passes"]
+        assert violations(page, **options) == []
         assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+    if path == "/judge":
+        page.keyboard.press("?")
+        assert violations(page) == []
     opened.complaints[:] = [each for each in opened.complaints if "404" not in each]
+
+
+def test_axe_finds_nothing_where_a_team_logs_in(browser, tmp_path):
+    """Invitation, account, the admin's page with accounts, and the login of somebody who was logged out."""
+    from limner.web.accounts import first_invitation
+
+    app = websites.client(tmp_path / "answers.db", team=True).app
+    token = first_invitation(app.state.site)
+    with running(app) as where:
+        page = browser.new_context(base_url=where, viewport=PHONE, reduced_motion="reduce").new_page()
+        page.goto(f"/invite/{token}")
+        assert violations(page) == []
+        for name, value in (("name", "admin"), ("password", websites.PASSWORD), ("again", websites.PASSWORD)):
+            page.fill(f"#{name}", value)
+        page.click("text=Make my account")
+        page.goto("/admin")
+        assert violations(page) == []
+        page.click("text=Make an invitation")
+        assert "/invite/" in page.input_value("#link")
+        assert violations(page) == []
+        page.set_viewport_size(DESK)
+        page.click("text=Log out")
+        page.goto("/judge")
+        assert page.inner_text("h1") == "Log in"
+        assert violations(page) == []
+        page.context.close()
 
 
 def test_a_picture_is_dropped_and_words_are_found(opened):
