@@ -2,8 +2,7 @@
 
 A real server in a process of its own, asked over HTTP by as many simulated annotators as a team has, and killed with
 SIGKILL at random moments: every answer that was acknowledged must be there afterwards, once. The clients keep their
-keys and send again what was not acknowledged, as the page does. With `--peer`, Label Studio is installed and asked the
-same: seconds from `pip install` to the first stored answer, CPU-seconds and memory of the first page.
+keys and send again what was not acknowledged, as the page does.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ import sys
 import tempfile
 import threading
 import time
-import venv
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,7 +46,7 @@ class Server:
 
     def start(self) -> None:
         """Starts, and waits until it answers."""
-        self.port = self.port or _free_port()
+        self.port = self.port or free_port()
         command = [sys.executable, "-m", "limner", "serve", "scenes", "-O", f"images={self.images}", "--json"]
         command += [
             "--store",
@@ -119,13 +117,15 @@ class Reply:
         return json.loads(self.data)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         return int(listening.getsockname()[1])
 
 
 def process_cost(pid: int) -> tuple[float, float]:
+    """CPU-seconds and resident megabytes of a process now."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     ticks = int(fields[11]) + int(fields[12])
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
@@ -184,8 +184,11 @@ def sessions(path: Path, annotators: int) -> list[str]:
         return [f"limner_session={open_session(store, person.id)}" for person in people if person is not None]
 
 
-def annotate(server: Server, name: str, cookie: str, tally: Tally, seed: int) -> None:
-    """Answers until nothing is left; what is not acknowledged is sent again with the same key."""
+def annotate(server: Server, name: str, cookie: str, tally: Tally, seed: int, think: float) -> None:
+    """Answers until nothing is left; what is not acknowledged is sent again with the same key.
+
+    A person looks at a pair before answering: `think` seconds on average, from half to one and a half of it.
+    """
     draw = random.Random(seed)
     while True:
         task = persist(server, "/api/task", {}, cookie, tally).json.get("task")
@@ -193,6 +196,7 @@ def annotate(server: Server, name: str, cookie: str, tally: Tally, seed: int) ->
             return
         for item in task["items"]:
             if item["grade"] is None:
+                time.sleep(draw.uniform(0.5, 1.5) * think)
                 submit(server, name, item["id"], cookie, tally, draw)
 
 
@@ -249,6 +253,7 @@ def storm(
     kills: int,
     seed: int = 0,
     images: int = 200,
+    think: float = 0.0,
 ) -> Storm:
     """Many annotators at once while the server is killed at random moments; then the store is compared."""
     path = folder / "answers.db"
@@ -258,7 +263,9 @@ def storm(
     server.start()
     try:
         people = [
-            threading.Thread(target=annotate, args=(server, f"annotator {n}", cookies[n], tally, seed + n), daemon=True)
+            threading.Thread(
+                target=annotate, args=(server, f"annotator {n}", cookies[n], tally, seed + n, think), daemon=True
+            )
             for n in range(annotators)
         ]
         for person in people:
@@ -346,132 +353,6 @@ def first_page(folder: Path) -> tuple[float, float, float, float]:
         server.kill()
 
 
-def fresh_install(folder: Path) -> tuple[float, float, int]:
-    """Seconds from `pip install` to the first stored answer in a fresh environment, its megabytes and packages."""
-    begun = time.perf_counter()
-    place = folder / "environment"
-    venv.create(place, with_pip=True)
-    python = place / "bin" / "python"
-    log("installing limner[web] into a fresh environment")
-    subprocess.run([python, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt", f"{ROOT}[web]"], check=True)
-    script = folder / "first.py"
-    script.write_text(FIRST, encoding="utf-8")
-    subprocess.run(
-        [python, script], check=True, cwd=folder, env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    )
-    seconds = time.perf_counter() - begun
-    return seconds, size_of(place), packages_of(python)
-
-
-def size_of(folder: Path) -> float:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink()) / 1e6
-
-
-def packages_of(python: Path) -> int:
-    listed = subprocess.run([python, "-m", "pip", "list", "--format=json"], capture_output=True, text=True, check=True)
-    return len(json.loads(listed.stdout))
-
-
-# What a person does first, in the fresh environment: tasks from the two built-in systems, one answer.
-FIRST = """
-import json, subprocess, sys, time, urllib.parse, urllib.request
-from pathlib import Path
-
-limner = str(Path(sys.executable).with_name("limner"))
-command = [limner, "serve", "scenes", "-O", "images=200", "--json", "--port", "0"]
-server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-url = json.loads("".join(iter(server.stdout.readline, "}\\n")) + "}")["url"]
-def ask(path, data=None, kind="application/json"):
-    asked = urllib.request.Request(url + path, data and data.encode(), {"Content-Type": kind})
-    return urllib.request.urlopen(asked).read().decode()
-for _ in range(100):
-    try:
-        ask("")
-        break
-    except OSError:
-        time.sleep(0.1)
-ask("admin/tasks", urllib.parse.urlencode({"pairs": 18, "people": 1}), "application/x-www-form-urlencoded")
-while "tasks made" not in (page := ask("admin")):
-    assert 'class="error"' not in page, page
-    time.sleep(0.2)
-item = json.loads(ask("api/task", "{}"))["task"]["items"][0]["id"]
-print(ask("api/answers", json.dumps({"item": item, "key": "first-answer", "grade": 4})))
-server.kill()
-"""
-
-
-@dataclass(frozen=True)
-class Peer:
-    """What Label Studio costs."""
-
-    seconds: float
-    cpu: float
-    memory: float
-    size: float
-    packages: int
-
-
-def label_studio(folder: Path) -> Peer:
-    """Label Studio in a fresh environment: seconds to the first stored annotation, and the cost of its first page."""
-    begun = time.perf_counter()
-    place = folder / "environment"
-    venv.create(place, with_pip=True)
-    log("installing label-studio into a fresh environment")
-    subprocess.run([place / "bin" / "pip", "install", "-q", "label-studio"], check=True)
-    log("starting it")
-    port, token = _free_port(), secrets.token_hex(20)
-    settings = {"BASE_DATA_DIR": str(folder), "USERNAME": "a@example.org", "PASSWORD": PASSWORD, "USER_TOKEN": token}
-    environment = os.environ | {f"LABEL_STUDIO_{name}": value for name, value in settings.items()}
-    environment |= {"COLLECT_ANALYTICS": "False", "LABEL_STUDIO_ENABLE_LEGACY_API_TOKEN": "true"}
-    environment.pop("PYTHONPATH", None)
-    command = [place / "bin" / "label-studio", "start", "--no-browser", "--port", str(port)]
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        _await_page(port, process)
-        cpu, memory = process_cost(process.pid)
-        _first_annotation(port, token)
-        seconds = time.perf_counter() - begun
-    finally:
-        process.kill()
-        process.wait()
-    return Peer(seconds, cpu, memory, size_of(place), packages_of(place / "bin" / "python"))
-
-
-def _first_annotation(port: int, token: str) -> None:
-    """A project, a task and an answer, through the programming interface, as `FIRST` does for limner."""
-    choices = '<View><Text name="t" value="$t"/><Choices name="c" toName="t"><Choice value="yes"/></Choices></View>'
-    project = _told(port, token, "/api/projects", {"title": "first", "label_config": choices})["id"]
-    _told(port, token, f"/api/projects/{project}/import?return_task_ids=1", [{"t": "a red balloon"}])
-    task = _told(port, token, f"/api/projects/{project}/next", None)["id"]
-    answer = {"from_name": "c", "to_name": "t", "type": "choices", "value": {"choices": ["yes"]}}
-    assert _told(port, token, f"/api/tasks/{task}/annotations/", {"result": [answer]})["id"]
-
-
-def _told(port: int, token: str, path: str, body: object) -> Any:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-    headers = {"Authorization": f"Token {token}", "Content-Type": "application/json"}
-    connection.request("GET" if body is None else "POST", path, None if body is None else json.dumps(body), headers)
-    reply = connection.getresponse()
-    data = reply.read()
-    if reply.status >= 300:
-        raise RuntimeError(f"Label Studio answered {path} with {reply.status}: {data[:200]!r}")
-    return json.loads(data)
-
-
-def _await_page(port: int, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(1200):
-        if process.poll() is not None:
-            raise RuntimeError(f"Label Studio ended with status {process.returncode}")
-        try:
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-            connection.request("GET", "/user/login/")
-            if connection.getresponse().status == 200:
-                return
-        except OSError:
-            time.sleep(0.5)
-    raise RuntimeError("Label Studio never answered")
-
-
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     quick = options.quick
     with tempfile.TemporaryDirectory() as folder:
@@ -489,30 +370,14 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     note = "the store is open then, no model is loaded"
     yield Claim("first page for judging, CPU-seconds of the server", judge_cpu, goal="< 3", note=note)
     yield Claim("first page for judging, resident MB of the server", judge_memory, goal="< 120", note=note)
-    if not quick:
-        yield from _install_claims(cpu, memory, peer=options.peer)
-
-
-def _install_claims(cpu: float, memory: float, *, peer: bool) -> Iterator[Claim]:
-    with tempfile.TemporaryDirectory() as folder:
-        seconds, size, packages = fresh_install(Path(folder))
-    about = f"limner[web]: {packages} packages, {size:,.0f} MB; wheels come from the nearest index"
-    what = "from pip install to the first stored answer, seconds"
-    if not peer:
-        yield Claim(what, seconds, goal="< 600", note=about)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        theirs = label_studio(Path(folder))
-    note = f"{about}; Label Studio: {theirs.packages} packages, {theirs.size:,.0f} MB"
-    yield Claim(f"{what}, limner and Label Studio", seconds, theirs.seconds, goal="<= 1", note=note)
-    yield Claim("first page, CPU-seconds of the server, limner and Label Studio", cpu, theirs.cpu, goal="<= 0.1")
-    yield Claim("first page, resident MB of the server, limner and Label Studio", memory, theirs.memory, goal="<= 0.5")
 
 
 def _storm_claims(folder: Path, quick: bool) -> Iterator[Claim]:
     people, kills = (10, 3) if quick else (50, 20)
     tasks, size = (10, 10) if quick else (250, 20)
-    found = storm(folder, annotators=people, tasks=tasks, size=size, replication=2, kills=kills)
+    found = storm(
+        folder, annotators=people, tasks=tasks, size=size, replication=2, kills=kills, think=0.1 if quick else 1.0
+    )
     what = f"{people} annotators over HTTP, {found.kills} kills"
     note = f"{found.acknowledged:,} answers acknowledged, {found.again:,} requests sent again"
     yield Claim(f"{what}: acknowledged answers", found.acknowledged, goal=f"== {tasks * size * 2}")
@@ -520,13 +385,9 @@ def _storm_claims(folder: Path, quick: bool) -> Iterator[Claim]:
     yield Claim(f"{what}: answers stored twice", found.doubled, goal="<= 0")
     yield Claim(f"{what}: pairs with more answers than asked", found.over, goal="<= 0")
     yield Claim(f"{what}: requests refused", len(found.errors), goal="<= 0", note="; ".join(found.errors[:2]))
-    rate = f"median {1000 * found.p50:.0f} ms; clients, server and disk share one machine"
+    rate = f"median {1000 * found.p50:.0f} ms; clients, server and disk share one machine, and it does other work too"
     yield Claim(f"{what}: p95 of a submit, ms", 1000 * found.p95, goal="< 1000", note=rate)
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--peer", action="store_true", help="install Label Studio too, in an environment of its own")
-
-
 if __name__ == "__main__":
-    main(run, __doc__, configure=_options)
+    main(run, __doc__)
