@@ -115,9 +115,10 @@ class Site:
         """The store's number of whoever asks."""
         if visitor.account is not None:
             return visitor.account.id
-        from limner.annotate.store_people import add_annotator
+        from limner.annotate.store_people import add_annotator, by_name
 
-        return add_annotator(self.store, visitor.name, existing=True).id
+        known = by_name(self.store, visitor.name)  # reading first: only a new name has to wait for the writers
+        return (known or add_annotator(self.store, visitor.name, existing=True)).id
 
     def cookie(self, response: Response, name: str, value: str, *, days: float) -> None:
         """Sets a cookie that scripts cannot read and other sites cannot send along with a form."""

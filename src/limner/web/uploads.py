@@ -13,7 +13,7 @@ import warnings
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from limner.errors import LimnerError
+from limner.errors import LimnerError, UnknownId
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -113,10 +113,10 @@ class Uploads:
         """A kept picture.
 
         Raises:
-            Refused: When it was never sent, or is forgotten.
+            UnknownId: When it was never sent, or is forgotten.
         """
         with self._lock:
             if key not in self._held:
-                raise Refused("this picture is no longer here: send it again")
+                raise UnknownId("this picture is no longer here: send it again")
             self._held.move_to_end(key)
             return self._held[key]
