@@ -469,6 +469,31 @@ def test_only_the_holder_answers(store):
         submit(store, 1, 999_999, key="k", grade=4)
 
 
+def test_one_key_serves_one_answer_whoever_sends_it(store):
+    filled(store, tasks=2)
+    ada, bob = person(store), person(store, "bob")
+    say(store, ada, lease(store, ada).items[0], key="k")
+    with pytest.raises(LimnerError, match="key was used for another answer"):
+        say(store, bob, lease(store, bob).items[0], key="k")
+    assert len(history(store)) == 1
+
+
+def test_two_clicks_at_once_give_one_task(store):
+    filled(store, tasks=6)
+    ada = person(store)
+    with ThreadPoolExecutor(6) as pool:
+        held = list(pool.map(lambda _: lease(store, ada), range(6)))
+    assert len({h.id for h in held}) == 1
+
+
+def test_what_the_store_needs_is_named(tmp_path):
+    code = "import sys; sys.modules['sqlalchemy'] = None; from limner.cli import app; app()"
+    command = [sys.executable, "-c", code, "annotate", "status", str(tmp_path / "work.db")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 3
+    assert done.stderr.endswith("pip install 'limner[web]'\n") and "sqlalchemy" in done.stderr
+
+
 # --- taking out -------------------------------------------------------------------------------------------------
 
 
@@ -531,6 +556,8 @@ def test_votes_are_counted_once_and_never_beyond_the_replication(store):
     assert {vote.left for vote in votes(store)} == {"A", "B"}  # sides are drawn
     with pytest.raises(UnknownName):
         cast_vote(store, people[0], 1, key="k", choice="both")
+    with pytest.raises(LimnerError, match="already"):
+        add_comparisons(store, rivals, seed=3)
 
 
 # --- many at once -----------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from limner.errors import MissingExtra
+from limner.errors import LimnerError, MissingExtra
 
 try:
     import sqlalchemy as sa
@@ -14,7 +14,12 @@ except ImportError as error:
 __all__ = ["inserted", "sa"]
 
 
-def inserted(connection: sa.Connection, table: sa.Table, **values: Any) -> int:
-    """Adds one row and returns its number."""
-    key: Any = connection.execute(sa.insert(table).values(**values)).inserted_primary_key
+def inserted(connection: sa.Connection, table: sa.Table, clash: str = "", /, **values: Any) -> int:
+    """Adds one row and returns its number; where another is in its place, `clash` says so in plain words."""
+    try:
+        key: Any = connection.execute(sa.insert(table).values(**values)).inserted_primary_key
+    except sa.exc.IntegrityError as error:
+        if not clash:
+            raise
+        raise LimnerError(clash) from error
     return int(key[0])

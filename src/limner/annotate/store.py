@@ -54,7 +54,7 @@ BUSY = 30.0
 POOL = 32
 """Connections held at once; more callers take turns."""
 _PATIENCE = 10  # milliseconds between two tries to take SQLite's lock
-_ADVISORY = 0x6C696D  # PostgreSQL: one opener at a time moves the tables up
+_ADVISORY = 0x6C696D  # the lock of PostgreSQL that is limner's
 
 
 class LeaseLost(LimnerError):
@@ -160,6 +160,7 @@ class Store:
     def set(self, name: str, value: Any, *, replace: bool = True) -> Any:
         """Keeps a JSON value under a name; with `replace=False` the first one stays. Returns what is kept."""
         with self.writing() as connection:
+            _alone(self, connection)
             old = connection.scalar(sa.select(setting.c.value).where(setting.c.name == name))
             if old is not None and not replace:
                 return json.loads(old)
@@ -293,8 +294,7 @@ def _move_up(store: Store) -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     with store.writing() as connection:
-        if not store.lite:
-            connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_ADVISORY})"))
+        _alone(store, connection)
         config.attributes["connection"] = connection
         try:
             command.upgrade(config, "head")
@@ -302,6 +302,12 @@ def _move_up(store: Store) -> None:
             raise LimnerError(
                 f"the store {store.where} was written by a later limner ({error}); upgrade limner to open it"
             ) from error
+
+
+def _alone(store: Store, connection: sa.Connection) -> None:
+    """Until the transaction ends, nobody else is here; SQLite's writers are alone anyway."""
+    if not store.lite:
+        connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_ADVISORY})"))
 
 
 def _version(store: Store) -> str | None:

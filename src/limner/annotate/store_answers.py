@@ -26,6 +26,7 @@ from limner.errors import LimnerError, UnknownId
 
 KEY_LENGTH = 100
 _DAY = 86_400_000
+_KEY_USED = "this key was used for another answer: make a new key for every answer"
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ def _append(store: Store, annotator_id: int, item_id: int, key: str, values: dic
         _refuse_unfit(state, mine, item_id, now, withdraws=values["grade"] is None)
         last = state.latest.get((mine["id"], item_id))
         values |= {"assignment_id": mine["id"], "item_id": item_id, "revision": last["revision"] + 1 if last else 1}
-        made = inserted(connection, judgement, **values, client_key=key, added=now)
+        made = inserted(connection, judgement, _KEY_USED, **values, client_key=key, added=now)
         finished = _settle(connection, state, mine, item_id, values, now, now + int(minutes * 60_000))
         return Saved(made, values["revision"], False, finished)
 
@@ -145,7 +146,7 @@ def _repeated(before: Any, mine: Any, item_id: int, values: dict[str, Any]) -> S
     """The answer of that key; refused where the key belongs to another answer."""
     same = before["assignment_id"] == mine["id"] and before["item_id"] == item_id
     if not same or before["grade"] != values["grade"] or before["reasons"] != values["reasons"]:
-        raise LimnerError("this key was used for another answer: make a new key for every answer")
+        raise LimnerError(_KEY_USED)
     return Saved(before["id"], before["revision"], True, before["finished"] is not None)
 
 

@@ -59,7 +59,8 @@ def add_annotator(
 
 def _added(store: Store, connection: sa.Connection, name: str, role: str, password_hash: str | None) -> Annotator:
     values: dict[str, Any] = {"name": _name(name), "role": _role(role), "active": True, "password_hash": password_hash}
-    return Annotator(inserted(connection, annotator, **values, added=store.now()), **values)
+    clash = f"there is an annotator {values['name']!r} already: take another name"
+    return Annotator(inserted(connection, annotator, clash, **values, added=store.now()), **values)
 
 
 def annotator_of(store: Store, annotator_id: int) -> Annotator:

@@ -250,7 +250,8 @@ def lease(store: Store, annotator_id: int, *, minutes: float = MINUTES) -> Held 
 
 
 def _refuse_stranger(connection: sa.Connection, annotator_id: int) -> None:
-    active = connection.scalar(sa.select(annotator.c.active).where(annotator.c.id == annotator_id))
+    account = sa.select(annotator.c.active).where(annotator.c.id == annotator_id)
+    active = connection.scalar(account.with_for_update(key_share=True))  # one click after the other
     if active is None:
         raise UnknownId(f"no annotator number {annotator_id}")
     aside = sa.select(exclusion.c.id).where(

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from limner.annotate._sql import sa
+from limner.annotate._sql import inserted, sa
 from limner.annotate.store import AlreadyFull, Store
 from limner.annotate.store_contents import DIRECTIONS
 from limner.annotate.store_schema import annotator, comparison, vote
@@ -82,8 +82,11 @@ def add_comparisons(
         names = {"study": study, "query": each.query, "direction": each.direction}
         rows.append({**names, "left_name": left, "right_name": right, **shown, "replication": replication})
     with store.writing() as connection:
-        if rows:
-            connection.execute(sa.insert(comparison), [{**row, "added": store.now()} for row in rows])
+        for row in rows:
+            clash = (
+                f"query {row['query']!r} compares {row['left_name']!r} and {row['right_name']!r} in {study!r} already"
+            )
+            inserted(connection, comparison, clash, **row, added=store.now())
     return len(rows)
 
 
@@ -132,7 +135,8 @@ def cast_vote(
         if any(v["annotator_id"] == annotator_id for v in given) or len(given) >= row["replication"]:
             raise AlreadyFull("this comparison has this vote, or all the votes it needs: go on with the next one")
         values = {"comparison_id": comparison_id, "annotator_id": annotator_id, "choice": choice, "client_key": key}
-        connection.execute(sa.insert(vote).values(**values, milliseconds=milliseconds, added=store.now()))
+        clash = "this key was used for another vote: make a new key for every vote"
+        inserted(connection, vote, clash, **values, milliseconds=milliseconds, added=store.now())
         return True
 
 
