@@ -506,3 +506,27 @@ def test_a_control_can_be_pooled_later(store, world):
     assert waiting(store) == []
     add_pairs(store, [pairs_of[1]], turn=2)
     assert waiting(store) == [pairs_of[1]]
+
+
+# --- real files -------------------------------------------------------------------------------------------------
+
+
+def test_the_crowd_of_flickr8k_is_read(shared_data):
+    file = shared_data / "flickr8k" / "text" / "CrowdFlowerAnnotations.txt"
+    found = read_judgements(file)
+    lines = [line.split("\t") for line in file.read_text().splitlines()]
+    assert len(found.grades) == len(lines) == 47_830
+    for image, caption, share, _, _ in lines[::1000]:
+        assert found.grade(image, caption) == pytest.approx(float(share), abs=1e-6)
+
+
+def test_eccv_caption_is_read_and_written_as_it_is(tmp_path):
+    pytest.importorskip("eccv_caption")
+    from limner.annotate.forms import write_eccv
+    from limner.datasets.extended import eccv_folder
+
+    found = read_judgements(eccv_folder(), form="eccv")
+    forward, backward = read_eccv()
+    assert len(found) == len(forward | backward.T) > len(forward)
+    write_eccv(found, tmp_path)
+    assert read_judgements(tmp_path).restrict(queries=found.queries, candidates=found.candidates) == found
