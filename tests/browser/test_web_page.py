@@ -370,11 +370,60 @@ def test_axe_finds_nothing_where_a_team_logs_in(browser, tmp_path):
         page.context.close()
 
 
-def test_a_picture_is_dropped_and_words_are_found(opened):
+FILE = """(data) => {
+  const carried = new DataTransfer();
+  carried.items.add(new File([Uint8Array.from(data)], "x.png", {type: "image/png"}));
+  return carried;
+}"""
+
+
+@pytest.mark.parametrize("dropped", [True, False], ids=["dropped", "chosen"])
+def test_a_picture_finds_words(opened, dropped):
     page = opened("/search")
-    page.set_input_files("#file", files=[{"name": "x.png", "mimeType": "image/png", "buffer": websites.picture()}])
+    if dropped:
+        carried = page.evaluate_handle(FILE, list(websites.picture()))
+        page.dispatch_event("form[data-drop]", "drop", {"dataTransfer": carried})
+    else:
+        page.set_input_files("#file", files=[{"name": "x.png", "mimeType": "image/png", "buffer": websites.picture()}])
     page.wait_for_selector(".found.texts li", timeout=30_000)
     assert "upload=" in page.url
+
+
+def test_votes_by_key_are_stored_once(opened, address):
+    from limner.annotate.store_votes import Rivals, add_comparisons, votes
+
+    held = websites.world().test
+    images = list(held.images.ids)
+    rivals = [Rivals(text, "a", "b", tuple(images[:5]), tuple(images[5:10])) for text in list(held.texts.ids)[:2]]
+    add_comparisons(address.state.site.store, rivals, study="preference")
+    page = opened("/prefer", name="voter")
+    assert page.locator(".found img").count() == 10
+    for key in ("1", "2"):
+        page.keyboard.press("Control+3")
+        with page.expect_navigation():
+            page.keyboard.press(key)
+    assert "Nothing left to compare" in page.inner_text("h1")
+    assert sorted(vote.choice for vote in votes(address.state.site.store)) == ["left", "tie"]
+
+
+def test_a_person_who_is_logged_out_loses_no_answer(opened):
+    page = opened("/judge", name="logged out")
+    tries = []
+
+    def once(route):
+        tries.append(json.loads(route.request.post_data)["key"])
+        if len(tries) == 1:
+            route.fulfill(status=401, json={"error": "log in first"})
+        else:
+            route.continue_()
+
+    page.route("**/api/answers", once)
+    page.keyboard.press("4")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#banner:has-text('log in again')")
+    page.wait_for_selector("#state:text-is('Saved.')", timeout=15_000)
+    assert len(set(tries)) == 1
+    opened.complaints[:] = [each for each in opened.complaints if "Failed to load resource" not in each]
 
 
 def test_a_script_that_got_into_the_page_does_not_run(opened):
