@@ -225,6 +225,7 @@ def draw(
     axes[2].set(xlabel="answers", ylabel="matches found, %", title="several turns", xlim=(0, None), ylim=(0, None))
     for axis in axes[:2]:
         axis.xaxis.get_major_locator().set_params(integer=True)
+    axes[2].locator_params(axis="x", nbins=4)
     for axis in axes[1:]:
         axis.legend()
     for axis in axes:

@@ -87,6 +87,7 @@ def test_undefined_agreement_is_said():
     found = agreement(same)
     assert math.isnan(found.alpha) and "every answer is the same" in found.note
     assert "kappa of a and b is undefined" in found.note
+    assert math.isnan(agreement([*same[:-1], answer("c", 0, 4), answer("c", 9, 1)]).alpha)  # 9 is one person's alone
     alone = agreement([answer("a", pair, 1 + pair) for pair in range(3)])
     assert math.isnan(alone.alpha) and "no pair was judged by two" in alone.note
     assert alone.kappas == {}

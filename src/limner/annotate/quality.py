@@ -96,8 +96,8 @@ def agreement(
     undefined = [f"kappa of {a} and {b} is undefined (both gave one and the same grade throughout)"
                  for (a, b), (value, _) in kappas.items() if math.isnan(value)]  # fmt: skip
     common: dict[str, Any] = {"level": level, "annotators": len(table), "pairs": int(shared.sum()), "kappas": kappas}
-    values = table.loc[:, shared].stack() if shared.any() else []
-    if len(set(values)) < 2:
+    counted = set(table.columns[shared])
+    if len({answer.grade for answer in used if answer.pair in counted}) < 2:
         why = "no pair was judged by two people" if not shared.any() else "every answer is the same"
         return Agreement(
             math.nan, math.nan, math.nan, note="; ".join([f"alpha is undefined: {why}", *undefined]), **common
