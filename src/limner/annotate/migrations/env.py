@@ -6,5 +6,7 @@ from alembic import context
 
 from limner.annotate.store_schema import metadata
 
-context.configure(connection=context.config.attributes["connection"], target_metadata=metadata, render_as_batch=True)
-context.run_migrations()
+if hasattr(context, "config"):  # alembic runs this file; whoever only imports it runs nothing
+    connection = context.config.attributes["connection"]
+    context.configure(connection=connection, target_metadata=metadata, render_as_batch=True)
+    context.run_migrations()
