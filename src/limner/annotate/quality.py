@@ -139,7 +139,7 @@ def kappa(one: Sequence[int], other: Sequence[int]) -> float:
     """Cohen's kappa of two people's grades, linearly weighted; NaN where both gave one and the same grade throughout.
 
     >>> round(kappa([1, 1, 4, 4], [1, 2, 4, 4]), 3), kappa([4, 4], [4, 4])
-    (0.846, nan)
+    (0.833, nan)
     """
     from sklearn.metrics import cohen_kappa_score
 
