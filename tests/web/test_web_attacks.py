@@ -60,6 +60,20 @@ def test_the_hostile_captions_are_really_shown(local):
     )
 
 
+def test_a_script_in_a_name_is_shown_as_text(tmp_path):
+    """Names come from people: in the header, in the table of annotators, in the reasons of exclusions."""
+    asked = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=2, replication=1))
+    name = "<script>hacked()</script>"
+    assert asked.post("/name", data={"name": name}).status_code == 303
+    task = asked.post("/api/task", json={}).json()["task"]
+    asked.post("/api/answers", json={"item": task["items"][0]["id"], "key": "of-a-script", "grade": 1})
+    assert answers(asked.app.state.site.store)[0].annotator == name
+    for address in ("/", "/admin", "/judge"):
+        page = asked.get(address).text
+        assert "&lt;script&gt;hacked" in page, address
+        assert "<script>hacked" not in page, address
+
+
 def test_every_reply_carries_the_policy(local):
     for address in ("/", "/nosuch", "/search?k=nonsense", "/static/judge.js", "/api/nosuch", "/image?id=nosuch"):
         reply = local.get(address)

@@ -103,6 +103,22 @@ def test_side_by_side_shows_the_numbers_of_evaluate(site, scores):
         assert shown in page, shown
 
 
+def test_collections_stand_side_by_side(tmp_path):
+    from starlette.testclient import TestClient
+
+    from limner.web import make_app
+
+    world = websites.world()
+    other = limner.Collection("half", world.images, world.texts, world.judgements, world.splits)
+    app = make_app([world, other], systems=("colours",), store=tmp_path / "a.db")
+    asked = TestClient(app, base_url="http://localhost")
+    page = patient(asked, "/compare?c=scenes&c=half")
+    assert page.text.count("<caption>") == 2
+    assert page.text.count("<td>complete</td>") == 8  # four measures in two directions, of the one that has them
+    with pytest.raises(limner.LimnerError, match="two collections are called"):
+        make_app([world, world], store=tmp_path / "a.db")
+
+
 @pytest.mark.parametrize("direction", ["t2i", "i2t"])
 def test_every_failure_is_there_and_drawn(site, scores, direction):
     held = websites.world().test
