@@ -265,6 +265,7 @@ def test_keys_choose_go_back_skip_zoom_and_help(opened):
     assert page.is_checked("input[value=not-in-image]")
     page.keyboard.press("z")
     assert page.get_attribute("#zoom", "aria-pressed") == "true"
+    assert page.get_attribute("#picture", "src") == task[0]["picture"].replace("view", "full")
     page.keyboard.press("?")
     assert page.is_visible("#help")
 

@@ -39,7 +39,7 @@ def judge_page(ask: Ask) -> Response:
     return page(
         ask, "judge.html", held=held, at=at, item=held.items[at], mine=mine, grades=GRADES, reasons=REASONS,
         guideline=GUIDELINE, key=secrets.token_urlsafe(16), task=json.dumps(task_of(ask, held)),
-        source=picture_of(ask, held.items[at]), done=sum(item.grade is not None for item in held.items),
+        source=picture_of(judged_collection(ask), held.items[at]), done=sum(item.grade is not None for item in held.items),
         error=ask.get("error"),
     )  # fmt: skip
 
@@ -58,13 +58,14 @@ def judged_collection(ask: Ask) -> str:
     return next((name for name in served if name in specs or served[name] in specs), site.library.known(None))
 
 
-def picture_of(ask: Ask, item: Item) -> str:
-    """The address of a pair's picture."""
-    return f"/image?{query(c=judged_collection(ask), id=item.image, size='full')}"
+def picture_of(collection: str, item: Item) -> str:
+    """The address of a pair's picture: small enough for a phone; who zooms gets it in full."""
+    return f"/image?{query(c=collection, id=item.image, size='view')}"
 
 
 def task_of(ask: Ask, held: Held) -> dict[str, Any]:
     """A task as a browser gets it: words and pictures, and one's own answers so far."""
+    collection = judged_collection(ask)
     return {
         "assignment": held.id,
         "kind": held.kind,
@@ -73,7 +74,7 @@ def task_of(ask: Ask, held: Held) -> dict[str, Any]:
             {
                 "id": item.id,
                 "text": item.text,
-                "picture": picture_of(ask, item),
+                "picture": picture_of(collection, item),
                 "grade": item.grade,
                 "reasons": list(item.reasons),
             }

@@ -55,7 +55,6 @@ function show(to, { focus = true } = {}) {
   at("finished").hidden = true;
   root.hidden = false;
   at("words").textContent = item.text;
-  if (at("picture").getAttribute("src") !== item.picture) at("picture").src = item.picture;
   for (const radio of grades) radio.checked = Number(radio.value) === item.grade;
   for (const box of reasons) box.checked = item.reasons.includes(box.value);
   zoom(false);
@@ -136,6 +135,9 @@ function undo() {
 
 function zoom(on = !root.classList.contains("zoomed")) {
   root.classList.toggle("zoomed", on);
+  const picture = items[place].picture;
+  const wanted = on ? picture.replace("size=view", "size=full") : picture;
+  if (at("picture").getAttribute("src") !== wanted) at("picture").src = wanted;
   at("zoom").setAttribute("aria-pressed", String(on));
 }
 
