@@ -1,0 +1,505 @@
+"""The systems of the ranking paper on Flickr8k: nearest neighbours and KCCA with every text kernel.
+
+Hodosh, Young & Hockenmaier (2013), sections 3 and 4 and appendix B: 6,000 images with five captions each to train on,
+1,000 with one caption to choose settings on, 1,000 with one caption (#2, the one that people judged) to be ranked, in
+both directions. Of each system fifteen models, chosen on dev, are fused by Borda count.
+
+R@k and the median rank are of the original item; S@k (a relevant item among the first k) and R-precision are against
+people's judgements. Marks say how sure the difference to Tri5Sem is (* p <= 0.1, ** 0.05, *** 0.01).
+
+    python proofs/ranking_paper.py --data DIR --systems NN BoW5 Tri5 Tri5Sem
+    python proofs/ranking_paper.py --data DIR --systems all --html page.html
+    python proofs/ranking_paper.py --data DIR --features cnn
+    python proofs/ranking_paper.py --data DIR --features both --smaller small.safetensors
+
+The paper's outside corpus, the British National Corpus, cannot be passed on; `--corpus FILE` takes any text with one
+sentence in each line, and COCO's captions stand in for it where nothing is given. `--histograms FILE` keeps what takes
+longest, the visual words of all photographs, and `--smaller FILE` those of photographs of half the size, with which
+Tri5Sem is measured once more. Kernels are decomposed exactly, with `--card` on a graphics card; or, with `--rank`, by
+partial Gram-Schmidt orthogonalisation to that rank, as the paper's were, which takes seconds a solution.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+from claims import Claim, log, main
+from limner.classic.histograms import Histograms
+from limner.classic.kcca import Pair, Spectrum, spectrum
+from limner.classic.kernels import Features, FittedPyramid, Pyramid
+from limner.classic.models import KccaModel, TwoWayScores
+from limner.classic.nearest import nearest_scores
+from limner.classic.pairs import documents_of
+from limner.classic.selection import Dev, trials
+from limner.classic.thirty import ALIASES, SYSTEMS, System, system
+from limner.classic.training import Found
+from limner.classic.words import Reader, lemma_lexicon
+from limner.collection import Collection
+from limner.comparison import compare
+from limner.datasets.flickr import load_flickr8k
+from limner.embeddings import Embeddings
+from limner.evaluation import evaluate
+from limner.ids import Ids
+from limner.report import Report
+from limner.scores import Scores
+
+MAIN = ("NN", "BoW1", "BoW5", "TagRank", "Tri5", "Tri5-idf", "Tri5Lin", "Tri5Sem")
+CNN = ("NN", "BoW5", "Tri5", "Tri5Sem")
+FOUND = ("R@1", "R@5", "R@10", "MedR")
+JUDGED = ("S@1", "S@5", "S@10", "RP")
+TASKS = {"i2t": "annotation", "t2i": "search"}
+SIDE = 192
+"""The shorter side of the photographs that are here; the paper's were not made smaller (most are 375 x 500)."""
+CROWD = 0.5
+"""Share of yes from which a pair counts as relevant; it gives the paper's 2,031 further pairs."""
+
+PUBLISHED: Mapping[tuple[str, str, str], float] = {
+    ("Tri5Sem", "i2t", "R@1"): 8.3,
+    ("Tri5Sem", "i2t", "R@5"): 21.6,
+    ("Tri5Sem", "i2t", "R@10"): 30.3,
+    ("Tri5Sem", "i2t", "MedR"): 34,
+    ("Tri5Sem", "t2i", "R@1"): 7.6,
+    ("Tri5Sem", "t2i", "R@5"): 20.7,
+    ("Tri5Sem", "t2i", "R@10"): 30.1,
+    ("Tri5Sem", "t2i", "MedR"): 38,
+    ("Tri5Sem", "i2t", "S@10"): 49.1,
+    ("Tri5Sem", "t2i", "S@10"): 48.5,
+    ("Tri5Sem", "i2t", "RP"): 13.4,
+    ("Tri5Sem", "t2i", "RP"): 13.7,
+    ("Tri5", "i2t", "RP"): 11.6,
+    ("Tri5", "t2i", "RP"): 11.0,
+    ("Tri5Lin", "i2t", "RP"): 11.7,
+    ("Tri5Lin", "t2i", "RP"): 10.7,
+}
+"""What is printed, in percent (median ranks as they are)."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """The three splits, how captions are read, and what people judged."""
+
+    train: Collection
+    dev: Collection
+    test: Collection
+    judged: Collection
+    reader: Reader
+
+    @classmethod
+    def read(cls, folder: Path, *, quick: bool) -> Data:
+        """Flickr8k; with `quick` a sixth of the training images."""
+        place = folder / "flickr8k" if (folder / "flickr8k").is_dir() else folder
+        whole = load_flickr8k(place)
+        train = whole.train.restrict(list(whole.train.images.ids)[::6]) if quick else whole.train
+        dev, test = (load_flickr8k(place, split=name, captions=[2]) for name in ("dev", "test"))
+        crowd = test.ratings["crowd"].at_least(CROWD).restrict(candidates=test.texts.ids)
+        test = replace(test, extra={}, ratings={})
+        judged = replace(test, name="judged", judgements=test.judgements | crowd)
+        lexicon = lemma_lexicon(whole.texts.values, whole.texts.field("lemmas"))
+        return cls(train, dev, test, judged, Reader(lexicon=lexicon))
+
+    @cached_property
+    def documents(self) -> list[list[str]]:
+        """The captions of each training image."""
+        return documents_of(self.train)
+
+    @property
+    def all_images(self) -> Ids:
+        """Training, dev and test images."""
+        return Ids([*self.train.images.ids, *self.dev.images.ids, *self.test.images.ids])
+
+
+Reports = tuple[Report, Report]
+Side = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Similarities with the training items: of the training, the dev and the test items."""
+
+
+def timed(what: str, work: Callable[[], Any]) -> Any:
+    """Does something, and says how long it took."""
+    start = time.perf_counter()
+    found = work()
+    log(f"{what}: {time.perf_counter() - start:.1f} s")
+    return found
+
+
+@dataclass
+class Bench:
+    """Everything that systems share: kernels are computed once."""
+
+    data: Data
+    options: argparse.Namespace
+    _images: dict[tuple[str, str], Side] = field(default_factory=dict)
+    _texts: dict[Any, Side] = field(default_factory=dict)
+    _spectra: dict[tuple[str, str, float], Spectrum] = field(default_factory=dict)
+
+    def images(self, source: str, kind: str) -> Side:
+        """Rows of the image kernel, before any power; one source of features is kept at a time, with all its kinds."""
+        kind = self.options.kernel if source == "cnn" else kind
+        if (source, kind) not in self._images:
+            make = self._cnn if source == "cnn" else self._words
+            what = f"image kernel {kind}, {source}"
+            self._images[source, kind] = self.kept(what, lambda: make(source, kind))
+        return self._images[source, kind]
+
+    def _cnn(self, source: str, kind: str) -> Side:
+        folder = self.options.data
+        folder = (folder / "flickr8k" if (folder / "flickr8k").is_dir() else folder) / "features"
+        names = [line.split("\t")[0].strip() for line in (folder / "image_names.txt").read_text().splitlines()]
+        rows = np.load(folder / "efficientnet_lite0_pool1280_fp16.npy").astype(np.float32)
+        found = Embeddings(names, rows)
+        train, dev, test = (found.subset(part.images.ids).matrix for part in self._parts())
+        kernel = Features(kind).fit(train)
+        return kernel(train), kernel(dev, train), kernel(test, train)
+
+    def _words(self, source: str, kind: str) -> Side:
+        files = {"words": (self.options.histograms, SIDE), "smaller": (self.options.smaller, SIDE // 2)}
+        histograms, pyramid = self._histograms(*files[source])
+        kernel = FittedPyramid(pyramid.vocabulary, 3 if kind == "pyramid" else 1)
+        train, dev, test = (histograms.subset(part.images.ids) for part in self._parts())
+        return kernel(train), kernel(dev, train), kernel(test, train)
+
+    def _histograms(self, file: Path | None, side: int) -> tuple[Histograms, FittedPyramid]:
+        if file is not None and file.is_file():
+            found, words = Histograms.load(file)
+            if words is None:
+                raise SystemExit(f"{file} has histograms without their words: expected a file that this script wrote")
+            return found, FittedPyramid(words)
+        kernel = timed("visual words", lambda: Pyramid(side=side).fit(self.data.train.images))
+        whole = load_flickr8k(self.options.data / "flickr8k").restrict(self.data.all_images)
+        found = timed("histograms", lambda: kernel.features(whole.images, progress=progress("photographs")))
+        if file is not None:
+            found.save(file, vocabulary=kernel.vocabulary)
+        return found, kernel
+
+    def _parts(self) -> tuple[Collection, Collection, Collection]:
+        return self.data.train, self.data.dev, self.data.test
+
+    def texts(self, asked: System) -> Side:
+        """Rows of the text kernel; the last one stays in memory, since systems that share it stand side by side."""
+        if asked.text not in self._texts:
+            self._texts = {asked.text: self.kept(f"text kernel {asked.name}", lambda: self._compared(asked))}
+        return self._texts[asked.text]
+
+    def _compared(self, asked: System) -> Side:
+        kernel = asked.text.kernel(reader=self.data.reader, corpus=self.corpus).fit(self.data.documents)
+        dev, test = ([[text] for text in part.texts.values] for part in (self.data.dev, self.data.test))
+        own = self.data.documents
+        return kernel(own, progress=progress("images")), kernel(dev, own), kernel(test, own)
+
+    def kept(self, what: str, work: Callable[[], Side]) -> Side:
+        """Computes something that takes long, or reads it where an earlier run has kept it."""
+        if self.options.keep is None:
+            return timed(what, work)
+        file = self.options.keep / f"{what.replace('/', ' ')}{' quick' if self.options.quick else ''}.npz"
+        if not file.is_file():
+            made = timed(what, work)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            np.savez(file, *(part.astype(np.float32) for part in made))
+        with np.load(file) as held:
+            one, dev, test = (held[f"arr_{at}"].astype(np.float64) for at in range(3))
+        return one, dev, test
+
+    @cached_property
+    def corpus(self) -> Any:
+        """The outside corpus."""
+        if self.options.corpus is not None:
+            return self.options.corpus
+        file = self.options.data / "coco" / "captions_val2017.json"
+        if not file.is_file():
+            return None
+        return tuple(row["caption"].strip() for row in json.loads(file.read_text(encoding="utf-8"))["annotations"])
+
+    def scores(self, asked: System, source: str) -> tuple[Scores, str]:
+        """The scores of a system on the test pool, and the settings that dev chose."""
+        images, texts = self.images(source, asked.images), self.texts(asked)
+        ids = self.data.test.images.ids, self.data.test.texts.ids
+        if asked.method == "nearest":
+            tables = nearest_scores(images[2], texts[2]), nearest_scores(texts[2], images[2])
+            return TwoWayScores(*ids, *tables), ""
+        found = timed(f"{asked.name}, {source}: KCCA", lambda: self._search(asked, source))
+        settings = found.settings
+        model = KccaModel(asked.name, None, None, None, self.data.documents, found.spaces(), settings)
+        log("\n".join(_on_dev(found.trials)))
+        said = "; ".join(f"{title} {_shown(settings[task])}" for task, title in TASKS.items())
+        return model.fuse(images[2], texts[2], *ids), said
+
+    def _search(self, asked: System, source: str) -> Found:
+        """Every setting, measured on dev; the images' kernels are decomposed once for all systems."""
+        (_, dev_images, _), (own, dev_texts, _) = self.images(source, asked.images), self.texts(asked)
+        found, texts = Found(fuse=True), self._decomposed(own)
+        for power in (1.0,) if source == "cnn" else self.options.powers:
+            pair = Pair(self.spectrum(source, asked.images, power), texts, "single")
+            how: dict[str, Any] = {"kappas": self.options.kappas, "diagonals": self.options.diagonals, "power": power}
+            for solution in trials(pair, Dev.of(self.data.dev), dev_images**power, dev_texts, **how):
+                found.add(pair, *solution)
+        return found
+
+    def spectrum(self, source: str, kind: str, power: float) -> Spectrum:
+        """The image kernel to a power, decomposed."""
+        key = source, kind, power
+        if key not in self._spectra:
+            whole = self.images(source, kind)[0] ** power
+            self._spectra[key] = timed(f"{key}: decomposition", lambda: self._decomposed(whole))
+        return self._spectra[key]
+
+    def _decomposed(self, kernel: np.ndarray) -> Spectrum:
+        rank = self.options.rank
+        return spectrum(kernel, method="exact" if rank is None else "cholesky", rank=rank)
+
+    def reports(self, name: str, source: str) -> Reports:
+        """What a system finds of the original items, and of what people call relevant."""
+        scores, chosen = self.scores(system(name), source)
+        found = evaluate(scores, self.data.test, measures=FOUND, name=name)
+        judged = evaluate(scores, self.data.judged, measures=JUDGED, name=name)
+        log(f"{name}, {source}: {line(values(found, judged))}  {chosen}")
+        return found, judged
+
+
+def _on_dev(trials: Any) -> Iterator[str]:
+    """The best mean R@10 of both tasks on dev, for every diagonal, power and kappa."""
+    best: dict[tuple[float, float, float], tuple[float, int]] = {}
+    for trial in trials:
+        key = trial.setting.diagonal, trial.setting.power, trial.setting.kappa
+        mean = (trial.recalls["i2t"][2] + trial.recalls["t2i"][2]) / 2
+        best[key] = max(best.get(key, (0.0, 0)), (mean, trial.setting.n))
+    for (d, p, kappa), (recall, n) in best.items():
+        yield f"  dev: d {d:g}, p {p:g}, kappa {kappa:g}: R@10 {100 * recall:.1f} with n = {n}"
+
+
+def _shown(settings: Any) -> str:
+    """Which values the fifteen models of a task have."""
+    parts = [
+        f"{short} {'/'.join(f'{v:g}' for v in sorted({getattr(s, field) for s in settings}))}"
+        for short, field in (("kappa", "kappa"), ("d", "diagonal"), ("p", "power"))
+    ]
+    sizes = [s.n for s in settings]
+    return ", ".join([*parts, f"n {min(sizes)}-{max(sizes)}"])
+
+
+def progress(what: str) -> Callable[[int, int], None]:
+    """Says every thousand."""
+
+    def told(done: int, whole: int) -> None:
+        if done % 1000 == 0 or done == whole:
+            log(f"{done:,} of {whole:,} {what}")
+
+    return told
+
+
+Values = dict[tuple[str, str], float]
+
+
+def values(*reports: Report) -> Values:
+    """Every number in percent, median ranks as they are, by task and measure."""
+    return {
+        (r.direction, str(r.measure)): r.value * (1 if str(r.measure) == "MedR" else 100)
+        for report in reports
+        for r in report.results
+    }
+
+
+def line(found: Values) -> str:
+    """The numbers of one system in short."""
+    return "  ".join(f"{TASKS[task]} " + " ".join(f"{found[task, m]:.1f}" for m in (*FOUND, *JUDGED)) for task in TASKS)
+
+
+def marks(reports: Mapping[str, Reports], best: str, samples: int) -> dict[tuple[str, str, str], str]:
+    """How sure the difference of every system to the best one is, by system, task and measure."""
+    found = {}
+    for name, own in reports.items():
+        if name == best or best not in reports:
+            continue
+        for a, b in zip(own, reports[best], strict=True):
+            for told in compare([a, b], samples=samples).lines:
+                p = told.differences[0].test.p_value
+                found[name, told.direction, str(told.measure)] = "*" * sum(p <= bound for bound in (0.1, 0.05, 0.01))
+    return found
+
+
+def cells(name: str, found: Values, sure: Mapping[tuple[str, str, str], str], task: str) -> list[str]:
+    """One row of the table: what is printed stands in brackets."""
+    row = []
+    for measure in (*FOUND, *JUDGED):
+        printed = PUBLISHED.get((name, task, measure))
+        shown = f"{found[task, measure]:.1f}{sure.get((name, task, measure), '')}"
+        row.append(shown + (f" ({printed:g})" if printed is not None else ""))
+    return row
+
+
+def tables(reports: Mapping[str, Reports], best: str, samples: int) -> dict[str, list[list[str]]]:
+    """The rows of both tasks."""
+    sure = marks(reports, best, samples)
+    return {
+        title: [[name, *cells(name, values(*own), sure, task)] for name, own in reports.items()]
+        for task, title in TASKS.items()
+    }
+
+
+def markdown(found: Mapping[str, list[list[str]]]) -> str:
+    """The tables for a terminal or a page."""
+    parts = []
+    for title, rows in found.items():
+        parts += ["", f"| {title} | {' | '.join((*FOUND, *JUDGED))} |", "|---" + "|---:" * 8 + "|"]
+        parts += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(parts)
+
+
+PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>The ranking paper on Flickr8k</title>
+<style>body{{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:64rem;padding:0 1rem}}
+table{{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}}caption{{text-align:left;font-weight:600;
+padding:1rem 0 .5rem}}th,td{{padding:.3rem .5rem;text-align:right;border-bottom:1px solid #ccc}}
+th:first-child{{text-align:left}}</style><h1>The ranking paper on Flickr8k</h1><p>{about}</p>{tables}</html>
+"""
+
+
+def page(found: Mapping[str, list[list[str]]]) -> str:
+    """The tables as a page of HTML."""
+    made = []
+    for title, rows in found.items():
+        head = "".join(f"<th scope=col>{html.escape(name)}</th>" for name in ("system", *FOUND, *JUDGED))
+        body = "".join(
+            f"<tr><th scope=row>{html.escape(row[0])}</th>" + "".join(f"<td>{html.escape(c)}</td>" for c in row[1:])
+            for row in rows
+        )
+        made.append(f"<table><caption>{title.capitalize()}</caption><tr>{head}</tr>{body}</table>")
+    about = "In brackets what is printed. Marks: difference to Tri5Sem, * p &le; 0.1, ** 0.05, *** 0.01."
+    return PAGE.format(about=about, tables="".join(made))
+
+
+def claims(found: Mapping[str, Reports]) -> Iterator[Claim]:
+    """What is in print beside what was measured, and the order of the systems that were run."""
+    numbers = {name: values(*own) for name, own in found.items()}
+    for (name, task, measure), printed in PUBLISHED.items():
+        if name in found:
+            ours = numbers[name][task, measure]
+            goal = "<= 1" if measure == "MedR" else ">= 1"
+            claim = Claim(f"{name} {measure}, {TASKS[task]}", ours, printed, goal=goal)
+            yield claim if claim.met else replace(claim, note=_interval(found[name], task, measure))
+    learnt = [name for name in found if system(name).method == "kcca"]
+    plain = [name for name in found if system(name).method == "nearest"]
+    for task, title in TASKS.items():
+        scores = {name: numbers[name][task, "RP"] for name in found}
+        if plain and learnt:
+            worst, best = min(scores[n] for n in learnt), max(scores[n] for n in plain)
+            yield Claim(f"R-precision of the worst KCCA vs the best NN, {title}", worst, best, goal="> 1")
+        for better, than in (("Tri5Sem", "Tri5"), ("Tri5", "BoW5")):
+            if better in scores and than in scores:
+                yield Claim(f"R-precision of {better} vs {than}, {title}", scores[better], scores[than], goal="> 1")
+
+
+def _interval(own: Reports, task: str, measure: str) -> str:
+    """The bootstrap interval of a number that missed."""
+    result = next(r for report in own for r in report.results if (r.direction, str(r.measure)) == (task, measure))
+    bounds = result.interval
+    scale = 1 if measure == "MedR" else 100
+    return "" if bounds is None else f"95% interval of ours: {scale * bounds.low:.1f} to {scale * bounds.high:.1f}"
+
+
+def other_images(found: Mapping[str, Mapping[str, Reports]]) -> Iterator[Claim]:
+    """How far the same systems get with CNN features, and with smaller photographs."""
+    said = {"cnn": ("with CNN features", "> 1"), "smaller": ("with photographs of half the size", "<= 1")}
+    for source, (what, goal) in said.items():
+        for name in found.get(source, {}):
+            if name not in found.get("words", {}):
+                continue
+            ours, base = (values(*found[which][name]) for which in (source, "words"))
+            for task, title in TASKS.items():
+                for measure in ("R@1", "R@10", "RP"):
+                    key = task, measure
+                    yield Claim(f"{name} {measure} {what}, {title}", ours[key], base[key], goal=goal)
+
+
+def on_card() -> None:
+    """Lets a graphics card decompose: the same steps as on the processor, with cuSOLVER in place of LAPACK."""
+    import scipy.linalg
+    import torch
+
+    from limner.classic import kcca
+
+    def eigh(matrix: np.ndarray, **_: Any) -> tuple[np.ndarray, np.ndarray]:
+        values, vectors = torch.linalg.eigh(torch.from_numpy(np.ascontiguousarray(matrix)).cuda())
+        return values.cpu().numpy(), vectors.cpu().numpy()
+
+    def singular(middle: np.ndarray) -> tuple[np.ndarray, ...]:
+        if middle.shape[0] > middle.shape[1]:
+            values, right, left = singular(middle.T)
+            return values, left, right
+        here = torch.from_numpy(np.ascontiguousarray(middle)).cuda()
+        squares, vectors = torch.linalg.eigh(here @ here.T)
+        kept = squares > 10 * torch.finfo(here.dtype).eps * squares[-1]
+        values, left = squares[kept].flip(0).sqrt(), vectors[:, kept].flip(1)
+        return tuple(part.cpu().numpy() for part in (values, left, here.T @ left / values))
+
+    scipy.linalg.eigh, kcca._singular = eigh, singular
+
+
+def run(options: argparse.Namespace) -> Iterator[Claim]:
+    if options.data is None:
+        raise SystemExit("--data DIR: expected the folder that holds flickr8k/")
+    if options.card:
+        on_card()
+    names = [*MAIN] if options.systems is None else options.systems
+    back = {full: short for short, full in ALIASES.items()}
+    names = [back.get(system(n).name, n) for n in (SYSTEMS if names == ["all"] else names)]
+    bench = Bench(timed("captions", lambda: Data.read(options.data, quick=options.quick)), options)
+    reports: dict[str, dict[str, Reports]] = {}
+    # Systems that share a text kernel follow each other, so that it is computed once.
+    for name in sorted(names, key=lambda n: (repr(system(n).text), n)):
+        for source in sources(name, options):
+            reports.setdefault(source, {})[name] = bench.reports(name, source)
+    for source, own in reports.items():
+        found = tables({name: own[name] for name in names if name in own}, "Tri5Sem", 1000 if options.quick else 10_000)
+        log(f"\n{source}\n{markdown(found)}")
+        if options.html is not None:
+            options.html.with_stem(f"{options.html.stem}-{source}").write_text(page(found), encoding="utf-8")
+    yield from claims(reports.get("words", {}))
+    yield from other_images(reports)
+
+
+def sources(name: str, options: argparse.Namespace) -> list[str]:
+    """What the images of a system are compared by."""
+    if options.features == "cnn":
+        return ["cnn"]
+    found = ["words"]
+    if options.features == "both" and name in CNN:
+        found.append("cnn")
+    if options.smaller is not None and name == "Tri5Sem":
+        found.append("smaller")
+    return found
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    numbers: dict[str, Any] = {"type": float, "nargs": "+"}
+    parser.add_argument(
+        "--systems", nargs="+", metavar="NAME", help=f"of the thirty, or all (default: {' '.join(MAIN)})"
+    )
+    parser.add_argument("--features", choices=("words", "cnn", "both"), default="words", help="of the images")
+    parser.add_argument("--kernel", choices=("linear", "rbf", "chi2"), default="rbf", help="of CNN features")
+    parser.add_argument("--corpus", type=Path, help="outside corpus, one sentence in each line")
+    parser.add_argument("--histograms", type=Path, help="file for the visual words: read where it is, else written")
+    parser.add_argument("--smaller", type=Path, help="the same, of photographs half as large, for Tri5Sem once more")
+    parser.add_argument("--kappas", **numbers, default=(0.1, 0.5, 1.0, 5.0))
+    parser.add_argument("--diagonals", **numbers, default=(1.0, 8.0))
+    parser.add_argument("--powers", **numbers, default=(2.0,))
+    parser.add_argument(
+        "--rank", type=int, help="decompose by partial Gram-Schmidt to this rank; exactly where left out"
+    )
+    parser.add_argument("--keep", type=Path, help="folder where kernels are kept for the next run")
+    parser.add_argument("--html", type=Path, help="also write the tables as a page")
+    parser.add_argument("--card", action="store_true", help="decompose on a graphics card (needs torch)")
+
+
+if __name__ == "__main__":
+    main(run, __doc__, configure=configure)
