@@ -485,8 +485,8 @@ def test_the_story_at_the_shell(tmp_path, monkeypatch, systems, world):
     assert set(data("bias", "work.db")["sizes"]) == {"1"}
     assert data("export", "work.db", "answers.csv")["rows"] > 2 * first["new"]
     again = data("pool", "work.db", *whole, *named, "--again", "15")
-    assert (again["turn"], again["new"]) == (2, 15)
-    assert data("tasks", "work.db")["pairs"] == 15
+    assert again["turn"] == 2 and 0 < again["new"] <= 15  # what is surely no match is not asked
+    assert data("tasks", "work.db")["pairs"] == again["new"]
     assert "no store" in run("status", "none.db", status=3).stderr
     assert "NAME=FILE" in run("pool", "work.db", *whole, "--scores", "S.npy", status=2).output
 
