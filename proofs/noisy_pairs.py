@@ -89,17 +89,17 @@ def claims(runs: Mapping[tuple[str, float], list[Trained]], most: float) -> Iter
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     folder = data_folder(options)
-    shares = [0.0, 0.4] if options.quick else list(SHARES)
-    losses = list(LOSSES)[1:3] if options.quick else list(LOSSES)
+    shares = [0.0, 0.4] if options.quick else sorted(options.shares)
+    losses = list(LOSSES)[1:3] if options.quick else options.losses
     settings = sizes(options)
     seeds = range(1 if options.quick else options.seeds)
     jobs = [
         Job(label, seed, {**settings, **LOSSES[label]}, noise=share, images=QUICK_IMAGES if options.quick else None)
-        for share in shares
+        for share in reversed(shares)
         for label in losses
         for seed in seeds
     ]
-    done = all_trained(jobs, folder, workers=options.workers, changed=shuffled)
+    done = all_trained(jobs, folder, workers=options.workers, kept=options.kept, changed=shuffled)
     runs = {(label, share): [r for r in done if (r.job.label, r.job.noise) == (label, share)]
             for share in shares for label in losses}  # fmt: skip
     text = table(runs, shares) + f"\n\nSeeds: {len(seeds)}. Trained on {done[0].device}.\n"
@@ -114,6 +114,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
 def configure(parser: argparse.ArgumentParser) -> None:
     configure_towers(parser)
     parser.set_defaults(seeds=1)
+    parser.add_argument("--shares", nargs="+", type=float, default=SHARES, help="shares of wrong pairs, 0 among them")
     parser.add_argument("--picture", type=Path, help="also draw the plot of the documentation into this file")
 
 
