@@ -53,7 +53,6 @@ def admin_page(ask: Ask) -> Response:
         "job": job,
         "told": told,
         "failed": failed,
-        "invitation": ask.get("invited"),
         "roles": ROLES,
         "admin": ask.visitor.may("admin"),
         "number": _shown,

@@ -39,8 +39,8 @@ def judge_page(ask: Ask) -> Response:
     return page(
         ask, "judge.html", held=held, at=at, item=held.items[at], mine=mine, grades=GRADES, reasons=REASONS,
         guideline=GUIDELINE, key=secrets.token_urlsafe(16), task=json.dumps(task_of(ask, held)),
-        source=picture_of(judged_collection(ask), held.items[at]), done=sum(item.grade is not None for item in held.items),
-        error=ask.get("error"),
+        source=picture_of(judged_collection(ask), held.items[at]),
+        done=sum(item.grade is not None for item in held.items),
     )  # fmt: skip
 
 
