@@ -13,6 +13,7 @@ import warnings
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from limner.collection import PIXEL_LIMIT
 from limner.errors import LimnerError, UnknownId
 
 if TYPE_CHECKING:
@@ -32,10 +33,10 @@ class Refused(LimnerError):
 
 
 def lower_limits() -> None:
-    """Makes Pillow refuse, everywhere in this process, what it would only warn of."""
+    """Makes Pillow refuse, everywhere in this process, what it would only warn of: what a collection may not hold."""
     from PIL import Image as pil
 
-    pil.MAX_IMAGE_PIXELS = PIXELS
+    pil.MAX_IMAGE_PIXELS = PIXEL_LIMIT
     warnings.simplefilter("error", pil.DecompressionBombWarning)
 
 
