@@ -2,9 +2,10 @@
 
 limner and scipy get the same two kernels and give every projection. The eigensolver is given the problem as textbooks
 write it, of twice the size; cca-zoo (`pip install cca-zoo`; left out where it is not installed) gets features whose
-linear kernels those are, the shrinkage that is the same regularisation, and is asked for ten projections only. Kernels are drawn: two noisy views of shared
-points, the second one normalised, with eigenvalues that fall as those of photographs and captions do. CPU-seconds of
-one thread are given where time is the claim, because they mean nearly the same on a busy machine.
+linear kernels those are, the shrinkage that is the same regularisation, and is asked for ten projections only. Kernels
+are drawn: two noisy views of shared points, the second one normalised, with eigenvalues that fall as those of
+photographs and captions do. CPU-seconds of one thread are given where time is the claim, because they mean nearly the
+same on a busy machine.
 """
 
 from __future__ import annotations

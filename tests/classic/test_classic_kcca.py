@@ -65,6 +65,18 @@ def test_projections_solve_the_equation(items, kappa, diagonal, seed):
     np.testing.assert_allclose(np.einsum("ij,ij->j", a, x @ y @ b), found.correlations, rtol=1e-6, atol=1e-9)
 
 
+def test_texts_may_have_a_ridge_of_their_own():
+    rng = np.random.default_rng(6)
+    kx, ky = _kernel(rng, 12, 15), _kernel(rng, 12, 15)
+    pair = Pair(spectrum(kx), spectrum(ky))
+    found = pair.solve(0.3, text_kappa=4.0)
+    x, y, eye = centred(kx), centred(ky), np.eye(12)
+    a = pair.x.vectors[:, : len(found.x)] @ found.x
+    turned = np.linalg.solve(x + 0.3 * eye, y @ np.linalg.solve(y + 4.0 * eye, x @ a))
+    np.testing.assert_allclose(turned, a * found.correlations**2, atol=1e-8)
+    assert Setting(0.3, 5) == Setting(0.3, 5, text_kappa=0.3) != Setting(0.3, 5, text_kappa=4.0)
+
+
 def test_linear_kernels_give_the_canonical_correlations_of_statsmodels():
     multivariate = pytest.importorskip("statsmodels.multivariate.cancorr")
     rng = np.random.default_rng(3)
@@ -219,8 +231,9 @@ def test_the_best_setting_has_the_largest_sum_and_among_equals_the_fewest_projec
     found = [_trial(50, 0.2, 0.3, 0.4), _trial(20, 0.2, 0.3, 0.4), _trial(10, 0.3, 0.3, 0.2)]
     assert best(found).n == 20
     assert table(found)[0] == {
-        "kappa": 1.0, "n": 50, "diagonal": 1.0, "power": 1.0, "i2t R@1": 0.2, "i2t R@5": 0.3, "i2t R@10": 0.4,
-        "t2i R@1": 0.4, "t2i R@5": 0.3, "t2i R@10": 0.2, "i2t MedR": 3.0, "t2i MedR": 3.0,
+        "kappa": 1.0, "n": 50, "diagonal": 1.0, "power": 1.0, "text_kappa": 1.0,
+        "i2t R@1": 0.2, "i2t R@5": 0.3, "i2t R@10": 0.4, "t2i R@1": 0.4, "t2i R@5": 0.3, "t2i R@10": 0.2,
+        "i2t MedR": 3.0, "t2i MedR": 3.0,
     }  # fmt: skip
 
 

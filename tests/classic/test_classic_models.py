@@ -85,9 +85,9 @@ def test_projections_of_training_pairs_correlate_as_said(model, world):
     # With the ridge, a'K_x K_y b = lambda while a'(K_x^2 + kappa K_x)a = 1.
     products = (x * y).sum(axis=0)
     np.testing.assert_allclose(products, space.correlations, atol=2e-3)
-    kernel = centred(model.image_kernel(model.images) ** space.power)
+    kernel = centred(model.image_kernel(model.images) ** space.setting.power)
     ridge = np.einsum("ij,ij->j", space.images.weights, kernel @ space.images.weights)
-    np.testing.assert_allclose((x**2).sum(axis=0) + space.kappa * ridge, 1, atol=2e-3)
+    np.testing.assert_allclose((x**2).sum(axis=0) + space.setting.kappa * ridge, 1, atol=2e-3)
 
 
 def test_projections_are_embeddings_so_corrections_and_search_work(model, world):
@@ -101,18 +101,18 @@ def test_projections_are_embeddings_so_corrections_and_search_work(model, world)
 
 
 def test_the_setting_is_the_best_of_the_grid_on_dev(world, seen):
-    options = {"kappas": (0.1, 2.0), "diagonals": (1.0, 4.0), "powers": (1.0, 2.0), "dimensions": (5, 20)}
+    options = {"kappas": (0.1, 2.0), "text_kappas": (1.0, 4.0), "powers": (1.0, 2.0), "dimensions": (5, 20)}
     model = limner.train(world, "kcca", features=seen, **options)
     chosen = model.settings["i2t"][0]
     sums = {}
     for kappa in (0.1, 2.0):
-        for diagonal in (1.0, 4.0):
+        for other in (1.0, 4.0):
             for power in (1.0, 2.0):
                 for n in (5, 20):
                     alone = training.train(
                         world.train,
                         kappas=(kappa,),
-                        diagonals=(diagonal,),
+                        text_kappas=(other,),
                         powers=(power,),
                         dimensions=n,
                         features=seen,
@@ -121,9 +121,9 @@ def test_the_setting_is_the_best_of_the_grid_on_dev(world, seen):
                     values = [
                         report.value(f"R@{k}", direction=d, view="pairs") for k in (1, 5, 10) for d in ("i2t", "t2i")
                     ]
-                    sums[kappa, diagonal, power, n] = sum(values)
+                    sums[kappa, other, power, n] = sum(values)
     best = max(sums.values())
-    assert sums[chosen.kappa, chosen.diagonal, chosen.power, chosen.n] == pytest.approx(best, abs=0.02)
+    assert sums[chosen.kappa, chosen.text_kappa, chosen.power, chosen.n] == pytest.approx(best, abs=0.02)
 
 
 def test_fifteen_models_for_each_task_are_fused_by_borda(world, seen, tmp_path):

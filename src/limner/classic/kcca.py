@@ -216,19 +216,23 @@ class Pair:
         """U'V, which no option changes."""
         return np.asarray(self.x.vectors.T.astype(self._type) @ self.y.vectors.astype(self._type))
 
-    def solve(self, kappa: float, *, diagonal: float = 1.0) -> Directions:
+    def solve(self, kappa: float, *, text_kappa: float | None = None, diagonal: float = 1.0) -> Directions:
         """All canonical projections for one kappa.
 
         Args:
             kappa: Regularisation; more is smoother.
+            text_kappa: Regularisation of the texts, where it is not the same.
             diagonal: d, by which the diagonal of the texts' kernel is multiplied.
         """
-        if not kappa > 0 or not diagonal >= 1:
+        other = kappa if text_kappa is None else text_kappa
+        if not kappa > 0 or not other > 0 or not diagonal >= 1:
             raise LimnerError(
-                f"kappa={kappa} and diagonal={diagonal}: expected kappa above 0 and a diagonal of 1 or more"
+                f"kappa={kappa}, text_kappa={text_kappa} and diagonal={diagonal}: expected kappa above 0 and a "
+                "diagonal of 1 or more"
             )
         (rows, s_x, w_x), (columns, s_y, w_y) = (
-            _scales(values, kappa, self._type) for values in (self.x.values, self.y.shifted(diagonal))
+            _scales(values, ridge, self._type)
+            for values, ridge in ((self.x.values, kappa), (self.y.shifted(diagonal), other))
         )
         middle = self._overlap[:rows, :columns] * s_y
         middle *= s_x[:, None]

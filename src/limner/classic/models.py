@@ -49,17 +49,13 @@ class Space:
     """One solution of KCCA, ready for new items.
 
     Args:
-        kappa: Regularisation.
-        diagonal: Factor of the diagonal of the texts' kernel.
-        power: Of the images' kernel.
+        setting: What it was solved with, and how many projections there are.
         correlations: Of the projections on the training pairs, falling.
         images: Projects images.
         texts: Projects texts.
     """
 
-    kappa: float
-    diagonal: float
-    power: float
+    setting: Setting
     correlations: Float32
     images: Side
     texts: Side
@@ -72,12 +68,11 @@ class Space:
             turned = spectrum.vectors[:, : len(weights)].astype(weights.dtype) @ weights[:, : setting.n]
             sides.append(Side(spectrum.means.astype(np.float32), turned.astype(np.float32)))
         correlations = found.correlations[: setting.n].astype(np.float32)
-        return cls(setting.kappa, setting.diagonal, setting.power, correlations, *sides)
+        return cls(setting, correlations, *sides)
 
     def has(self, setting: Setting) -> bool:
         """Whether this is the solution that a setting asks for, with as many projections."""
-        same = (self.kappa, self.diagonal, self.power) == (setting.kappa, setting.diagonal, setting.power)
-        return same and setting.n <= len(self.correlations)
+        return self.setting.solution == setting.solution and setting.n <= len(self.correlations)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +124,7 @@ class KccaModel:
         """Images in the joint space: their projections."""
         space, n = self._only("encode_images")
         rows = self.image_rows(items, features=features, progress=progress)
-        return Embeddings(items.ids, space.images(rows**space.power, n))
+        return Embeddings(items.ids, space.images(rows**space.setting.power, n))
 
     def encode_texts(self, items: Items) -> Embeddings:
         """Texts in the joint space: their projections."""
@@ -164,7 +159,7 @@ class KccaModel:
         held: dict[Setting, Scores] = {}
         for setting in {s for settings in self.settings.values() for s in settings}:
             space = self._space(setting)
-            sides = (space.images(image_rows**space.power, setting.n), space.texts(text_rows, setting.n))
+            sides = (space.images(image_rows**setting.power, setting.n), space.texts(text_rows, setting.n))
             held[setting] = Scores.from_embeddings(Embeddings(images, sides[0]), Embeddings(texts, sides[1]))
         forward = _points(borda([held[setting] for setting in self.settings["i2t"]]))
         backward = _points(borda([held[setting].T for setting in self.settings["t2i"]]))
@@ -174,9 +169,7 @@ class KccaModel:
         """Writes the model as a folder, which `limner.systems.load` reads."""
         spaces = [
             {
-                "kappa": s.kappa,
-                "diagonal": s.diagonal,
-                "power": s.power,
+                "setting": asdict(s.setting),
                 "correlations": s.correlations,
                 "images": vars(s.images),
                 "texts": vars(s.texts),
@@ -200,8 +193,8 @@ class KccaModel:
         held = saving.read(path, KIND)
         try:
             spaces = tuple(
-                Space(**{**space, "images": Side(**space["images"]), "texts": Side(**space["texts"])})
-                for space in held["spaces"]
+                Space(Setting(**s["setting"]), s["correlations"], Side(**s["images"]), Side(**s["texts"]))
+                for s in held["spaces"]
             )
             settings = {task: tuple(Setting(**s) for s in held["settings"][task]) for task in TASKS}
             kernels = saving.kernel_from(held["image_kernel"]), saving.kernel_from(held["text_kernel"])

@@ -21,12 +21,15 @@ from limner.classic.models import TwoWayScores
 from limner.classic.pairs import (
     Documents,
     FeatureSource,
+    Stages,
     documents_of,
+    fit_images,
     image_features,
     image_kernel,
     refuse_few,
     text_kernel,
 )
+from limner.classic.visualwords import IMAGES as WORD_IMAGES
 from limner.collection import Collection
 from limner.errors import LimnerError
 from limner.scores import Progress, Scores
@@ -133,14 +136,15 @@ def train(
         seed: Draws those.
         name: What reports call the system.
         workers: Threads; all cores by default.
-        progress: Called with (pictures done, pictures in all).
+        progress: Called with (work done, work in all), counted in pictures.
     """
     refuse_few(collection)
     documents = documents_of(collection)
     options = {"side": side, "points": points, "seed": seed, "workers": workers}
     kernel = image_kernel(images, options, features=features is not None)
     words = text_kernel(texts, weights, usual="idf").fit(documents)
-    known = collection.images if features is None else image_features(kernel, collection.images, features)
-    kernel = kernel.fit(known)
-    held = image_features(kernel, collection.images, features, progress=progress)
+    pictures = 0 if features is not None else len(collection.images)
+    stages = Stages(progress, words=min(2 * WORD_IMAGES, pictures), images=pictures)
+    kernel = fit_images(kernel, collection, features, progress=stages["words"])
+    held = image_features(kernel, collection.images, features, progress=stages["images"])
     return NearestModel(name, kernel, words, held, documents)

@@ -109,6 +109,34 @@ def image_features(kernel: Any, items: Items, source: FeatureSource, *, progress
     return kernel.features(items, progress=progress) if isinstance(kernel, Featured) else items
 
 
+class Stages:
+    """Progress over several stages of work as one: each stage goes on where the one before it ended.
+
+    >>> stages = Stages(print, pictures=2, solutions=1)
+    >>> stages["pictures"](2, 2); stages["solutions"](1, 1)
+    2 3
+    3 3
+    """
+
+    def __init__(self, progress: Progress | None, **sizes: int) -> None:
+        self._progress, self._sizes = progress, sizes
+
+    def __getitem__(self, name: str) -> Progress | None:
+        progress, total = self._progress, sum(self._sizes.values())
+        if progress is None:
+            return None
+        before = sum(list(self._sizes.values())[: list(self._sizes).index(name)])
+        return lambda done, of: progress(before + round(done / of * self._sizes[name]), total)
+
+
+def fit_images(kernel: Any, collection: Collection, features: FeatureSource, *, progress: Progress | None) -> Any:
+    """An image kernel fitted to training pictures, or to their features."""
+    if features is not None:
+        return kernel.fit(image_features(kernel, collection.images, features))
+    told = {"progress": progress} if "progress" in inspect.signature(kernel.fit).parameters else {}
+    return kernel.fit(collection.images, **told)
+
+
 def read_features(path: str | Path) -> Embeddings | Histograms:
     """Reads a file of embeddings, or of histograms of visual words."""
     if Path(path).suffix == ".safetensors":

@@ -7,7 +7,7 @@ the ranks, for every n on the way.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,12 +47,24 @@ class Setting:
         n: How many projections are used.
         diagonal: d, which the diagonal of the texts' kernel is multiplied by.
         power: p, which the images' kernel is raised to.
+        text_kappa: Regularisation of the texts; kappa where left out, as in the paper.
     """
 
     kappa: float
     n: int
     diagonal: float = 1.0
     power: float = 1.0
+    text_kappa: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Fills in the regularisation of the texts."""
+        if not self.text_kappa:
+            object.__setattr__(self, "text_kappa", self.kappa)
+
+    @property
+    def solution(self) -> tuple[float, ...]:
+        """What names the solution that this setting takes its first n projections from."""
+        return self.kappa, self.text_kappa, self.diagonal, self.power
 
 
 @dataclass(frozen=True)
@@ -110,6 +122,7 @@ def trials(
     text_rows: Matrix,
     *,
     kappas: Sequence[float] = KAPPAS,
+    text_kappas: Sequence[float] | None = None,
     ns: Sequence[int] | None = None,
     diagonals: Sequence[float] = (1.0,),
     power: float = 1.0,
@@ -123,6 +136,7 @@ def trials(
         image_rows: Kernel rows of the dev images: similarities with every training image.
         text_rows: Kernel rows of the dev texts.
         kappas: Regularisations.
+        text_kappas: Those of the texts, each with each kappa; the same as kappa where left out.
         ns: Numbers of projections; `sizes` up to as many as there are by default.
         diagonals: Factors of the diagonal of the texts' kernel.
         power: Only noted: the power that the images' kernel was raised to.
@@ -132,10 +146,15 @@ def trials(
         A solution, and how its settings do.
     """
     images, texts = pair.x.coordinates(image_rows), pair.y.coordinates(text_rows)
-    plan = [(kappa, diagonal) for diagonal in diagonals for kappa in kappas]
-    for done, (kappa, diagonal) in enumerate(plan, start=1):
-        found = pair.solve(kappa, diagonal=diagonal)
-        yield found, _measured(found, dev, images, texts, ns, Setting(kappa, len(found), diagonal, power))
+    plan = [
+        Setting(kappa, 0, diagonal, power, other)
+        for diagonal in diagonals
+        for kappa in kappas
+        for other in text_kappas or (kappa,)
+    ]
+    for done, setting in enumerate(plan, start=1):
+        found = pair.solve(setting.kappa, text_kappa=setting.text_kappa, diagonal=setting.diagonal)
+        yield found, _measured(found, dev, images, texts, ns, setting)
         if progress is not None:
             progress(done, len(plan))
 
@@ -159,7 +178,7 @@ def _measured(
             "i2t": dev.ranks("i2t", products, _length(squares_y)),
             "t2i": dev.ranks("t2i", np.ascontiguousarray(products.T), _length(squares_x)),
         }
-        trials.append(_trial(Setting(setting.kappa, n, setting.diagonal, setting.power), ranks))
+        trials.append(_trial(replace(setting, n=n), ranks))
     return trials
 
 

@@ -125,7 +125,7 @@ class System:
         given: dict[str, Any] = {"images": self.images, "texts": kernel, "name": self.name, **options}
         if self.method == "nearest":
             return nearest.train(collection, **given)
-        return training.train(collection, dev=dev, **{"fuse": dev is not None, **given})
+        return training.train(collection, dev=dev, **{**training.PAPER, "fuse": dev is not None, **given})
 
 
 def _systems() -> dict[str, System]:

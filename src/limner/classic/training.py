@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -11,19 +12,25 @@ import numpy as np
 from limner.classic.kcca import Directions, Matrix, Method, Pair, Spectrum, spectrum
 from limner.classic.models import KccaModel, Space
 from limner.classic.pairs import (
-    Documents,
     FeatureSource,
+    Stages,
     documents_of,
+    fit_images,
     image_features,
     image_kernel,
     refuse_few,
     text_kernel,
 )
 from limner.classic.selection import KAPPAS, TASKS, Dev, Setting, Trial, best, fifteen, trials
+from limner.classic.visualwords import IMAGES as WORD_IMAGES
 from limner.collection import Collection
 from limner.errors import LimnerError
 from limner.scores import Progress
 
+PAPER: Mapping[str, Any] = MappingProxyType(
+    {"kappas": KAPPAS, "text_kappas": None, "diagonals": (5.0, 15.0), "powers": (2.0,)}
+)
+"""Options of `train` for the ranking paper's systems: its kappas; diagonals and powers good on Flickr8k's dev split."""
 _SINGLE_FROM = 2000  # training images from which on single precision is used, where nothing is said
 
 
@@ -33,6 +40,7 @@ class Grid:
 
     Args:
         kappas: Regularisations.
+        text_kappas: Those of the texts, each with each kappa; the same as kappa where left out, as in the paper.
         diagonals: Factors of the diagonal of the texts' kernel.
         powers: Of the images' kernel.
         ns: Numbers of projections; 46 of them, evenly on a logarithmic scale, where left out.
@@ -42,6 +50,7 @@ class Grid:
     diagonals: Sequence[float] = (1.0,)
     powers: Sequence[float] = (2.0,)
     ns: Sequence[int] | None = None
+    text_kappas: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
         """Refuses an empty grid."""
@@ -50,7 +59,7 @@ class Grid:
                 raise LimnerError(f"no {name} to try: expected at least one")
 
     def __len__(self) -> int:
-        return len(self.kappas) * len(self.diagonals) * len(self.powers)
+        return len(self.kappas) * len(self.text_kappas or (0,)) * len(self.diagonals) * len(self.powers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +85,7 @@ class Found:
 
     fuse: bool
     trials: list[Trial] = field(default_factory=list)
-    _held: dict[tuple[float, float, float], tuple[Pair, Directions]] = field(default_factory=dict)
+    _held: dict[tuple[float, ...], tuple[Pair, Directions]] = field(default_factory=dict)
 
     @property
     def settings(self) -> dict[str, tuple[Setting, ...]]:
@@ -89,8 +98,8 @@ class Found:
     def add(self, pair: Pair, found: Directions, measured: list[Trial]) -> None:
         """Takes a solution in, and lets go of those that no chosen setting needs: each is as large as a kernel."""
         self.trials += measured
-        self._held[_solution(measured[0].setting)] = (pair, found)
-        wanted = {_solution(s) for settings in self.settings.values() for s in settings}
+        self._held[measured[0].setting.solution] = (pair, found)
+        wanted = {s.solution for settings in self.settings.values() for s in settings}
         self._held = {key: held for key, held in self._held.items() if key in wanted}
 
     def spaces(self) -> tuple[Space, ...]:
@@ -98,13 +107,9 @@ class Found:
         chosen = [s for settings in self.settings.values() for s in settings]
         spaces = []
         for key, (pair, found) in self._held.items():
-            largest = max((s for s in chosen if _solution(s) == key), key=lambda s: s.n)
+            largest = max((s for s in chosen if s.solution == key), key=lambda s: s.n)
             spaces.append(Space.of(pair, found, largest))
         return tuple(spaces)
-
-
-def _solution(setting: Setting) -> tuple[float, float, float]:
-    return setting.kappa, setting.diagonal, setting.power
 
 
 def search(
@@ -134,8 +139,8 @@ def search(
         raise LimnerError("a search without dev rows: expected kernels of the dev items with the training items")
     found, done = Found(fuse), 0
     for power, pair in pairs_of(rows, grid.powers, method=method, rank=rank, precision=precision):
-        options: dict[str, Any] = {"kappas": grid.kappas, "ns": grid.ns, "diagonals": grid.diagonals, "power": power}
-        for directions, measured in trials(pair, dev, rows.dev_images**power, rows.dev_texts, **options):
+        options: dict[str, Any] = {name: getattr(grid, name) for name in ("kappas", "text_kappas", "ns", "diagonals")}
+        for directions, measured in trials(pair, dev, rows.dev_images**power, rows.dev_texts, power=power, **options):
             found.add(pair, directions, measured)
             done += 1
             if progress is not None:
@@ -166,7 +171,8 @@ def train(
     texts: Any = "bow",
     weights: str | None = None,
     features: FeatureSource = None,
-    kappas: Sequence[float] = KAPPAS,
+    kappas: Sequence[float] = (0.1, 0.03, 0.5),
+    text_kappas: Sequence[float] | None = (5.0, 1.0, 20.0),
     diagonals: Sequence[float] = (1.0,),
     powers: Sequence[float] = (1.0, 2.0),
     dimensions: Sequence[int] | int | None = None,
@@ -193,6 +199,7 @@ def train(
         weights: Of words, for a text kernel by name: "idf", "root idf" (where left out) or "none".
         features: Of all images by id, in place of the pictures; an `Embeddings`, `Histograms`, or a file of either.
         kappas: Regularisations to try.
+        text_kappas: Regularisations of the texts, each with each kappa; None for the same as kappa, as in the paper.
         diagonals: Factors of the diagonal of the texts' kernel to try.
         powers: Of the images' kernel, to try.
         dimensions: Numbers of projections to try; 46 of them up to as many as there are where left out.
@@ -205,7 +212,7 @@ def train(
         seed: Draws those.
         name: What reports call the system.
         workers: Threads; all cores by default.
-        progress: Called with (pictures done, pictures in all).
+        progress: Called with (work done, work in all), counted in pictures.
     """
     refuse_few(collection)
     if fuse and dev is None:
@@ -213,36 +220,33 @@ def train(
     documents = documents_of(collection)
     options = {"side": side, "points": points, "seed": seed, "workers": workers}
     unfitted = image_kernel(images, options, features=features is not None), text_kernel(texts, weights)
-    grid = Grid(kappas, diagonals, powers, (dimensions,) if isinstance(dimensions, int) else dimensions)
+    ns = (dimensions,) if isinstance(dimensions, int) else dimensions
+    grid = Grid(kappas, diagonals, powers, ns, text_kappas)
     solving: dict[str, Any] = {"method": method, "rank": rank, "precision": precision}
-    kernel, words = _fitted(unfitted[0], collection, features), unfitted[1].fit(documents)
-    held = image_features(kernel, collection.images, features, progress=progress)
+    stages = _stages(progress, collection, dev, features, grid)
+    kernel = fit_images(unfitted[0], collection, features, progress=stages["words"])
+    words = unfitted[1].fit(documents)
+    held = image_features(kernel, collection.images, features, progress=stages["images"])
     rows = Rows(kernel(held), words(documents))
     if dev is None:
         spaces, settings = _alone(rows, grid, solving)
     else:
-        rows = _with_dev(rows, dev, kernel, held, features, words, documents)
-        found = search(rows, Dev.of(dev), grid, fuse=fuse, **solving)
+        seen = image_features(kernel, dev.images, features, progress=stages["dev"])
+        rows = replace(rows, dev_images=kernel(seen, held), dev_texts=words([[t] for t in dev.texts.values], documents))
+        found = search(rows, Dev.of(dev), grid, fuse=fuse, progress=stages["solutions"], **solving)
         spaces, settings = found.spaces(), found.settings
     return KccaModel(name, kernel, words, held, documents, spaces, settings)
 
 
-def _fitted(kernel: Any, collection: Collection, features: FeatureSource) -> Any:
-    """An image kernel fitted to training pictures, or to their features."""
-    return kernel.fit(collection.images if features is None else image_features(kernel, collection.images, features))
-
-
-def _with_dev(
-    rows: Rows,
-    dev: Collection,
-    kernel: Any,
-    held: Any,
-    features: FeatureSource,
-    words: Any,
-    documents: Documents,
-) -> Rows:
-    images = kernel(image_features(kernel, dev.images, features), held)
-    return Rows(rows.images, rows.texts, images, words([[text] for text in dev.texts.values], documents))
+def _stages(
+    progress: Progress | None, collection: Collection, dev: Collection | None, features: FeatureSource, grid: Grid
+) -> Stages:
+    """What takes time, in pictures; a solution counts as ten of them."""
+    pictures = {"images": len(collection.images), "dev": 0 if dev is None else len(dev.images)}
+    if features is not None:
+        pictures = dict.fromkeys(pictures, 0)
+    words = 0 if features is not None else min(2 * WORD_IMAGES, len(collection.images))
+    return Stages(progress, words=words, **pictures, solutions=0 if dev is None else 10 * len(grid))
 
 
 def _alone(
@@ -250,7 +254,8 @@ def _alone(
 ) -> tuple[tuple[Space, ...], dict[str, tuple[Setting, ...]]]:
     """The first setting of a grid, where there is nothing to choose by."""
     power, pair = next(pairs_of(rows, grid.powers, **solving))
-    solved = pair.solve(grid.kappas[0], diagonal=grid.diagonals[0])
+    other = (grid.text_kappas or grid.kappas)[0]
+    solved = pair.solve(grid.kappas[0], text_kappa=other, diagonal=grid.diagonals[0])
     n = len(solved) if grid.ns is None else min(int(np.max(grid.ns)), len(solved))
-    setting = Setting(grid.kappas[0], n, grid.diagonals[0], power)
+    setting = Setting(grid.kappas[0], n, grid.diagonals[0], power, other)
     return (Space.of(pair, solved, setting),), dict.fromkeys(TASKS, (setting,))

@@ -24,7 +24,7 @@ WORDS = {"colour": 128, "texture": 256, "sift": 256}
 """How many words each feature has (Hodosh, Young & Hockenmaier 2013, section 3.3.1)."""
 IMAGES, POINTS = 200, 1000
 """Words are learned from so many points of each of so many images."""
-_AT_ONCE = 16_384
+_AT_ONCE = 2048
 _COLOUR_STEPS = 64  # of each channel, in the table of the words of all colours
 
 
@@ -35,11 +35,13 @@ def nearest_words(points: Whole, words: Whole) -> npt.NDArray[np.int64]:
     [1, 0]
     """
     centres = words.astype(np.float32)
-    lengths = np.einsum("ij,ij->i", centres, centres)
+    # |x - c|^2 is least where x.c - |c|^2 / 2 is largest: one product, of x and 1 with c and its half square.
+    weights = np.concatenate([centres, -np.einsum("ij,ij->i", centres, centres)[:, None] / 2], axis=1).T
     found = np.empty(len(points), np.int64)
     for low in range(0, len(points), _AT_ONCE):
-        block = points[low : low + _AT_ONCE].astype(np.float32)
-        np.argmin(lengths - 2 * (block @ centres.T), axis=1, out=found[low : low + _AT_ONCE])
+        block = np.ones((min(_AT_ONCE, len(points) - low), weights.shape[0]), np.float32)
+        block[:, :-1] = points[low : low + _AT_ONCE]
+        np.argmax(block @ weights, axis=1, out=found[low : low + _AT_ONCE])
     return found
 
 
