@@ -479,7 +479,11 @@ def test_the_story_at_the_shell(tmp_path, monkeypatch, systems, world):
     if queue:
         args = ("review", "work.db", str(queue[0]["number"]), "--accept", "--reason", "fine")
         assert len(data(*args)["queue"]) == len(queue) - 1
-    assert data("aggregate", "work.db")["pairs"] == first["new"]
+    bad = world.texts.ids[0]
+    assert "--reason" in run("review", "work.db", "--take-out", f"caption={bad}", status=2).output
+    assert "expected image=ID" in run("review", "work.db", "--take-out", bad, "--reason", "x", status=2).output
+    assert data("review", "work.db", "--take-out", f"caption={bad}", "--reason", "x")["taken_out"] == [f"caption={bad}"]
+    assert data("aggregate", "work.db")["pairs"] < first["new"]
     found = data("merge", "work.db", "--save", "better.qrels")
     assert len(read_judgements("better.qrels")) == found["directions"][0]["merged"]
     assert set(data("bias", "work.db")["sizes"]) == {"1"}

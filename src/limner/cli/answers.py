@@ -95,14 +95,18 @@ def review(
     set_aside: Annotated[
         float | None, word("Take out everybody with fewer controls right, e.g. 0.7.", metavar="SHARE", min=0, max=1)
     ] = None,
+    take_out: Annotated[
+        list[str] | None, word("Take out image=ID, caption=ID or annotator=NAME, with --reason.", metavar="KIND=ID")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """List finished tasks with a wrong control, or accept or reject one of them; or set poor annotators aside.
+    """List finished tasks with a wrong control, or accept or reject one of them; or take out what is bad.
 
     Examples:
       $ limner annotate review work.db
       $ limner annotate review work.db 12 --reject --reason "both controls wrong"
       $ limner annotate review work.db --set-aside 0.7
+      $ limner annotate review work.db --take-out caption=248212 --reason "says that there is no image"
     """
     from limner.annotate import quality
 
@@ -114,6 +118,7 @@ def review(
                 raise typer.BadParameter("say --accept or --reject, and --reason TEXT")
             quality.review(db, assignment, "accept" if accept else "reject", reason=reason)
         aside = quality.set_aside(db, threshold=set_aside) if set_aside is not None else []
+        out = _taken_out(db, take_out or [], reason)
         queue = quality.review_queue(db)
     rows = [
         {"number": d.assignment, "annotator": d.annotator, "wrong": len(d.wrong), "controls": d.controls,
@@ -122,7 +127,22 @@ def review(
     ]  # fmt: skip
     listed = [f"{r['number']:6}  {r['annotator']}: {r['wrong']} of {r['controls']} controls wrong" for r in rows]
     lines = [f"set aside: {', '.join(aside) or 'nobody'}"] if set_aside is not None else []
-    answer("\n".join([*lines, *listed] or ["nothing to review"]), {"queue": rows, "set_aside": aside}, as_json=as_json)
+    lines += [f"taken out: {', '.join(out)}"] if out else []
+    data = {"queue": rows, "set_aside": aside, "taken_out": out}
+    answer("\n".join([*lines, *listed] or ["nothing to review"]), data, as_json=as_json)
+
+
+def _taken_out(store: Store, words: list[str], reason: str | None) -> list[str]:
+    from limner.annotate.store_exclusions import exclude
+
+    for each in words:
+        kind, equals, target = each.partition("=")
+        if not equals or kind not in ("image", "caption", "annotator"):
+            raise typer.BadParameter(f"--take-out got {each!r}: expected image=ID, caption=ID or annotator=NAME")
+        if not reason:
+            raise typer.BadParameter("--take-out needs --reason TEXT: it is kept")
+        exclude(store, kind, target, reason=reason)
+    return words
 
 
 # --- making judgements ------------------------------------------------------------------------------------------
