@@ -150,9 +150,8 @@ def test_a_pair_counts_by_its_grade():
 
 def test_the_systems_are_far_above_chance_and_shape_helps():
     world = limner.load("scenes", images=600)
-    reached = {
-        name: limner.evaluate(limner.train(world, name).scores(world.test), world.test) for name in systems.SYSTEMS
-    }
+    names = ("histograms", "colours")  # the learned systems have tests of their own
+    reached = {name: limner.evaluate(limner.train(world, name).scores(world.test), world.test) for name in names}
     for report in reached.values():
         for direction, chance in (("i2t", 10 * 5 / 600), ("t2i", 10 / 120)):
             assert report.value("R@10", direction=direction, view="pairs") > 3 * chance

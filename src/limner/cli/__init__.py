@@ -13,12 +13,14 @@ from limner.cli import (
     compare,
     data,
     demo,
+    encode,
     evaluate,
     explain,
     fuse,
     index,
     lists,
     report,
+    rerank,
     search,
     serve,
     train,
@@ -69,6 +71,8 @@ app.command("attack")(attack.attack)
 app.command("index")(index.index)
 app.command("search")(search.search)
 app.command("serve")(serve.serve)
+app.command("encode")(encode.encode)
+app.command("rerank")(rerank.rerank)
 app.command("fuse")(fuse.fuse)
 app.command("assign")(fuse.assign)
 app.add_typer(data.app, name="data")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import csv
 import re
 from collections.abc import Collection as Group
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,12 +14,14 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from limner.collection import Collection
+from limner.collection import Collection, Items
 from limner.datasets._build import Assembly, Check, split_name
 from limner.datasets._read import At, existing, lines, refuse, table
 from limner.embeddings import Embeddings
 from limner.errors import LimnerError, UnknownName, shown
+from limner.files import replacing
 from limner.ids import Ids
+from limner.ranking import Ranking
 
 CAPTIONS = {
     "reference": "caption_reference_description",
@@ -47,6 +50,39 @@ def clean_file_name(name: str) -> str:
     """
     last = re.split(r"[?#]", name, maxsplit=1)[0].rstrip("/").rsplit("/", 1)[-1]
     return _EXTENSION.sub("", unquote(last)).replace("_", " ").strip()
+
+
+def image_names(images: Items) -> list[str]:
+    """What the file names of images say: their field "file_name", or the cleaned name of the file or of the id.
+
+    >>> image_names(Items(["a/Red_dog.jpg"], [None]))
+    ['Red dog']
+    """
+    if "file_name" in images.fields:
+        return [str(name) for name in images.field("file_name")]
+    held = zip(images.values, images.ids, strict=True)
+    return [clean_file_name(str(value) if isinstance(value, (str, Path)) else key) for value, key in held]
+
+
+def write_submission(ranking: Ranking, texts: Items, path: str | Path, *, places: int = 5) -> Path:
+    """Writes what Kaggle's challenge takes: a csv of image ids and captions, five lines for each image, best first.
+
+    Args:
+        ranking: Images as queries, texts as candidates.
+        texts: The captions by id.
+        path: The csv.
+        places: Captions of each image.
+    """
+    if (ranking.lengths < min(places, len(texts))).any():
+        short = ranking.queries[int(np.argmin(ranking.lengths))]
+        raise LimnerError(f"image {short!r} has {int(ranking.lengths.min())} captions: expected {places} of each")
+    words = dict(zip(texts.ids, texts.values, strict=True))
+    with replacing(path) as draft, draft.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["id", CAPTIONS["title_and_reference"]])
+        for query in ranking.queries:
+            writer.writerows([query, words[candidate]] for candidate in ranking[query][:places])
+    return Path(path)
 
 
 def load_wit(

@@ -29,9 +29,9 @@ class Levenshtein:
         pairs = zip(queries, candidates, strict=True)
         return np.array([alike(q.lower(), c.lower()) for q, c in pairs], dtype=np.float64)
 
-    def scores(self, queries: Any, candidates: Any, **ids: Any) -> Scores:
-        """Every pair of two lists of texts or items, computed block by block on all cores."""
-        return Scores.from_kernel(_block, queries, candidates, **ids)
+    def scores(self, texts: Any, others: Any, /, **ids: Any) -> Scores:
+        """Every pair of two lists of texts or items; `queries` and `candidates` are their ids, where they have none."""
+        return Scores.from_kernel(_block, texts, others, **ids)
 
 
 def _block(queries: Sequence[str], candidates: Sequence[str]) -> npt.NDArray[Any]:

@@ -30,6 +30,8 @@ SYSTEMS: Mapping[str, str] = MappingProxyType(
         "towers": "limner.systems.towers:towers",
         "pvse": "limner.systems.towers:pvse",
         "pcme": "limner.systems.towers:pcme",
+        "mcprop": "limner.systems.file_names:mcprop",
+        "crank": "limner.systems.file_names:crank",
     }
 )
 """Everything `train` knows by name, and where it lives."""
@@ -40,6 +42,8 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "towers": "limner.towers.saved:TowersModel",
         "kcca": "limner.classic.models:KccaModel",
         "nearest": "limner.classic.nearest:NearestModel",
+        "mcprop": "limner.towers.mcprop:McpropModel",
+        "crank": "limner.towers.crank:CrankModel",
     }
 )
 """Classes of saved models, by the word under "limner" in the config.json of a model's folder; each has `load(path)`."""

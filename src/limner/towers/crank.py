@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,7 +105,7 @@ class Known:
 
     def others(self, images: IntArray, generator: np.random.Generator) -> IntArray:
         """A random text for each image that does not belong to it."""
-        keys, width = np.sort(self.rows * len(self.captions) + self.columns), len(self.captions)
+        keys, width = self._keys, len(self.captions)
         drawn = generator.integers(0, width, len(images))
         for _ in range(100):
             asked = images * width + drawn
@@ -113,6 +114,10 @@ class Known:
                 break
             drawn[wrong] = generator.integers(0, width, int(wrong.sum()))
         return drawn
+
+    @cached_property
+    def _keys(self) -> IntArray:
+        return np.sort(self.rows * len(self.captions) + self.columns)
 
     def judged(self, judge: Judge, rows: IntArray, columns: IntArray) -> Tensor:
         """Logits of pairs."""
@@ -341,4 +346,4 @@ def _numbered(values: Sequence[Any]) -> tuple[IntArray, IntArray]:
 
 
 def _tensor(rows: Any, device: torch.device) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32)).to(device)
+    return torch.from_numpy(np.array(rows, dtype=np.float32)).to(device)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity, normalize
 
 from limner.encoders.backbones import longest_of
 from limner.encoders.batching import padded
@@ -57,6 +58,10 @@ class Layers:
 class Reading(nn.Module):
     """A small transformer over name and caption, as a backbone reads them.
 
+    The vectors of a backbone can be compared as they are: every token is also told its best cosine with a token of the
+    other text, and the mean of its cosines (as in decomposable attention, Parikh et al. 2016), so that what matches
+    what has not to be learned anew.
+
     Args:
         reader: The backbone; it is no part of the module.
         shape: Of the transformer.
@@ -67,6 +72,7 @@ class Reading(nn.Module):
         super().__init__()
         self.reader = reader
         self.states, self.see = States(reader), Seeing(reader, shape.width)
+        self.alike, self.whole_alike = nn.Linear(2, shape.width), nn.Linear(1, shape.width)
         self.first = nn.Parameter(torch.randn(shape.width) * 0.02)
         self.sides = nn.Parameter(torch.randn(3, shape.width) * 0.02)
         self.places = nn.Parameter(torch.randn(reader.longest, shape.width) * 0.02)
@@ -90,19 +96,28 @@ class Reading(nn.Module):
         self, names: Read, rows: IntArray, captions: Read, columns: IntArray, features: Tensor | None
     ) -> Tensor:
         """One logit per pair (rows[n], columns[n])."""
-        parts = [self._side(names.rows(rows), 0), self._side(captions.rows(columns), 1)]
-        first = self.first.expand(len(rows), 1, -1)
-        head = [first, self._picture(features)] if self.picture is not None else [first]
-        ahead = torch.cat(head, 1)
+        sides = names.rows(rows), captions.rows(columns)
+        states = [self.states(side, self.reader) for side in sides]
+        cosines = alike(states[0], states[1], sides[0].filled, sides[1].filled)
+        parts = [self._side(side, n, states[n], cosines[n]) for n, side in enumerate(sides)]
+        first = self._first(*sides)[:, None]
+        ahead = first if self.picture is None else torch.cat([first, self._picture(features)], 1)
         seen = torch.cat([ahead, *(part for part, _ in parts)], 1)
         there = torch.ones(ahead.shape[:2], dtype=torch.bool, device=seen.device)
         filled = torch.cat([there, *(filled for _, filled in parts)], 1)
         logits: Tensor = self.out(self.encoder(seen, src_key_padding_mask=~filled)[:, 0])
         return logits[:, 0]
 
-    def _side(self, read: Read, side: int) -> tuple[Tensor, Tensor]:
-        seen, whole = self.see(self.states(read, self.reader), read)
-        rows = seen + self.places[: seen.shape[1]] + self.sides[side]
+    def _first(self, names: Read, captions: Read) -> Tensor:
+        """The first token; it knows how alike the whole texts are, where the backbone has vectors of them."""
+        if names.whole is None or captions.whole is None:
+            return self.first.expand(len(names), -1)
+        told: Tensor = self.whole_alike(cosine_similarity(names.whole, captions.whole)[:, None])
+        return self.first + told
+
+    def _side(self, read: Read, side: int, states: Tensor, cosines: Tensor) -> tuple[Tensor, Tensor]:
+        seen, whole = self.see(states, read)
+        rows = seen + self.alike(cosines) + self.places[: seen.shape[1]] + self.sides[side]
         if whole is None:
             return rows, read.filled
         first = whole[:, None] + self.sides[side]
@@ -117,6 +132,26 @@ class Reading(nn.Module):
     def save(self, folder: Path) -> None:
         """Writes what the backbone needs."""
         self.reader.save(folder)
+
+
+def alike(names: Tensor, captions: Tensor, named: Tensor, said: Tensor) -> tuple[Tensor, Tensor]:
+    """For every token of both texts, its best cosine with a token of the other one, and the mean of its cosines.
+
+    max_j cos(a_i, b_j) and mean_j cos(a_i, b_j), over the tokens j that are there.
+
+    >>> a, there = torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]), torch.ones(1, 2, dtype=torch.bool)
+    >>> b, one = torch.tensor([[[3.0, 0.0], [9.0, 9.0]]]), torch.tensor([[True, False]])
+    >>> alike(a, b, there, one)[0].tolist()
+    [[[1.0, 1.0], [0.0, 0.0]]]
+    """
+    cosines = normalize(names, dim=-1) @ normalize(captions, dim=-1).transpose(1, 2)
+    return _summed_up(cosines, said), _summed_up(cosines.transpose(1, 2), named)
+
+
+def _summed_up(cosines: Tensor, filled: Tensor) -> Tensor:
+    best = cosines.masked_fill(~filled[:, None], -1.0).amax(2)
+    mean = (cosines * filled[:, None]).sum(2) / filled.sum(1, keepdim=True).clamp(min=1)
+    return torch.stack([best, mean], -1)
 
 
 class Tuned(nn.Module):

@@ -10,24 +10,18 @@ from typing import Any
 from torch import nn
 
 from limner.collection import Collection, Items
-from limner.datasets.wikipedia import clean_file_name
+from limner.datasets.wikipedia import image_names
 from limner.errors import LimnerError
 from limner.files import write_text
 from limner.towers import checkpoints
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 FORMAT = 1
-NAMES = "file_name"
-"""The field of images that holds what their file names say."""
 
 
-def names_of(of: Collection | Items) -> Sequence[str]:
-    """What the file names of images say: their field "file_name", or the cleaned name of the file or of the id."""
-    images = of.images if isinstance(of, Collection) else of
-    if NAMES in images.fields:
-        return [str(name) for name in images.field(NAMES)]
-    values = zip(images.values, images.ids, strict=True)
-    return [clean_file_name(str(value) if isinstance(value, (str, Path)) else key) for value, key in values]
+def names_of(of: Collection | Items) -> list[str]:
+    """What the file names of images say."""
+    return image_names(of.images if isinstance(of, Collection) else of)
 
 
 def write(folder: str | Path, module: nn.Module, config: Mapping[str, Any], *, about: str) -> Path:

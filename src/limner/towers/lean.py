@@ -17,9 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import layer_norm, linear, scaled_dot_product_attention
 
 IntArray = npt.NDArray[np.int64]
+ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+"""Not cuDNN's: it builds a plan for every new shape, and lengths make many shapes."""
 FIRST_POSITION = {"bert": 0, "roberta": 2, "xlm-roberta": 2, "camembert": 2}
 """Kinds of model whose layers are built alike, and the number of the first position."""
 
@@ -173,9 +176,10 @@ class Lean:
         words, positions = self.tables
         rows = words[tokens] + positions[torch.from_numpy(places).to(tokens.device)] + self.types[types]
         rows = self.norm(rows)
-        for layer in self.layers[:-1]:
-            rows = layer(rows, groups)
-        return self.layers[-1].first(rows, groups)
+        with sdpa_kernel(ATTENTION):
+            for layer in self.layers[:-1]:
+                rows = layer(rows, groups)
+            return self.layers[-1].first(rows, groups)
 
 
 def fits(config: Any) -> bool:

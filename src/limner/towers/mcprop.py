@@ -329,7 +329,7 @@ class McpropModel:
                 f"the model {self.name!r} was trained on vectors of images that are not here: give those of these "
                 f"{len(items):,} images with features="
             )
-        rows = np.ascontiguousarray(used.vectors(items), dtype=np.float32)
+        rows = np.array(used.vectors(items), dtype=np.float32)
         expected = self.module.images.linear.in_features
         if rows.shape[1] != expected:
             raise LimnerError(

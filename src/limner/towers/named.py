@@ -52,7 +52,7 @@ class Data:
                 "expected at least 2 images with texts"
             )
         pairs = collection.judgements.relevant.restrict(candidates=collection.texts.ids)
-        rows = torch.from_numpy(np.ascontiguousarray(features.vectors(collection.images), dtype=np.float32)).to(device)
+        rows = torch.from_numpy(np.array(features.vectors(collection.images), dtype=np.float32)).to(device)
         names, captions = reader.read(keeping.names_of(collection)), reader.read(collection.texts.values)
         return cls(collection, names, captions, rows, pairs.rows, pairs.columns, dev)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -131,25 +132,40 @@ class PackagedReader(Reader):
     has_whole = True
 
     def __init__(self, *, longest: int, device: torch.device) -> None:
-        from limner.encoders.sentences import UniversalSentenceEncoder
-
         super().__init__(longest=longest, device=device)
-        self.encoder = UniversalSentenceEncoder()
-        table = torch.from_numpy(self.encoder.token_table())
-        self.table = table.to(device)
-        self.dim = int(table.shape[1])
+        self.table = _packaged_table().to(device)
+        self.dim = int(self.table.shape[1])
 
     def numbers(self, texts: Sequence[str]) -> list[list[int]]:
         """Word pieces without the marks of beginning and end."""
-        return [row[1:-1] for row in self.encoder.tokens(texts)]
+        return [_packaged(text)[0] for text in texts]
 
     def whole(self, texts: Sequence[str]) -> Tensor:
         """The encoder's sentence vectors."""
-        return torch.from_numpy(self.encoder.encode(list(texts))).to(self.device)
+        return torch.from_numpy(np.stack([_packaged(text)[1] for text in texts])).to(self.device)
 
     def states(self, tokens: Tensor, filled: Tensor) -> Tensor:
         """The vectors of the pieces."""
         return self.table[tokens]
+
+
+@cache
+def _packaged_encoder() -> Any:
+    from limner.encoders.sentences import UniversalSentenceEncoder
+
+    return UniversalSentenceEncoder()
+
+
+@cache
+def _packaged_table() -> Tensor:
+    return torch.from_numpy(_packaged_encoder().token_table())
+
+
+@lru_cache(maxsize=1 << 18)
+def _packaged(text: str) -> tuple[list[int], npt.NDArray[np.float32]]:
+    """Pieces and sentence vector of one text; remembered, since it is cut in plain Python."""
+    encoder = _packaged_encoder()
+    return encoder.tokens([text])[0][1:-1], encoder.encode([text])[0]
 
 
 class BackboneReader(Reader):

@@ -1,0 +1,144 @@
+"""limner rerank: the best of a run, scored again pair by pair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limner.cli.console import answer
+from limner.cli.encode import pace
+from limner.cli.options import Json, Loading, Split, load, part, saved, word
+from limner.errors import LimnerError
+
+if TYPE_CHECKING:
+    from limner.collection import Collection
+
+LEVENSHTEIN = "levenshtein"
+
+
+def rerank(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="What a proposer ranked: a TREC run or JSON lists.")],
+    collection: Annotated[str, typer.Argument(metavar="COLLECTION", help="What the ids of the run stand for.")],
+    out: Annotated[Path, word("Where to write the run (TREC, or .json).", "-o", "--out", metavar="FILE")],
+    scorer: Annotated[
+        str, word("A saved CRank, the folder of a CrossEncoder, 'levenshtein', or module:thing with score_pairs.")
+    ],
+    depth: Annotated[
+        str, word("How many candidates are scored again: a number, or a share such as 0.2.", metavar="N")
+    ] = "1000",
+    features: Annotated[
+        Path | None,
+        word("Vectors of images, for a scorer that sees pictures.", metavar="FILE", show_default="none"),
+    ] = None,
+    rest: Annotated[
+        bool, typer.Option("--rest", metavar="", help="Let the proposer's other candidates follow behind.")
+    ] = False,
+    cache: Annotated[
+        Path | None, word("A folder that keeps every score; a killed run goes on.", metavar="DIR", show_default="none")
+    ] = None,
+    submission: Annotated[
+        Path | None, word("Also write Kaggle's submission: id and five captions.", metavar="FILE", show_default="none")
+    ] = None,
+    split: Split = None,
+    option: Loading = None,
+    as_json: Json = False,
+) -> None:
+    """Re-rank the best candidates of each image with a scorer of pairs of file name and caption.
+
+    Examples:
+      $ limner rerank proposed.run scenes --scorer levenshtein --depth 0.2 -o cascade.run
+      $ limner rerank proposed.run wit:wit_kaggle/ --scorer crank/ --cache scores/ --submission out.csv -o cascade.run
+    """
+    from limner.match import cascade
+    from limner.ranking import Ranking
+
+    whole = part(load(collection, option), split)
+    proposed = Ranking.load(run, candidates=whole.texts.ids)
+    missing = [key for key in proposed.queries if key not in whole.images.ids]
+    if missing:
+        raise LimnerError(f"{run}: query {missing[0]!r} is no image of {whole.name!r}: use its ids, or another --split")
+    judge = _scorer(scorer)
+    chosen = whole if list(proposed.queries) == list(whole.images.ids) else _images(whole, proposed)
+    queries = _queries(judge, chosen, features)
+    with pace(f"re-ranking {len(proposed):,} lists", "pairs") as told:
+        found = cascade(
+            proposed,
+            judge,
+            queries=dict(zip(chosen.images.ids, queries, strict=True)),
+            candidates=whole.texts,
+            depth=_depth(depth),
+            rest=rest,
+            cache=cache,
+            name=None if hasattr(judge, "fingerprint") else scorer,
+            progress=told,
+        )
+    files = [found.save(out)]
+    if submission is not None:
+        from limner.datasets.wikipedia import write_submission
+
+        files.append(write_submission(found, whole.texts, submission))
+    saved(files)
+    facts = {"queries": len(found), "depth": depth, "pairs": found.pairs, "kept from before": found.reused}
+    facts |= {"pairs per second": round(found.throughput, 1), "scorer": scorer, "out": str(out)}
+    answer("\n".join(f"{name}: {value}" for name, value in facts.items()), facts, as_json=as_json)
+
+
+def _images(whole: Collection, proposed: Any) -> Any:
+    from dataclasses import replace
+
+    kept = whole.restrict(proposed.queries)
+    return replace(kept, images=whole.images.subset(proposed.queries))
+
+
+def _depth(text: str) -> int | float:
+    try:
+        return float(text) if "." in text else int(text)
+    except ValueError:
+        raise typer.BadParameter(f"--depth {text}: expected a number such as 1000, or a share such as 0.2") from None
+
+
+def _scorer(name: str) -> Any:
+    """A scorer by what a person calls it."""
+    import inspect
+
+    if name == LEVENSHTEIN:
+        from limner.match.levenshtein import Levenshtein
+
+        return Levenshtein()
+    folder = Path(name)
+    if folder.is_dir():
+        import json
+
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        if "limner" in config:
+            from limner.systems import load as saved_model
+
+            return _pair_scorer(saved_model(folder), name)
+        from limner.towers.pairs import CrossEncoderScorer
+
+        return CrossEncoderScorer(folder)
+    if ":" not in name:
+        raise LimnerError(f"no scorer {name}: expected the folder of a model, 'levenshtein', or module:thing")
+    from limner.catalogue import resolve
+
+    thing = resolve(name, {}, what="scorer")
+    return _pair_scorer(thing() if inspect.isclass(thing) else thing, name)
+
+
+def _pair_scorer(thing: Any, name: str) -> Any:
+    if not hasattr(thing, "score_pairs"):
+        raise LimnerError(f"{name} is a {type(thing).__name__}, which scores no pairs: expected score_pairs")
+    return thing
+
+
+def _queries(judge: Any, collection: Collection, features: Path | None) -> list[Any]:
+    """What the scorer takes for an image: what it says itself, or the words of the file name."""
+    if hasattr(judge, "queries"):
+        return list(judge.queries(collection, features=features))
+    if features is not None:
+        raise LimnerError("--features is for a scorer that sees pictures; this one reads names")
+    from limner.datasets.wikipedia import image_names
+
+    return list(image_names(collection.images))

@@ -1,0 +1,52 @@
+"""The systems of `limner.towers` that read file names, named here without loading torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from limner.collection import Collection
+    from limner.scores import Progress
+    from limner.towers.crank import CrankModel
+    from limner.towers.mcprop import McpropModel
+
+
+def mcprop(
+    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
+) -> McpropModel:
+    """A picture and its file name fused into one query for captions (MCProp).
+
+    Messina et al. 2022. Needs torch.
+
+    Args:
+        collection: What to learn from; images have the field "file_name", or their files' and ids' names are taken.
+        dev: What says which epoch is best, by nDCG@5; without one the last epoch is kept.
+        progress: Called with (steps done, steps in all).
+        options: What goes in: features (of images: vectors, the file of some, or an encoder; colours and shapes by
+            default), backbone (of texts: "words", "use-multilingual", or a transformer), longest, least, name. Heads:
+            width, layers, heads, dropout, fusion ("attentive", "concat", "text", "image"). Loss: loss ("max"), margin,
+            k. Training: as for "towers".
+    """
+    from limner.towers.mcprop import train
+
+    return train(collection, dev=dev, progress=progress, **options)
+
+
+def crank(
+    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
+) -> CrankModel:
+    """A classifier of pairs of file name and caption, for re-ranking what another system proposes (CRank).
+
+    Messina et al. 2022. Needs torch.
+
+    Args:
+        collection: What to learn from; images have the field "file_name", or their files' and ids' names are taken.
+        dev: What says which epoch is best, by how often right pairs score above wrong ones.
+        progress: Called with (steps done, steps in all).
+        options: What goes in: backbone (of texts: "words", "use-multilingual", or a transformer that is trained as a
+            whole), pictures (whether it also sees the picture), features (of the pictures), longest, least, name.
+            Shape: width, layers, heads, dropout. Training: as for "towers".
+    """
+    from limner.towers.crank import train
+
+    return train(collection, dev=dev, progress=progress, **options)

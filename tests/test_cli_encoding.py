@@ -1,0 +1,88 @@
+"""limner encode and limner rerank: the numbers of Python, caches that resume, clear words for what cannot be."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import limner
+from limner.cli import app
+from limner.embeddings import Embeddings
+from limner.ranking import Ranking
+
+
+def run(*args, status=0):
+    done = CliRunner().invoke(app, [str(a) for a in args])
+    assert done.exit_code == status, done.output
+    return done
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "glove.txt").write_text("red 1 0\ndog 0 1\ncat 1 1\n")
+    (tmp_path / "texts.txt").write_text("a red dog\ncat\nred\n")
+    return tmp_path
+
+
+def test_encode_writes_what_python_encodes_and_keeps_it(here):
+    words = ("encode", "texts.txt", "--encoder", "word-vectors", "-O", "file=glove.txt", "--cache", "kept", "--json")
+    first = json.loads(run(*words, "-o", "v.npy").stdout)
+    assert (first["items"], first["dim"], first["from the cache"]) == (3, 2, 0)
+    assert Embeddings.load("v.npy").matrix.tolist() == [[0.5, 0.5], [1, 1], [1, 0]]
+    again = json.loads(run(*words, "-o", "w.npz").stdout)
+    assert again["from the cache"] == 3
+    assert (Embeddings.load("w.npz").matrix == Embeddings.load("v.npy").matrix).all()
+
+
+def test_encode_takes_a_side_of_a_collection_and_a_saved_model(here):
+    world = limner.load("scenes")
+    model = limner.train(world.restrict(world.images.ids[:80]), "colours")
+    model.save(here / "m.npz")
+    run("encode", "scenes", "--side", "texts", "--encoder", "m.npz", "-o", "t.npz")
+    found = Embeddings.load("t.npz").subset(list(world.texts.ids[:9])).matrix
+    np.testing.assert_allclose(found, model.encode_texts(world.texts[:9]).matrix, atol=1e-5)
+
+
+def test_rerank_is_the_cascade_of_python_and_writes_a_submission(here):
+    pytest.importorskip("rapidfuzz")
+    from limner.match import cascade
+    from limner.match.levenshtein import Levenshtein
+
+    world = limner.load("scenes", images=60).test
+    proposer = limner.train(limner.load("scenes", images=60), "colours").scores(world)
+    proposer.top(30).save("p.run")
+    data = ("p.run", "scenes", "-O", "images=60", "--scorer", "levenshtein", "--depth", "20")
+    kept = ("--cache", "kept", "--submission", "sub.csv", "-o", "out.run", "--json")
+    told = json.loads(run("rerank", *data, *kept).stdout)
+    assert told["pairs"] == 20 * len(world.images) and told["kept from before"] == 0
+    names = [key for key in world.images.ids]  # noqa: C416
+    expected = cascade(proposer, Levenshtein(), queries=names, candidates=world.texts, depth=20)
+    found = Ranking.load("out.run")
+    assert all(found[q] == expected[q] for q in expected.queries)
+    lines = (here / "sub.csv").read_text().splitlines()
+    assert lines[0] == "id,caption_title_and_reference_description" and len(lines) == 1 + 5 * len(world.images)
+    assert json.loads(run("rerank", *data, *kept).stdout)["kept from before"] == told["pairs"]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (["encode", "texts.txt", "--encoder", "clipp", "-o", "v.npy"], 3, "unknown encoder 'clipp'"),
+        (["encode", "texts.txt", "--encoder", "word-vectors", "-o", "v.txt"], 3, "ends in '.txt'"),
+        (["encode", "nothing", "--encoder", "minilm", "-o", "v.npy"], 3, "no file or folder nothing"),
+        (["encode", "scenes", "--side", "both", "--encoder", "minilm", "-o", "v.npy"], 2, "expected images or texts"),
+        (["rerank", "p.run", "scenes", "--scorer", "none", "-o", "o.run"], 3, "no ranking file p.run"),
+        (["rerank", "q.json", "scenes", "--scorer", "none", "-o", "o.run"], 3, "no scorer none"),
+        (["rerank", "q.json", "scenes", "--scorer", "levenshtein", "--depth", "x", "-o", "o.run"], 2, "--depth x"),
+    ],
+)
+def test_what_cannot_be_is_said(here, words, status, message):
+    world = limner.load("scenes", images=40)
+    (here / "q.json").write_text(json.dumps({world.test.images.ids[0]: [world.test.texts.ids[0]]}))
+    if "scenes" in words and words[0] == "rerank":
+        words = [*words, "-O", "images=40"]
+    assert message in run(*words, status=status).output

@@ -1,0 +1,151 @@
+"""MCProp: fusion by its formula, learning on a world with names, weights logged and drawn, models that load."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import limner  # noqa: E402
+from limner.errors import LimnerError, UnknownName  # noqa: E402
+from limner.towers import fusion, mcprop  # noqa: E402
+
+SMALL = {"width": 16, "layers": 1, "heads": 2, "batch": 24, "device": "cpu", "longest": 12, "tensorboard": False}
+
+
+def named(world):
+    """Names from every other word of each image's first caption."""
+    first = dict.fromkeys(world.images.ids)
+    for image, text in zip(world.judgements.rows, world.judgements.columns, strict=True):
+        key = world.images.ids[int(image)]
+        first[key] = first[key] or " ".join(world.texts.values[int(text)].split()[::2])
+    return replace(world, images=world.images.with_fields(file_name=list(first.values())))
+
+
+@pytest.fixture(scope="module")
+def world():
+    return named(limner.load("scenes", images=60))
+
+
+@pytest.fixture(scope="module")
+def model(world):
+    return mcprop.train(world.train, dev=world.dev, epochs=3, rate=3e-3, **SMALL)
+
+
+def test_attentive_fusion_is_its_formula():
+    torch.manual_seed(0)
+    made = fusion.fusion("attentive", 4)
+    text, image = torch.randn(3, 4), torch.randn(3, 4)
+    fused = made(text, image)
+    for row in range(3):
+        hidden = torch.relu(made.weigh[0](torch.cat([text[row], image[row]])))
+        a_u, a_v = torch.sigmoid(made.weigh[2](hidden))
+        expected = a_u * text[row] / text[row].norm() + a_v * image[row] / image[row].norm()
+        torch.testing.assert_close(fused.query[row], expected)
+        torch.testing.assert_close(fused.weights[row], torch.stack([a_u, a_v]))
+
+
+def test_the_other_fusions():
+    text, image = torch.randn(3, 4), torch.randn(3, 4)
+    assert fusion.fusion("text", 4)(text, image).query is text
+    assert fusion.fusion("image", 4)(text, image).weights.tolist() == [[0, 1]] * 3
+    joined = fusion.fusion("concat", 4)(5 * text, image).query
+    torch.testing.assert_close(joined, joined.clone())
+    assert joined.shape == (3, 4)
+    with pytest.raises(UnknownName, match="did you mean 'concat'"):
+        fusion.fusion("concatenate", 4)
+
+
+def test_it_learns_and_logs_the_weights_of_every_epoch(model, world):
+    losses = [row["loss"] for row in model.trained["history"]]
+    assert losses[-1] < losses[0]
+    assert all(0 < row["a_u"] < 1 and 0 < row["a_v"] < 1 for row in model.trained["history"])
+    weights = model.weights(world.dev).mean(axis=0)
+    best = model.trained["history"][model.trained["best_epoch"] - 1]
+    np.testing.assert_allclose(weights, [best["a_u"], best["a_v"]], atol=1e-5)
+
+
+def test_a_saved_model_loads_without_its_options(model, world, tmp_path):
+    folder = model.save(tmp_path / "m")
+    assert {f.name for f in folder.iterdir()} >= {"config.json", "model.safetensors", "README.md", "weights.svg"}
+    assert "nDCG@5" in (folder / "README.md").read_text()
+    loaded = mcprop.McpropModel.load(folder, device="cpu")
+    np.testing.assert_allclose(loaded.scores(world.test).matrix(), model.scores(world.test).matrix(), atol=1e-6)
+    one = loaded.encode_images(world.test.images).matrix
+    np.testing.assert_allclose(one, model.encode_images(world.test.images).matrix, atol=1e-6)
+
+
+def test_damaged_models_are_refused(model, tmp_path):
+    folder = model.save(tmp_path / "m")
+    weights = folder / "model.safetensors"
+    held = weights.read_bytes()
+    weights.write_bytes(held[:-4] + b"abcd")
+    with pytest.raises(LimnerError, match="damaged"):
+        mcprop.McpropModel.load(folder)
+    weights.write_bytes(held)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"limner": "towers"}))
+    with pytest.raises(LimnerError, match="model of kind 'towers'"):
+        mcprop.McpropModel.load(folder)
+    with pytest.raises(LimnerError, match="no model"):
+        mcprop.McpropModel.load(tmp_path / "nothing")
+
+
+def test_positives_of_one_image_are_never_negatives(world):
+    from limner.towers.named import Data
+    from limner.towers.readers import reader_of
+    from limner.towers.sources import source
+
+    device = torch.device("cpu")
+    reader = reader_of("words", world.train.texts.values, dim=8, longest=12, least=1, device=device)
+    data = Data.of(world.train, reader, source(None), device)
+    rng = np.random.default_rng(0)
+    chosen = rng.integers(0, len(data.image_of), 20)
+    images, texts = data.image_of[chosen], data.text_of[chosen]
+    known = set(zip(data.image_of.tolist(), data.text_of.tolist(), strict=True))
+    expected = [[(i, t) in known for t in texts.tolist()] for i in images.tolist()]
+    assert data.related(images, texts).tolist() == expected
+
+
+def test_padding_and_batches_change_nothing(model, world):
+    whole = model.encode_texts(world.test.texts).matrix
+    alone = np.concatenate([model.encode_texts(world.test.texts[n : n + 1]).matrix for n in range(6)])
+    np.testing.assert_allclose(whole[:6], alone, atol=1e-5)
+
+
+def test_resume_equals_an_uninterrupted_run(world, tmp_path):
+    how = {"rate": 3e-3, "seed": 2, **SMALL}
+    whole = mcprop.train(world.train, epochs=2, **how)
+    mcprop.train(world.train, epochs=1, folder=str(tmp_path), **how)
+    resumed = mcprop.train(world.train, epochs=2, folder=str(tmp_path), **how)
+    for name, tensor in whole.module.state_dict().items():
+        assert torch.equal(tensor, resumed.module.state_dict()[name]), name
+
+
+def test_a_frozen_transformer_reads_names_and_captions(world, tmp_path):
+    pytest.importorskip("transformers")
+    import sys
+    from pathlib import Path
+
+    sys.path.insert(0, str(Path(__file__).parents[1] / "encoders"))
+    import tiny
+
+    folder = tiny.backbone(tmp_path / "xlm", kind="roberta")
+    made = mcprop.train(world.train, backbone=str(folder), epochs=1, fusion="concat", **SMALL)
+    assert not any("backbone" in name for name in made.module.state_dict())
+    loaded = mcprop.McpropModel.load(made.save(tmp_path / "m"), device="cpu")
+    np.testing.assert_allclose(loaded.scores(world.test).matrix(), made.scores(world.test).matrix(), atol=1e-6)
+
+
+def test_refusals(world, model):
+    with pytest.raises(UnknownName, match="option of 'mcprop' 'widht': did you mean 'width'"):
+        mcprop.train(world.train, widht=3)
+    with pytest.raises(LimnerError, match="expected a multiple"):
+        mcprop.train(world.train, width=10, heads=4)
+    wrong = limner.Embeddings(world.test.images.ids, np.ones((len(world.test.images), 3)))
+    with pytest.raises(LimnerError, match="images have .*3 numbers"):
+        model.scores(world.test, features=wrong)
