@@ -135,7 +135,11 @@ def trained(task: tuple[Job, Path, bool, Callable[[Collection, Job], Collection]
     began = time.perf_counter()
     model = train(learned, job.system, dev=pairs.dev, features=features, seed=job.seed, **job.options)
     seconds = time.perf_counter() - began
-    chosen = ways(model, pairs, tuned=job.images is None) if every_way else [("none", model.scores(pairs.test))]
+    chosen = (
+        ways(model, pairs, tuned=str(job.options["device"]) != "cpu")
+        if every_way
+        else [("none", model.scores(pairs.test))]
+    )
     test = {how: found(scores, pairs.test) for how, scores in chosen}
     about: Any = model.trained  # type: ignore[attr-defined]
     device = torch.cuda.get_device_name() if str(job.options["device"]).startswith("cuda") else "the processor"
