@@ -1,0 +1,148 @@
+"""CRank: balanced batches with true negatives, with and without pictures, one process or two, saved and loaded."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "encoders"))
+
+from test_mcprop import named  # noqa: E402
+
+import limner  # noqa: E402
+from limner.errors import LimnerError  # noqa: E402
+from limner.match import cascade  # noqa: E402
+from limner.towers import crank  # noqa: E402
+
+SMALL = {"width": 16, "layers": 1, "heads": 2, "batch": 32, "device": "cpu", "longest": 24, "tensorboard": False}
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def world():
+    return named(limner.load("scenes", images=60))
+
+
+@pytest.fixture(scope="module")
+def model(world):
+    return crank.train(world.train, dev=world.dev, epochs=3, rate=3e-3, **SMALL)
+
+
+def test_batches_are_balanced_and_negatives_are_none_of_the_images_own(world, model):
+    known = crank.Known.of(world.train, model.judge, None, torch.device("cpu"))
+    from limner.towers.distributed import Group
+    from limner.towers.settings import Training
+
+    how = {"training": Training(batch=32, epochs=1), "device": torch.device("cpu")}
+    right = set(zip(known.rows.tolist(), known.columns.tolist(), strict=True))
+    halves = [crank.CrankTask(model.judge, known, None, group=Group(rank, 2), **how) for rank in (0, 1)]
+    whole = crank.CrankTask(model.judge, known, None, group=Group(), **how)
+    assert whole.steps == len(known.rows) // 16
+    for batch, *parts in zip(whole.batches(0, 0), *(half.batches(0, 0) for half in halves), strict=True):
+        pairs = list(zip(batch.rows.tolist(), batch.columns.tolist(), strict=True))
+        assert [pair in right for pair in pairs] == batch.match.bool().tolist()
+        assert batch.match.sum() == 16 and len(pairs) == 32
+        shared = [pair for part in parts for pair in zip(part.rows.tolist(), part.columns.tolist(), strict=True)]
+        assert sorted(shared) == sorted(pairs)
+    again = next(iter(whole.batches(0, 0)))
+    assert (again.columns == next(iter(whole.batches(0, 0))).columns).all()
+
+
+def test_it_learns(model):
+    history = model.trained["history"]
+    assert history[-1]["loss"] < history[0]["loss"] and history[-1]["AUC"] > 0.5
+
+
+def test_auc_is_the_share_of_right_order(model, world):
+    task_dev = crank.Known.of(world.dev, model.judge, None, torch.device("cpu"))
+    from limner.towers.distributed import Group
+    from limner.towers.settings import Training
+
+    task = crank.CrankTask(
+        model.judge, task_dev, task_dev, training=Training(), group=Group(), device=torch.device("cpu")
+    )
+    wrong = task_dev.others(task_dev.rows, np.random.default_rng(0))
+    right, others = (crank._in_batches(model.judge, task_dev, task_dev.rows, c) for c in (task_dev.columns, wrong))
+    expected = np.mean([(a > b) + 0.5 * (a == b) for a in right for b in others])
+    assert task.measure()["AUC"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("pictures", [False, True])
+def test_scores_saved_and_loaded(world, pictures, tmp_path):
+    made = crank.train(world.train, epochs=1, pictures=pictures, **SMALL)
+    loaded = crank.CrankModel.load(made.save(tmp_path / "m"), device="cpu")
+    assert loaded.fingerprint == made.fingerprint
+    asked, texts = made.queries(world.test), list(world.test.texts.values)
+    whole = made.scores(world.test).matrix()
+    single = loaded.score_pairs([loaded.queries(world.test)[2]] * 3, texts[:3])
+    np.testing.assert_allclose(whole[2, :3], single, atol=1e-5)
+    assert isinstance(asked[0], tuple) == pictures
+    if pictures:
+        other = (asked[0][0], asked[0][1] + 1)
+        assert made.score_pairs([asked[0]], texts[:1]) != made.score_pairs([other], texts[:1])
+        with pytest.raises(LimnerError, match="sees pictures"):
+            made.score_pairs(["a name"], texts[:1])
+
+
+@pytest.mark.parametrize("pictures", [False, True])
+def test_a_pretrained_transformer_is_tuned_saved_and_loaded(world, pictures, tmp_path):
+    pytest.importorskip("transformers")
+    import tiny
+
+    folder = tiny.backbone(tmp_path / "bert")
+    made = crank.train(world.train, backbone=str(folder), epochs=1, pictures=pictures, rate=1e-3, **SMALL)
+    loaded = crank.CrankModel.load(made.save(tmp_path / "m"), device="cpu")
+    pairs = made.queries(world.test)[:4], list(world.test.texts.values[:4])
+    np.testing.assert_allclose(made.score_pairs(*pairs), loaded.score_pairs(*pairs), atol=1e-6)
+    assert made.score_pairs(*pairs).std() > 0
+
+
+def test_a_cascade_with_its_cache(world, model, tmp_path):
+    proposer = limner.train(world, "colours").scores(world.test)
+    asked = {"queries": model.queries(world.test), "candidates": world.test.texts, "cache": tmp_path}
+    found = cascade(proposer, model, depth=0.2, **asked)
+    again = cascade(proposer, model, depth=0.2, **asked)
+    assert found.pairs == again.reused > 0 and again.pairs == 0
+    assert (found.indices == again.indices).all()
+
+
+def test_two_processes_train_as_one(world, tmp_path):
+    if not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
+        pytest.skip("this torch has no gloo")
+    code = (
+        "import sys; sys.path[:0] = [sys.argv[2], sys.argv[3]]\n"
+        "import limner, torch\nfrom test_mcprop import named\nfrom limner.towers import crank\n"
+        "world = named(limner.load('scenes', images=60))\n"
+        "m = crank.train(world.train, epochs=1, dropout=0.0, width=16, layers=1, heads=2, batch=32, device='cpu',\n"
+        "                longest=24, tensorboard=False)\n"
+        "if int(__import__('os').environ.get('RANK', '0')) == 0: m.save(sys.argv[1])\n"
+    )
+    (tmp_path / "script.py").write_text(code)
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    words = [str(tmp_path / "script.py")]
+    folders = [str(Path(__file__).parent), str(ROOT / "tests")]
+    launched = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *words]
+    for name, command in (("two", launched), ("one", [sys.executable, *words])):
+        done = subprocess.run(
+            [*command, str(tmp_path / name), *folders], env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+    one, two = (crank.CrankModel.load(tmp_path / name, device="cpu") for name in ("one", "two"))
+    # Not weight by weight: where a gradient is nothing but rounding (the bias of keys), Adam makes whole steps of it.
+    asked = one.queries(world.test), list(world.test.texts.values[: len(world.test.images)])
+    np.testing.assert_allclose(one.score_pairs(*asked), two.score_pairs(*asked), atol=1e-3)
+    assert one.trained["history"][0]["steps"] == two.trained["history"][0]["steps"]
+    fresh = crank.train(world.train, epochs=1, dropout=0.0, seed=1, **SMALL)
+    assert np.abs(one.score_pairs(*asked) - fresh.score_pairs(*asked)).max() > 1e-2
+
+
+def test_refusals(world):
+    with pytest.raises(LimnerError, match="features= without pictures=True"):
+        crank.train(world.train, features="x.npy")
