@@ -186,15 +186,16 @@ class Half:
         self.x, self.y = x, y
         self._solved: dict[float, np.ndarray] = {}
 
-    def solve(self, kappa: float, *, diagonal: float = 1.0) -> Directions:
-        """All projections for one kappa."""
+    def solve(self, kappa: float, *, text_kappa: float | None = None, diagonal: float = 1.0) -> Directions:
+        """All projections for one kappa of the images and one of the texts."""
         from scipy.linalg import eigh
 
         basis = self.y.vectors.astype(np.float32)
         if kappa not in self._solved:
             self._solved = {kappa: self.x.solve(kappa, basis)}
         values = self.y.shifted(diagonal).astype(np.float32)
-        scale, weight = np.sqrt(values / (values + kappa)), 1 / np.sqrt(values * (values + kappa))
+        ridge = values + np.float32(kappa if text_kappa is None else text_kappa)
+        scale, weight = np.sqrt(values / ridge), 1 / np.sqrt(values * ridge)
         inner = np.eye(len(values), dtype=np.float32) - kappa * (basis.T @ self._solved[kappa])
         squares, turned = eigh(scale[:, None] * (inner + inner.T) / 2 * scale, check_finite=False)
         kept = squares > 1e-5 * squares[-1]

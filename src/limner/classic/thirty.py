@@ -117,7 +117,7 @@ class System:
             dev: Where KCCA chooses its settings; with it, fifteen models are fused for each task, as in the paper.
             reader: How a caption becomes words.
             corpus: Sentences of an outside corpus, or a file with one in each line, for systems with BNC in their name.
-            options: Of `limner.classic.training.train`, or of `limner.classic.nearest.train`.
+            options: Of `limner.classic.training.train`, in place of the paper's, or of `limner.classic.nearest.train`.
         """
         from limner.classic import nearest, training
 
