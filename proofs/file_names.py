@@ -1,0 +1,274 @@
+"""The order of Messina et al. (2022) in miniature: captions found by picture and file name, across languages.
+
+The task is built from real data, and this is how. Images are Flickr8k's, with an English caption and its German and
+French translations (Multi30K); splits are Flickr8k's, since Multi30K's train overlaps Flickr8k's test. Each image gets
+a file name in one language, drawn at random: a caption's words, each kept with 60%, 15% of those with a typing slip,
+joined by underscores, percent-encoded, with an ending; 15% of the images get a camera's name, which says nothing. The
+target is the image's caption in another language, drawn at random; the pool is the captions of all test images. The
+name is cleaned as for Wikipedia. Training has every image with a name in each language, and captions in all three. The
+frozen text backbone is the packaged multilingual universal sentence encoder; pictures are EfficientNet-Lite0 features.
+
+MCProp was trained on an H200 (45 seconds each), CRank on two cores: `--scores DIR` keeps what was trained and scored,
+and goes on from what is there. CRank learns from 2,000 images and re-ranks the first 50 places of the attentive
+proposer's lists.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
+from claims import Claim, log, main
+from limner.collection import Collection, Items
+from limner.datasets.multilingual import load_multi30k
+from limner.datasets.wikipedia import clean_file_name
+from limner.embeddings import Embeddings
+from limner.judgements import Judgements
+from limner.scores import Scores
+
+LANGUAGES = ("en", "de", "fr")
+FUSIONS = ("text", "concat", "attentive")
+JUDGES = {"crank": False, "crank with pictures": True}
+MEASURES = "nDCG@5 R@1 R@5 R@10"
+SEED = 5
+KEPT, SLIP, CAMERA = 0.6, 0.15, 0.15
+DEPTH = 50
+
+
+def file_name(caption: str, rng: np.random.Generator) -> str:
+    """A file name as people and cameras give them, made from a caption."""
+    ending = rng.choice([".jpg", ".JPG", ".png", ".jpeg"])
+    if rng.random() < CAMERA:
+        return f"{rng.choice(['DSC', 'IMG_', 'P10'])}{rng.integers(1000, 99999)}{ending}"
+    words = [w.strip(".,!?;:\"'") for w in caption.split()]
+    words = [w for w in words if w]
+    kept = [w for w in words if rng.random() < KEPT] or words[:2]
+    slipped = [_slip(w, rng) if rng.random() < SLIP else w for w in kept]
+    number = f"_{rng.integers(1, 30)}" if rng.random() < 0.3 else ""
+    return quote("_".join(slipped)) + number + ending
+
+
+def _slip(word: str, rng: np.random.Generator) -> str:
+    """Two letters change places, or one is lost."""
+    if len(word) < 3:
+        return word
+    at = int(rng.integers(0, len(word) - 1))
+    if rng.random() < 0.5:
+        return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+    return word[:at] + word[at + 1 :]
+
+
+def build(data: Path, split: str, *, limit: int | None = None, each: int = 3) -> Collection:
+    """The task of a split: "train" has names in every language with `each` captions, the others one of each."""
+    table = data / "flickr8k" / "multilingual_en_de_fr_cs.tsv"
+    whole = load_multi30k(table, split=split, languages=LANGUAGES, splits="flickr8k")
+    rng = np.random.default_rng([SEED, len(split)])
+    caption = dict(zip(whole.texts.ids, whole.texts.values, strict=True))
+    names: dict[str, str] = {}
+    texts: dict[str, str] = {}
+    pairs = []
+    for image in list(whole.images.ids)[:limit]:
+        asked = LANGUAGES if split == "train" else (str(rng.choice(LANGUAGES)),)
+        for language in asked:
+            names[f"{image}#{language}"] = clean_file_name(file_name(caption[f"{image}#{language}"], rng))
+        others = [other for other in LANGUAGES if split == "train" or other != asked[0]]
+        found = others if split == "train" else [str(rng.choice(others))]
+        texts |= {f"{image}#{other}": caption[f"{image}#{other}"] for other in found}
+        for number, asking in enumerate(asked):
+            chosen = [found[(number + 1 + step) % len(found)] for step in range(min(each, len(found)))]
+            pairs += [(f"{image}#{asking}", f"{image}#{other}") for other in chosen]
+    images = Items(list(names), [None] * len(names), {"file_name": list(names.values())})
+    return Collection(f"file names/{split}", images, Items(list(texts), list(texts.values()), kind="text"),
+                      Judgements.from_pairs(pairs))  # fmt: skip
+
+
+def features(data: Path, *collections: Collection) -> Embeddings:
+    """The pictures' vectors under the ids of the task."""
+    folder = data / "flickr8k" / "features"
+    rows = np.load(folder / "efficientnet_lite0_pool1280_fp16.npy").astype(np.float32)
+    place = {name: row for row, name in enumerate((folder / "image_names.txt").read_text().split())}
+    ids = list(dict.fromkeys(key for c in collections for key in c.images.ids))
+    return Embeddings(ids, rows[[place[key.partition("#")[0]] for key in ids]])
+
+
+# --- training ---------------------------------------------------------------------------------------------------
+
+
+def proposed(options: argparse.Namespace, folder: Path) -> None:
+    """Trains MCProp with every fusion, and keeps the vectors of both pools; what is there is not trained again."""
+    pools = {split: _pool(options, split) for split in ("dev", "test")}
+    train = build(options.data, "train", limit=60 if options.quick else None)
+    vectors = features(options.data, train, *pools.values())
+    for seed in range(1 if options.quick else options.seeds):
+        for fusion in FUSIONS:
+            if not _file(folder, "test", f"{fusion}-{seed}").is_file():
+                model = _proposer(train, vectors, fusion, seed, options)
+                for split, pool in pools.items():
+                    held = {"queries": model.encode_images(pool.images).matrix}
+                    held["captions"] = model.encode_texts(pool.texts).matrix
+                    held["weights"] = np.array([[row["a_u"], row["a_v"]] for row in model.trained["history"]])
+                    np.savez_compressed(_file(folder, split, f"{fusion}-{seed}"), **held)
+
+
+def judged(options: argparse.Namespace, folder: Path, name: str) -> Any:
+    """A trained CRank, from the folder where it was kept. It learns from some images, with one caption per name."""
+    from limner.towers.crank import CrankModel
+
+    kept = folder / name.replace(" ", "-")
+    train = build(options.data, "train", limit=60 if options.quick else options.judge_images, each=1)
+    if not (kept / "config.json").is_file():
+        _judge(train, features(options.data, train), JUDGES[name], options).save(kept)
+    return CrankModel.load(kept)
+
+
+def _file(folder: Path, split: str, name: str) -> Path:
+    (folder / split).mkdir(parents=True, exist_ok=True)
+    return folder / split / f"{name.replace(' ', '-')}.npz"
+
+
+def _proposer(train: Collection, vectors: Embeddings, fusion: str, seed: int, options: argparse.Namespace) -> Any:
+    from limner.towers import mcprop
+
+    small = {"epochs": 1, "width": 64, "layers": 1} if options.quick else {"epochs": 10, "width": 384}
+    log(f"training MCProp, fusion {fusion}, seed {seed}")
+    how: dict[str, Any] = {"rate": 3e-4, "decay_every": 7, "weight_decay": 0.01, "dropout": 0.2, "clip": 2.0}
+    how |= {"batch": 256, "loss": "max", "backbone": "use-multilingual"}
+    model = mcprop.train(train, features=vectors, fusion=fusion, seed=seed, progress=_quiet, **how, **small)
+    log(f"  loss {[round(row['loss'], 3) for row in model.trained['history']]}")
+    return model
+
+
+def _quiet(done: int, total: int) -> None:
+    """The lines of the log say enough."""
+
+
+def _judge(train: Collection, vectors: Embeddings, pictures: bool, options: argparse.Namespace) -> Any:
+    from limner.towers import crank
+
+    small = {"epochs": 1, "width": 32, "layers": 1} if options.quick else {"epochs": options.judge_epochs, "width": 64}
+    log(f"training CRank, {'with' if pictures else 'without'} pictures")
+    how: dict[str, Any] = {"rate": 1e-3, "decay_every": 2, "decay": 0.3, "dropout": 0.1, "layers": 1, "clip": 1.0}
+    seen = {"pictures": True, "features": vectors} if pictures else {}
+    model = crank.train(train, backbone="use-multilingual", progress=_quiet, **(how | seen | small))
+    log(f"  loss {[round(row['loss'], 3) for row in model.trained['history']]}")
+    return model
+
+
+# --- measuring --------------------------------------------------------------------------------------------------
+
+
+def systems(pool: Collection, options: argparse.Namespace, kept: Path) -> Iterator[tuple[str, list[Any]]]:
+    """Every system's answers, one for each seed."""
+    from limner.encoders import encoder
+    from limner.match.levenshtein import Levenshtein
+
+    names, captions = list(pool.images.field("file_name")), list(pool.texts.values)
+    raw = encoder("use-multilingual")
+    sides = Embeddings(pool.images.ids, raw.encode(names)), Embeddings(pool.texts.ids, raw.encode(captions))
+    letters = Levenshtein().scores(names, captions, queries=pool.images.ids, candidates=pool.texts.ids)
+    yield "Levenshtein", [letters]
+    yield "raw backbone", [Scores.from_embeddings(*sides)]
+    for fusion in FUSIONS:
+        files = sorted((kept / options.split).glob(f"{fusion}-*.npz"))
+        found = [_cosines(pool, np.load(file)) for file in files]
+        yield f"MCProp {fusion}", found
+    for name in JUDGES if not options.without_judges else ():
+        judge = judged(options, kept, name)
+        yield f"cascade, {name}", [_cascade(found[0], judge, pool, options, kept)]
+
+
+def _cascade(proposer: Scores, judge: Any, pool: Collection, options: argparse.Namespace, kept: Path) -> Any:
+    from limner.match import cascade
+
+    queries = judge.queries(pool, features=features(options.data, pool) if judge.judge.picture is not None else None)
+    asked = {"queries": queries, "candidates": list(pool.texts.values), "cache": kept / "pairs"}
+    found = cascade(proposer, judge, depth=DEPTH, rest=True, **asked)
+    log(repr(found))
+    return found
+
+
+def _cosines(pool: Collection, held: Any) -> Scores:
+    sides = Embeddings(pool.images.ids, held["queries"]), Embeddings(pool.texts.ids, held["captions"])
+    return Scores.from_embeddings(*sides)
+
+
+def _pool(options: argparse.Namespace, split: str) -> Collection:
+    return build(options.data, split, limit=40 if options.quick else None)
+
+
+def run(options: argparse.Namespace) -> Iterator[Claim]:
+    """Trains what is not kept, measures, and holds the published order."""
+    if options.data is None:
+        raise SystemExit("file_names needs Flickr8k with its translations and features: --data DIR")
+    kept = Path(options.scores or tempfile.mkdtemp())
+    proposed(options, kept)
+    if not options.train_only:
+        yield from claimed(_pool(options, options.split), options, kept)
+
+
+def claimed(pool: Collection, options: argparse.Namespace, kept: Path) -> Iterator[Claim]:
+    """The published order, pair by pair, each with the interval of the difference."""
+    import limner
+
+    log(f"{len(pool.images):,} queries, {len(pool.texts):,} captions")
+    reports = {}
+    for name, seeds in systems(pool, options, kept):
+        reports[name] = [limner.evaluate({"i2t": s}, pool, measures=MEASURES, name=name) for s in seeds]
+        log(f"{name}: " + ", ".join(f"{m} {_mean(reports[name], m)}" for m in MEASURES.split()))
+    order = [
+        ("Levenshtein", "MCProp attentive", "> 1"),
+        ("MCProp attentive", "cascade, crank", "> 1"),
+        ("MCProp attentive", "cascade, crank with pictures", "> 1"),
+        ("cascade, crank", "cascade, crank with pictures", "> 1"),
+        ("MCProp concat", "MCProp attentive", ">= 1"),
+        ("MCProp text", "MCProp concat", ">= 1"),
+        ("raw backbone", "MCProp attentive", "> 1"),
+    ]
+    for worse, better, goal in (row for row in order if row[0] in reports and row[1] in reports):
+        for measure in ("nDCG@5", "R@1", "R@10"):
+            ours, theirs = (float(np.mean([_value(r, measure) for r in reports[n]])) for n in (better, worse))
+            note = _difference(reports[better], reports[worse], measure)
+            yield Claim(f"{measure} of {better} against {worse}", ours, theirs, goal, note)
+
+
+def _value(report: Any, measure: str) -> float:
+    return float(report.value(measure, direction="i2t"))
+
+
+def _mean(reports: list[Any], measure: str) -> str:
+    values = [_value(report, measure) for report in reports]
+    interval = reports[0].find(measure, direction="i2t").interval
+    spread = f" (seeds {min(values):.3f} to {max(values):.3f})" if len(values) > 1 else ""
+    return f"{np.mean(values):.3f} [{interval.low:.3f}, {interval.high:.3f}]{spread}"
+
+
+def _difference(better: list[Any], worse: list[Any], measure: str) -> str:
+    """The paired difference of the first seeds with its 95% interval."""
+    found = better[0].compare(worse[0]).line(measure, direction="i2t").between(0, 1)
+    low, high = found.interval.low, found.interval.high
+    return f"seed 0: difference {found.value:+.3f} [{low:+.3f}, {high:+.3f}], p = {found.test.p_value:.2g}"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Where scores are kept, and what to train."""
+    parser.add_argument("--scores", type=Path, help="folder that keeps what every system says")
+    parser.add_argument("--train-only", action="store_true", help="train and keep, measure later (on another machine)")
+    parser.add_argument("--split", default="test", choices=("dev", "test"), help="what to measure on")
+    parser.add_argument("--seeds", type=int, default=1, help="of MCProp")
+    parser.add_argument("--without-judges", action="store_true", help="measure the proposers only")
+    parser.add_argument("--judge-epochs", type=int, default=3, help="of CRank")
+    parser.add_argument("--judge-images", type=int, default=2000, help="that CRank learns from")
+
+
+if __name__ == "__main__":
+    main(run, __doc__, configure=configure)
