@@ -26,6 +26,8 @@ from claims import Claim, log, main
 from limner import Collection, Judgements
 
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4)
+SHORTER = {"decay_every": 2}
+"""On a processor alone, wrong pairs are learned from at a tenth of the rate in the third epoch."""
 
 
 def shuffled(collection: Collection, job: Job) -> Collection:
@@ -91,7 +93,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     folder = data_folder(options)
     shares = [0.0, 0.4] if options.quick else sorted(options.shares)
     losses = list(LOSSES)[1:3] if options.quick else options.losses
-    settings = sizes(options)
+    settings = {**sizes(options), **(SHORTER if options.device == "cpu" else {})}
     seeds = range(1 if options.quick else options.seeds)
     jobs = [
         Job(label, seed, {**settings, **LOSSES[label]}, noise=share, images=QUICK_IMAGES if options.quick else None)
