@@ -14,6 +14,7 @@ from limner.errors import LimnerError
 
 if TYPE_CHECKING:
     from limner.collection import Collection
+    from limner.ranking import Ranking
 
 LEVENSHTEIN = "levenshtein"
 
@@ -52,13 +53,9 @@ def rerank(
       $ limner rerank proposed.run wit:wit_kaggle/ --scorer crank/ --cache scores/ --submission out.csv -o cascade.run
     """
     from limner.match import cascade
-    from limner.ranking import Ranking
 
     whole = part(load(collection, option), split)
-    proposed = Ranking.load(run, candidates=whole.texts.ids)
-    missing = [key for key in proposed.queries if key not in whole.images.ids]
-    if missing:
-        raise LimnerError(f"{run}: query {missing[0]!r} is no image of {whole.name!r}: use its ids, or another --split")
+    proposed = _proposed(run, whole)
     judge = _scorer(scorer)
     chosen = whole if list(proposed.queries) == list(whole.images.ids) else _images(whole, proposed)
     queries = _queries(judge, chosen, features)
@@ -74,15 +71,28 @@ def rerank(
             name=None if hasattr(judge, "fingerprint") else scorer,
             progress=told,
         )
-    files = [found.save(out)]
-    if submission is not None:
-        from limner.datasets.wikipedia import write_submission
-
-        files.append(write_submission(found, whole.texts, submission))
-    saved(files)
+    saved(_written(found, whole, out, submission))
     facts = {"queries": len(found), "depth": depth, "pairs": found.pairs, "kept from before": found.reused}
     facts |= {"pairs per second": round(found.throughput, 1), "scorer": scorer, "out": str(out)}
     answer("\n".join(f"{name}: {value}" for name, value in facts.items()), facts, as_json=as_json)
+
+
+def _proposed(run: Path, whole: Collection) -> Ranking:
+    """The run, with images of the collection as queries."""
+    from limner.ranking import Ranking
+
+    proposed = Ranking.load(run, candidates=whole.texts.ids)
+    missing = [key for key in proposed.queries if key not in whole.images.ids]
+    if missing:
+        raise LimnerError(f"{run}: query {missing[0]!r} is no image of {whole.name!r}: use its ids, or another --split")
+    return proposed
+
+
+def _written(found: Ranking, whole: Collection, out: Path, submission: Path | None) -> list[Path]:
+    from limner.datasets.wikipedia import write_submission
+
+    run = found.save(out)
+    return [run] if submission is None else [run, write_submission(found, whole.texts, submission)]
 
 
 def _images(whole: Collection, proposed: Any) -> Any:
@@ -109,10 +119,7 @@ def _scorer(name: str) -> Any:
         return Levenshtein()
     folder = Path(name)
     if folder.is_dir():
-        import json
-
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        if "limner" in config:
+        if "limner" in _config(folder):
             from limner.systems import load as saved_model
 
             return _pair_scorer(saved_model(folder), name)
@@ -125,6 +132,16 @@ def _scorer(name: str) -> Any:
 
     thing = resolve(name, {}, what="scorer")
     return _pair_scorer(thing() if inspect.isclass(thing) else thing, name)
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    import json
+
+    try:
+        config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise LimnerError(f"{folder} is no saved scorer: expected a config.json in it ({error})") from error
+    return config
 
 
 def _pair_scorer(thing: Any, name: str) -> Any:
