@@ -217,15 +217,30 @@ def train(
     refuse_few(collection)
     if fuse and dev is None:
         raise LimnerError("fuse=True needs a dev split to choose fifteen models on: give dev=, or leave fuse out")
-    documents = documents_of(collection)
     options = {"side": side, "points": points, "seed": seed, "workers": workers}
-    unfitted = image_kernel(images, options, features=features is not None), text_kernel(texts, weights)
+    kernels = image_kernel(images, options, features=features is not None), text_kernel(texts, weights)
     ns = (dimensions,) if isinstance(dimensions, int) else dimensions
     grid = Grid(kappas, diagonals, powers, ns, text_kappas)
     solving: dict[str, Any] = {"method": method, "rank": rank, "precision": precision}
+    return _learned(collection, dev, kernels, features, grid, fuse, solving, name, progress)
+
+
+def _learned(
+    collection: Collection,
+    dev: Collection | None,
+    kernels: tuple[Any, Any],
+    features: FeatureSource,
+    grid: Grid,
+    fuse: bool,
+    solving: Mapping[str, Any],
+    name: str,
+    progress: Progress | None,
+) -> KccaModel:
+    """Fits the kernels, computes them, and solves for every setting, or for the first where there is no dev split."""
     stages = _stages(progress, collection, dev, features, grid)
-    kernel = fit_images(unfitted[0], collection, features, progress=stages["words"])
-    words = unfitted[1].fit(documents)
+    documents = documents_of(collection)
+    words = kernels[1].fit(documents)
+    kernel = fit_images(kernels[0], collection, features, progress=stages["words"])
     held = image_features(kernel, collection.images, features, progress=stages["images"])
     rows = Rows(kernel(held), words(documents))
     if dev is None:
