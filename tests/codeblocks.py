@@ -15,6 +15,8 @@ from pathlib import Path
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 FENCE = re.compile(r"^(?P<indent> *)(?P<mark>`{3,})(?P<language>[\w+-]*)[^`]*$")
 SKIP = re.compile(r"^\s*<!--\s*skip\b:?(?P<reason>.*?)-->\s*$")
+NEAR = re.compile(r"^\s*<!--\s*near\b.*-->\s*$")
+NUMBER = re.compile(r"[+-]?\d+(?:,\d{3})*(?:\.\d+)?")
 # The command as installed, but from the interpreter that runs the tests.
 LIMNER = 'limner() { "$PYTHON" -c "import sys; sys.argv[0] = \'limner\'; from limner.cli import app; app()" "$@"; }'
 
@@ -34,12 +36,16 @@ class ExampleFailed(AssertionError):
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, its text, the line where it starts, and why it is skipped (None: it is not)."""
+    """A fenced block: its language, its text, the line where it starts, and why it is skipped (None: it is not).
+
+    The numbers of one that is `near` may differ a little: another processor rounds differently and turns close ties.
+    """
 
     language: str
     text: str
     line: int
     skip: str | None
+    near: bool = False
 
 
 def blocks(markdown: str) -> list[Block]:
@@ -51,7 +57,8 @@ def blocks(markdown: str) -> list[Block]:
         if fence := FENCE.match(line):
             skip = SKIP.match(before)
             text = _until_closed(lines, fence["indent"], fence["mark"])
-            found.append(Block(fence["language"], text, number, skip["reason"].strip() if skip else None))
+            reason = skip["reason"].strip() if skip else None
+            found.append(Block(fence["language"], text, number, reason, bool(NEAR.match(before))))
         before = line if line.strip() else before
     return found
 
@@ -76,21 +83,20 @@ def run_page(page: Path, folder: Path) -> int:
             if block.skip is not None:
                 _require(bool(block.skip), f"{place}: a skipped example needs its reason: <!-- skip: REASON -->")
             elif block.language == "python":
-                expected = after.text if after is not None and after.language == "text" else None
-                _run_python(block, expected, names, place)
+                _run_python(block, after if after is not None and after.language == "text" else None, names, place)
                 ran += 1
             elif block.language in ("console", "bash", "shell", "sh"):
                 ran += _run_console(block, place)
     return ran
 
 
-def _run_python(block: Block, expected: str | None, names: dict[str, object], place: str) -> None:
+def _run_python(block: Block, shown: Block | None, names: dict[str, object], place: str) -> None:
     printed = io.StringIO()
     code = compile("\n" * block.line + block.text, place, "exec")
     with contextlib.redirect_stdout(printed):
         exec(code, names)
-    if expected is not None:
-        _compare(expected, printed.getvalue(), place)
+    if shown is not None:
+        _compare(shown.text, printed.getvalue(), place, near=shown.near)
 
 
 def _run_console(block: Block, place: str) -> int:
@@ -113,9 +119,41 @@ def _commands(text: str) -> list[tuple[str, str]]:
     return [(command, shown) for command, _, shown in split if command.split()[:1] == ["limner"]]
 
 
-def _compare(expected: str, got: str, place: str) -> None:
-    if not doctest.OutputChecker().check_output(expected, got, FLAGS):
+def _compare(expected: str, got: str, place: str, *, near: bool = False) -> None:
+    same = doctest.OutputChecker().check_output(expected, got, FLAGS)
+    if not same and not (near and nearly(expected, got)):
         raise ExampleFailed(f"{place}: the page shows\n{expected}\nbut the example prints\n{got}")
+
+
+def nearly(expected: str, got: str, *, points: float = 2.0) -> bool:
+    """Whether the words are the same, and no number of a line is further off than some points.
+
+    Every line with numbers must have a line of the same words; marks of significance and rules may differ.
+    """
+    if not doctest.OutputChecker().check_output(_words(expected), _words(got), FLAGS):
+        return False
+    found: dict[str, list[list[float]]] = {}
+    for line in got.splitlines():
+        found.setdefault(_words(line), []).append(_numbers(line))
+    return all(
+        any(_close(_numbers(line), other, points) for other in found.get(_words(line), []))
+        for line in expected.splitlines()
+        if line.strip() not in ("", "...")
+    )
+
+
+def _words(text: str) -> str:
+    """A text with its numbers, marks and rules taken out."""
+    bare = re.sub(r"-{3,}| \*+|< (?=\d)", " ", text)
+    return "\n".join(" ".join(NUMBER.sub("#", line).split()) for line in bare.splitlines()).replace("#%", "#")
+
+
+def _numbers(line: str) -> list[float]:
+    return [float(number.replace(",", "")) for number in NUMBER.findall(re.sub(r"-{3,}", " ", line))]
+
+
+def _close(one: list[float], other: list[float], points: float) -> bool:
+    return len(one) == len(other) and all(abs(a - b) <= points for a, b in zip(one, other, strict=True))
 
 
 def _require(true: bool, message: str) -> None:

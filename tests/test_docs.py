@@ -125,6 +125,24 @@ def test_a_wrong_example_is_told(tmp_path, change, message):
         codeblocks.run_page(_page(tmp_path, PAGE.replace(*change)), tmp_path)
 
 
+SHOWN = "name  R@1\n-----------\nmine  52.8 [50.1, 55.0] *  < 0.0001\n...\nMedR  2.0\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "near"),
+    [
+        (("52.8", "51.4"), True),
+        (("*  < 0.0001", "   0.0312"), True),
+        (("...", "one more line 7"), True),
+        (("52.8", "48.8"), False),
+        (("mine", "theirs"), False),
+        (("MedR", "MeanR"), False),
+    ],
+)
+def test_numbers_that_are_near_and_words_that_are_not(change, near):
+    assert codeblocks.nearly(SHOWN, SHOWN.replace(*change)) is near
+
+
 def test_an_error_in_an_example_names_page_and_line(tmp_path):
     with pytest.raises(ZeroDivisionError) as caught:
         codeblocks.run_page(_page(tmp_path, "text\n\n```python\n1 / 0\n```\n"), tmp_path)
