@@ -9,7 +9,7 @@ name is cleaned as for Wikipedia. Training has every image with a name in each l
 frozen text backbone is the packaged multilingual universal sentence encoder; pictures are EfficientNet-Lite0 features.
 
 MCProp was trained on an H200 (45 seconds each), CRank on two cores: `--scores DIR` keeps what was trained and scored,
-and goes on from what is there. CRank learns from 2,000 images and re-ranks the first 50 places of the attentive
+and goes on from what is there. CRank learns from 1,000 images and re-ranks the first 50 places of the attentive
 proposer's lists.
 """
 
@@ -266,8 +266,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", default="test", choices=("dev", "test"), help="what to measure on")
     parser.add_argument("--seeds", type=int, default=1, help="of MCProp")
     parser.add_argument("--without-judges", action="store_true", help="measure the proposers only")
-    parser.add_argument("--judge-epochs", type=int, default=3, help="of CRank")
-    parser.add_argument("--judge-images", type=int, default=2000, help="that CRank learns from")
+    parser.add_argument("--judge-epochs", type=int, default=4, help="of CRank")
+    parser.add_argument("--judge-images", type=int, default=1000, help="that CRank learns from")
 
 
 if __name__ == "__main__":
