@@ -30,10 +30,10 @@ import numpy as np
 import limner
 from claims import Claim, log, main
 from limner.annotate.store import AlreadyFull, LeaseLost, Store, open_store
-from limner.annotate.store_answers import answers, history, submit
-from limner.annotate.store_contents import add_collection
-from limner.annotate.store_people import add_annotator
-from limner.annotate.store_tasks import Asked, Draft, add_tasks, give_back, lease, progress
+from limner.annotate.store.answers import answers, history, submit
+from limner.annotate.store.contents import add_collection
+from limner.annotate.store.people import add_annotator
+from limner.annotate.store.tasks import Asked, Draft, add_tasks, give_back, lease, progress
 
 PEOPLE = 50
 REAL, REPLICATION = 18, 2

@@ -150,9 +150,9 @@ def fill(path: Path, *, annotators: int, tasks: int, size: int, replication: int
     """A store with tasks and accounts."""
     import limner
     from limner.annotate.store import open_store
-    from limner.annotate.store_contents import add_collection
-    from limner.annotate.store_people import add_annotator
-    from limner.annotate.store_tasks import Asked, Draft, add_tasks
+    from limner.annotate.store.contents import add_collection
+    from limner.annotate.store.people import add_annotator
+    from limner.annotate.store.tasks import Asked, Draft, add_tasks
     from limner.web.accounts import hashed
 
     held = limner.load("scenes", images=images).test
@@ -177,7 +177,7 @@ def _shifted(held, shift: int):
 def sessions(path: Path, annotators: int) -> list[str]:
     """Cookies of all annotators, opened beside the server: the login itself is measured elsewhere."""
     from limner.annotate.store import open_store
-    from limner.annotate.store_people import by_name, open_session
+    from limner.annotate.store.people import by_name, open_session
 
     with open_store(path) as store:
         people = [by_name(store, f"annotator {number}") for number in range(annotators)]
@@ -291,7 +291,7 @@ def compared(path: Path, tally: Tally, replication: int, kills: int) -> Storm:
     from collections import Counter
 
     from limner.annotate.store import open_store
-    from limner.annotate.store_answers import answers, history
+    from limner.annotate.store.answers import answers, history
 
     with open_store(path) as store:
         kept = {row["client_key"]: (row["annotator"], row["item_id"], row["grade"]) for row in history(store)}

@@ -26,7 +26,7 @@ import limner
 from claims import Claim, log, main
 from limner.annotate.bias import Bias, biases, by_size, diversity
 from limner.annotate.pool import merged, proposed
-from limner.annotate.store_contents import Key, Proposal
+from limner.annotate.store.contents import Key, Proposal
 from limner.annotate.turns import STRATEGIES, Candidates, Turn, candidates, in_turns
 from limner.collection import Collection
 from limner.judgements import Judgements

@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 
 import limner
 from limner.annotate.store import open_store
-from limner.annotate.store_contents import add_collection
-from limner.annotate.store_tasks import Asked, Draft, add_tasks
+from limner.annotate.store.contents import add_collection
+from limner.annotate.store.tasks import Asked, Draft, add_tasks
 from limner.datasets import scenes
 from limner.web import make_app
 from limner.web.library import Library
@@ -74,7 +74,7 @@ def patient(asked: TestClient, address: str, **more):
 
 def enrolled(asked: TestClient, name: str, role: str) -> TestClient:
     """A fresh browser of the same site with an account of its own."""
-    from limner.annotate.store_people import make_invite
+    from limner.annotate.store.people import make_invite
 
     token = make_invite(asked.app.state.site.store, role=role)
     mine = TestClient(asked.app, base_url="http://localhost", follow_redirects=False)

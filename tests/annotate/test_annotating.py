@@ -19,11 +19,11 @@ from limner.annotate.pool import alike, fill, merged, proposed, waiting
 from limner.annotate.quality import review, review_queue, set_aside
 from limner.annotate.scale import REASONS
 from limner.annotate.store import open_store
-from limner.annotate.store_answers import answers, submit
-from limner.annotate.store_contents import add_collection, add_pairs, proposals
-from limner.annotate.store_exclusions import exclude
-from limner.annotate.store_people import add_annotator
-from limner.annotate.store_tasks import add_tasks, lease
+from limner.annotate.store.answers import answers, submit
+from limner.annotate.store.contents import add_collection, add_pairs, proposals
+from limner.annotate.store.exclusions import exclude
+from limner.annotate.store.people import add_annotator
+from limner.annotate.store.tasks import add_tasks, lease
 from limner.annotate.tasks import make_caption_tasks, make_tasks
 from limner.annotate.turns import STRATEGIES, candidates, choose, in_turns, probabilities
 from limner.cli import app

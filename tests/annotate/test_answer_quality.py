@@ -29,8 +29,8 @@ from limner.annotate.bias import (
 from limner.annotate.pool import proposed
 from limner.annotate.preference import apart, bradley_terry, counted, study
 from limner.annotate.quality import agreement, annotator_table, kappa, ratings, right
-from limner.annotate.store_answers import Answer
-from limner.annotate.store_votes import Vote
+from limner.annotate.store.answers import Answer
+from limner.annotate.store.votes import Vote
 from limner.errors import LimnerError, TooShort
 from limner.judgements import Judgements
 from limner.published import table

@@ -15,8 +15,8 @@ import pytest
 
 import limner
 from limner.annotate.store import AlreadyFull, LeaseLost, NotAllowed, open_store
-from limner.annotate.store_answers import answers, history, submit, undo
-from limner.annotate.store_contents import (
+from limner.annotate.store.answers import answers, history, submit, undo
+from limner.annotate.store.contents import (
     add_collection,
     add_pairs,
     add_proposals,
@@ -25,8 +25,8 @@ from limner.annotate.store_contents import (
     pairs,
     proposals,
 )
-from limner.annotate.store_exclusions import exclude, exclusions, lift
-from limner.annotate.store_people import (
+from limner.annotate.store.exclusions import exclude, exclusions, lift
+from limner.annotate.store.people import (
     add_annotator,
     annotators,
     by_name,
@@ -40,8 +40,8 @@ from limner.annotate.store_people import (
     set_role,
     use_invite,
 )
-from limner.annotate.store_schema import VERSION, metadata
-from limner.annotate.store_tasks import (
+from limner.annotate.store.schema import VERSION, metadata
+from limner.annotate.store.tasks import (
     Asked,
     Draft,
     add_tasks,
@@ -52,7 +52,7 @@ from limner.annotate.store_tasks import (
     progress_of,
     renew,
 )
-from limner.annotate.store_votes import Rivals, add_comparisons, cast_vote, next_comparison, study_progress, votes
+from limner.annotate.store.votes import Rivals, add_comparisons, cast_vote, next_comparison, study_progress, votes
 from limner.errors import LimnerError, UnknownName
 
 
@@ -603,7 +603,7 @@ def test_many_annotators_at_once_lose_and_double_nothing(where):
 
 def _holding(task, now):
     from limner.annotate._sql import sa
-    from limner.annotate.store_schema import assignment
+    from limner.annotate.store.schema import assignment
 
     running = sa.or_(assignment.c.finished.is_not(None), assignment.c.expires > now)
     return sa.select(sa.func.count().label("n")).select_from(assignment).where(assignment.c.task_id == task, running)
@@ -616,8 +616,8 @@ def test_an_acknowledged_answer_survives_the_death_of_its_process(tmp_path):
         filled(store, tasks=1, per_task=60)
         person(store)
     code = (
-        "import sys; from limner.annotate.store import open_store; from limner.annotate.store_tasks import lease;"
-        "from limner.annotate.store_answers import submit\n"
+        "import sys; from limner.annotate.store import open_store; from limner.annotate.store.tasks import lease;"
+        "from limner.annotate.store.answers import submit\n"
         "with open_store(sys.argv[1]) as store:\n"
         "    for item in lease(store, 1).items:\n"
         "        submit(store, 1, item.id, key=f'k{item.id}', grade=4); print(f'k{item.id}', flush=True)\n"

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 import websites
-from limner.annotate.store_answers import answers, history
+from limner.annotate.store.answers import answers, history
 
 PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
 
@@ -391,7 +391,7 @@ def test_a_picture_finds_words(opened, dropped):
 
 
 def test_votes_by_key_are_stored_once(opened, address):
-    from limner.annotate.store_votes import Rivals, add_comparisons, votes
+    from limner.annotate.store.votes import Rivals, add_comparisons, votes
 
     held = websites.world().test
     images = list(held.images.ids)

@@ -87,7 +87,7 @@ def test_explain_with_answers_of_a_store(world, matrix, tmp_path):
     from limner.annotate.export import import_answers
     from limner.annotate.forms import Given
     from limner.annotate.store import open_store
-    from limner.annotate.store_contents import add_collection
+    from limner.annotate.store.contents import add_collection
 
     scores = limner.Scores.load(matrix, queries=world.images.ids, candidates=world.texts.ids)
     failure = failures(scores.T, world)[0]

@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import websites
-from limner.annotate.store_answers import answers
+from limner.annotate.store.answers import answers
 from limner.web.security import POLICY, Throttle, refuse_open
 from websites import EVIL, PASSWORD, patient
 
@@ -268,7 +268,7 @@ def test_another_name_for_this_machine_is_refused(local):
 
 
 def test_cookies_are_kept_from_scripts_and_other_sites(team):
-    from limner.annotate.store_people import make_invite
+    from limner.annotate.store.people import make_invite
 
     token = make_invite(team.app.state.site.store)
     asked = TestClient(team.app, base_url="http://localhost", follow_redirects=False)
@@ -348,7 +348,7 @@ def test_a_login_leads_to_this_site_only(team, there):
 
 
 def test_there_is_no_signup_and_an_invitation_works_once(team):
-    from limner.annotate.store_people import make_invite
+    from limner.annotate.store.people import make_invite
 
     form = {"name": "once", "password": PASSWORD, "again": PASSWORD}
     assert team.post("/invite/guessed-token", data=form).status_code == 403
@@ -360,7 +360,7 @@ def test_there_is_no_signup_and_an_invitation_works_once(team):
 
 
 def test_passwords_are_kept_under_argon2id(team, annotator):
-    from limner.annotate.store_people import by_name
+    from limner.annotate.store.people import by_name
 
     kept = by_name(team.app.state.site.store, "ann").password_hash
     assert kept.startswith("$argon2id$")

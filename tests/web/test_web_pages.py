@@ -11,7 +11,7 @@ import pytest
 
 import limner
 import websites
-from limner.annotate.store_answers import answers
+from limner.annotate.store.answers import answers
 from limner.explain.failures import failures
 from websites import patient, words
 
@@ -262,7 +262,7 @@ def test_an_annotator_is_set_aside_with_a_reason_and_put_back(tmp_path):
     asked = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=4))
     judged(asked, "one", [1, 1, 1, 1])
     store = asked.app.state.site.store
-    from limner.annotate.store_people import by_name
+    from limner.annotate.store.people import by_name
 
     number = str(by_name(store, "one").id)
     assert asked.post("/admin/aside", data={"annotator": number, "reason": ""}).status_code == 400
@@ -278,7 +278,7 @@ def test_an_annotator_is_set_aside_with_a_reason_and_put_back(tmp_path):
 def test_tasks_and_a_study_are_made_on_the_page_and_voted_on(tmp_path):
     from starlette.testclient import TestClient
 
-    from limner.annotate.store_votes import votes
+    from limner.annotate.store.votes import votes
     from limner.web import make_app
 
     app = make_app([websites.world()], systems=("colours", "histograms"), store=tmp_path / "a.db")

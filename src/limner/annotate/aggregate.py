@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from limner.annotate._sql import inserted, sa
 from limner.annotate.store import Store
-from limner.annotate.store_answers import Answer, answers
-from limner.annotate.store_contents import Key
-from limner.annotate.store_schema import aggregation, caption, image, label, pair
+from limner.annotate.store.answers import Answer, answers
+from limner.annotate.store.contents import Key
+from limner.annotate.store.schema import aggregation, caption, image, label, pair
 from limner.errors import LimnerError, UnknownId, UnknownName
 
 FloatArray = npt.NDArray[np.float64]

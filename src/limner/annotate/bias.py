@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from limner.annotate.store_contents import Key, Proposal
+from limner.annotate.store.contents import Key, Proposal
 from limner.errors import LimnerError, TooShort, shown
 from limner.judgements import Judgements
 from limner.ranking import Ranking

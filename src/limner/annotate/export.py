@@ -13,10 +13,10 @@ from limner.annotate.forms import FORMS, Given, write
 from limner.annotate.merge import to_judgements
 from limner.annotate.scale import GUIDELINE
 from limner.annotate.store import Store
-from limner.annotate.store_answers import Answer, answers
-from limner.annotate.store_contents import Key, pair_numbers
-from limner.annotate.store_people import add_annotator
-from limner.annotate.store_schema import assignment, caption, judgement, task, task_item
+from limner.annotate.store.answers import Answer, answers
+from limner.annotate.store.contents import Key, pair_numbers
+from limner.annotate.store.people import add_annotator
+from limner.annotate.store.schema import assignment, caption, judgement, task, task_item
 from limner.errors import LimnerError, UnknownName
 from limner.explain.failures import Failure
 from limner.explain.labels import ALTERNATIVE

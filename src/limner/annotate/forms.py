@@ -16,8 +16,8 @@ from typing import Any
 from limner.annotate.aggregate import Label, majority
 from limner.annotate.merge import to_judgements
 from limner.annotate.scale import check_grade, check_reasons, relevant
-from limner.annotate.store_answers import Answer
-from limner.annotate.store_contents import Key
+from limner.annotate.store.answers import Answer
+from limner.annotate.store.contents import Key
 from limner.datasets.extended import read_eccv
 from limner.datasets.flickr import crowd_votes
 from limner.datasets.trec import read_qrels, write_qrels

@@ -14,7 +14,7 @@ import numpy as np
 from limner.annotate.aggregate import Label
 from limner.annotate.scale import RELEVANCE
 from limner.annotate.store import Store
-from limner.annotate.store_exclusions import exclusions
+from limner.annotate.store.exclusions import exclusions
 from limner.errors import LimnerError
 from limner.judgements import Judgements
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from limner.annotate.store import Store
-from limner.annotate.store_contents import DEPTH, Key, Proposal, add_pairs, add_proposals, pairs
+from limner.annotate.store.contents import DEPTH, Key, Proposal, add_pairs, add_proposals, pairs
 from limner.collection import Collection
 from limner.errors import LimnerError
 from limner.overlap import bleu, content_words

@@ -15,7 +15,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from limner.annotate.store_votes import Rivals, Vote
+from limner.annotate.store.votes import Rivals, Vote
 from limner.errors import LimnerError, MissingExtra, shown
 
 FloatArray = npt.NDArray[np.float64]

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from limner.annotate._sql import inserted, sa
 from limner.annotate.scale import relevant
 from limner.annotate.store import Store
-from limner.annotate.store_answers import Answer, answers
-from limner.annotate.store_exclusions import exclude
-from limner.annotate.store_schema import assignment as assignments
-from limner.annotate.store_schema import review as reviews
+from limner.annotate.store.answers import Answer, answers
+from limner.annotate.store.exclusions import exclude
+from limner.annotate.store.schema import assignment as assignments
+from limner.annotate.store.schema import review as reviews
 from limner.errors import LimnerError, MissingExtra, UnknownId, UnknownName
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from limner.annotate.store_contents import Key
-from limner.annotate.store_tasks import Asked, Draft
+from limner.annotate.store.contents import Key
+from limner.annotate.store.tasks import Asked, Draft
 from limner.errors import LimnerError
 from limner.judgements import Judgements
 

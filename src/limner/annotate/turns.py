@@ -25,7 +25,7 @@ import numpy.typing as npt
 from limner.annotate.aggregate import Label
 from limner.annotate.pool import Lists, lists_of
 from limner.annotate.scale import relevant
-from limner.annotate.store_contents import Key
+from limner.annotate.store.contents import Key
 from limner.errors import LimnerError, UnknownName
 from limner.ids import Ids, IntArray
 from limner.scores import Scores

@@ -53,7 +53,7 @@ def pool(
       $ limner annotate pool work.db captions.csv --scores mine=S.npy --run theirs=t2i.run --bleu 0.25
       $ limner annotate pool work.db scenes --system histograms --system colours --again 100
     """
-    from limner.annotate.store_contents import add_collection
+    from limner.annotate.store.contents import add_collection
 
     whole = load(collection, option)
     systems, held = _systems(system or [], scores or [], run or [], whole, split)
@@ -81,8 +81,8 @@ def _filled(
 
 def _again(store: Store, systems: Mapping[str, Lists], number: int, strategy: str) -> dict[str, int]:
     from limner.annotate.aggregate import by_majority
-    from limner.annotate.store_answers import answers
-    from limner.annotate.store_contents import add_pairs, pairs
+    from limner.annotate.store.answers import answers
+    from limner.annotate.store.contents import add_pairs, pairs
     from limner.annotate.turns import candidates, choose, known_from
 
     turn = 1 + max((p.turn for p in pairs(store)), default=0)
@@ -167,8 +167,8 @@ def tasks(
       $ limner annotate tasks work.db --form captions
     """
     from limner.annotate.pool import waiting
-    from limner.annotate.store_contents import pairs, proposals
-    from limner.annotate.store_tasks import add_tasks
+    from limner.annotate.store.contents import pairs, proposals
+    from limner.annotate.store.tasks import add_tasks
     from limner.annotate.tasks import make_caption_tasks, make_tasks
 
     if form not in FORMS:

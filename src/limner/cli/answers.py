@@ -33,7 +33,7 @@ def opened(where: str, *, create: bool = False) -> Iterator[Store]:
 def original(store: Store) -> Judgements:
     """The original pairs, as the pool kept them, over all images and captions of the store."""
     from limner.annotate._sql import sa
-    from limner.annotate.store_schema import caption, image
+    from limner.annotate.store.schema import caption, image
     from limner.judgements import Judgements
 
     rows = store.setting(ORIGINAL)
@@ -53,8 +53,8 @@ def status(store: Where, as_json: Json = False) -> None:
       $ limner annotate status work.db
     """
     from limner.annotate.quality import agreement, annotator_table, review_queue
-    from limner.annotate.store_answers import answers
-    from limner.annotate.store_tasks import progress as how_far
+    from limner.annotate.store.answers import answers
+    from limner.annotate.store.tasks import progress as how_far
 
     with opened(store) as db:
         far, given, doubtful = how_far(db), answers(db), review_queue(db)
@@ -133,7 +133,7 @@ def review(
 
 
 def _taken_out(store: Store, words: list[str], reason: str | None) -> list[str]:
-    from limner.annotate.store_exclusions import exclude
+    from limner.annotate.store.exclusions import exclude
 
     for each in words:
         kind, equals, target = each.partition("=")
@@ -186,7 +186,7 @@ def merge(
     from limner.annotate.forms import read_judgements
     from limner.annotate.merge import merge as join
     from limner.annotate.merge import taken_out
-    from limner.annotate.store_answers import answers
+    from limner.annotate.store.answers import answers
 
     if method not in METHODS:
         raise UnknownName("way to aggregate", method, METHODS)
@@ -231,7 +231,7 @@ def bias(
     """
     from limner.annotate.bias import biases, by_size, diversity, lists_from
     from limner.annotate.export import judgements
-    from limner.annotate.store_contents import DIRECTIONS, proposals
+    from limner.annotate.store.contents import DIRECTIONS, proposals
 
     if direction not in DIRECTIONS:
         raise UnknownName("direction", direction, DIRECTIONS)

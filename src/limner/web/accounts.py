@@ -75,7 +75,7 @@ def login(ask: Ask) -> Response:
         raise LimnerError("there are no accounts here: the page is on this machine alone")
     name, there = ask.field("name").strip()[:80], safe_next(ask.field("next", "/"))
     _take_turn(ask.site, ask, name)
-    from limner.annotate.store_people import by_name, open_session
+    from limner.annotate.store.people import by_name, open_session
 
     known = by_name(ask.site.store, name) if name.isprintable() else None
     if not fits(known.password_hash if known else None, ask.field("password")) or known is None or not known.active:
@@ -101,7 +101,7 @@ def _take_turn(site: Site, ask: Ask, name: str) -> None:
 
 def logout(ask: Ask) -> Response:
     """Ends the session, here and on the server."""
-    from limner.annotate.store_people import close_session
+    from limner.annotate.store.people import close_session
 
     token = ask.request.cookies.get(SESSION, "")
     if ask.site.team and token:
@@ -113,7 +113,7 @@ def logout(ask: Ask) -> Response:
 
 def invitation(ask: Ask) -> Response:
     """The form for a new account; refused without a good invitation."""
-    from limner.annotate.store_people import read_invite
+    from limner.annotate.store.people import read_invite
 
     token = ask.request.path_params["token"]
     return page(
@@ -123,7 +123,7 @@ def invitation(ask: Ask) -> Response:
 
 def accept(ask: Ask) -> Response:
     """Makes the account an invitation is for, and logs it in."""
-    from limner.annotate.store_people import open_session, read_invite, use_invite
+    from limner.annotate.store.people import open_session, read_invite, use_invite
 
     token, name, password = ask.request.path_params["token"], ask.field("name"), ask.field("password")
     role = _role(ask, read_invite(ask.site.store, token))
@@ -146,7 +146,7 @@ def _role(ask: Ask, role: str) -> str:
 
 def first_invitation(site: Site) -> str | None:
     """A token for the first admin, where there is none yet; there is no default password."""
-    from limner.annotate.store_people import annotators, make_invite
+    from limner.annotate.store.people import annotators, make_invite
 
     held = any(each.role == "admin" and each.active and each.password_hash for each in annotators(site.store))
     return None if held else make_invite(site.store, role="admin", hours=24)

@@ -18,7 +18,7 @@ from limner.web.site import ROLES, Ask, page
 if TYPE_CHECKING:
     from limner.annotate.preference import Preference
     from limner.annotate.quality import Agreement
-    from limner.annotate.store_answers import Answer
+    from limner.annotate.store.answers import Answer
     from limner.web.library import Loaded, Ready
 
 SAMPLES = 300
@@ -38,9 +38,9 @@ class Work:
 
 def admin_page(ask: Ask) -> Response:
     """Everything on one page."""
-    from limner.annotate.store_contents import counts
-    from limner.annotate.store_tasks import progress
-    from limner.annotate.store_votes import study_progress
+    from limner.annotate.store.contents import counts
+    from limner.annotate.store.tasks import progress
+    from limner.annotate.store.votes import study_progress
 
     site, store = ask.site, ask.site.store
     job, told, failed = _state(ask)
@@ -70,9 +70,9 @@ def _shown(value: float, digits: int = 2) -> str:
 def _people(ask: Ask) -> dict[str, Any]:
     """Annotators, agreement, and what waits for review."""
     from limner.annotate.quality import annotator_table, review_queue
-    from limner.annotate.store_answers import answers
-    from limner.annotate.store_exclusions import exclusions
-    from limner.annotate.store_people import annotators
+    from limner.annotate.store.answers import answers
+    from limner.annotate.store.exclusions import exclusions
+    from limner.annotate.store.people import annotators
 
     store = ask.site.store
     given = answers(store)
@@ -105,7 +105,7 @@ def _agreed(ask: Ask, given: list[Answer]) -> Agreement | None:
 def _preferred(ask: Ask) -> tuple[Preference | None, str]:
     """Scores of the study, or why there are none."""
     from limner.annotate.preference import bradley_terry, counted
-    from limner.annotate.store_votes import votes
+    from limner.annotate.store.votes import votes
 
     given = votes(ask.site.store)
     if not given:
@@ -165,8 +165,8 @@ def make_tasks(ask: Ask) -> Response:
 
 def _pooled(ask: Ask, job: Job, name: str, systems: list[str], depth: int, most: int, replication: int) -> str:
     from limner.annotate.pool import fill, waiting
-    from limner.annotate.store_contents import add_collection, proposals
-    from limner.annotate.store_tasks import add_tasks
+    from limner.annotate.store.contents import add_collection, proposals
+    from limner.annotate.store.tasks import add_tasks
     from limner.annotate.tasks import make_tasks as cut
 
     site, store = ask.site, ask.site.store
@@ -195,8 +195,8 @@ def make_study(ask: Ask) -> Response:
 
 
 def _studied(ask: Ask, job: Job, name: str, queries: int, replication: int) -> str:
-    from limner.annotate.store_contents import add_collection
-    from limner.annotate.store_votes import add_comparisons
+    from limner.annotate.store.contents import add_collection
+    from limner.annotate.store.votes import add_comparisons
 
     library = ask.site.library
     loaded = library.loaded(name, patience=None)
@@ -209,7 +209,7 @@ def _studied(ask: Ask, job: Job, name: str, queries: int, replication: int) -> s
 
 def _rivals(one: Ready, other: Ready, loaded: Loaded, queries: int) -> list[Any]:
     """The lists of two systems where they differ."""
-    from limner.annotate.store_votes import Rivals
+    from limner.annotate.store.votes import Rivals
 
     texts = list(loaded.held.texts.ids)[:: max(1, len(loaded.held.texts) // queries)][:queries]
     lists = [system.scores.T.restrict(queries=texts).top(5) for system in (one, other)]
@@ -222,7 +222,7 @@ def _rivals(one: Ready, other: Ready, loaded: Loaded, queries: int) -> list[Any]
 
 def invite(ask: Ask) -> Response:
     """Makes an invitation; its address is shown once."""
-    from limner.annotate.store_people import make_invite
+    from limner.annotate.store.people import make_invite
 
     if not ask.site.team:
         raise LimnerError("there are no accounts here: start with --team")
@@ -234,7 +234,7 @@ def invite(ask: Ask) -> Response:
 
 def account(ask: Ask) -> Response:
     """Opens or closes an account."""
-    from limner.annotate.store_people import set_active
+    from limner.annotate.store.people import set_active
 
     number, active = whole(ask.field("annotator"), "annotator"), ask.field("active") == "yes"
     if not active and number == ask.site.annotator(ask.visitor):
@@ -245,7 +245,7 @@ def account(ask: Ask) -> Response:
 
 def aside(ask: Ask) -> Response:
     """Takes an annotator out of the count, with a reason, or puts one back."""
-    from limner.annotate.store_exclusions import exclude, lift
+    from limner.annotate.store.exclusions import exclude, lift
 
     me = ask.site.annotator(ask.visitor)
     if ask.field("lift"):
@@ -267,7 +267,7 @@ def review_task(ask: Ask) -> Response:
 
 def api_status(ask: Ask) -> Response:
     """Progress and people, for machines."""
-    from limner.annotate.store_contents import counts
-    from limner.annotate.store_tasks import progress
+    from limner.annotate.store.contents import counts
+    from limner.annotate.store.tasks import progress
 
     return JSONResponse({"progress": progress(ask.site.store), "counts": counts(ask.site.store)})

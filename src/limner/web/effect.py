@@ -21,7 +21,7 @@ from limner.web.site import Ask, page
 
 if TYPE_CHECKING:
     from limner.annotate.merge import Merged
-    from limner.annotate.store_answers import Answer
+    from limner.annotate.store.answers import Answer
     from limner.collection import Collection
     from limner.judgements import Judgements
     from limner.web.library import Ready
@@ -71,7 +71,7 @@ class Change:
 
 def effect_page(ask: Ask) -> Response:
     """Every system measured with the labels alone, and with the answers added."""
-    from limner.annotate.store_answers import answers
+    from limner.annotate.store.answers import answers
 
     library, name = ask.site.library, judged_collection(ask)
     given = answers(ask.site.store)

@@ -18,8 +18,8 @@ from limner.errors import LimnerError
 from limner.web.site import Ask, page, query
 
 if TYPE_CHECKING:
-    from limner.annotate.store_answers import Saved
-    from limner.annotate.store_tasks import Held, Item
+    from limner.annotate.store.answers import Saved
+    from limner.annotate.store.tasks import Held, Item
 
 NUMBER = 2**31 - 1
 _KEY = re.compile(r"[A-Za-z0-9_-]{8,64}")
@@ -28,7 +28,7 @@ _KEY = re.compile(r"[A-Za-z0-9_-]{8,64}")
 def judge_page(ask: Ask) -> Response:
     """The pair to judge next; or, where none is left, how far everything is."""
     from limner.annotate.scale import GRADES, GUIDELINE, REASONS
-    from limner.annotate.store_tasks import lease, progress_of
+    from limner.annotate.store.tasks import lease, progress_of
 
     store, me = ask.site.store, ask.site.annotator(ask.visitor)
     held = lease(store, me)
@@ -131,7 +131,7 @@ def fitting() -> Iterator[None]:
 
 def _save(ask: Ask, item: int, key: Any, grade: int, reasons: list[str], milliseconds: int | None) -> Saved:
     from limner.annotate.scale import check_reasons
-    from limner.annotate.store_answers import submit
+    from limner.annotate.store.answers import submit
 
     me, why = ask.site.annotator(ask.visitor), check_reasons(reasons, grade)
     checked = answer_key(key)
@@ -140,7 +140,7 @@ def _save(ask: Ask, item: int, key: Any, grade: int, reasons: list[str], millise
 
 
 def _withdraw(ask: Ask, item: int, key: Any) -> Saved:
-    from limner.annotate.store_answers import undo
+    from limner.annotate.store.answers import undo
 
     me, checked = ask.site.annotator(ask.visitor), answer_key(key)
     with fitting():
@@ -174,7 +174,7 @@ def body(ask: Ask, known: tuple[str, ...], needed: tuple[str, ...]) -> Mapping[s
 
 def api_task(ask: Ask) -> Response:
     """Leases a task, or gives the one that is held again."""
-    from limner.annotate.store_tasks import lease
+    from limner.annotate.store.tasks import lease
 
     body(ask, (), ())
     held = lease(ask.site.store, ask.site.annotator(ask.visitor))
@@ -214,7 +214,7 @@ def _told(saved: Saved) -> Response:
 
 def api_return(ask: Ask) -> Response:
     """Gives a task back before its time."""
-    from limner.annotate.store_tasks import give_back
+    from limner.annotate.store.tasks import give_back
 
     given = body(ask, ("assignment",), ("assignment",))
     give_back(ask.site.store, ask.site.annotator(ask.visitor), json_whole(given["assignment"], "assignment"))
@@ -223,6 +223,6 @@ def api_return(ask: Ask) -> Response:
 
 def api_mine(ask: Ask) -> Response:
     """What one has done oneself."""
-    from limner.annotate.store_tasks import progress_of
+    from limner.annotate.store.tasks import progress_of
 
     return JSONResponse(progress_of(ask.site.store, ask.site.annotator(ask.visitor)))

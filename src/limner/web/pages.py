@@ -37,7 +37,7 @@ def name(ask: Ask) -> Response:
     """Remembers what a person on this machine calls themselves."""
     from urllib.parse import quote
 
-    from limner.annotate.store_people import add_annotator
+    from limner.annotate.store.people import add_annotator
 
     if ask.site.team:
         raise LimnerError("in a team the account says who you are")

@@ -12,7 +12,7 @@ from limner.web.judging import answer_key, body, json_whole, judged_collection, 
 from limner.web.site import Ask, page
 
 if TYPE_CHECKING:
-    from limner.annotate.store_votes import Comparison
+    from limner.annotate.store.votes import Comparison
 
 SHOWN = 5
 """How many of each list are shown."""
@@ -20,7 +20,7 @@ SHOWN = 5
 
 def prefer_page(ask: Ask) -> Response:
     """The next comparison, or how far the study is."""
-    from limner.annotate.store_votes import next_comparison, study_progress
+    from limner.annotate.store.votes import next_comparison, study_progress
 
     asked = next_comparison(ask.site.store, ask.site.annotator(ask.visitor))
     done = study_progress(ask.site.store)
@@ -34,7 +34,7 @@ def prefer_page(ask: Ask) -> Response:
 
 def _shown(ask: Ask, asked: Comparison) -> dict[str, Any]:
     """The query and both lists as images or words."""
-    from limner.annotate.store_contents import caption_text
+    from limner.annotate.store.contents import caption_text
 
     texts = asked.direction == "i2t"
     lists = {
@@ -51,7 +51,7 @@ def prefer_form(ask: Ask) -> Response:
 
 
 def _vote(ask: Ask, comparison: int, key: Any, choice: Any, milliseconds: int | None) -> bool:
-    from limner.annotate.store_votes import cast_vote
+    from limner.annotate.store.votes import cast_vote
 
     if not isinstance(choice, str):
         raise LimnerError("choice: expected left, right or tie")
@@ -61,7 +61,7 @@ def _vote(ask: Ask, comparison: int, key: Any, choice: Any, milliseconds: int | 
 
 def api_comparison(ask: Ask) -> Response:
     """The next comparison."""
-    from limner.annotate.store_votes import next_comparison
+    from limner.annotate.store.votes import next_comparison
 
     asked = next_comparison(ask.site.store, ask.site.annotator(ask.visitor))
     if asked is None:

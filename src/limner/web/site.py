@@ -27,7 +27,7 @@ from limner.web.uploads import BYTES, Refused, Uploads
 
 if TYPE_CHECKING:
     from limner.annotate.store import Store
-    from limner.annotate.store_people import Annotator
+    from limner.annotate.store.people import Annotator
 
 HERE = Path(__file__).parent
 ROLES = ("annotator", "reviewer", "admin")
@@ -106,7 +106,7 @@ class Site:
         token = request.cookies.get(SESSION, "")
         if not token or len(token) > 200:
             return None
-        from limner.annotate.store_people import session_of
+        from limner.annotate.store.people import session_of
 
         account = session_of(self.store, token)
         return None if account is None else Visitor(account.name, account.role, account)
@@ -115,7 +115,7 @@ class Site:
         """The store's number of whoever asks."""
         if visitor.account is not None:
             return visitor.account.id
-        from limner.annotate.store_people import add_annotator, by_name
+        from limner.annotate.store.people import add_annotator, by_name
 
         known = by_name(self.store, visitor.name)  # reading first: only a new name has to wait for the writers
         return (known or add_annotator(self.store, visitor.name, existing=True)).id

@@ -10,7 +10,7 @@ from typing import Any
 
 from limner.annotate._sql import inserted, sa
 from limner.annotate.store import Store
-from limner.annotate.store_schema import caption, image, pair, proposal, system, task, task_item
+from limner.annotate.store.schema import caption, image, pair, proposal, system, task, task_item
 from limner.collection import Collection, Items
 from limner.errors import LimnerError, UnknownId, UnknownName, shown
 from limner.ranking import Ranking

@@ -9,8 +9,8 @@ from typing import Any
 
 from limner.annotate._sql import inserted, sa
 from limner.annotate.store import NotAllowed, Store
-from limner.annotate.store_contents import pair_numbers
-from limner.annotate.store_schema import (
+from limner.annotate.store.contents import pair_numbers
+from limner.annotate.store.schema import (
     GOLD,
     KINDS,
     annotator,

@@ -7,7 +7,7 @@ from typing import Any
 
 from limner.annotate._sql import inserted, sa
 from limner.annotate.store import Store
-from limner.annotate.store_schema import (
+from limner.annotate.store.schema import (
     EXCLUDABLE,
     annotator,
     assignment,
@@ -18,7 +18,7 @@ from limner.annotate.store_schema import (
     task,
     task_item,
 )
-from limner.annotate.store_tasks import state_of
+from limner.annotate.store.tasks import state_of
 from limner.errors import LimnerError, UnknownId, UnknownName
 
 _TABLES = {"annotator": annotator, "assignment": assignment, "image": image, "caption": caption, "pair": pair}

@@ -10,13 +10,13 @@ What a page calls:
 | module | calls |
 |---|---|
 | `store` | `open_store`, `Store.setting`, `Store.set`, `Store.close` |
-| `store_people` | `add_annotator`, `annotator_of`, `by_name`, `annotators`, `set_password_hash`, `set_role`, |
+| `store.people` | `add_annotator`, `annotator_of`, `by_name`, `annotators`, `set_password_hash`, `set_role`, |
 | | `set_active`, `make_invite`, `read_invite`, `use_invite`, `open_session`, `session_of`, `close_session` |
-| `store_contents` | `add_collection`, `add_proposals`, `add_pairs`, `caption_text`, `proposals`, `pairs`, `counts` |
-| `store_tasks` | `add_tasks`, `lease`, `assignment_of`, `renew`, `give_back`, `progress`, `progress_of` |
-| `store_answers` | `submit`, `undo`, `answers`, `history` |
-| `store_exclusions` | `exclude`, `lift`, `exclusions` |
-| `store_votes` | `add_comparisons`, `next_comparison`, `cast_vote`, `votes`, `study_progress` |
+| `store.contents` | `add_collection`, `add_proposals`, `add_pairs`, `caption_text`, `proposals`, `pairs`, `counts` |
+| `store.tasks` | `add_tasks`, `lease`, `assignment_of`, `renew`, `give_back`, `progress`, `progress_of` |
+| `store.answers` | `submit`, `undo`, `answers`, `history` |
+| `store.exclusions` | `exclude`, `lift`, `exclusions` |
+| `store.votes` | `add_comparisons`, `next_comparison`, `cast_vote`, `votes`, `study_progress` |
 | `quality` | `agreement`, `annotator_table`, `review_queue`, `review`, `set_aside` |
 | `export` | `export`, `FORMS`, `judgements` |
 | `scale` | `GRADES`, `REASONS`, `GUIDELINE` |
@@ -45,7 +45,7 @@ from pathlib import Path
 from typing import Any
 
 from limner.annotate._sql import sa
-from limner.annotate.store_schema import VERSION, setting
+from limner.annotate.store.schema import VERSION, setting
 from limner.errors import LimnerError, MissingExtra
 
 MIGRATIONS = Path(__file__).parent / "migrations"

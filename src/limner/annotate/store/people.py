@@ -9,7 +9,7 @@ from typing import Any
 
 from limner.annotate._sql import inserted, sa
 from limner.annotate.store import NotAllowed, Store
-from limner.annotate.store_schema import ROLES, annotator, invite, session
+from limner.annotate.store.schema import ROLES, annotator, invite, session
 from limner.errors import LimnerError, UnknownId, UnknownName
 
 LOCAL = "local"

@@ -10,8 +10,8 @@ from typing import Any
 
 from limner.annotate._sql import inserted, sa
 from limner.annotate.store import AlreadyFull, Store
-from limner.annotate.store_contents import DIRECTIONS
-from limner.annotate.store_schema import annotator, comparison, vote
+from limner.annotate.store.contents import DIRECTIONS
+from limner.annotate.store.schema import annotator, comparison, vote
 from limner.errors import LimnerError, UnknownId, UnknownName
 
 CHOICES = ("left", "right", "tie")

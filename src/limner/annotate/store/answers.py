@@ -10,7 +10,7 @@ from typing import Any
 from limner.annotate._sql import inserted, sa
 from limner.annotate.scale import GUIDELINE, check_grade, check_reasons
 from limner.annotate.store import AlreadyFull, LeaseLost, NotAllowed, Store
-from limner.annotate.store_schema import (
+from limner.annotate.store.schema import (
     annotator,
     assignment,
     caption,
@@ -21,7 +21,7 @@ from limner.annotate.store_schema import (
     task,
     task_item,
 )
-from limner.annotate.store_tasks import MINUTES, TaskState, state_of
+from limner.annotate.store.tasks import MINUTES, TaskState, state_of
 from limner.errors import LimnerError, UnknownId
 
 KEY_LENGTH = 100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from limner.annotate.store_schema import metadata
+from limner.annotate.store.schema import metadata
 
 if hasattr(context, "config"):  # alembic runs this file; whoever only imports it runs nothing
     connection = context.config.attributes["connection"]
