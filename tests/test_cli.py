@@ -334,8 +334,9 @@ def test_lists_name_everything():
     assert len(data("measures")["measures"]) == len(KINDS)
     assert [p["protocol"] for p in data("protocols")["protocols"]] == list(PROTOCOLS)
     assert [s["system"] for s in data("systems")["systems"]] == list(SYSTEMS)
-    for listing in (("data", "list"), ("measures",), ("protocols",), ("systems",)):
-        assert len(run(*listing).stdout.splitlines()) >= len(SYSTEMS)
+    for listing, entries in ((("data", "list"), DATASETS), (("measures",), KINDS), (("protocols",), PROTOCOLS)):
+        assert len(run(*listing).stdout.splitlines()) >= len(entries)
+    assert len(run("systems").stdout.splitlines()) == len(SYSTEMS)
 
 
 @pytest.mark.parametrize("name", [d.name for d in DATASETS])
@@ -473,7 +474,12 @@ def test_an_interruption_is_told_and_leaves_nothing(here, monkeypatch):
 def _process(*args, **options):
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "COLUMNS": "100", "NO_COLOR": "1"}
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    streams["preexec_fn"] = heard  # a shell in the background hands on that interrupts are not heard
     return subprocess.Popen([sys.executable, "-m", "limner", *args], env=environment, **(streams | options))
+
+
+def heard():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_the_process_ends_with_the_status(here):

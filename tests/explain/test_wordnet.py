@@ -16,7 +16,7 @@ from limner.wordnet.pack import lines, unpack
 
 HERE = Path(__file__).parent
 NLTK = json.loads((HERE / "nltk_wordnet30.json").read_text())
-SCENES = {k: v for k, v in json.loads((HERE.parent / "datasets" / "wordnet30.json").read_text()).items() if k}
+SCENES = {k: v for k, v in json.loads((HERE.parent / "loading" / "wordnet30.json").read_text()).items() if k}
 
 
 @pytest.fixture(scope="module")

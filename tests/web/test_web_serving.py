@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -67,7 +68,10 @@ def test_a_port_that_is_taken_is_said(tmp_path):
 def test_the_command_says_where_it_is_and_ends_when_told(tmp_path):
     command = [sys.executable, "-m", "limner", "serve", "scenes", "--team", "--port", "0", "--json", "-O", "images=50"]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=environment)
+    heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell in the background may ignore it
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=environment, preexec_fn=heard
+    )
     told = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")
     assert told["url"].startswith("http://127.0.0.1:")
     assert told["invitation"].startswith(f"{told['url']}invite/")
