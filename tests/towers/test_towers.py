@@ -72,7 +72,7 @@ def test_a_saved_model_needs_no_options(models, made, variant, tmp_path):
     expected = model.scores(whole.dev).matrix()
     assert np.array_equal(loaded.scores(whole.dev, features=features).matrix(), expected)
     card = (tmp_path / "model" / "README.md").read_text()
-    assert f"| rsum | {model.trained['metrics']['rsum']:.2f} |" in card and "small/dev" in card
+    assert f"| rsum | {model.trained['metrics']['rsum']:.4g} |" in card and "small/dev" in card
     with pytest.raises(LimnerError, match="give those of these 10 images with features="):
         loaded.scores(whole.dev)
 

@@ -14,6 +14,7 @@ from limner.datasets.wikipedia import image_names
 from limner.errors import LimnerError
 from limner.files import write_text
 from limner.towers import checkpoints
+from limner.towers.cards import card
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 FORMAT = 1
@@ -69,25 +70,6 @@ def fill(module: nn.Module, folder: str | Path) -> None:
         raise LimnerError(f"{path} does not fit its {CONFIG}: save the model again ({error})") from error
 
 
-def card(config: Mapping[str, Any], *, about: str, learned: int) -> str:
-    """A page for people: what the model is, what it learned from, and what was measured."""
-    trained = config["trained"]
-    parts = [
-        f"# {config['name']}",
-        f"{about} {learned:,} learned numbers. Made with limner {trained['version']}.",
-        "## Trained on",
-        f"{trained['collection']}: {trained['images']:,} images, {trained['texts']:,} texts.",
-        "## Measured",
-        _measured(trained),
-        "## Settings",
-        *(_table(("setting", "value"), values.items()) for values in config["settings"].values() if values),
-        "## Use",
-        'With this folder as `FOLDER`:\n\n    from limner import systems\n\n    model = systems.load("FOLDER")\n'
-        "    scores = model.scores(collection)",
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
 def trained_on(collection: Collection, dev: Collection | None, fitted: Any, measures: Sequence[str]) -> dict[str, Any]:
     """What a saved model says of its training."""
     from limner import __version__
@@ -104,15 +86,3 @@ def trained_on(collection: Collection, dev: Collection | None, fitted: Any, meas
         "metrics": {name: best[name] for name in measures if name in best},
         "history": [dict(row) for row in fitted.history],
     }
-
-
-def _measured(trained: Mapping[str, Any]) -> str:
-    if trained["dev"] is None or not trained["metrics"]:
-        return f"Nothing: there was no dev split. The weights are those of the last epoch, {trained['best_epoch']}."
-    told = f"On {trained['dev']}, after epoch {trained['best_epoch']} of {trained['epochs']}, the best one:"
-    return told + "\n\n" + _table(("measure", "value"), [(k, f"{v:.4f}") for k, v in trained["metrics"].items()])
-
-
-def _table(head: tuple[str, str], rows: Any) -> str:
-    lines = [f"| {name} | {value} |" for name, value in rows]
-    return "\n".join([f"| {head[0]} | {head[1]} |", "|---|---|", *lines])

@@ -20,7 +20,7 @@ from limner.files import write_text
 from limner.ids import Ids
 from limner.scores import Progress, Scores
 from limner.towers import checkpoints, randomness
-from limner.towers.cards import card
+from limner.towers.cards import ABOUT, card
 from limner.towers.distributed import device_of as named_device
 from limner.towers.encoding import as_array, as_sets, device_of, images_seen, texts_seen
 from limner.towers.models import Compared, Probabilistic
@@ -125,7 +125,8 @@ class TowersModel:
         if self.vocabulary is not None:
             write_text(folder / WORDS, "".join(f"{word}\n" for word in self.vocabulary.words))
         config = self._config()
-        write_text(folder / CARD, card(config, parameters=sum(p.numel() for p in self.module.parameters())))
+        learned = sum(p.numel() for p in self.module.parameters())
+        write_text(folder / CARD, card(config, about=ABOUT[config["variant"]], learned=learned))
         write_text(folder / CONFIG, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
         return folder
 
