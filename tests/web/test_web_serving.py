@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,8 @@ def test_the_command_says_where_it_is_and_ends_when_told(tmp_path):
     assert told["url"].startswith("http://127.0.0.1:")
     assert told["invitation"].startswith(f"{told['url']}invite/")
     assert told["store"] == "limner-answers.db"
+    with urllib.request.urlopen(f"{told['url']}login", timeout=60) as answered:  # at once: nobody is refused
+        assert answered.status == 200
     process.send_signal(signal.SIGINT)
     assert process.wait(20) in (0, 130)
 
@@ -109,3 +112,10 @@ def test_importing_the_page_is_light():
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_address_of_a_store_is_shown_without_its_password():
+    from limner.annotate.store import without_password
+
+    assert without_password("postgresql://one:secret@host/name") == "postgresql://one:***@host/name"
+    assert without_password("answers.db") == "answers.db"

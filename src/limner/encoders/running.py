@@ -116,11 +116,11 @@ class TorchEncoder(ABC):
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """The numbers of each text's tokens, with those that mark beginning and end."""
-        raise NotImplementedError(f"{type(self).__name__} reads no texts")
+        raise LimnerError(f"{type(self).__name__} encodes no texts")
 
     def text_vectors(self, tokens: Tensor, filled: Tensor) -> Tensor:
         """Vectors of a batch of texts, from padded tokens and which of them are there."""
-        raise NotImplementedError(f"{type(self).__name__} reads no texts")
+        raise LimnerError(f"{type(self).__name__} encodes no texts")
 
     fill: int = 0
 
@@ -137,11 +137,11 @@ class TorchEncoder(ABC):
 
     def pixels(self, picture: Image) -> Tensor:
         """One picture as the model takes it."""
-        raise NotImplementedError(f"{type(self).__name__} reads no pictures")
+        raise LimnerError(f"{type(self).__name__} encodes no pictures")
 
     def image_vectors(self, pixels: Tensor) -> Tensor:
         """Vectors of a batch of pictures."""
-        raise NotImplementedError(f"{type(self).__name__} reads no pictures")
+        raise LimnerError(f"{type(self).__name__} encodes no pictures")
 
     def _images(self, items: Items) -> Iterator[tuple[Any, Tensor]]:
         for rows, pixels in ahead(items, self.pixels, batch=self.batch):

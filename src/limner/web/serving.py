@@ -130,6 +130,7 @@ def _bound(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
+        listening.listen(128)  # whoever comes between the address and the first page waits, and is not refused
     except OSError as error:
         listening.close()
         raise LimnerError(
@@ -139,7 +140,9 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def _address(app: Starlette, host: str, port: int, store: str) -> Address:
-    site = app.state.site
+    from limner.annotate.store import without_password
+
+    site, store = app.state.site, without_password(store)
     shown = f"[{host}]" if ":" in host else host
     url = f"http{'s' if site.https else ''}://{shown}:{port}/"
     if not site.team:

@@ -204,7 +204,7 @@ def open_store(target: str | Path, *, create: bool = True, now: Callable[[], flo
         return store
     except (sa.exc.OperationalError, sa.exc.DatabaseError) as error:
         engine.dispose()
-        raise LimnerError(f"cannot open the store {_plain(str(target))}: {_said(error)}") from error
+        raise LimnerError(f"cannot open the store {without_password(str(target))}: {_said(error)}") from error
     except BaseException:
         engine.dispose()
         raise
@@ -214,7 +214,7 @@ def _engine(target: str, create: bool) -> sa.Engine:
     if target.startswith(("postgresql:", "postgres:", "postgresql+psycopg:")):
         return _postgres(target)
     if "://" in target and not target.startswith("sqlite:///"):
-        raise LimnerError(f"store {_plain(target)}: expected a file, or postgresql://user@host/name")
+        raise LimnerError(f"store {without_password(target)}: expected a file, or postgresql://user@host/name")
     path = Path(target.removeprefix("sqlite:///"))
     if not create and not path.is_file():
         raise LimnerError(f"no store {path}: make one with 'limner annotate pool'")
@@ -277,7 +277,7 @@ def _postgres(target: str) -> sa.Engine:
     try:
         url = sa.make_url(target).set(drivername="postgresql+psycopg")
     except sa.exc.ArgumentError as error:
-        raise LimnerError(f"store {_plain(target)}: expected postgresql://user@host/name") from error
+        raise LimnerError(f"store {without_password(target)}: expected postgresql://user@host/name") from error
     return sa.create_engine(url, pool_size=POOL, max_overflow=0, pool_timeout=2 * BUSY, pool_pre_ping=True)
 
 
@@ -323,7 +323,7 @@ def _version(store: Store) -> str | None:
     return None
 
 
-def _plain(target: str) -> str:
+def without_password(target: str) -> str:
     """An address without its password."""
     try:
         return sa.make_url(target).render_as_string(hide_password=True) if "://" in target else target
