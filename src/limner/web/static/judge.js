@@ -162,5 +162,6 @@ at("reopen").addEventListener("click", undo);
 for (const id of ["zoom", "keys"]) at(id).hidden = false;
 window.addEventListener("beforeunload", (event) => { if (outbox.kept.length) event.preventDefault(); });
 show(open(place) ?? place, { focus: false });
+root.dataset.ready = ""; // keys are heard from here on
 finish();
 outbox.send();
