@@ -76,6 +76,37 @@ def test_a_ranking_proposes_as_well_as_scores(world, tmp_path):
         cascade(run, Coarse(), queries=queries, candidates=values, depth=0.2)
 
 
+@pytest.mark.parametrize("weight", [0.2, 0.5, 0.9])
+def test_a_weight_below_one_mixes_both_as_a_slow_loop_does(world, weight):
+    proposer, queries, candidates = world
+    found = cascade(proposer, Coarse(), queries=queries, candidates=candidates, depth=9, weight=weight)
+    ranked = proposer.ranking()
+    for row, query in enumerate(queries):
+        head = ranked[query][:9]
+        said = np.array([Coarse().score_pairs([query], [c])[0] for c in head], dtype=float)
+        before = ranked.scores[row, :9].astype(float)
+        sides = [(side - side.mean()) / (side.std() or 1) for side in (said, before)]
+        mixed = weight * sides[0] + (1 - weight) * sides[1]
+        assert found.scores[row] == pytest.approx(np.sort(mixed)[::-1])
+        assert [mixed[head.index(c)] for c in found[query]] == pytest.approx(np.sort(mixed)[::-1])
+
+
+def test_a_weight_keeps_short_lists_and_scores_that_say_nothing(tmp_path):
+    (tmp_path / "p.run").write_text("q1 Q0 c1 1 2.0 x\nq1 Q0 c2 2 1.0 x\nq2 Q0 c3 1 1.0 x\n")
+    ranked = Ranking.load(tmp_path / "p.run", candidates=["c1", "c2", "c3"])
+
+    class Same:
+        def score_pairs(self, queries, candidates):
+            return np.ones(len(queries))
+
+    ask = {"queries": ["q1", "q2"], "candidates": ["c1", "c2", "c3"]}
+    found = cascade(ranked, Same(), weight=0.5, depth=2, **ask)
+    assert found["q1"] == ["c1", "c2"] and found["q2"] == ["c3"]
+    plain = Ranking.from_lists({"q1": ["c1"], "q2": ["c3"]}, candidates=["c1", "c2", "c3"])
+    with pytest.raises(LimnerError, match="has no scores"):
+        cascade(plain, Same(), weight=0.5, depth=1, **ask)
+
+
 def test_lists_of_different_length():
     ranked = Ranking.from_lists({"q1": ["c1", "c2"], "q2": ["c3"]}, candidates=["c1", "c2", "c3"])
     found = cascade(ranked, Coarse(), queries=["q1", "q2"], candidates=["c1", "c2", "c3"], depth=2)
@@ -125,6 +156,9 @@ def test_refusals(world, tmp_path):
     for depth in (0, 0.0, 1.5, -3):
         with pytest.raises(LimnerError, match="depth="):
             cascade(proposer, Coarse(), depth=depth, **ask)
+    for weight in (0, -1, 1.5, float("nan")):
+        with pytest.raises(LimnerError, match="weight="):
+            cascade(proposer, Coarse(), weight=weight, **ask)
     with pytest.raises(LimnerError, match="39 candidate values for 40"):
         cascade(proposer, Coarse(), queries=queries, candidates=candidates[1:])
 

@@ -55,6 +55,44 @@ def test_batches_are_balanced_and_negatives_are_none_of_the_images_own(world, mo
     assert (again.columns == next(iter(whole.batches(0, 0))).columns).all()
 
 
+def test_a_proposers_mistakes_are_drawn_as_often_as_asked(world, model, tmp_path):
+    known = crank.Known.of(world.train, model.judge, None, torch.device("cpu"))
+    ids = world.train.images.ids, world.train.texts.ids
+    proposer = limner.Scores.from_matrix(np.random.default_rng(0).random((len(ids[0]), len(ids[1]))), *ids)
+    right = set(zip(known.rows.tolist(), known.columns.tolist(), strict=True))
+    lists = proposer.ranking()
+    expected = []  # the slow way: down each list, passing over the image's own
+    for row, image in enumerate(ids[0]):
+        columns = [world.train.texts.ids.index(text) for text in lists[image]]
+        expected.append([column for column in columns if (row, column) not in right][:3])
+    file = lists.save(tmp_path / "proposer.json")
+    for given in (proposer, lists, file):
+        hard = known.with_proposed(world.train, given, deep=3, hard=1.0)
+        assert hard.proposed.tolist() == expected
+    drawn = hard.others(np.repeat(np.arange(len(ids[0])), 200), np.random.default_rng(1)).reshape(len(ids[0]), 200)
+    assert [sorted(set(row)) for row in drawn.tolist()] == [sorted(row) for row in expected]
+    half = known.with_proposed(world.train, proposer, deep=3, hard=0.5)
+    images = np.repeat(np.arange(len(ids[0])), 400)
+    drawn = half.others(images, np.random.default_rng(2))
+    among = np.mean([column in expected[row] for row, column in zip(images, drawn, strict=True)])
+    assert 0.5 < among < 0.6  # half, and a few by chance
+    with pytest.raises(LimnerError, match="no list for"):
+        known.with_proposed(
+            world.train, limner.Scores.from_matrix(np.ones((1, len(ids[1]))), ids[0][:1], ids[1]), deep=3, hard=0.5
+        )
+    with pytest.raises(LimnerError, match="hard=2"):
+        crank.train(world.train, proposer=proposer, hard=2, **SMALL)
+
+
+def test_training_with_a_proposers_mistakes(world):
+    ids = world.train.images.ids, world.train.texts.ids
+    proposer = limner.Scores.from_matrix(np.random.default_rng(0).random((len(ids[0]), len(ids[1]))), *ids)
+    how = {"epochs": 1, "rate": 3e-3, **SMALL}
+    plain, hard = crank.train(world.train, **how), crank.train(world.train, proposer=proposer, **how)
+    assert plain.fingerprint != hard.fingerprint
+    assert crank.train(world.train, proposer=proposer, **how).fingerprint == hard.fingerprint
+
+
 def test_it_learns(model):
     history = model.trained["history"]
     assert history[-1]["loss"] < history[0]["loss"] and history[-1]["AUC"] > 0.5

@@ -29,6 +29,9 @@ def rerank(
     depth: Annotated[
         str, word("How many candidates are scored again: a number, or a share such as 0.2.", metavar="N")
     ] = "1000",
+    weight: Annotated[
+        float, word("The scorer's say beside the proposer's: 1 decides alone, 0.5 is half and half.", metavar="W")
+    ] = 1.0,
     features: Annotated[
         Path | None,
         word("Vectors of images, for a scorer that sees pictures.", metavar="FILE", show_default="none"),
@@ -66,6 +69,7 @@ def rerank(
             queries=dict(zip(chosen.images.ids, queries, strict=True)),
             candidates=whole.texts,
             depth=_depth(depth),
+            weight=weight,
             rest=rest,
             cache=cache,
             name=None if hasattr(judge, "fingerprint") else scorer,

@@ -2,7 +2,7 @@
 
 The proposer's best candidates of each query are scored again, pair by pair; candidates that score the same keep the
 proposer's order. Scores may be kept in a folder: a run that was killed goes on, and a deeper one scores the new pairs
-only.
+only. With a weight below 1 the proposer keeps a say in the order of what it proposed.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ def cascade(
     queries: Any,
     candidates: Any,
     depth: int | float = DEPTH,
+    weight: float = 1.0,
     rest: bool = False,
     cache: str | Path | None = None,
     name: str | None = None,
@@ -78,6 +79,8 @@ def cascade(
         queries: What the scorer gets as queries: items, {id: value}, or a list in the order of the proposer's queries.
         candidates: Likewise.
         depth: How many candidates of each query are scored again: a number (1000), or a share of the pool (0.2).
+        weight: The scorer's say, above 0 and up to 1. At 1 it decides alone; below, both scores are standardised within
+            each list of re-scored candidates, and weight z(scorer) + (1 - weight) z(proposer) decides.
         rest: Whether the proposer's other candidates follow behind, in its order, with a score of -inf.
         cache: A folder that keeps every score, by scorer and content.
         name: Of the scorer and its version, for a cache with a scorer that has no `fingerprint`.
@@ -90,12 +93,14 @@ def cascade(
     >>> cascade(first, Longest(), queries=["?"], candidates=["xx", "yy", "zzz"], depth=2)["q"]  # a tie: a stays first
     ['a', 'b']
     """
+    if not 0 < weight <= 1:
+        raise LimnerError(f"weight={weight}: expected the scorer's say, above 0 and up to 1")
     wanted = _depth(depth, proposer)
     proposed = _proposed(proposer, wanted, rest)
     sides = _values(queries, proposed.queries, "query"), _values(candidates, proposed.candidates, "candidate")
     asking = _Asking(scorer, sides, _store(scorer, cache, name))
     first = proposed.indices[:, :wanted].astype(np.int64)
-    scored = asking.all(first, progress)
+    scored = _mixed(asking.all(first, progress), proposed, weight)
     order = np.argsort(-scored, axis=1, kind="stable")
     indices, scores = np.take_along_axis(first, order, axis=1), np.take_along_axis(scored, order, axis=1)
     if rest:
@@ -104,6 +109,27 @@ def cascade(
         scores = np.concatenate([scores, behind], axis=1)
     told: dict[str, Any] = {"pairs": asking.asked, "reused": asking.reused, "seconds": asking.seconds}
     return Cascade(proposed.queries, proposed.candidates, indices, scores, proposed.n_candidates, **told)
+
+
+def _mixed(scored: Block, proposed: Ranking, weight: float) -> Block:
+    """The say of both, list by list; the scorer's own scores where it decides alone."""
+    if weight == 1:
+        return scored
+    if proposed.scores is None:
+        raise LimnerError(f"weight={weight} with a ranking that has no scores: give the proposer's scores, or weight=1")
+    before = np.asarray(proposed.scores[:, : scored.shape[1]], dtype=np.float64)
+    there = (scored > -np.inf) & (before > -np.inf)
+    mixed = weight * _standardised(scored, there) + (1 - weight) * _standardised(before, there)
+    return np.where(there, mixed, -np.inf)
+
+
+def _standardised(scores: Block, there: npt.NDArray[np.bool_]) -> Block:
+    """Mean 0 and spread 1 in each list, of what is there; 0 where all are alike."""
+    held = np.where(there, scores, 0.0)
+    count = np.maximum(there.sum(axis=1, keepdims=True), 1)
+    moved = np.where(there, held - held.sum(axis=1, keepdims=True) / count, 0.0)
+    spread = np.sqrt((moved**2).sum(axis=1, keepdims=True) / count)
+    return np.divide(moved, spread, out=np.zeros_like(moved), where=spread > 0)
 
 
 def _depth(depth: int | float, proposer: Scores | Ranking) -> int:

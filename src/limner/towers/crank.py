@@ -7,7 +7,7 @@ Trained with as many random pairs that do not match as pairs that do, half and h
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from limner.collection import Collection
 from limner.encoders.batching import by_length
 from limner.errors import LimnerError
+from limner.ranking import Ranking
 from limner.scores import Progress, Scores
 from limner.towers import checkpoints, keeping, randomness
 from limner.towers.distributed import Group, device_of, joined
@@ -50,6 +51,11 @@ class Pairing:
         features: Of `pictures`: `Embeddings`, the file of some, or an encoder; colours and shapes by default.
         longest: Tokens that are read of a text, or of a pair by a transformer.
         least: Words in fewer training texts are unknown to the backbone "words".
+        proposer: Scores, a ranking or the file of one, of the training images' captions: where it goes wrong, pairs
+            that do not match are taken from. Random pairs alone are easily told apart, and teach little of the order
+            of the best.
+        hard: The share of pairs that do not match which are the proposer's.
+        deep: How many of a list's first candidates these are drawn from.
         name: What reports call the system.
     """
 
@@ -58,11 +64,16 @@ class Pairing:
     features: Any = None
     longest: int = 128
     least: int = 2
+    proposer: Any = None
+    hard: float = 0.5
+    deep: int = 50
     name: str = "crank"
 
     def __post_init__(self) -> None:
         """Refuses what cannot be, or would do nothing."""
-        refuse_below(self, 1, "longest", "least")
+        refuse_below(self, 1, "longest", "least", "deep")
+        if not 0 <= self.hard <= 1:
+            raise LimnerError(f"hard={self.hard}: expected a share between 0 and 1")
         if self.features is not None and not self.pictures:
             raise LimnerError("features= without pictures=True: this judge would not look at them")
 
@@ -85,6 +96,9 @@ class Known:
         features: One row per image, or None.
         rows: The image of each pair that matches.
         columns: The text of each.
+        proposed: For each image the texts that a proposer puts first and that do not belong to it, -1 where a list is
+            shorter; or None.
+        hard: The share of the others that are drawn from these.
     """
 
     names: Any
@@ -92,6 +106,8 @@ class Known:
     features: Tensor | None
     rows: IntArray
     columns: IntArray
+    proposed: IntArray | None = None
+    hard: float = 0.0
 
     @classmethod
     def of(cls, collection: Collection, judge: Judge, features: Source | None, device: torch.device) -> Known:
@@ -103,8 +119,44 @@ class Known:
         names, captions = judge.read(keeping.names_of(collection)), judge.read(collection.texts.values)
         return cls(names, captions, rows, pairs.rows, pairs.columns)
 
+    def with_proposed(self, collection: Collection, proposer: Any, *, deep: int, hard: float) -> Known:
+        """Also knows what a proposer puts first."""
+        if proposer is None or not hard:
+            return self
+        lists = proposer.top(deep + self._most) if isinstance(proposer, Scores | Ranking) else Ranking.load(proposer)
+        known = {key: row for row, key in enumerate(lists.queries)}
+        missing = [key for key in collection.images.ids if key not in known]
+        if missing:
+            raise LimnerError(
+                f"the proposer has no list for {len(missing):,} of {len(collection.images):,} training images, e.g. "
+                f"{missing[0]!r}: let it rank the captions of {collection.name!r}"
+            )
+        place = {key: column for column, key in enumerate(collection.texts.ids)}
+        turned = np.array([place.get(key, -1) for key in lists.candidates] + [-1])
+        found = turned[lists.indices[[known[key] for key in collection.images.ids]]]
+        own = found + len(self.captions) * np.arange(len(found))[:, None]
+        wrong = (found >= 0) & ~np.isin(own, self._keys)
+        first = np.argsort(~wrong, axis=1, kind="stable")[:, :deep]
+        left = np.where(np.take_along_axis(wrong, first, 1), np.take_along_axis(found, first, 1), -1)
+        return replace(self, proposed=left, hard=hard)
+
     def others(self, images: IntArray, generator: np.random.Generator) -> IntArray:
-        """A random text for each image that does not belong to it."""
+        """A text for each image that does not belong to it: at random, or one that the proposer puts first."""
+        drawn = self._random(images, generator)
+        if self.proposed is not None:
+            lists = self.proposed[images]
+            lengths = (lists >= 0).sum(axis=1)
+            chosen = lists[np.arange(len(lists)), (generator.random(len(lists)) * lengths).astype(np.int64)]
+            taken = (generator.random(len(lists)) < self.hard) & (lengths > 0)
+            drawn = np.where(taken, chosen, drawn)
+        return drawn
+
+    @property
+    def _most(self) -> int:
+        """Texts of the image that has most of them."""
+        return int(np.bincount(self.rows).max())
+
+    def _random(self, images: IntArray, generator: np.random.Generator) -> IntArray:
         keys, width = self._keys, len(self.captions)
         drawn = generator.integers(0, width, len(images))
         for _ in range(100):
@@ -218,6 +270,7 @@ def train(
     with randomness.seeded(training.seed):
         judge = _judge(pairing, shape, collection, size, device).to(device)
     known = Known.of(collection, judge, features, device)
+    known = known.with_proposed(collection, pairing.proposer, deep=pairing.deep, hard=pairing.hard)
     if judge.picture is not None and known.features is not None:
         judge.picture.standardise(known.features)
     held = None if dev is None else Known.of(dev, judge, features, device)

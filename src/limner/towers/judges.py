@@ -60,7 +60,8 @@ class Reading(nn.Module):
 
     The vectors of a backbone can be compared as they are: every token is also told its best cosine with a token of the
     other text, and the mean of its cosines (as in decomposable attention, Parikh et al. 2016), so that what matches
-    what has not to be learned anew.
+    what has not to be learned anew. The first token and the logit are told how alike the wholes are: name and caption
+    as the backbone has them, and name and caption, picture and caption behind the maps that are learned here.
 
     Args:
         reader: The backbone; it is no part of the module.
@@ -72,7 +73,13 @@ class Reading(nn.Module):
         super().__init__()
         self.reader = reader
         self.states, self.see = States(reader), Seeing(reader, shape.width)
-        self.alike, self.whole_alike = nn.Linear(2, shape.width), nn.Linear(1, shape.width)
+        wholes = 1 + reader.has_whole + (features is not None)
+        self.alike, self.whole_alike, self.straight = (
+            nn.Linear(2, shape.width),
+            nn.Linear(wholes, shape.width),
+            nn.Linear(wholes, 1),
+        )
+        nn.init.constant_(self.straight.weight, 5.0)  # a cosine of 1 alone is a sure match
         self.first = nn.Parameter(torch.randn(shape.width) * 0.02)
         self.sides = nn.Parameter(torch.randn(3, shape.width) * 0.02)
         self.places = nn.Parameter(torch.randn(reader.longest, shape.width) * 0.02)
@@ -99,24 +106,34 @@ class Reading(nn.Module):
         sides = names.rows(rows), captions.rows(columns)
         states = [self.states(side, self.reader) for side in sides]
         cosines = alike(states[0], states[1], sides[0].filled, sides[1].filled)
-        parts = [self._side(side, n, states[n], cosines[n]) for n, side in enumerate(sides)]
-        first = self._first(*sides)[:, None]
-        ahead = first if self.picture is None else torch.cat([first, self._picture(features)], 1)
-        seen = torch.cat([ahead, *(part for part, _ in parts)], 1)
-        there = torch.ones(ahead.shape[:2], dtype=torch.bool, device=seen.device)
+        seen = [self.see(held, side) for held, side in zip(states, sides, strict=True)]
+        picture = None if self.picture is None else self._picture(features)
+        wholes = self._wholes(sides, seen, picture)
+        ahead = [(self.first + self.whole_alike(wholes))[:, None]]
+        if picture is not None:
+            ahead.append((picture + self.sides[2])[:, None])
+        parts = [self._side(side, n, seen[n][0], seen[n][1], cosines[n]) for n, side in enumerate(sides)]
+        there = torch.ones(len(rows), len(ahead), dtype=torch.bool, device=wholes.device)
         filled = torch.cat([there, *(filled for _, filled in parts)], 1)
-        logits: Tensor = self.out(self.encoder(seen, src_key_padding_mask=~filled)[:, 0])
+        tokens = torch.cat([*ahead, *(part for part, _ in parts)], 1)
+        logits: Tensor = self.out(self.encoder(tokens, src_key_padding_mask=~filled)[:, 0]) + self.straight(wholes)
         return logits[:, 0]
 
-    def _first(self, names: Read, captions: Read) -> Tensor:
-        """The first token; it knows how alike the whole texts are, where the backbone has vectors of them."""
-        if names.whole is None or captions.whole is None:
-            return self.first.expand(len(names), -1)
-        told: Tensor = self.whole_alike(cosine_similarity(names.whole, captions.whole)[:, None])
-        return self.first + told
+    def _wholes(
+        self, sides: Sequence[Read], seen: Sequence[tuple[Tensor, Tensor | None]], picture: Tensor | None
+    ) -> Tensor:
+        """How alike name, caption and picture are as wholes: the backbone's word for it, and learned ones."""
+        name, caption = (_whole(*held, side.filled) for held, side in zip(seen, sides, strict=True))
+        found = [cosine_similarity(name, caption)]
+        if sides[0].whole is not None and sides[1].whole is not None:
+            found.append(cosine_similarity(sides[0].whole, sides[1].whole))
+        if picture is not None:
+            found.append(cosine_similarity(picture, caption))
+        return torch.stack(found, 1)
 
-    def _side(self, read: Read, side: int, states: Tensor, cosines: Tensor) -> tuple[Tensor, Tensor]:
-        seen, whole = self.see(states, read)
+    def _side(
+        self, read: Read, side: int, seen: Tensor, whole: Tensor | None, cosines: Tensor
+    ) -> tuple[Tensor, Tensor]:
         rows = seen + self.alike(cosines) + self.places[: seen.shape[1]] + self.sides[side]
         if whole is None:
             return rows, read.filled
@@ -126,8 +143,8 @@ class Reading(nn.Module):
     def _picture(self, features: Tensor | None) -> Tensor:
         if self.picture is None or features is None:
             raise LimnerError("this judge sees pictures: give pairs of (name, vector of the picture) as queries")
-        token: Tensor = self.picture(features).whole[:, None]
-        return token + self.sides[2]
+        token: Tensor = self.picture(features).whole
+        return token
 
     def save(self, folder: Path) -> None:
         """Writes what the backbone needs."""
@@ -146,6 +163,14 @@ def alike(names: Tensor, captions: Tensor, named: Tensor, said: Tensor) -> tuple
     """
     cosines = normalize(names, dim=-1) @ normalize(captions, dim=-1).transpose(1, 2)
     return _summed_up(cosines, said), _summed_up(cosines.transpose(1, 2), named)
+
+
+def _whole(tokens: Tensor, whole: Tensor | None, filled: Tensor) -> Tensor:
+    """The vector of a whole text, or the mean of its tokens' where the backbone has none."""
+    if whole is not None:
+        return whole
+    there = filled[:, :, None]
+    return (tokens * there).sum(1) / there.sum(1).clamp(min=1)
 
 
 def _summed_up(cosines: Tensor, filled: Tensor) -> Tensor:
