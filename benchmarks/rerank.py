@@ -4,8 +4,7 @@ The model is all-MiniLM-L6-v2 out of its package with a classifier of pairs on t
 random weights, for a machine without the package). Two workloads, each query with 50 candidates: English (a few words
 of a Flickr8k caption against 1 to 5 captions in a row) and several languages (the same, with German, French, Czech and
 Chinese captions), where letters say little of how many tokens a text has. Both score the very same pairs in turns; the
-scores must agree. `--device cuda` measures a graphics card, where predict is also given half precision and each of
-three sizes of batch, and the best of them counts.
+scores must agree. `rerank_gpu.py` does the same on a graphics card.
 """
 
 from __future__ import annotations
@@ -100,14 +99,13 @@ def interleaved(works: dict[str, Callable[[], Any]], rounds: int, device: str) -
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
-    """Both workloads on one device."""
+    """Both workloads on the processor."""
     import torch
 
-    folder, device = model_folder(options), options.device
-    queries = (2 if options.quick else 20) if device == "cpu" else (20 if options.quick else 300)
-    for name, pairs in workloads(options, queries).items():
-        log(f"{name}: {len(pairs[0]):,} pairs on {device}, {torch.get_num_threads()} threads")
-        yield from on_processor(folder, name, pairs, options) if device == "cpu" else on_card(folder, name, pairs)
+    folder = model_folder(options)
+    for name, pairs in workloads(options, 2 if options.quick else 20).items():
+        log(f"{name}: {len(pairs[0]):,} pairs, {torch.get_num_threads()} threads")
+        yield from on_processor(folder, name, pairs, options)
 
 
 def on_processor(
@@ -128,45 +126,13 @@ def on_processor(
     for scorer in (lambda: ours.score_pairs(pairs[0][:EACH], pairs[1][:EACH]), lambda: theirs.predict(listed[:EACH])):
         scorer()
     found = interleaved(works, 1 if options.quick else 5, "cpu")
-    _agree(found["limner"][2], found["predict"][2], 1e-4)
+    agree(found["limner"][2], found["predict"][2], 1e-4)
     note = f"single precision on both sides, scores within 1e-4; CPU-seconds {_ratio(found, 1):.2f} times fewer"
-    yield _claim(f"{name}, processor, pairs/s", len(listed), found["limner"][0], found["predict"][0], note)
+    yield claim(f"{name}, processor, pairs/s", len(listed), found["limner"][0], found["predict"][0], note)
 
 
-def on_card(folder: Path, name: str, pairs: tuple[list[str], list[str]]) -> Iterator[Claim]:
-    """predict as it comes, and at its best in half precision; ours in half precision."""
-    import torch
-    from sentence_transformers import CrossEncoder
-
-    from limner.towers.pairs import CrossEncoderScorer
-
-    listed, plain = list(zip(*pairs, strict=True)), torch.nn.Identity()
-    usual = CrossEncoder(str(folder), device="cuda")
-    half = CrossEncoder(str(folder), device="cuda", model_kwargs={"dtype": torch.float16})
-    ours, exact = (CrossEncoderScorer(folder, device="cuda", precision=p) for p in ("float16", "float32"))
-    quiet = {"activation_fn": plain, "show_progress_bar": False}
-    works: dict[str, Callable[[], Any]] = {"predict": lambda: usual.predict(listed, **quiet)}
-    for size in (128, 512, 2048):
-        works[f"predict, half, {size}"] = lambda size=size: half.predict(listed, batch_size=size, **quiet)
-    works |= {"limner": lambda: ours.score_pairs(*pairs), "limner, single": lambda: exact.score_pairs(*pairs)}
-    for model in (usual, half):
-        model.predict(listed[:2000], **quiet)
-    for scorer in (ours, exact):
-        scorer.score_pairs(pairs[0][:2000], pairs[1][:2000])
-    found = interleaved(works, 3, "cuda")
-    _agree(found["limner, single"][2], found["predict"][2], 1e-3)
-    best = min((n for n in found if "half" in n), key=lambda n: found[n][0])
-    least = float(np.corrcoef(found["limner"][2], found["predict"][2])[0, 1])
-    count, told = len(listed), f"correlation of half with single precision {least:.6f}"
-    yield _claim(f"{name}, H200, pairs/s, half precision against predict as it comes", count, found["limner"][0],
-                 found["predict"][0], told)  # fmt: skip
-    yield _claim(f"{name}, H200, pairs/s, half precision on both sides", count, found["limner"][0], found[best][0],
-                 f"predict at its best of three sizes of batch: {best}")  # fmt: skip
-    yield _claim(f"{name}, H200, pairs/s, single precision on both sides", count, found["limner, single"][0],
-                 found["predict"][0], "scores within 1e-3")  # fmt: skip
-
-
-def _agree(ours: np.ndarray, theirs: np.ndarray, most: float) -> None:
+def agree(ours: np.ndarray, theirs: np.ndarray, most: float) -> None:
+    """Refuses to time things that do not do the same."""
     apart = float(np.abs(ours - theirs).max())
     if apart > most:
         raise SystemExit(f"the scores differ by {apart}: expected at most {most}")
@@ -176,13 +142,13 @@ def _ratio(found: dict[str, tuple[float, float, Any]], column: int) -> float:
     return float(found["predict"][column] / found["limner"][column])
 
 
-def _claim(what: str, count: int, ours: float, theirs: float, note: str) -> Claim:
+def claim(what: str, count: int, ours: float, theirs: float, note: str) -> Claim:
+    """Pairs in a second, ours beside theirs."""
     return Claim(what, count / ours, count / theirs, GOAL, note)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Where to measure, and on what."""
-    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    """On what."""
     parser.add_argument(
         "--shape", type=Path, help="folder with config.json and tokenizer: random weights of that shape"
     )

@@ -131,7 +131,8 @@ def judged(options: argparse.Namespace, folder: Path, name: str) -> Any:
     kept = folder / name.replace(" ", "-")
     train = build(options.data, "train", limit=60 if options.quick else options.judge_images, each=1)
     if not (kept / "config.json").is_file():
-        _judge(train, features(options.data, train), JUDGES[name], options).save(kept)
+        dev = _pool(options, "dev")
+        _judge(train, dev, features(options.data, train, dev), JUDGES[name], options).save(kept)
     return CrankModel.load(kept)
 
 
@@ -156,7 +157,7 @@ def _quiet(done: int, total: int) -> None:
     """The lines of the log say enough."""
 
 
-def _judge(train: Collection, vectors: Embeddings, pictures: bool, options: argparse.Namespace) -> Any:
+def _judge(train: Collection, dev: Collection, vectors: Embeddings, pictures: bool, options: argparse.Namespace) -> Any:
     from limner.towers import crank
 
     small = {"epochs": 1, "width": 32} if options.quick else {"epochs": options.judge_epochs, "width": 128}
@@ -164,7 +165,7 @@ def _judge(train: Collection, vectors: Embeddings, pictures: bool, options: argp
     how: dict[str, Any] = {"rate": 1e-3, "decay_every": 3, "decay": 0.3, "dropout": 0.1, "layers": 1, "clip": 1.0}
     how |= {"batch": 128, "longest": 32, "proposer": raw_backbone(train)}
     seen = {"pictures": True, "features": vectors} if pictures else {}
-    model = crank.train(train, backbone="use-multilingual", progress=_quiet, **(how | seen | small))
+    model = crank.train(train, dev=dev, backbone="use-multilingual", progress=_quiet, **(how | seen | small))
     log(f"  loss {[round(row['loss'], 3) for row in model.trained['history']]}")
     return model
 

@@ -115,8 +115,11 @@ def test_values_that_no_form_can_hold(tmp_path):
     (sentence,) = write(made, tmp_path / "t.jsonl")
     assert "fields of images that this form cannot hold were left out: 'thing'" in sentence
     assert load(tmp_path / "t.jsonl").images.field("box") == ([1.5, 2], [3, 4])
+    (tmp_path / "t.parquet").write_bytes(b"what was there")
     with pytest.raises(LimnerError, match="t.parquet: a column mixes kinds of values .*; write .jsonl instead"):
         write(made, tmp_path / "t.parquet")
+    assert (tmp_path / "t.parquet").read_bytes() == b"what was there"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["t.jsonl", "t.parquet"]
 
 
 def test_the_built_in_world_can_be_converted(tmp_path):

@@ -7,6 +7,7 @@ from pathlib import Path
 from limner.collection import Collection, Items
 from limner.datasets._read import At, existing, number, refuse, split_lines
 from limner.errors import LimnerError, UnknownName
+from limner.files import replacing
 from limner.judgements import Judgements
 
 _DIRECTIONS = ("i2t", "t2i")
@@ -52,7 +53,7 @@ def write_qrels(judgements: Judgements, path: str | Path) -> None:
         blank = next((key for key in ids if len(key.split()) != 1), None)
         if blank is not None:
             raise LimnerError(f"id {blank!r} holds a blank, which separates columns in qrels: rename it first")
-    with Path(path).open("w", encoding="utf-8", newline="\n") as file:
+    with replacing(path) as draft, draft.open("w", encoding="utf-8", newline="\n") as file:
         for query, candidate, grade in judgements:
             file.write(f"{query} 0 {candidate} {int(grade) if grade.is_integer() else grade!r}\n")
 

@@ -18,6 +18,7 @@ from limner.collection import Collection, Items
 from limner.datasets.tables import IMAGE_ENDINGS
 from limner.datasets.trec import write_qrels
 from limner.errors import LimnerError, shown
+from limner.files import replacing
 
 _SCALARS = (str, int, float, bool, type(None), np.generic)
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
@@ -204,7 +205,7 @@ def _lost_pictures(collection: Collection, files: Iterable[str | None]) -> tuple
 
 
 def _write_separated(path: Path, rows: list[dict[str, Any]], delimiter: str) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with replacing(path) as draft, draft.open("w", encoding="utf-8", newline="") as file:
         # Every text is quoted: what the module quotes by itself does not cover a lone carriage return.
         quoting: Literal[2] = csv.QUOTE_NONNUMERIC
         writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter, lineterminator="\n", quoting=quoting)
@@ -213,7 +214,7 @@ def _write_separated(path: Path, rows: list[dict[str, Any]], delimiter: str) -> 
 
 
 def _write_jsonl(path: Path, rows: list[dict[str, Any]]) -> None:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
+    with replacing(path) as draft, draft.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
@@ -222,7 +223,8 @@ def _write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
     import pyarrow.parquet as pq
 
     try:
-        pq.write_table(pa.Table.from_pylist(rows), path)
+        with replacing(path) as draft:
+            pq.write_table(pa.Table.from_pylist(rows), draft)
     except pa.ArrowException as error:
         raise LimnerError(f"{path}: a column mixes kinds of values ({error}); write .jsonl instead") from error
 

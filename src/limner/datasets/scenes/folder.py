@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from limner.collection import Collection
+from limner.files import replacing, write_text
 
 
 def write(collection: Collection, folder: str | Path) -> Path:
@@ -27,16 +28,16 @@ def write(collection: Collection, folder: str | Path) -> Path:
     for row, name in enumerate(collection.images.ids):
         collection.images.open(row).save(folder / "images" / f"{name}.png")
     _write_captions(collection, folder / "captions.csv")
-    (folder / "objects.json").write_text(json.dumps(_described(collection), indent=1) + "\n", encoding="utf-8")
+    write_text(folder / "objects.json", json.dumps(_described(collection), indent=1) + "\n")
     lines = (f"{text} 0 {image} 1\n" for text, image, grade in collection.judged("complete", "t2i") if grade)
-    (folder / "complete.qrels").write_text("".join(lines), encoding="utf-8")
+    write_text(folder / "complete.qrels", "".join(lines))
     return folder
 
 
 def _write_captions(collection: Collection, path: Path) -> None:
     split_of = {image: name for name, ids in collection.splits.items() for image in ids}
     texts = collection.texts
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with replacing(path) as draft, draft.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["image", "image_id", "caption", "id", *(["split"] if split_of else [])])
         for name, caption, image in zip(texts.ids, texts.values, texts.field("image"), strict=True):
