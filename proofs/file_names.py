@@ -9,10 +9,10 @@ name is cleaned as for Wikipedia. Training has every image with a name in each l
 frozen text backbone is the packaged multilingual universal sentence encoder; pictures are EfficientNet-Lite0 features.
 
 MCProp was trained on an H200 (45 seconds each), CRank on one core (about 20 minutes each): `--scores DIR` keeps what
-was trained and scored, and goes on from what is there. CRank learns from every training image with one caption for each
-name; half of the pairs that do not match are drawn at random, half from the first 50 captions of the raw backbone. It
-re-ranks the first 50 places of the attentive proposer's lists: once alone, as in the paper, and once with a weight
-beside the proposer, the one of nine that finds most on the dev images.
+was trained and scored, and goes on from what is there. CRank learns from every training image with its names and
+captions in all languages; half of the pairs that do not match are drawn at random, half from the first 50 captions of
+the raw backbone. It re-ranks the first 50 places of the attentive proposer's lists: once alone, as in the paper, and
+once with a weight beside the proposer, the one of nine that finds most on the dev images.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def _slip(word: str, rng: np.random.Generator) -> str:
     return word[:at] + word[at + 1 :]
 
 
-def build(data: Path, split: str, *, limit: int | None = None, each: int = 3) -> Collection:
-    """The task of a split: "train" has names in every language with `each` captions, the others one of each."""
+def build(data: Path, split: str, *, limit: int | None = None) -> Collection:
+    """The task of a split: "train" has names and captions in every language, the others one of each."""
     table = data / "flickr8k" / "multilingual_en_de_fr_cs.tsv"
     whole = load_multi30k(table, split=split, languages=LANGUAGES, splits="flickr8k")
     rng = np.random.default_rng([SEED, len(split)])
@@ -88,9 +88,7 @@ def build(data: Path, split: str, *, limit: int | None = None, each: int = 3) ->
         others = [other for other in LANGUAGES if split == "train" or other != asked[0]]
         found = others if split == "train" else [str(rng.choice(others))]
         texts |= {f"{image}#{other}": caption[f"{image}#{other}"] for other in found}
-        for number, asking in enumerate(asked):
-            chosen = [found[(number + 1 + step) % len(found)] for step in range(min(each, len(found)))]
-            pairs += [(f"{image}#{asking}", f"{image}#{other}") for other in chosen]
+        pairs += [(f"{image}#{asking}", f"{image}#{other}") for asking in asked for other in found]
     images = Items(list(names), [None] * len(names), {"file_name": list(names.values())})
     return Collection(f"file names/{split}", images, Items(list(texts), list(texts.values()), kind="text"),
                       Judgements.from_pairs(pairs))  # fmt: skip
@@ -129,7 +127,7 @@ def judged(options: argparse.Namespace, folder: Path, name: str) -> Any:
     from limner.towers.crank import CrankModel
 
     kept = folder / name.replace(" ", "-")
-    train = build(options.data, "train", limit=60 if options.quick else options.judge_images, each=1)
+    train = build(options.data, "train", limit=60 if options.quick else options.judge_images)
     if not (kept / "config.json").is_file():
         dev = _pool(options, "dev")
         _judge(train, dev, features(options.data, train, dev), JUDGES[name], options).save(kept)
@@ -160,9 +158,9 @@ def _quiet(done: int, total: int) -> None:
 def _judge(train: Collection, dev: Collection, vectors: Embeddings, pictures: bool, options: argparse.Namespace) -> Any:
     from limner.towers import crank
 
-    small = {"epochs": 1, "width": 32} if options.quick else {"epochs": options.judge_epochs, "width": 128}
+    small = {"epochs": 1, "width": 32} if options.quick else {"epochs": options.judge_epochs, "width": 96}
     log(f"training CRank, {'with' if pictures else 'without'} pictures")
-    how: dict[str, Any] = {"rate": 1e-3, "decay_every": 3, "decay": 0.3, "dropout": 0.1, "layers": 1, "clip": 1.0}
+    how: dict[str, Any] = {"rate": 1e-3, "decay_every": 1, "decay": 0.3, "dropout": 0.1, "layers": 1, "clip": 1.0}
     how |= {"batch": 128, "longest": 32, "proposer": raw_backbone(train)}
     seen = {"pictures": True, "features": vectors} if pictures else {}
     model = crank.train(train, dev=dev, backbone="use-multilingual", progress=_quiet, **(how | seen | small))
@@ -313,7 +311,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", default="test", choices=("dev", "test"), help="what to measure on")
     parser.add_argument("--seeds", type=int, default=1, help="of MCProp")
     parser.add_argument("--without-judges", action="store_true", help="measure the proposers only")
-    parser.add_argument("--judge-epochs", type=int, default=4, help="of CRank")
+    parser.add_argument("--judge-epochs", type=int, default=2, help="of CRank")
     parser.add_argument("--judge-images", type=int, help="that CRank learns from; all where left out")
 
 
