@@ -464,7 +464,11 @@ def page(found: Mapping[str, list[list[str]]]) -> str:
 
 
 def claims(found: Mapping[str, Reports]) -> Iterator[Claim]:
-    """What is in print beside what was measured, and the order of the systems that were run."""
+    """What is in print beside what was measured, and the order of the systems that were run.
+
+    The order Tri5 over BoW5 is what the paper's figures show; the paper itself calls only that of Tri5 over BoW1 in
+    search more than chance.
+    """
     numbers = {name: values(*own) for name, own in found.items()}
     for (name, task, measure), printed in PUBLISHED.items():
         if name in found:
@@ -481,7 +485,16 @@ def claims(found: Mapping[str, Reports]) -> Iterator[Claim]:
             yield Claim(f"R-precision of the worst KCCA vs the best NN, {title}", worst, best, goal="> 1")
         for better, than in (("Tri5Sem", "Tri5"), ("Tri5", "BoW5"), ("Tri5Sem", "BoW5")):
             if better in scores and than in scores:
-                yield Claim(f"R-precision of {better} vs {than}, {title}", scores[better], scores[than], goal="> 1")
+                note = _sure(found[better][1], found[than][1], task)
+                what = f"R-precision of {better} vs {than}, {title}"
+                yield Claim(what, scores[better], scores[than], goal="> 1", note=note)
+
+
+def _sure(better: Report, than: Report, task: str) -> str:
+    """How large the difference is, and how likely by chance."""
+    found = compare([better, than]).line("RP", direction=task).between(0, 1)
+    low, high = (100 * bound for bound in (found.interval.low, found.interval.high))
+    return f"difference {100 * found.value:+.1f} [{low:+.1f}, {high:+.1f}], p = {found.test.p_value:.2g}"
 
 
 def _interval(own: Reports, task: str, measure: str) -> str:
