@@ -61,6 +61,11 @@ CNN = ("Tri5Sem",)
 FOUND = ("R@1", "R@5", "R@10", "MedR")
 JUDGED = ("S@1", "S@5", "S@10", "RP")
 TASKS = {"i2t": "annotation", "t2i": "search"}
+SOURCES = {
+    "words": "Visual words, photographs of 192 pixels",
+    "smaller": "Visual words, photographs of 96 pixels",
+    "cnn": "CNN features",
+}
 SIDE = 192
 """The shorter side of the photographs that are here; the paper's were not made smaller (most are 375 x 500)."""
 CROWD = 0.5
@@ -437,7 +442,7 @@ def markdown(found: Mapping[str, list[list[str]]]) -> str:
     parts = []
     for title, rows in found.items():
         parts += ["", f"| {title} | {' | '.join((*FOUND, *JUDGED))} |", "|---" + "|---:" * 8 + "|"]
-        parts += ["| " + " | ".join(row) + " |" for row in rows]
+        parts += ["| " + " | ".join(row).replace("*", r"\*") + " |" for row in rows]
     return "\n".join(parts)
 
 
@@ -557,11 +562,15 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     for name in sorted(names, key=lambda n: (repr(system(n).text), n)):
         for source in sources(name, options):
             reports.setdefault(source, {})[name] = bench.reports(name, source)
+    told = []
     for source, own in reports.items():
         found = tables({name: own[name] for name in names if name in own}, "Tri5Sem", 1000 if options.quick else 10_000)
-        log(f"\n{source}\n{markdown(found)}")
+        told.append(f"**{SOURCES[source]}**\n{markdown(found)}\n")
+        log(f"\n{told[-1]}")
         if options.html is not None:
             options.html.with_stem(f"{options.html.stem}-{source}").write_text(page(found), encoding="utf-8")
+    if options.save and not options.quick:
+        (Path(__file__).parent / "results" / "ranking_paper.md").write_text("\n".join(told), encoding="utf-8")
     yield from claims(reports.get("words", {}))
     yield from other_images(reports)
 
