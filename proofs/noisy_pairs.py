@@ -83,7 +83,7 @@ def draw(runs: Mapping[tuple[str, float], list[Trained]], shares: list[float], t
     axes.set(xlabel="wrong training pairs, %", ylabel="R@1 on the test pool, mean of both directions, %")
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
-    axes.legend()
+    figure.legend(loc="outside right upper")
     figure.savefig(target, metadata={"Date": None})
 
 
