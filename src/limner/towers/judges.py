@@ -74,11 +74,8 @@ class Reading(nn.Module):
         self.reader = reader
         self.states, self.see = States(reader), Seeing(reader, shape.width)
         wholes = 1 + reader.has_whole + (features is not None)
-        self.alike, self.whole_alike, self.straight = (
-            nn.Linear(2, shape.width),
-            nn.Linear(wholes, shape.width),
-            nn.Linear(wholes, 1),
-        )
+        self.alike, self.whole_alike = nn.Linear(2, shape.width), nn.Linear(wholes, shape.width)
+        self.straight = nn.Linear(wholes, 1)
         nn.init.constant_(self.straight.weight, 5.0)  # a cosine of 1 alone is a sure match
         self.first = nn.Parameter(torch.randn(shape.width) * 0.02)
         self.sides = nn.Parameter(torch.randn(3, shape.width) * 0.02)
