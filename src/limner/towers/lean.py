@@ -102,7 +102,8 @@ class Layer:
         qkv = self.qkv(rows)
         for group in groups:
             q, k, v = self._heads(qkv[group.slice], group.length, 3)
-            seen[group.slice] = self._attended(q, k, v).flatten(0, 1)
+            (target,) = self._heads(seen[group.slice], group.length, 1)
+            target.copy_(scaled_dot_product_attention(q, k, v))
         return self._after(rows, seen)
 
     def first(self, rows: Tensor, groups: Sequence[Group]) -> Tensor:
@@ -111,20 +112,18 @@ class Layer:
         starts = torch.cat([group.starts(rows.device) for group in groups])
         firsts = rows[starts]
         queries, both = self.qkv.part(0, width)(firsts), self.qkv.part(width)(rows)
-        seen, done = [], 0
+        seen, done = torch.empty_like(firsts), 0
         for group in groups:
-            (q,) = self._heads(queries[done : done + group.count], 1, 1)
+            here = slice(done, done + group.count)
+            ((q,), (target,)) = (self._heads(side[here], 1, 1) for side in (queries, seen))
             k, v = self._heads(both[group.slice], group.length, 2)
-            seen.append(self._attended(q, k, v).flatten(0, 1))
-            done += group.count
-        return self._after(firsts, torch.cat(seen))
+            target.copy_(scaled_dot_product_attention(q, k, v))
+            done = here.stop
+        return self._after(firsts, seen)
 
     def _heads(self, rows: Tensor, length: int, parts: int) -> Tensor:
-        """Pairs by heads by tokens, for each of the parts."""
+        """Pairs by heads by tokens, for each of the parts; the same memory, seen otherwise."""
         return rows.view(-1, length, parts, self.heads, rows.shape[1] // parts // self.heads).permute(2, 0, 3, 1, 4)
-
-    def _attended(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
 
     def _after(self, rows: Tensor, seen: Tensor) -> Tensor:
         rows = self.norm(self.out(seen).add_(rows))

@@ -178,7 +178,7 @@ class CrossEncoderScorer:
         if self.model.config.num_labels not in (1, 2):
             raise LimnerError(f"{self.folder} has {self.model.config.num_labels} labels: expected 1, or 2")
         self.reader = PairReader(tokenizer, longest=longest or longest_of(tokenizer, self.model.config))
-        self.budget = budget or (131_072 if self.device.type == "cuda" else 1_024 * max(2, torch.get_num_threads()))
+        self.budget = budget or (131_072 if self.device.type == "cuda" else 2_048 * max(2, torch.get_num_threads()))
         self.packed = fits(self.model.config) if packed is None else packed
         self.lean = Lean(self.model.base_model) if self.packed else None
 
