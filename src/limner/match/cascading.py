@@ -129,7 +129,8 @@ def _standardised(scores: Block, there: npt.NDArray[np.bool_]) -> Block:
     count = np.maximum(there.sum(axis=1, keepdims=True), 1)
     moved = np.where(there, held - held.sum(axis=1, keepdims=True) / count, 0.0)
     spread = np.sqrt((moved**2).sum(axis=1, keepdims=True) / count)
-    return np.divide(moved, spread, out=np.zeros_like(moved), where=spread > 0)
+    standard: Block = np.divide(moved, spread, out=np.zeros_like(moved), where=spread > 0)
+    return standard
 
 
 def _depth(depth: int | float, proposer: Scores | Ranking) -> int:
