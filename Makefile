@@ -12,7 +12,8 @@ export LIMNER_DATA := $(if $(DATA),$(abspath $(DATA)))
 # The documentation theme's notice about its successor.
 export NO_MKDOCS_2_WARNING := 1
 
-BENCHMARKS := $(filter-out benchmarks/claims.py benchmarks/pages.py,$(wildcard benchmarks/*.py))
+# Those that need a graphics card are run by name.
+BENCHMARKS := $(filter-out benchmarks/claims.py benchmarks/pages.py $(wildcard benchmarks/*_gpu.py),$(wildcard benchmarks/*.py))
 PROOFS     := $(wildcard proofs/*.py)
 
 .DEFAULT_GOAL := help

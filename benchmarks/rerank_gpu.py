@@ -19,6 +19,10 @@ from rerank import agree, claim, configure, interleaved, model_folder, workloads
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     """Both workloads on the card."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise SystemExit("rerank_gpu needs a graphics card: rerank.py measures the processor")
     folder = model_folder(options)
     for name, pairs in workloads(options, 20 if options.quick else 300).items():
         log(f"{name}: {len(pairs[0]):,} pairs")
