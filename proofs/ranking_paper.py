@@ -490,14 +490,15 @@ def claims(found: Mapping[str, Reports]) -> Iterator[Claim]:
             yield Claim(f"R-precision of the worst KCCA vs the best NN, {title}", worst, best, goal="> 1")
         for better, than in (("Tri5Sem", "Tri5"), ("Tri5", "BoW5"), ("Tri5Sem", "BoW5")):
             if better in scores and than in scores:
-                note = _sure(found[better][1], found[than][1], task)
+                note = _sure(found[better], found[than], task, "RP")
                 what = f"R-precision of {better} vs {than}, {title}"
                 yield Claim(what, scores[better], scores[than], goal="> 1", note=note)
 
 
-def _sure(better: Report, than: Report, task: str) -> str:
+def _sure(better: Reports, than: Reports, task: str, measure: str) -> str:
     """How large the difference is, and how likely by chance."""
-    found = compare([better, than]).line("RP", direction=task).between(0, 1)
+    which = measure in JUDGED
+    found = compare([better[which], than[which]]).line(measure, direction=task).between(0, 1)
     low, high = (100 * bound for bound in (found.interval.low, found.interval.high))
     return f"difference {100 * found.value:+.1f} [{low:+.1f}, {high:+.1f}], p = {found.test.p_value:.2g}"
 
@@ -521,7 +522,8 @@ def other_images(found: Mapping[str, Mapping[str, Reports]]) -> Iterator[Claim]:
             for task, title in TASKS.items():
                 for measure in ("R@1", "R@10", "RP"):
                     key = task, measure
-                    yield Claim(f"{name} {measure} {what}, {title}", ours[key], base[key], goal=goal)
+                    note = _sure(found[source][name], found["words"][name], task, measure)
+                    yield Claim(f"{name} {measure} {what}, {title}", ours[key], base[key], goal=goal, note=note)
 
 
 def on_card() -> None:

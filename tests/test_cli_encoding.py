@@ -78,6 +78,11 @@ def test_rerank_is_the_cascade_of_python_and_writes_a_submission(here):
         (["rerank", "p.run", "scenes", "--scorer", "none", "-o", "o.run"], 3, "no ranking file p.run"),
         (["rerank", "q.json", "scenes", "--scorer", "none", "-o", "o.run"], 3, "no scorer none"),
         (["rerank", "q.json", "scenes", "--scorer", "levenshtein", "--depth", "x", "-o", "o.run"], 2, "--depth x"),
+        (
+            ["rerank", "q.json", "scenes", "--scorer", "levenshtein", "--weight", "2", "-o", "o.run"],
+            3,
+            "weight=2.0: expected",
+        ),
     ],
 )
 def test_what_cannot_be_is_said(here, words, status, message):
