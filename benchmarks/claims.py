@@ -11,6 +11,7 @@ A script of `benchmarks/` or `proofs/` yields claims and hands itself to `main`:
 
 `main` gives it `--quick`, `--data DIR` and `--save`, prints the claims at the end, and with `--save` keeps them with
 date, machine and commit in `results/` beside the script, from which `pages.py` makes the pages of the documentation.
+What was measured with `--device cuda` is kept apart, as `NAME_gpu.json`.
 """
 
 from __future__ import annotations
@@ -286,32 +287,54 @@ def _save(script: Path, about: str, claims: list[Claim], options: argparse.Names
         "quick": options.quick,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "commit": commit(),
-        "machine": machine(),
+        "machine": machine(card=on_card(options)),
         "claims": [claim.record() for claim in claims],
     }
-    target = script.parent / "results" / f"{script.stem}.json"
+    target = script.parent / "results" / f"{result_name(script, options)}.json"
     target.parent.mkdir(exist_ok=True)
     target.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     pages.write()
     log(f"saved {target.relative_to(ROOT)}")
 
 
+def on_card(options: argparse.Namespace) -> bool:
+    """Whether a script measures a graphics card."""
+    return str(getattr(options, "device", "")).startswith("cuda")
+
+
+def result_name(script: Path, options: argparse.Namespace) -> str:
+    """What the results of a script are called, without ending."""
+    apart = on_card(options) and not script.stem.endswith("_gpu")
+    return script.stem + ("_gpu" if apart else "")
+
+
 def commit() -> str:
-    """The commit that was measured, with a `+` where the code differs from it."""
+    """The commit that was measured, with a `+` where the code differs from it.
+
+    `LIMNER_COMMIT` says it where the code lies without its history.
+    """
+    if told := os.environ.get("LIMNER_COMMIT"):
+        return told
     git = ("git", "-C", str(ROOT))
     head = _output(*git, "rev-parse", "--short=10", "HEAD")
     changed = _output(*git, "status", "--porcelain", "--", "src", "benchmarks/*.py", "proofs/*.py")
     return "unknown" if head is None else head + ("+" if changed else "")
 
 
-def machine() -> str:
+def machine(*, card: bool = False) -> str:
     """The processor, cores, memory and software: what a number depends on, and nothing that names the machine."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return (
-        f"{_processor()}, {cores} cores, {memory:.0f} GiB, {platform.system()} {platform.machine()}, "
-        f"Python {platform.python_version()}"
+        f"{_card() if card else ''}{_processor()}, {cores} cores, {memory:.0f} GiB, {platform.system()} "
+        f"{platform.machine()}, Python {platform.python_version()}"
     )
+
+
+def _card() -> str:
+    import torch
+
+    return f"{torch.cuda.get_device_name()}, torch {torch.__version__.partition('+')[0]}; "
 
 
 def _processor() -> str:

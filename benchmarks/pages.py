@@ -29,7 +29,8 @@ FOOTER = "\n*Made by `benchmarks/pages.py` from `{folder}/results/`: do not edit
 
 def page(folder: str) -> str:
     """The Markdown of one page."""
-    runs = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / folder / "results").glob("*.json"))]
+    paths = sorted((ROOT / folder / "results").glob("*.json"))
+    runs = [{**json.loads(path.read_text(encoding="utf-8")), "name": path.stem} for path in paths]
     sections = [_summary(runs), *map(_section, runs)]
     return "\n".join([INTRODUCTIONS[folder], *sections, FOOTER.format(folder=folder).lstrip("\n")])
 
@@ -43,9 +44,11 @@ def _summary(runs: list[dict[str, Any]]) -> str:
 
 def _section(run: dict[str, Any]) -> str:
     quick = ["", "**A quick run: smaller work, fewer rounds.**"] if run["quick"] else []
+    card = ", on a graphics card" if run["name"].endswith("_gpu") else ""
+    title = Path(run["script"]).stem.removesuffix("_gpu").replace("_", " ").capitalize() + card
     return "\n".join(
         [
-            f"## {Path(run['script']).stem.replace('_', ' ').capitalize()}",
+            f"## {title}",
             "",
             run["about"],
             *quick,

@@ -23,6 +23,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
 
     if not torch.cuda.is_available():
         raise SystemExit("rerank_gpu needs a graphics card: rerank.py measures the processor")
+    options.device = "cuda"
     folder = model_folder(options)
     for name, pairs in workloads(options, 20 if options.quick else 300).items():
         log(f"{name}: {len(pairs[0]):,} pairs")

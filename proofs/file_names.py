@@ -72,24 +72,24 @@ def _slip(word: str, rng: np.random.Generator) -> str:
     return word[:at] + word[at + 1 :]
 
 
-def build(data: Path, split: str, *, limit: int | None = None) -> Collection:
+def build(data: Path, split: str, *, limit: int | None = None, names: int = 1) -> Collection:
     """The task of a split: "train" has names and captions in every language, the others one of each."""
     table = data / "flickr8k" / "multilingual_en_de_fr_cs.tsv"
     whole = load_multi30k(table, split=split, languages=LANGUAGES, splits="flickr8k")
     rng = np.random.default_rng([SEED, len(split)])
     caption = dict(zip(whole.texts.ids, whole.texts.values, strict=True))
-    names: dict[str, str] = {}
+    named: dict[str, str] = {}
     texts: dict[str, str] = {}
     pairs = []
     for image in list(whole.images.ids)[:limit]:
         asked = LANGUAGES if split == "train" else (str(rng.choice(LANGUAGES)),)
-        for language in asked:
-            names[f"{image}#{language}"] = clean_file_name(file_name(caption[f"{image}#{language}"], rng))
+        keys = [f"{image}#{language}" + "+" * more for more in range(names) for language in asked]
+        named |= {key: clean_file_name(file_name(caption[key.rstrip("+")], rng)) for key in keys}
         others = [other for other in LANGUAGES if split == "train" or other != asked[0]]
         found = others if split == "train" else [str(rng.choice(others))]
         texts |= {f"{image}#{other}": caption[f"{image}#{other}"] for other in found}
-        pairs += [(f"{image}#{asking}", f"{image}#{other}") for asking in asked for other in found]
-    images = Items(list(names), [None] * len(names), {"file_name": list(names.values())})
+        pairs += [(key, f"{image}#{other}") for key in keys for other in found]
+    images = Items(list(named), [None] * len(named), {"file_name": list(named.values())})
     return Collection(f"file names/{split}", images, Items(list(texts), list(texts.values()), kind="text"),
                       Judgements.from_pairs(pairs))  # fmt: skip
 

@@ -28,6 +28,7 @@ from tower_losses import (
     Trained,
     all_trained,
     data_folder,
+    keep_tables,
     sizes,
     spread,
 )
@@ -118,7 +119,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     text = table(runs, shares) + f"\n\nSeeds: {len(seeds)}. Trained on {done[0].device}.\n"
     log(text)
     if options.save and not options.quick:
-        (Path(__file__).parent / "results" / "noisy_pairs.md").write_text(text, encoding="utf-8")
+        keep_tables(text, options)
     if options.picture:
         draw(runs, shares, options.picture)
     yield from claims(runs, shares[-1])

@@ -9,8 +9,8 @@ best on the dev images. Then the towers of the kNN loss without a correction, wi
 Needs `--data`. On a processor alone the towers are smaller and learn less long (128-d words, GRU and joint space 256, 5
 epochs at 0.002, dropout 0.2, tried once on dev with the kNN loss): four minutes of one core for each. `--workers N`
 trains N at once, which a graphics card bears well; `--variants` adds a PVSE and a PCME. With `--kept FOLDER` the
-results of every model are kept, and what is there is not trained again. The tables are written beside the claims, in
-`results/tower_losses.md`; the page of the documentation shows them.
+results of every model are kept, and what is there is not trained again. The tables are written beside the claims, and
+the page of the documentation shows them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
-from claims import Claim, log, main
+from claims import Claim, log, main, result_name
 from limner import Collection, Embeddings, Scores, evaluate, load, train
 from limner.match.tuning import tune
 from limner.stats import bootstrap
@@ -303,9 +303,16 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     text = "\n\n".join(tables) + "\n"
     log(text)
     if options.save and not options.quick:
-        (Path(__file__).parent / "results" / "tower_losses.md").write_text(text, encoding="utf-8")
+        keep_tables(text, options)
     yield from loss_claims(runs)
     yield from correction_claims(runs[BEST], images)
+
+
+def keep_tables(text: str, options: argparse.Namespace) -> None:
+    """Writes tables beside the claims, for the page of the documentation."""
+    script = Path(sys.argv[0]).resolve()
+    target = script.parent / "results" / f"{result_name(script, options)}.md"
+    target.write_text(text, encoding="utf-8")
 
 
 def data_folder(options: argparse.Namespace) -> Path:

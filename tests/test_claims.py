@@ -156,6 +156,17 @@ def test_saved_claims_come_out_on_the_page(project, monkeypatch, capsys):
     assert pages.stale() == ["docs/proofs.md"]
 
 
+def test_what_a_card_measured_is_kept_apart(project, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", [str(project / "proofs" / "losses.py"), "--save", "--device", "cuda"])
+    monkeypatch.setattr(claims, "_card", lambda: "some card; ")
+    monkeypatch.setenv("LIMNER_COMMIT", "0123456789")
+    claims.main(lambda options: [], "Losses.", configure=lambda parser: parser.add_argument("--device"))
+    kept = json.loads((project / "proofs" / "results" / "losses_gpu.json").read_text())
+    assert kept["machine"].startswith("some card; ")
+    assert kept["commit"] == "0123456789"
+    assert "## Losses, on a graphics card" in (project / "docs" / "proofs.md").read_text()
+
+
 def test_nothing_is_saved_unasked(project, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", [str(project / "benchmarks" / "x.py"), "--quick"])
     claims.main(lambda options: [Claim("a", 1, goal="== 1" if options.quick else "== 2")], None)

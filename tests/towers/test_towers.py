@@ -40,6 +40,26 @@ def models(made):
     return {v: limner.train(whole, v, features=features, epochs=12, **OPTIONS) for v in VARIANTS}
 
 
+def device_options(device):
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("needs a graphics card")
+    return {**OPTIONS, "device": device}
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_mixed_precision_learns_about_the_same_and_keeps_single_weights(made, device):
+    whole, features = made
+    runs = {
+        p: limner.train(whole, "towers", features=features, epochs=4, precision=p, **device_options(device))
+        for p in ("float32", "bfloat16")
+    }
+    losses = {p: [row["loss"] for row in run.trained["history"]] for p, run in runs.items()}
+    assert losses["bfloat16"] != losses["float32"]
+    assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=0.2)
+    assert {weight.dtype for weight in runs["bfloat16"].module.parameters()} == {torch.float32}
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_variant_learns(models, made, variant):
     whole, _ = made
@@ -268,6 +288,7 @@ def test_a_text_of_two_images_is_a_positive_of_both():
         ({"rate": "fast"}, LimnerError, "rate='fast' is str: expected float"),
         ({"tensorboard": 1}, LimnerError, "tensorboard=1 is int: expected bool"),
         ({"dropout": 1.0}, LimnerError, "dropout=1.0"),
+        ({"precision": "float16"}, UnknownName, "did you mean .bfloat16. or .float32."),
         ({"pooling": "first"}, UnknownName, "unknown pooling"),
         ({"device": "gpu"}, LimnerError, "device 'gpu' is none"),
         ({"device": "cuda:0"}, LimnerError, "sees no graphics card"),

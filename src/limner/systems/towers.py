@@ -25,7 +25,7 @@ def towers(
             default), texts ("gru", or as features), vectors (words to begin with), least, longest, name. Sizes: words,
             hidden, joint, pooling ("last", "mean", "max"), dropout. Loss: loss ("knn", "max", "sum", "semi-hard",
             "adaptive", "module:function"), margin, k. Training: epochs, batch, rate, decay, decay_every,
-            weight_decay, clip, patience, seed, device, folder (of checkpoints and logs), every, tensorboard.
+            weight_decay, clip, patience, seed, device, precision, folder (of checkpoints and logs), every, tensorboard.
     """
     from limner.towers import training
 

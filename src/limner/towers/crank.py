@@ -283,7 +283,7 @@ def train(
 
 def _judge(pairing: Pairing, shape: Layers, collection: Collection, size: int | None, device: torch.device) -> Judge:
     if pairing.backbone not in (None, WORDS, PACKAGED):
-        return Tuned(pairing.backbone, longest=pairing.longest, features=size)
+        return Tuned(pairing.backbone, longest=pairing.longest, features=size, dropout=shape.dropout)
     texts = [*collection.texts.values, *keeping.names_of(collection)]
     sizes = {"dim": shape.width, "longest": min(pairing.longest, 64), "least": pairing.least}
     return Reading(reader_of(pairing.backbone, texts, device=device, **sizes), shape, size)

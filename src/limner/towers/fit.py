@@ -144,7 +144,8 @@ class _Run:
         self._finish(rate, began)
 
     def _step(self, batch: Any) -> None:
-        loss = self.task.loss(batch)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.training.precision == "bfloat16"):
+            loss = self.task.loss(batch)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         self.group.average(self.parameters)

@@ -183,10 +183,13 @@ class Tuned(nn.Module):
         model: A folder or a name on the Hugging Face hub; a saved judge's own folder gives the shape without weights.
         longest: Tokens of a pair.
         features: Numbers per picture; None for a judge that sees no pictures.
+        dropout: Share of a picture's numbers that is left out in training; the transformer has its own.
         fresh: Whether to load the pretrained weights.
     """
 
-    def __init__(self, model: str | Path, *, longest: int, features: int | None, fresh: bool = True) -> None:
+    def __init__(
+        self, model: str | Path, *, longest: int, features: int | None, dropout: float = 0.0, fresh: bool = True
+    ) -> None:
         super().__init__()
         library = needed("transformers", what="CRank", package="transformers", extra="train")
         folder = str(folder_of(model, what="CRank"))
@@ -195,7 +198,7 @@ class Tuned(nn.Module):
         self.model = kind.from_pretrained(folder, config=config) if fresh else kind.from_config(config)
         tokenizer = library.AutoTokenizer.from_pretrained(folder)
         self.pairs = PairReader(tokenizer, longest=min(longest, longest_of(tokenizer, config) - 1))
-        self.picture = None if features is None else Vectors(features, int(config.hidden_size))
+        self.picture = None if features is None else Vectors(features, int(config.hidden_size), dropout=dropout)
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokens of texts without marks."""

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 from limner.errors import LimnerError, UnknownName
 
 Kind = TypeVar("Kind")
+PRECISIONS = ("float32", "bfloat16")
+"""Half precision proper would need its gradients scaled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +31,7 @@ class Training:
         patience: Stops after so many epochs without a better dev value; None never stops early.
         seed: Of weights, order and noise.
         device: "auto" (a graphics card where there is one), "cpu", "cuda", "cuda:1", ...
+        precision: "float32", or "bfloat16" for mixed precision: single weights, matrices multiplied in 16 bits.
         folder: Where checkpoints and logs are kept; None keeps nothing. A run goes on where the checkpoint there ends.
         every: Also keeps a checkpoint after so many steps; None only at the end of each epoch.
         tensorboard: Whether the folder gets a log for TensorBoard beside the CSV.
@@ -44,6 +47,7 @@ class Training:
     patience: int | None = None
     seed: int = 0
     device: str = "auto"
+    precision: str = "float32"
     folder: str | None = None
     every: int | None = None
     tensorboard: bool = True
@@ -56,6 +60,8 @@ class Training:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise LimnerError(f"{name}={value}: expected a number above 0")
+        if self.precision not in PRECISIONS:
+            raise UnknownName("precision", self.precision, PRECISIONS)
 
     def rate_at(self, epoch: int) -> float:
         """The step size in an epoch, counted from 0.
