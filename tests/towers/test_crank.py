@@ -15,13 +15,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "encoders"))
 
 from test_mcprop import named  # noqa: E402
+from tower_toys import DEVICE  # noqa: E402
 
 import limner  # noqa: E402
 from limner.errors import LimnerError  # noqa: E402
 from limner.match import cascade  # noqa: E402
 from limner.towers import crank  # noqa: E402
 
-SMALL = {"width": 16, "layers": 1, "heads": 2, "batch": 32, "device": "cpu", "longest": 24, "tensorboard": False}
+SMALL = {"width": 16, "layers": 1, "heads": 2, "batch": 32, "device": DEVICE, "longest": 24, "tensorboard": False}
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -36,11 +37,11 @@ def model(world):
 
 
 def test_batches_are_balanced_and_negatives_are_none_of_the_images_own(world, model):
-    known = crank.Known.of(world.train, model.judge, None, torch.device("cpu"))
+    known = crank.Known.of(world.train, model.judge, None, torch.device(DEVICE))
     from limner.towers.distributed import Group
     from limner.towers.settings import Training
 
-    how = {"training": Training(batch=32, epochs=1), "device": torch.device("cpu")}
+    how = {"training": Training(batch=32, epochs=1), "device": torch.device(DEVICE)}
     right = set(zip(known.rows.tolist(), known.columns.tolist(), strict=True))
     halves = [crank.CrankTask(model.judge, known, None, group=Group(rank, 2), **how) for rank in (0, 1)]
     whole = crank.CrankTask(model.judge, known, None, group=Group(), **how)
@@ -56,7 +57,7 @@ def test_batches_are_balanced_and_negatives_are_none_of_the_images_own(world, mo
 
 
 def test_a_proposers_mistakes_are_drawn_as_often_as_asked(world, model, tmp_path):
-    known = crank.Known.of(world.train, model.judge, None, torch.device("cpu"))
+    known = crank.Known.of(world.train, model.judge, None, torch.device(DEVICE))
     ids = world.train.images.ids, world.train.texts.ids
     proposer = limner.Scores.from_matrix(np.random.default_rng(0).random((len(ids[0]), len(ids[1]))), *ids)
     right = set(zip(known.rows.tolist(), known.columns.tolist(), strict=True))
@@ -99,12 +100,12 @@ def test_it_learns(model):
 
 
 def test_auc_is_the_share_of_right_order(model, world):
-    task_dev = crank.Known.of(world.dev, model.judge, None, torch.device("cpu"))
+    task_dev = crank.Known.of(world.dev, model.judge, None, torch.device(DEVICE))
     from limner.towers.distributed import Group
     from limner.towers.settings import Training
 
     task = crank.CrankTask(
-        model.judge, task_dev, task_dev, training=Training(), group=Group(), device=torch.device("cpu")
+        model.judge, task_dev, task_dev, training=Training(), group=Group(), device=torch.device(DEVICE)
     )
     wrong = task_dev.others(task_dev.rows, np.random.default_rng(0))
     right, others = (crank._in_batches(model.judge, task_dev, task_dev.rows, c) for c in (task_dev.columns, wrong))
@@ -115,12 +116,12 @@ def test_auc_is_the_share_of_right_order(model, world):
 @pytest.mark.parametrize("pictures", [False, True])
 def test_scores_saved_and_loaded(world, pictures, tmp_path):
     made = crank.train(world.train, epochs=1, pictures=pictures, **SMALL)
-    loaded = crank.CrankModel.load(made.save(tmp_path / "m"), device="cpu")
+    loaded = crank.CrankModel.load(made.save(tmp_path / "m"), device=DEVICE)
     assert loaded.fingerprint == made.fingerprint
     asked, texts = made.queries(world.test), list(world.test.texts.values)
     whole = made.scores(world.test).matrix()
     single = loaded.score_pairs([loaded.queries(world.test)[2]] * 3, texts[:3])
-    np.testing.assert_allclose(whole[2, :3], single, atol=1e-5)
+    np.testing.assert_allclose(whole[2, :3], single, atol=1e-5 if DEVICE == "cpu" else 1e-2)  # a card halves
     assert isinstance(asked[0], tuple) == pictures
     if pictures:
         other = (asked[0][0], asked[0][1] + 1)
@@ -136,7 +137,7 @@ def test_a_pretrained_transformer_is_tuned_saved_and_loaded(world, pictures, tmp
 
     folder = tiny.backbone(tmp_path / "bert")
     made = crank.train(world.train, backbone=str(folder), epochs=1, pictures=pictures, rate=1e-3, **SMALL)
-    loaded = crank.CrankModel.load(made.save(tmp_path / "m"), device="cpu")
+    loaded = crank.CrankModel.load(made.save(tmp_path / "m"), device=DEVICE)
     pairs = made.queries(world.test)[:4], list(world.test.texts.values[:4])
     np.testing.assert_allclose(made.score_pairs(*pairs), loaded.score_pairs(*pairs), atol=1e-6)
     assert made.score_pairs(*pairs).std() > 0

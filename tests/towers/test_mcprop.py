@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tower_toys import DEVICE
 
 torch = pytest.importorskip("torch")
 
@@ -14,7 +15,7 @@ import limner  # noqa: E402
 from limner.errors import LimnerError, UnknownName  # noqa: E402
 from limner.towers import fusion, mcprop  # noqa: E402
 
-SMALL = {"width": 16, "layers": 1, "heads": 2, "batch": 24, "device": "cpu", "longest": 12, "tensorboard": False}
+SMALL = {"width": 16, "layers": 1, "heads": 2, "batch": 24, "device": DEVICE, "longest": 12, "tensorboard": False}
 
 
 def named(world):
@@ -73,7 +74,7 @@ def test_a_saved_model_loads_without_its_options(model, world, tmp_path):
     folder = model.save(tmp_path / "m")
     assert {f.name for f in folder.iterdir()} >= {"config.json", "model.safetensors", "README.md", "weights.svg"}
     assert "nDCG@5" in (folder / "README.md").read_text()
-    loaded = mcprop.McpropModel.load(folder, device="cpu")
+    loaded = mcprop.McpropModel.load(folder, device=DEVICE)
     np.testing.assert_allclose(loaded.scores(world.test).matrix(), model.scores(world.test).matrix(), atol=1e-6)
     one = loaded.encode_images(world.test.images).matrix
     np.testing.assert_allclose(one, model.encode_images(world.test.images).matrix, atol=1e-6)
@@ -100,7 +101,7 @@ def test_positives_of_one_image_are_never_negatives(world):
     from limner.towers.readers import reader_of
     from limner.towers.sources import source
 
-    device = torch.device("cpu")
+    device = torch.device(DEVICE)
     reader = reader_of("words", world.train.texts.values, dim=8, longest=12, least=1, device=device)
     data = Data.of(world.train, reader, source(None), device)
     rng = np.random.default_rng(0)
@@ -137,7 +138,7 @@ def test_a_frozen_transformer_reads_names_and_captions(world, tmp_path):
     folder = tiny.backbone(tmp_path / "xlm", kind="roberta")
     made = mcprop.train(world.train, backbone=str(folder), epochs=1, fusion="concat", **SMALL)
     assert not any("backbone" in name for name in made.module.state_dict())
-    loaded = mcprop.McpropModel.load(made.save(tmp_path / "m"), device="cpu")
+    loaded = mcprop.McpropModel.load(made.save(tmp_path / "m"), device=DEVICE)
     np.testing.assert_allclose(loaded.scores(world.test).matrix(), made.scores(world.test).matrix(), atol=1e-6)
 
 
@@ -147,7 +148,7 @@ def test_the_packaged_backbone_reads_pieces_and_whole_texts():
     from limner.towers.readers import reader_of
 
     texts = ["ein schwarzer Hund", "a black dog", "", "a black dog"]
-    reader = reader_of("use-multilingual", [], dim=0, longest=2, least=1, device=torch.device("cpu"))
+    reader = reader_of("use-multilingual", [], dim=0, longest=2, least=1, device=torch.device(DEVICE))
     read, packaged = reader.read(texts), encoder("use-multilingual")
     np.testing.assert_allclose(read.whole.numpy(), packaged.encode(texts), atol=1e-5)
     pieces = [row[1:-1][:2] for row in packaged.tokens(texts)]

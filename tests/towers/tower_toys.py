@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 
 from limner import Collection, Embeddings, Items, Judgements
 
-OPTIONS = {"words": 8, "hidden": 16, "joint": 16, "batch": 16, "least": 1, "device": "cpu", "rate": 0.01}
+DEVICE = os.environ.get("LIMNER_TEST_DEVICE", "cpu")
+"""`LIMNER_TEST_DEVICE=cuda pytest tests/towers` trains everything on a graphics card."""
+OPTIONS = {"words": 8, "hidden": 16, "joint": 16, "batch": 16, "least": 1, "device": DEVICE, "rate": 0.01}
 COLOURS, THINGS = (
     ("red", "blue", "green", "black", "white"),
     ("dog", "cat", "car", "tree", "boat", "hat", "cup", "ball"),

@@ -240,7 +240,7 @@ def _in_batches(judge: Judge, known: Known, rows: IntArray, columns: IntArray, *
     device = next(judge.parameters()).device
     budget = 262_144 if device.type == "cuda" else 4_096
     done, progress = 0, running.get("progress")
-    mixed = torch.autocast("cuda", torch.bfloat16, enabled=device.type == "cuda")
+    mixed = torch.autocast("cuda", torch.float16, enabled=device.type == "cuda")
     with torch.inference_mode(), mixed:
         for part in by_length(lengths[0][rows] + lengths[1][columns], budget=budget):
             out[part] = known.judged(judge, rows[part], columns[part]).float().cpu().numpy()

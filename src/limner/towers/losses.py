@@ -63,7 +63,7 @@ def max_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> 
     >>> round(float(max_margin(scores, torch.eye(3, dtype=torch.bool))), 3)  # 0.3 of row 1; columns keep their distance
     0.3
     """
-    return _summed(partial(_hardest, k=1), scores, positives, margin)
+    return _nearest(scores, positives, margin, k=1)
 
 
 def semi_hard(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> Tensor:
@@ -90,7 +90,7 @@ def knn_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN, k: 
     """
     if k < 1:
         raise LimnerError(f"k={k}: expected at least 1 nearest negative")
-    return _summed(partial(_hardest, k=k), scores, positives, margin)
+    return _nearest(scores, positives, margin, k=k)
 
 
 def adaptive_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> Tensor:
@@ -138,15 +138,36 @@ _Choice = Callable[[Tensor, Tensor, float], Tensor]
 
 def _summed(choice: _Choice, scores: Tensor, positives: Tensor, margin: float) -> Tensor:
     """A choice of negatives applied to both directions."""
+    _refuse_unfit(scores, positives)
+    rows, columns = positives.nonzero(as_tuple=True)
+    held = scores[rows, columns]
+    negatives = scores.masked_fill(positives, -torch.inf)
+    return choice(held, negatives[rows], margin) + choice(held, negatives.T[columns], margin)
+
+
+def _nearest(scores: Tensor, positives: Tensor, margin: float, *, k: int) -> Tensor:
+    """The k hardest negatives in both directions.
+
+    They are the same for all positives of an item, so every cell is held against them and the positives are kept: to
+    list the positives first, a graphics card would have to be waited for in every step.
+    """
+    _refuse_unfit(scores, positives)
+    negatives = scores.masked_fill(positives, -torch.inf)
+    return _hardest(scores, negatives, positives, margin, k) + _hardest(scores.T, negatives.T, positives.T, margin, k)
+
+
+def _hardest(scores: Tensor, negatives: Tensor, positives: Tensor, margin: float, k: int) -> Tensor:
+    nearest = negatives.topk(min(k, negatives.shape[1]), dim=1, sorted=False).values
+    violations = (margin - scores[:, :, None] + nearest[:, None, :]).clamp(min=0)
+    return (violations * positives[:, :, None]).sum()
+
+
+def _refuse_unfit(scores: Tensor, positives: Tensor) -> None:
     if scores.shape != positives.shape or scores.ndim != 2 or positives.dtype != torch.bool:
         raise LimnerError(
             f"scores of shape {tuple(scores.shape)} with positives of shape {tuple(positives.shape)} and type "
             f"{positives.dtype}: expected two matrices of one shape, images by texts, the second of booleans"
         )
-    rows, columns = positives.nonzero(as_tuple=True)
-    held = scores[rows, columns]
-    negatives = scores.masked_fill(positives, -torch.inf)
-    return choice(held, negatives[rows], margin) + choice(held, negatives.T[columns], margin)
 
 
 def _violations(held: Tensor, negatives: Tensor, margin: float) -> Tensor:
@@ -155,11 +176,6 @@ def _violations(held: Tensor, negatives: Tensor, margin: float) -> Tensor:
 
 def _all(held: Tensor, negatives: Tensor, margin: float) -> Tensor:
     return _violations(held, negatives, margin).sum()
-
-
-def _hardest(held: Tensor, negatives: Tensor, margin: float, *, k: int) -> Tensor:
-    nearest = negatives.topk(min(k, negatives.shape[1]), dim=1, sorted=False).values
-    return _violations(held, nearest, margin).sum()
 
 
 def _below(held: Tensor, negatives: Tensor, margin: float) -> Tensor:
