@@ -281,8 +281,11 @@ def claimed(pool: Collection, options: argparse.Namespace, kept: Path) -> Iterat
         ("raw backbone", "MCProp attentive", "> 1"),
     ]
     for worse, better, goal in (row for row in order if row[0] in reports and row[1] in reports):
+        common = min(len(reports[better]), len(reports[worse]))
         for measure in ("nDCG@5", "R@1", "R@10"):
-            ours, theirs = (float(np.mean([_value(r, measure) for r in reports[n]])) for n in (better, worse))
+            if measure == "R@10" and better.endswith(f"first {FEW}"):
+                continue  # the first 10 in another order are the first 10
+            ours, theirs = (float(np.mean([_value(r, measure) for r in reports[n][:common]])) for n in (better, worse))
             note = _difference(reports[better], reports[worse], measure)
             yield Claim(f"{measure} of {better} against {worse}", ours, theirs, goal, note)
 
