@@ -231,7 +231,7 @@ def constants() -> dict[str, float]:
         "CPU-seconds of workers, per CPU-second of a local thread": found["top-10 by two workers vs one local thread"][
             "ratio"
         ],
-        "speed-up of a second worker, by the clock, on a busy machine": found["top-10: one worker vs two"]["ratio"],
+        "speed-up of a second worker, by the clock": found["top-10: one worker vs two"]["ratio"],
     }
 
 
