@@ -287,7 +287,7 @@ def _save(script: Path, about: str, claims: list[Claim], options: argparse.Names
         "quick": options.quick,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "commit": commit(),
-        "machine": machine(card=on_card(options)),
+        "machine": machine(card=options.device if on_card(options) else None),
         "claims": [claim.record() for claim in claims],
     }
     target = script.parent / "results" / f"{result_name(script, options)}.json"
@@ -313,28 +313,26 @@ def commit() -> str:
 
     `LIMNER_COMMIT` says it where the code lies without its history.
     """
-    if told := os.environ.get("LIMNER_COMMIT"):
-        return told
     git = ("git", "-C", str(ROOT))
     head = _output(*git, "rev-parse", "--short=10", "HEAD")
     changed = _output(*git, "status", "--porcelain", "--", "src", "benchmarks/*.py", "proofs/*.py")
-    return "unknown" if head is None else head + ("+" if changed else "")
+    return os.environ.get("LIMNER_COMMIT", "unknown") if head is None else head + ("+" if changed else "")
 
 
-def machine(*, card: bool = False) -> str:
+def machine(*, card: str | None = None) -> str:
     """The processor, cores, memory and software: what a number depends on, and nothing that names the machine."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return (
-        f"{_card() if card else ''}{_processor()}, {cores} cores, {memory:.0f} GiB, {platform.system()} "
+        f"{'' if card is None else _named(card)}{_processor()}, {cores} cores, {memory:.0f} GiB, {platform.system()} "
         f"{platform.machine()}, Python {platform.python_version()}"
     )
 
 
-def _card() -> str:
+def _named(card: str) -> str:
     import torch
 
-    return f"{torch.cuda.get_device_name()}, torch {torch.__version__.partition('+')[0]}; "
+    return f"{torch.cuda.get_device_name(card)}, torch {torch.__version__.partition('+')[0]}; "
 
 
 def _processor() -> str:

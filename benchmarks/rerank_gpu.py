@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
 
 
 def on_card(folder: Path, name: str, pairs: tuple[list[str], list[str]]) -> Iterator[Claim]:
-    """predict as it comes, and at its best in half precision; ours in half precision."""
+    """predict as it comes, and at its best in half precision; ours in half and in single precision."""
     import torch
     from sentence_transformers import CrossEncoder
 

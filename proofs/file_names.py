@@ -138,7 +138,7 @@ def judged(options: argparse.Namespace, folder: Path, name: str) -> Any:
     if not (kept / "config.json").is_file():
         train = _pool(options, "train")
         pictures = JUDGES[name].get("pictures", False)
-        proposer = proposals(folder, "train", "attentive", train)[0] if pictures else raw_backbone(train)
+        proposer = _proposer_of_train(folder, train) if pictures else raw_backbone(train)
         seen = {"features": features(options.data, train)} if pictures else {}
         small = {"width": 32, "layers": 1, "epochs": 1, "precision": "float32"} if options.quick else {}
         log(f"training {name}")
@@ -146,6 +146,17 @@ def judged(options: argparse.Namespace, folder: Path, name: str) -> Any:
         log(f"  loss {[round(row['loss'], 3) for row in made.trained['history']]}")
         made.save(kept)
     return crank.CrankModel.load(kept)
+
+
+def _proposer_of_train(folder: Path, train: Collection) -> Scores:
+    """What the attentive proposer says of what it learned from."""
+    kept = proposals(folder, "train", "attentive", train)
+    if not kept:
+        again = f"remove {folder}/test/attentive-0.npz and it is trained again"
+        raise SystemExit(
+            f"{folder}/train has no vectors of the attentive proposer, whose mistakes CRank needs: {again}"
+        )
+    return kept[0]
 
 
 def _file(folder: Path, split: str, name: str) -> Path:
@@ -172,24 +183,23 @@ def _quiet(done: int, total: int) -> None:
 # --- measuring --------------------------------------------------------------------------------------------------
 
 
-def systems(pool: Collection, options: argparse.Namespace, kept: Path) -> Iterator[tuple[str, list[Any]]]:
-    """Every system's answers, one for each seed."""
+def systems(pool: Collection, options: argparse.Namespace, kept: Path) -> Iterator[tuple[str, list[Any], str]]:
+    """Every system's answers, one for each seed, and what is to be known of it."""
     from limner.match.levenshtein import Levenshtein
 
     names, captions = list(pool.images.field("file_name")), list(pool.texts.values)
     letters = Levenshtein().scores(names, captions, queries=pool.images.ids, candidates=pool.texts.ids)
-    yield "Levenshtein", [letters]
-    yield "raw backbone", [raw_backbone(pool)]
+    yield "Levenshtein", [letters], ""
+    yield "raw backbone", [raw_backbone(pool)], ""
     for fusion in FUSIONS:
-        yield f"MCProp {fusion}", proposals(kept, options.split, fusion, pool)
+        yield f"MCProp {fusion}", proposals(kept, options.split, fusion, pool), ""
     for name in JUDGES if not options.without_judges else ():
         judge = judged(options, kept, name)
         first = _Cascading(judge, proposals(kept, options.split, "attentive", pool)[0], pool, options.data, kept)
         for depth in (FEW, MANY):
-            yield f"cascade, {name}, first {depth}", [first.ranked(1.0, depth)]
+            yield f"cascade, {name}, first {depth}", [first.ranked(1.0, depth)], ""
         weight = _best_weight(judge, options, kept)
-        log(f"  weight of {name} beside the proposer, by dev: {weight}")
-        yield f"cascade, {name} and proposer", [first.ranked(weight, MANY)]
+        yield f"cascade, {name} and proposer", [first.ranked(weight, MANY)], f"weight {weight}, chosen on dev; "
 
 
 def raw_backbone(pool: Collection) -> Scores:
@@ -266,8 +276,9 @@ def claimed(pool: Collection, options: argparse.Namespace, kept: Path) -> Iterat
     import limner
 
     log(f"{len(pool.images):,} queries, {len(pool.texts):,} captions")
-    reports = {}
-    for name, seeds in systems(pool, options, kept):
+    reports, about = {}, {}
+    for name, seeds, known in systems(pool, options, kept):
+        about[name] = known
         reports[name] = [limner.evaluate({"i2t": s}, pool, measures=MEASURES, name=name) for s in seeds]
         log(f"{name}: " + ", ".join(f"{m} {_mean(reports[name], m)}" for m in MEASURES.split()))
     order = [
@@ -286,7 +297,7 @@ def claimed(pool: Collection, options: argparse.Namespace, kept: Path) -> Iterat
             if measure == "R@10" and better.endswith(f"first {FEW}"):
                 continue  # the first 10 in another order are the first 10
             ours, theirs = (float(np.mean([_value(r, measure) for r in reports[n][:common]])) for n in (better, worse))
-            note = _difference(reports[better], reports[worse], measure)
+            note = about[better] + _difference(reports[better], reports[worse], measure)
             yield Claim(f"{measure} of {better} against {worse}", ours, theirs, goal, note)
 
 

@@ -158,11 +158,11 @@ def test_saved_claims_come_out_on_the_page(project, monkeypatch, capsys):
 
 def test_what_a_card_measured_is_kept_apart(project, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", [str(project / "proofs" / "losses.py"), "--save", "--device", "cuda"])
-    monkeypatch.setattr(claims, "_card", lambda: "some card; ")
+    monkeypatch.setattr(claims, "_named", lambda card: f"some {card}; ")
     monkeypatch.setenv("LIMNER_COMMIT", "0123456789")
     claims.main(lambda options: [], "Losses.", configure=lambda parser: parser.add_argument("--device"))
     kept = json.loads((project / "proofs" / "results" / "losses_gpu.json").read_text())
-    assert kept["machine"].startswith("some card; ")
+    assert kept["machine"].startswith("some cuda; ")
     assert kept["commit"] == "0123456789"
     assert "## Losses, on a graphics card" in (project / "docs" / "proofs.md").read_text()
 

@@ -128,6 +128,16 @@ def test_a_checkpoint_of_another_run_is_refused(made, tmp_path):
         train(world(60), folder=str(tmp_path))
 
 
+def test_a_checkpoint_from_before_a_setting_was_there_goes_on(made, tmp_path):
+    train(made, folder=str(tmp_path), epochs=1)
+    tensors, about = read(tmp_path / CHECKPOINT)
+    about["settings"].pop("precision")
+    write(tmp_path / CHECKPOINT, tensors, about)
+    assert len(train(made, folder=str(tmp_path), epochs=2).trained["history"]) == 2
+    with pytest.raises(LimnerError, match="was made with precision=float32, this run has bfloat16"):
+        train(made, folder=str(tmp_path), epochs=3, precision="bfloat16")
+
+
 def test_what_limner_did_not_write_is_refused(tmp_path):
     from safetensors.torch import save_file
 

@@ -237,17 +237,22 @@ def _in_batches(judge: Judge, known: Known, rows: IntArray, columns: IntArray, *
     """Logits of many pairs, of like length at a time."""
     lengths = judge.lengths(known.names, known.captions)
     out = np.empty(len(rows), dtype=np.float32)
-    device = next(judge.parameters()).device
-    budget = 262_144 if device.type == "cuda" else 4_096
+    card = next(judge.parameters()).device.type == "cuda"
     done, progress = 0, running.get("progress")
-    mixed = torch.autocast("cuda", torch.float16, enabled=device.type == "cuda")
-    with torch.inference_mode(), mixed:
-        for part in by_length(lengths[0][rows] + lengths[1][columns], budget=budget):
-            out[part] = known.judged(judge, rows[part], columns[part]).float().cpu().numpy()
-            done += len(part)
-            if progress is not None:
-                progress(done, len(rows))
+    for part in by_length(lengths[0][rows] + lengths[1][columns], budget=262_144 if card else 4_096):
+        out[part] = _logits(judge, known, rows[part], columns[part], half=card)
+        if card and not np.isfinite(out[part]).all():  # too large for half precision
+            out[part] = _logits(judge, known, rows[part], columns[part], half=False)
+        done += len(part)
+        if progress is not None:
+            progress(done, len(rows))
     return out
+
+
+def _logits(judge: Judge, known: Known, rows: IntArray, columns: IntArray, *, half: bool) -> Scored:
+    with torch.inference_mode(), torch.autocast("cuda", torch.float16, enabled=half):
+        found: Scored = known.judged(judge, rows, columns).float().cpu().numpy()
+    return found
 
 
 def train(

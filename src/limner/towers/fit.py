@@ -223,7 +223,8 @@ class _Run:
 
     def _refuse_other(self, path: Path, about: Mapping[str, Any]) -> None:
         """A checkpoint of another run would be continued to nonsense."""
-        here, there = self._fixed(), about["settings"]
+        here = self._fixed()
+        there = {**asdict(Training()), **about["settings"]}  # what a setting was before there was one
         for name, value in here.items():
             if there.get(name) != value:
                 raise LimnerError(

@@ -40,7 +40,7 @@ class Layers:
         width: Numbers per token.
         layers: Of the transformer.
         heads: Of attention.
-        dropout: Share of the numbers that is left out in training.
+        dropout: Share of the numbers that is left out in training; of a pretrained one, of the picture's only.
     """
 
     width: int = 256

@@ -90,6 +90,8 @@ def knn_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN, k: 
     """
     if k < 1:
         raise LimnerError(f"k={k}: expected at least 1 nearest negative")
+    if k >= max(scores.shape):
+        return sum_margin(scores, positives, margin=margin)
     return _nearest(scores, positives, margin, k=k)
 
 
@@ -159,7 +161,7 @@ def _nearest(scores: Tensor, positives: Tensor, margin: float, *, k: int) -> Ten
 def _hardest(scores: Tensor, negatives: Tensor, positives: Tensor, margin: float, k: int) -> Tensor:
     nearest = negatives.topk(min(k, negatives.shape[1]), dim=1, sorted=False).values
     violations = (margin - scores[:, :, None] + nearest[:, None, :]).clamp(min=0)
-    return (violations * positives[:, :, None]).sum()
+    return violations.masked_fill(~positives[:, :, None], 0.0).sum()
 
 
 def _refuse_unfit(scores: Tensor, positives: Tensor) -> None:
