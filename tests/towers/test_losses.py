@@ -119,12 +119,23 @@ def halved(scores, positives, *, margin):
     return loss("sum", margin=margin)(scores, positives) / 2
 
 
+@pytest.mark.parametrize("k", [1, 3, 4, 9])
+def test_infinite_scores_of_pairs_that_do_not_belong_together_are_borne(k):
+    scores, positives = torch.tensor([[0.9, -torch.inf, 0.8, 0.1], [0.1, 0.5, 0.2, -torch.inf]]), torch.eye(2, 4) > 0
+    found = loss("knn", k=k)(scores, positives)
+    assert torch.isfinite(found)
+    if k >= 3:
+        assert float(found) == pytest.approx(float(loss("sum")(scores, positives)))
+
+
 def test_bad_input_is_refused():
     scores, positives = torch.zeros(2, 3), torch.eye(2, dtype=torch.bool)
     with pytest.raises(LimnerError, match=r"\(2, 3\) with positives of shape \(2, 2\)"):
         loss("max")(scores, positives)
     with pytest.raises(LimnerError, match="booleans"):
         loss("max")(scores, torch.zeros(2, 3))
+    with pytest.raises(LimnerError, match="two matrices"):
+        loss("knn", k=9)(torch.tensor(0.0), torch.tensor(True))
     with pytest.raises(LimnerError, match="k=0"):
         loss("knn", k=0)(torch.zeros(2, 2), positives)
     with pytest.raises(LimnerError, match="margin=0"):

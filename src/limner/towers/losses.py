@@ -90,8 +90,6 @@ def knn_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN, k: 
     """
     if k < 1:
         raise LimnerError(f"k={k}: expected at least 1 nearest negative")
-    if k >= max(scores.shape):
-        return sum_margin(scores, positives, margin=margin)
     return _nearest(scores, positives, margin, k=k)
 
 
@@ -154,6 +152,8 @@ def _nearest(scores: Tensor, positives: Tensor, margin: float, *, k: int) -> Ten
     list the positives first, a graphics card would have to be waited for in every step.
     """
     _refuse_unfit(scores, positives)
+    if k >= max(scores.shape):
+        return _summed(_all, scores, positives, margin)
     negatives = scores.masked_fill(positives, -torch.inf)
     return _hardest(scores, negatives, positives, margin, k) + _hardest(scores.T, negatives.T, positives.T, margin, k)
 
