@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
+from pathlib import Path
 
 import numpy as np
 import pytest
+from killing import deaths, no_larger
 
 import limner
-from limner.files import replacing, write_text
+from limner import files
+from limner.errors import NotWritten
+from limner.files import replacing, replacing_model, write_text
 
 
 def _write_half(path, error):
@@ -68,3 +73,151 @@ def test_embeddings_that_fail_to_write_leave_the_old_ones(tmp_path, monkeypatch,
 
 def _fails(*_):
     raise OSError("no space left")
+
+
+# --- folders ----------------------------------------------------------------------------------------------------
+
+PARTS = ("config.json", "model.safetensors", "README.md")
+
+
+def save(folder, text):
+    """A model of three files that all say the same."""
+    with replacing_model(folder) as draft:
+        for name in PARTS:
+            write_text(draft / name, '{"limner": "%s"}' % text)
+
+
+def held(folder):
+    """What the files of a model say; None where it counts for nothing."""
+    if not (folder / "config.json").is_file():
+        return None
+    return {(folder / name).read_text() for name in PARTS}
+
+
+def test_a_folder_is_the_old_or_the_new_one_whenever_it_is_killed(tmp_path):
+    whole = {text: {'{"limner": "%s"}' % text} for text in ("old", "new")}
+    seen = set()
+    for _ in deaths(_save_in, tmp_path, "new", within=tmp_path):
+        found = held(tmp_path / "m")
+        assert found in (whole["old"], whole["new"], None)
+        assert found is not None or "old" not in seen, "the old one was lost before the new one was there"
+        seen.add("new" if found == whole["new"] else "old" if found else "nothing")
+        save(tmp_path / "m", "old")
+        seen.add("old")
+    assert seen == {"nothing", "old", "new"}
+    assert os.listdir(tmp_path) == ["m"], "what killed processes left is removed by the next one"
+
+
+def _save_in(folder, text):
+    save(folder / "m", text)
+
+
+def test_a_folder_with_files_of_others_is_never_a_mixture_and_keeps_them(tmp_path):
+    for _ in deaths(_save_in, tmp_path, "new", within=tmp_path):
+        found = held(tmp_path / "m")
+        assert found is None or len(found) == 1
+        save(tmp_path / "m", "old")
+        (tmp_path / "m" / "notes.txt").write_text("mine")
+    assert (tmp_path / "m" / "notes.txt").read_text() == "mine"
+    assert sorted(os.listdir(tmp_path / "m")) == sorted([*PARTS, "notes.txt"])
+
+
+def test_files_of_the_old_model_go_and_those_of_a_stranger_stay(tmp_path):
+    save(tmp_path / "m", "old")
+    with replacing_model(tmp_path / "m") as draft:
+        write_text(draft / "config.json", '{"limner": "kcca"}')
+    assert os.listdir(tmp_path / "m") == ["config.json"], "no card of the old model beside the new one"
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "README.md").write_text("of my project")
+    with replacing_model(tmp_path / "mine") as draft:
+        write_text(draft / "config.json", '{"limner": "kcca"}')
+    assert (tmp_path / "mine" / "README.md").read_text() == "of my project"
+
+
+def test_the_current_folder_stays_the_current_folder(tmp_path, monkeypatch):
+    save(tmp_path / "m", "old")
+    monkeypatch.chdir(tmp_path / "m")
+    save(".", "new")
+    assert {(Path.cwd() / name).read_text() for name in PARTS} == {'{"limner": "new"}'}
+    assert sorted(os.listdir(".")) == sorted(PARTS)
+
+
+def test_a_file_in_the_way_of_a_folder_is_told(tmp_path):
+    (tmp_path / "m").write_text("a file")
+    with pytest.raises(limner.LimnerError, match="is a file: expected a folder"):
+        save(tmp_path / "m", "new")
+
+
+def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_not(tmp_path):
+    with replacing(tmp_path / "mine.txt") as draft:
+        name = draft.parent.name
+        dead = tmp_path / name.replace(f"-{os.getpid()}-", "-999999999-")
+        elsewhere = tmp_path / re.sub(r"\.[0-9a-f]{8}-", ".00000000-", dead.name)
+        dead.mkdir(), elsewhere.mkdir()
+        files._sweep.cache_clear()
+        write_text(tmp_path / "other.txt", "x")
+        draft.write_text("y")
+    assert sorted(os.listdir(tmp_path)) == sorted([elsewhere.name, "mine.txt", "other.txt"])
+
+
+# --- rights, and no room ------------------------------------------------------------------------------------------
+
+
+def test_what_others_write_for_the_owner_alone_gets_the_usual_rights(tmp_path):
+    usual, private = tmp_path / "usual.txt", tmp_path / "private.npz"
+    usual.touch()
+    vectors = limner.Embeddings(["a"], np.ones((1, 2), dtype=np.float32))
+    assert vectors.save(tmp_path / "e.safetensors").stat().st_mode == usual.stat().st_mode
+    private.touch()
+    private.chmod(0o600)
+    assert stat.S_IMODE(vectors.save(private).stat().st_mode) == 0o600, "a file that was made private stays so"
+
+
+@pytest.mark.parametrize("ending", ["npy", "npz", "safetensors", "parquet", "json"])
+def test_no_room_names_the_file_and_keeps_the_old_one(tmp_path, ending):
+    target = tmp_path / f"e.{ending}"
+    _write(target, 1)
+    before = {name: (tmp_path / name).read_bytes() for name in os.listdir(tmp_path)}
+    with no_larger(4096), pytest.raises(NotWritten) as told:
+        _write(target, 100_000)
+    assert str(told.value).startswith(f"{target} is not written (") and isinstance(told.value, OSError)
+    assert {name: (tmp_path / name).read_bytes() for name in os.listdir(tmp_path)} == before
+
+
+def _write(target, rows):
+    if target.suffix == ".json":
+        write_text(target, "x" * rows)
+    else:
+        limner.Embeddings(range(rows), np.ones((rows, 2), dtype=np.float32)).save(target)
+
+
+def test_no_room_for_a_file_of_a_folder_names_that_file(tmp_path):
+    save(tmp_path / "m", "old")
+    with (
+        no_larger(4096),
+        pytest.raises(NotWritten, match="m/model.safetensors is not written"),
+        replacing_model(tmp_path / "m") as draft,
+    ):
+        write_text(draft / "config.json", '{"limner": "new"}')
+        write_text(draft / "model.safetensors", "x" * 5000)
+    assert held(tmp_path / "m") == {'{"limner": "old"}'} and os.listdir(tmp_path) == ["m"]
+
+
+@pytest.mark.parametrize(
+    ("error", "full"),
+    [
+        (OSError(28, "No space left on device"), True),
+        (OSError("40000 requested and 16376 written"), True),
+        (Exception("I/O error: No space left on device (os error 28)"), True),
+        (OSError(13, "Permission denied"), False),
+        (ValueError("something else"), False),
+    ],
+)
+def test_what_counts_as_no_room(error, full):
+    assert files.is_full(error) is full
+
+
+def test_a_missing_folder_is_named_and_not_the_draft(tmp_path):
+    with pytest.raises(FileNotFoundError) as told:
+        write_text(tmp_path / "none" / "x.txt", "text")
+    assert told.value.filename == str(tmp_path / "none")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class LimnerError(ValueError):
@@ -32,6 +33,15 @@ class UnknownName(LimnerError):
 
 class TooShort(LimnerError):
     """A truncated ranking does not hold what a measure needs."""
+
+
+class NotWritten(LimnerError, OSError):
+    """There is no room for a file: the disk or a quota is full, or the file would be larger than is allowed."""
+
+    def __init__(self, path: str | Path, why: object) -> None:
+        """Names the file, and says what became of the one before it."""
+        self.path, self.why = path, str(why).strip().partition("\n")[0]
+        super().__init__(f"{path} is not written ({self.why}): what was there before stays; make room and try again")
 
 
 class MissingExtra(LimnerError, ImportError):
