@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -165,8 +166,16 @@ class KccaModel:
         backward = _points(borda([held[setting].T for setting in self.settings["t2i"]]))
         return TwoWayScores(images, texts, forward, backward)
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """Kernels, training items and projections."""
+        return saving.fingerprint(KIND, self._content())
+
     def save(self, path: str | Path) -> Path:
         """Writes the model as a folder, which `limner.systems.load` reads."""
+        return saving.write(path, KIND, self._content())
+
+    def _content(self) -> dict[str, Any]:
         spaces = [
             {
                 "setting": asdict(s.setting),
@@ -176,7 +185,7 @@ class KccaModel:
             }
             for s in self.spaces
         ]
-        content = {
+        return {
             "name": self.name,
             "image_kernel": saving.kernel_state(self.image_kernel),
             "text_kernel": saving.kernel_state(self.text_kernel),
@@ -185,7 +194,6 @@ class KccaModel:
             "spaces": spaces,
             "settings": {task: [asdict(s) for s in settings] for task, settings in self.settings.items()},
         }
-        return saving.write(path, KIND, content)
 
     @classmethod
     def load(cls, path: str | Path) -> KccaModel:

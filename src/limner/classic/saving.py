@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from limner.catalogue import resolve
 from limner.classic.histograms import Histograms
+from limner.encoders.contract import digest
 from limner.errors import LimnerError
-from limner.files import replacing, write_text
+from limner.files import replacing_model, write_text
 from limner.ids import Ids
 
 FORMAT = 1
@@ -51,16 +52,19 @@ def write(folder: str | Path, kind: str, content: Mapping[str, Any]) -> Path:
     """Writes a model; `kind` is the word by which `limner.systems.load` knows what reads it."""
     from safetensors.numpy import save_file
 
-    target = Path(folder)
-    if target.exists() and not target.is_dir():
-        raise LimnerError(f"{target} is a file: expected a folder to save the model in, or a new name")
-    target.mkdir(parents=True, exist_ok=True)
     tensors: dict[str, npt.NDArray[Any]] = {}
     config = {"limner": kind, "format": FORMAT, **pack(dict(content), tensors, "model")}
-    with replacing(target / TENSORS) as file:
-        save_file(tensors, file)
-    write_text(target / CONFIG, json.dumps(config, ensure_ascii=False, indent=1))
-    return target
+    with replacing_model(folder) as draft:
+        save_file(tensors, draft / TENSORS)
+        write_text(draft / CONFIG, json.dumps(config, ensure_ascii=False, indent=1))
+    return Path(folder)
+
+
+def fingerprint(kind: str, content: Mapping[str, Any]) -> str:
+    """A hash of everything in a model but its name."""
+    tensors: dict[str, npt.NDArray[Any]] = {}
+    told = json.dumps(pack({key: held for key, held in content.items() if key != "name"}, tensors, "model"))
+    return f"{kind} {digest(told, *tensors.values())}"
 
 
 def read(folder: str | Path, kind: str) -> dict[str, Any]:

@@ -44,6 +44,8 @@ def train(
     """
     if out.exists() and not (out.is_file() or (out / "config.json").is_file()):
         raise LimnerError(f"{out} is there and is no saved model: name a new place, or remove it first")
+    if not out.absolute().parent.is_dir():
+        raise LimnerError(f"no folder {out.parent} to write the model {out.name} in: make it first")
     whole = load(collection, options)
     began = time.perf_counter()
     model = _trained(system, whole, config, loading(settings))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from limner.collection import Items
 from limner.embeddings import Embeddings
@@ -36,6 +38,39 @@ class TwoSided(Protocol):
     def encode_texts(self, items: Items, /) -> Embeddings:
         """Texts in the joint space."""
         ...
+
+
+def identity(system: Any, name: str | None = None) -> str | None:
+    """Which model a system is, by its weights and options: the same for a copy, whatever device and precision it has.
+
+    Args:
+        system: What encodes; it says so itself, as `identity` or `fingerprint`.
+        name: The "module:thing" that a person named, which stands for an object that says nothing.
+
+    Returns:
+        None where nothing is known.
+    """
+    if not isinstance(system, (Encoder, TwoSided)):
+        return None
+    try:
+        found = getattr(system, "identity", None) or getattr(system, "fingerprint", None)
+    except LimnerError:  # a model that was never saved cannot say
+        found = None
+    return str(found) if found else name if name and ":" in name else None
+
+
+def digest(*parts: str | npt.NDArray[Any]) -> str:
+    """A hash of texts and arrays, for the fingerprint of a model that holds them.
+
+    >>> digest("ab", np.zeros(2)) == digest("ab", np.zeros(2)), digest("ab", "c") == digest("a", "bc")
+    (True, False)
+    """
+    found = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        told = f"{len(part)}" if isinstance(part, str) else f"{part.dtype} {part.shape}"
+        held = part.encode() if isinstance(part, str) else np.ascontiguousarray(part).tobytes()
+        found.update(f"{told}:".encode() + held)
+    return found.hexdigest()
 
 
 def encoded(system: Encoder | TwoSided, items: Items, *, progress: Progress | None = None) -> Embeddings:

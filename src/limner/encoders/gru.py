@@ -15,7 +15,7 @@ from limner.encoders.offline import fingerprint_of
 from limner.encoders.running import TorchEncoder, mean_pooled
 from limner.encoders.words import words
 from limner.errors import LimnerError
-from limner.files import replacing, write_text
+from limner.files import replacing_model, write_text
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 UNKNOWN = 1
@@ -99,13 +99,12 @@ class GruEncoder(TorchEncoder):
         """Writes config.json and model.safetensors into a folder."""
         from safetensors.torch import save_file
 
-        target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
         shape = {"word_dim": self.reader.table.embedding_dim, "dim": self.dim, "words": self.words}
-        write_text(target / CONFIG, json.dumps({"limner": "gru", **shape}, ensure_ascii=False))
-        with replacing(target / WEIGHTS) as file:
-            save_file({name: t.detach().cpu().contiguous() for name, t in self.reader.state_dict().items()}, file)
-        return target
+        weights = {name: t.detach().cpu().contiguous() for name, t in self.reader.state_dict().items()}
+        with replacing_model(folder) as draft:
+            save_file(weights, draft / WEIGHTS)
+            write_text(draft / CONFIG, json.dumps({"limner": "gru", **shape}, ensure_ascii=False))
+        return Path(folder)
 
 
 def _read(folder: Path) -> tuple[list[str], Reader]:

@@ -5,8 +5,10 @@ They need no graphics card, no download and no random number; they are the first
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -15,6 +17,7 @@ import numpy as np
 
 from limner.collection import Collection, Items
 from limner.embeddings import Embeddings
+from limner.encoders.contract import digest
 from limner.encoders.pictures import describe
 from limner.encoders.words import BagOfWords
 from limner.errors import LimnerError
@@ -43,6 +46,14 @@ class HistogramModel:
     bag: BagOfWords
     picture_map: Side
     text_map: Side
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Descriptions, vocabulary and maps."""
+        sides = self.picture_map, self.text_map
+        maps = [part for side in sides for part in (side.mean, side.weights)]
+        words = json.dumps([self.descriptions, self.bag.vocabulary])
+        return f"histograms {digest(words, self.bag.weights, *maps)}"
 
     def scores(self, collection: Collection, *, workers: int | None = None, progress: Progress | None = None) -> Scores:
         """Cosine similarity of every image and every text of a collection, computed when it is read."""

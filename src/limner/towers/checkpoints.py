@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from limner.errors import LimnerError
 from limner.files import replacing
@@ -82,6 +82,12 @@ def fingerprint(tensors: Mapping[str, Tensor], about: str) -> str:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def short_fingerprint(module: nn.Module, about: str) -> str:
+    """The beginning of the fingerprint of a module's weights: enough to tell models apart."""
+    held = {name: tensor.detach().cpu() for name, tensor in module.state_dict().items()}
+    return fingerprint(held, about)[:16]
 
 
 def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

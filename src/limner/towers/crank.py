@@ -21,6 +21,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from limner.collection import Collection
 from limner.encoders.batching import by_length
 from limner.errors import LimnerError
+from limner.files import replacing_model
 from limner.ranking import Ranking
 from limner.scores import Progress, Scores
 from limner.towers import checkpoints, keeping, randomness
@@ -368,9 +369,10 @@ class CrankModel:
         config["reader"] = self.judge.reader.about() if isinstance(self.judge, Reading) else {}
         config["features"] = {} if self.features is None else self.features.about()
         config |= {"settings": dict(self.settings), "trained": dict(self.trained)}
-        folder = keeping.write(path, self.judge, config, about=ABOUT)
-        self.judge.save(folder)
-        return folder
+        with replacing_model(path) as folder:
+            keeping.write(folder, self.judge, config, about=ABOUT)
+            self.judge.save(folder)
+        return Path(path)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto") -> CrankModel:

@@ -25,22 +25,19 @@ def names_of(of: Collection | Items) -> list[str]:
     return image_names(of.images if isinstance(of, Collection) else of)
 
 
-def write(folder: str | Path, module: nn.Module, config: Mapping[str, Any], *, about: str) -> Path:
+def write(folder: Path, module: nn.Module, config: Mapping[str, Any], *, about: str) -> None:
     """Writes weights, config and card.
 
     Args:
-        folder: Made where it is not there.
+        folder: A draft of the model's folder.
         module: What was learned.
         config: With the kind of model under "limner", its "name", "settings" by group and what it was "trained" on.
         about: What the model is, in a sentence.
     """
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    checkpoints.write(target / WEIGHTS, module.state_dict(), {"kind": config["limner"]})
+    checkpoints.write(folder / WEIGHTS, module.state_dict(), {"kind": config["limner"]})
     learned = sum(p.numel() for p in module.parameters())
-    write_text(target / CARD, card(config, about=about, learned=learned))
-    write_text(target / CONFIG, json.dumps({"format": FORMAT, **config}, indent=2, ensure_ascii=False) + "\n")
-    return target
+    write_text(folder / CARD, card(config, about=about, learned=learned))
+    write_text(folder / CONFIG, json.dumps({"format": FORMAT, **config}, indent=2, ensure_ascii=False) + "\n")
 
 
 def read(folder: str | Path, kind: str) -> dict[str, Any]:

@@ -20,8 +20,9 @@ from torch.nn.functional import normalize
 from limner.collection import Collection, Items
 from limner.embeddings import Embeddings
 from limner.errors import LimnerError
+from limner.files import replacing, replacing_model
 from limner.scores import Progress, Scores
-from limner.towers import keeping, randomness
+from limner.towers import checkpoints, keeping, randomness
 from limner.towers.distributed import Group, device_of, joined
 from limner.towers.encoding import as_array
 from limner.towers.fit import fit
@@ -343,8 +344,6 @@ class McpropModel:
         import matplotlib
         from matplotlib.figure import Figure
 
-        from limner.files import replacing
-
         history = self.trained["history"]
         figure = Figure(figsize=(6, 3.2), layout="constrained")
         axes = figure.add_subplot()
@@ -356,16 +355,22 @@ class McpropModel:
             figure.savefig(file)
         return Path(path)
 
+    @property
+    def fingerprint(self) -> str:
+        """The weights of the heads, and which backbone reads texts."""
+        return f"{KIND} {checkpoints.short_fingerprint(self.module, f'{self.reader.kind} {self.reader.longest}')}"
+
     def save(self, path: str | Path) -> Path:
         """Writes a folder: weights, config.json, what the reader needs, the drawn weights, and a card."""
         features = {} if self.features is None else self.features.about()
         sizes = {"features": int(self.module.images.linear.in_features), "dim": self.reader.dim}
         config = {"limner": KIND, "name": self.name, "reader": self.reader.about(), "features": features}
         config |= {"sizes": sizes, "settings": dict(self.settings), "trained": dict(self.trained)}
-        folder = keeping.write(path, self.module, config, about=ABOUT)
-        self.reader.save(folder)
-        self.plot(folder / "weights.svg")
-        return folder
+        with replacing_model(path) as folder:
+            keeping.write(folder, self.module, config, about=ABOUT)
+            self.reader.save(folder)
+            self.plot(folder / "weights.svg")
+        return Path(path)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto") -> McpropModel:

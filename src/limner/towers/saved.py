@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from limner.collection import Collection, Items
 from limner.embeddings import Embeddings
 from limner.errors import LimnerError
-from limner.files import write_text
+from limner.files import replacing_model, write_text
 from limner.ids import Ids
 from limner.scores import Progress, Scores
 from limner.towers import checkpoints, randomness
@@ -116,19 +116,24 @@ class TowersModel:
         """The same model on another device; this one moves along, since they share their weights."""
         return replace(self, module=self.module.to(named_device(device)))
 
+    @property
+    def fingerprint(self) -> str:
+        """The weights, the words, and how many of them are read."""
+        words = None if self.vocabulary is None else self.vocabulary.words
+        told = json.dumps([self.variant, words, self.settings["inputs"]["longest"]])
+        return f"{self.variant} {checkpoints.short_fingerprint(self.module, told)}"
+
     def save(self, path: str | Path) -> Path:
         """Writes a folder: weights, config.json, the vocabulary, and a card with what was measured."""
-        folder = Path(path)
-        folder.mkdir(parents=True, exist_ok=True)
-        weights = self.module.state_dict()
-        checkpoints.write(folder / WEIGHTS, weights, {"kind": "towers", "variant": self.variant})
-        if self.vocabulary is not None:
-            write_text(folder / WORDS, "".join(f"{word}\n" for word in self.vocabulary.words))
-        config = self._config()
-        learned = sum(p.numel() for p in self.module.parameters())
-        write_text(folder / CARD, card(config, about=ABOUT[config["variant"]], learned=learned))
-        write_text(folder / CONFIG, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
-        return folder
+        config, learned = self._config(), sum(p.numel() for p in self.module.parameters())
+        with replacing_model(path) as folder:
+            weights = self.module.state_dict()
+            checkpoints.write(folder / WEIGHTS, weights, {"kind": "towers", "variant": self.variant})
+            if self.vocabulary is not None:
+                write_text(folder / WORDS, "".join(f"{word}\n" for word in self.vocabulary.words))
+            write_text(folder / CARD, card(config, about=ABOUT[config["variant"]], learned=learned))
+            write_text(folder / CONFIG, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+        return Path(path)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "cpu") -> TowersModel:
