@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from limner.cli.console import progress
 from limner.errors import LimnerError
+from limner.files import replacing, replacing_model
 
 if TYPE_CHECKING:
     from limner.collection import Collection
@@ -40,6 +41,28 @@ def system(name: str, *, folder: Path | None = None) -> Any:
     return thing() if inspect.isclass(thing) else thing
 
 
+def system_for(index: Index, name: str | None, folder: Path | None) -> Any:
+    """The system of an index that is there, by the name that a person gives it; refused where it is another model.
+
+    Args:
+        index: The index.
+        name: As for `system`, or the name of 'limner systems' that was trained for the index; None for its own.
+        folder: The folder of the index.
+    """
+    from limner.systems import SYSTEMS
+
+    about = index.about
+    trained = about.system == KEPT and name in SYSTEMS and not Path(str(name)).exists()
+    model = system(str(about.system) if name is None or trained else name, folder=folder)
+    called = about.made_by or getattr(model, "name", about.system)
+    if trained and name != called:
+        raise LimnerError(
+            f"the index was made with {called!r}, not with {name!r}: leave out --system, or make an index of its own"
+        )
+    index.refuse_other(model, name or about.system)
+    return model
+
+
 def prepared(name: str, whole: Collection | None, folder: Path | None) -> tuple[Any, str]:
     """A system for a new index, and the name by which a search finds it again.
 
@@ -56,22 +79,32 @@ def prepared(name: str, whole: Collection | None, folder: Path | None) -> tuple[
             )
         with progress(f"training {name} on {len(whole.images):,} images") as told:
             model: Any = train(whole, name, progress=told)
-        folder.mkdir(parents=True, exist_ok=True)
-        model.save(folder / KEPT)
+        model.save(_cleared(folder))
         return model, KEPT
     made = system(name)
     if Path(name).exists() and folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        _copy(Path(name), folder / KEPT)
+        _copy(Path(name), _cleared(folder))
         return made, KEPT
     return made, name
 
 
+def _cleared(folder: Path) -> Path:
+    """The place of the model in the folder of a new index, without what a killed run may have left there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = folder / KEPT
+    if kept.is_dir():
+        shutil.rmtree(kept)
+    kept.unlink(missing_ok=True)
+    return kept
+
+
 def _copy(model: Path, target: Path) -> None:
     if model.is_dir():
-        shutil.copytree(model, target, dirs_exist_ok=True)
+        with replacing_model(target) as draft:
+            shutil.copytree(model, draft, dirs_exist_ok=True)
     else:
-        shutil.copyfile(model, target)
+        with replacing(target) as draft:
+            shutil.copyfile(model, draft)
 
 
 def folder_of(path: str) -> Path | None:
@@ -85,7 +118,6 @@ def opened(path: str, name: str | None = None, *, version: int | None = None, ne
     from limner.match.search import open_index
 
     index = open_index(path, version=version)
-    chosen = name or index.about.system
-    if chosen is not None and needed:
-        index.system = system(chosen, folder=folder_of(path))
+    if needed and (name or index.about.system) is not None:
+        index.system = system_for(index, name, folder_of(path))
     return index

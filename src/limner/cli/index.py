@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress, table, tell
-from limner.cli.encoding import folder_of, opened, prepared
+from limner.cli.encoding import folder_of, opened, prepared, system_for
 from limner.cli.options import Address, Json, Loading, flag, load, on_cluster, part, word
 from limner.errors import LimnerError
 
@@ -147,22 +147,19 @@ def _listed(path: str) -> Items:
 
 def _added(path: str, source: _Source, system: str | None, similarity: str | None, existing: str) -> int:
     """Adds what the source holds, in pieces; returns how many items."""
+    from limner.match import search
+
     made = _there(path)
     if made is not None and similarity not in (None, made.about.similarity):
         raise LimnerError(f"the index compares by {made.about.similarity}: leave out --similarity {similarity}")
-    if source.embeddings is not None:
-        name = system or (made.about.system if made else None)
-        pieces: Iterator[tuple[Embeddings, Items | None]] = iter([(source.vectors(), source.items)])
-        if made is None and name is not None:
-            name = prepared(name, source.whole, folder_of(path))[1]
-    else:
-        name, pieces, made = _encoding(path, source, system, made, existing)
+    model, name = _system(path, source, system, made)
     count = 0
-    for vectors, items in pieces:
+    for vectors, items in _pieces(source, model, made, existing):
         # Encoding shows its own progress, and writing is a small part of it.
         with progress(f"writing {len(vectors):,} vectors") if source.embeddings else nullcontext() as told:
             if made is None:
-                made = _new(path, vectors, items, similarity or "cosine", name, told)
+                how = {"similarity": similarity or "cosine", "system": model, "system_name": name, "made_by": system}
+                made = search.index(path, vectors, items, progress=told, **how)
                 count += len(vectors)
             else:
                 count += made.add(vectors, items, existing=existing, progress=told)
@@ -182,28 +179,26 @@ def _there(path: str) -> Index | None:
         raise
 
 
-def _new(
-    path: str, vectors: Embeddings, items: Items | None, similarity: str, name: str | None, told: Progress | None
-) -> Index:
-    from limner.match import search
-
-    return search.index(path, vectors, items, similarity=similarity, system_name=name, progress=told)
-
-
-def _encoding(
-    path: str, source: _Source, system: str | None, made: Index | None, existing: str
-) -> tuple[str, Iterator[tuple[Embeddings, Items | None]], Index | None]:
-    """The name of the system, and the items encoded piece by piece."""
-    from limner.cli.encoding import system as named
-
-    name = system or (made.about.system if made else None)
-    if name is None or source.items is None:
+def _system(path: str, source: _Source, system: str | None, made: Index | None) -> tuple[Any, str | None]:
+    """What makes the vectors, and the name by which a search finds it; nothing where vectors are all there is."""
+    known = made.about.system if made else None
+    if system is None and source.embeddings is not None:
+        return None, known
+    if (system or known) is None:
         raise typer.BadParameter("nothing says what the items' vectors are: give --embeddings or --system")
     if made is None:
-        model, name = prepared(name, source.whole, folder_of(path))
+        return prepared(str(system), source.whole, folder_of(path))
+    return system_for(made, system, folder_of(path)), known
+
+
+def _pieces(
+    source: _Source, model: Any, made: Index | None, existing: str
+) -> Iterator[tuple[Embeddings, Items | None]]:
+    """The given vectors, or the items encoded piece by piece."""
+    if source.embeddings is not None or source.items is None:
+        yield source.vectors(), source.items
     else:
-        model = named(name, folder=folder_of(path))
-    return name, _encoded(model, _left(source.items, made, existing)), made
+        yield from _encoded(model, _left(source.items, made, existing))
 
 
 def _left(items: Items, made: Index | None, existing: str) -> Items:
@@ -253,6 +248,8 @@ def described(made: Index) -> dict[str, Any]:
         "dimensions": made.about.dim,
         "similarity": made.about.similarity,
         "system": made.about.system,
+        "made by": made.about.made_by,
+        "model": made.about.model,
         "version": made.version,
         "versions": len(made.versions()),
         "approximate": None if ann is None else {"kind": ann.kind, "probes": ann.probes, "recall": str(ann.recall)},

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.collection import Items, open_image
+from limner.encoders.contract import encoded, identity
 from limner.errors import LimnerError
 from limner.files import replacing, write_text
 from limner.scores import Progress
@@ -156,6 +157,11 @@ class Cached:
         self.store = Store(folder, owner=owner, width=self.dim)
         self.reused = 0
 
+    @property
+    def identity(self) -> str:
+        """Which model it is: the encoder's own, else the name."""
+        return identity(self.encoder) or self.fingerprint
+
     def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:
         """Vectors of items; those that are known are read, the others encoded and kept."""
         given = items if isinstance(items, Items) else Items(range(len(items)), items, kind="text")  # type: ignore[arg-type]
@@ -172,8 +178,6 @@ class Cached:
         return np.asarray(out if not len(first) else self.store.get(keys)[1])
 
     def _encoded(self, items: Items, progress: Progress) -> Float32:
-        from limner.encoders.contract import encoded
-
         return encoded(self.encoder, items, progress=progress).matrix
 
 

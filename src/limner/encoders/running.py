@@ -84,7 +84,12 @@ class TorchEncoder(ABC):
     @property
     @abstractmethod
     def fingerprint(self) -> str:
-        """What decides the vectors: the model's files and the options that change what it computes."""
+        """What decides the vectors: the model's files, the options that change what it computes, last the precision."""
+
+    @property
+    def identity(self) -> str:
+        """Which model it is, whatever the precision: what was indexed with a GPU can be searched without one."""
+        return self.fingerprint.removesuffix(f" {self.number_type}")
 
     def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:
         """Vectors of items, one row per item, in their order.

@@ -1,5 +1,5 @@
 """From items to vectors, as search needs it: the contract of `limner.encoders`."""
 
-from limner.encoders.contract import Encoder, TwoSided, encoded
+from limner.encoders.contract import Encoder, TwoSided, encoded, identity
 
-__all__ = ["Encoder", "TwoSided", "encoded"]
+__all__ = ["Encoder", "TwoSided", "encoded", "identity"]

@@ -19,7 +19,7 @@ from limner.ids import Ids
 from limner.match.correct import Correction, Statistics, correct
 from limner.match.search import approximate, exact
 from limner.match.search.approximate import Ann, Recall
-from limner.match.search.encode import Encoder, TwoSided, encoded
+from limner.match.search.encode import Encoder, TwoSided, encoded, identity
 from limner.match.search.hits import Hits
 from limner.match.search.items import kept
 from limner.match.search.store import About, Store, Version, batch
@@ -89,6 +89,7 @@ class Index:
         items: Items | None = None,
         *,
         existing: str = "refuse",
+        system: System | None = None,
         progress: Progress | None = None,
     ) -> int:
         """Adds vectors in one commit, and returns how many.
@@ -97,11 +98,13 @@ class Index:
             embeddings: Vectors with ids, of the index's dimensions.
             items: What they stand for; must hold every id of the embeddings.
             existing: What to do with ids that are there: "refuse" all, "replace" their rows, or "skip" them.
+            system: What encoded them; refused where the index was made with another model.
             progress: Called with (rows written, rows in all).
         """
         if existing not in EXISTING:
             raise UnknownName("way with existing ids", existing, EXISTING)
         self._refuse_unlike(embeddings, items)
+        self.refuse_other(system)
         with self.store.writing():
             there = self.store.present(embeddings.ids)
             if there and existing == "refuse":
@@ -124,6 +127,21 @@ class Index:
             )
         if items is not None and items.kind != self.about.kind:
             raise LimnerError(f"{items.kind} items for an index of {self.about.kind}s: make an index of their own")
+
+    def refuse_other(self, system: System | None, name: str | None = None) -> None:
+        """Refuses a system that is another model than the one that made the index; what neither says is let through.
+
+        Args:
+            system: What encodes.
+            name: What a person called it.
+        """
+        made, got = self.about.model, identity(system, name)
+        if made is not None and got is not None and made != got:
+            called = name or getattr(system, "name", None) or type(system).__name__
+            raise LimnerError(
+                f"the index was made with {str(self.about.made_by)!r} ({made}), and {str(called)!r} is another model "
+                f"({got}): vectors of two models cannot be compared; use the first, or make an index of its own"
+            )
 
     def holds(self, ids: Iterable[object]) -> list[bool]:
         """Which of these ids are in the index."""
@@ -254,6 +272,7 @@ class Index:
                 f"a {queries.kind} was asked, and the index knows no system to encode it: give vectors, or a system "
                 "(open_index(path, system=...), --system)"
             )
+        self.refuse_other(self.system)
         return queries, self._checked(encoded(self.system, queries))
 
     def _checked(self, vectors: Embeddings) -> Embeddings:
@@ -376,6 +395,7 @@ def index(
     similarity: str = "cosine",
     system: System | None = None,
     system_name: str | None = None,
+    made_by: str | None = None,
     progress: Progress | None = None,
 ) -> Index:
     """Makes an index, in one commit.
@@ -386,11 +406,14 @@ def index(
         items: The images or texts they stand for; must hold every id. Texts and paths are kept, and small copies of
             pictures that have no path.
         similarity: "cosine" (vectors are stored with length 1) or "dot".
-        system: Encodes queries.
+        system: What made the vectors, and encodes queries; other models are refused from then on.
         system_name: What `limner search` loads to encode queries: a file, or "module:thing".
+        made_by: What messages call the system; its name where left out.
         progress: Called with (rows written, rows in all).
     """
-    about = About(embeddings.dim, "item" if items is None else items.kind, similarity, system_name)
+    called = made_by or getattr(system, "name", None) or system_name
+    kind, model = "item" if items is None else items.kind, identity(system, system_name)
+    about = About(embeddings.dim, kind, similarity, system_name, model, called)
     if not len(embeddings):
         raise LimnerError("an index of nothing: expected at least one vector")
     return Index(Store.create(path, about, _batches(about, embeddings, items, progress)), system)
@@ -407,7 +430,9 @@ def open_index(
         system: Encodes queries that are no vectors.
         memory: Vectors up to so many bytes stay in memory between searches.
     """
-    return Index(Store.open(path, version=version), system, memory)
+    opened = Index(Store.open(path, version=version), system, memory)
+    opened.refuse_other(system)
+    return opened
 
 
 def _batches(about: About, embeddings: Embeddings, items: Items | None, progress: Progress | None) -> Iterator[Any]:

@@ -25,7 +25,8 @@ from limner.errors import LimnerError, MissingExtra, UnknownName
 Float32 = npt.NDArray[np.float32]
 
 TABLE = "items"
-FORMAT = 1
+FORMAT = 2
+"""Of what is written; format 1 said nothing of the model, and is read as well."""
 ROWS = 65_536
 """Rows that are read at once."""
 LOCK = ".limner.lock"
@@ -40,12 +41,16 @@ class About:
         kind: "image", "text", or "item" where only ids are known.
         similarity: "cosine" (vectors are stored with length 1) or "dot".
         system: What encodes queries: a file, a name inside the index, or "module:thing"; None where nothing is known.
+        model: Which model made the vectors, by its content (`limner.encoders.contract.identity`); None where unknown.
+        made_by: What a person called that model.
     """
 
     dim: int
     kind: str = "item"
     similarity: str = "cosine"
     system: str | None = None
+    model: str | None = None
+    made_by: str | None = None
 
     def __post_init__(self) -> None:
         """Refuses words that mean nothing."""
@@ -275,8 +280,8 @@ def _about(table: Any, where: str) -> About:
             f"{where} holds a table {TABLE!r} that limner did not make: choose another place for the index"
         ) from None
     made = held.pop("format")
-    if made != FORMAT:
-        raise LimnerError(f"{where} is an index of format {made}; this limner reads format {FORMAT}: index again")
+    if made not in range(1, FORMAT + 1):
+        raise LimnerError(f"{where} is an index of format {made}; this limner reads format 1 to {FORMAT}: index again")
     return About(**held)
 
 
