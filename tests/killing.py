@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,16 @@ TOUCHES = ("open", "os.", "shutil.")
 """The audit events of Python that a kill may come before: opening, making, renaming, removing."""
 
 
-def deaths(work: Callable[..., None], *given: Any, within: Path, most: int = 400) -> Iterator[int]:
+def deaths(
+    work: Callable[..., None], *given: Any, within: Path, most: int = 400, imports: Sequence[str] = ()
+) -> Iterator[int]:
     """Does the work again and again, killed before its first touch of a folder, its second, ...; yields after each.
 
-    The last round is the one that nothing kills. The work must be a function of a module, since a child imports it.
+    The last round is the one that nothing kills. The work must be a function of a module, since a child imports it;
+    `imports` are what it will need and what takes long to import.
     """
     here, there = CHILDREN.Pipe()
-    child = CHILDREN.Process(target=_forking, args=(there, str(within), work, given))
+    child = CHILDREN.Process(target=_forking, args=(there, str(within), imports, work, given))
     child.start()
     there.close()
     try:
@@ -44,8 +48,10 @@ def deaths(work: Callable[..., None], *given: Any, within: Path, most: int = 400
         child.join(30)
 
 
-def _forking(told: Any, within: str, work: Callable[..., None], given: tuple[Any, ...]) -> None:
+def _forking(told: Any, within: str, imports: Sequence[str], work: Callable[..., None], given: tuple[Any, ...]) -> None:
     """One child for all rounds: it imports once, and forks for each."""
+    for name in imports:
+        importlib.import_module(name)
     while True:
         try:
             step = told.recv()

@@ -84,7 +84,11 @@ def save(folder, text):
     """A model of three files that all say the same."""
     with replacing_model(folder) as draft:
         for name in PARTS:
-            write_text(draft / name, '{"limner": "%s"}' % text)
+            (draft / name).write_text(said(text))
+
+
+def said(text):
+    return f'{{"limner": "{text}"}}'
 
 
 def held(folder):
@@ -95,7 +99,7 @@ def held(folder):
 
 
 def test_a_folder_is_the_old_or_the_new_one_whenever_it_is_killed(tmp_path):
-    whole = {text: {'{"limner": "%s"}' % text} for text in ("old", "new")}
+    whole = {text: {said(text)} for text in ("old", "new")}
     seen = set()
     for _ in deaths(_save_in, tmp_path, "new", within=tmp_path):
         found = held(tmp_path / "m")
@@ -193,14 +197,15 @@ def _write(target, rows):
 
 def test_no_room_for_a_file_of_a_folder_names_that_file(tmp_path):
     save(tmp_path / "m", "old")
-    with (
-        no_larger(4096),
-        pytest.raises(NotWritten, match="m/model.safetensors is not written"),
-        replacing_model(tmp_path / "m") as draft,
-    ):
-        write_text(draft / "config.json", '{"limner": "new"}')
-        write_text(draft / "model.safetensors", "x" * 5000)
+    with no_larger(4096), pytest.raises(NotWritten, match="m/model.safetensors is not written"):
+        _save_large(tmp_path / "m")
     assert held(tmp_path / "m") == {'{"limner": "old"}'} and os.listdir(tmp_path) == ["m"]
+
+
+def _save_large(folder):
+    with replacing_model(folder) as draft:
+        write_text(draft / "config.json", said("new"))
+        write_text(draft / "model.safetensors", "x" * 5000)
 
 
 @pytest.mark.parametrize(

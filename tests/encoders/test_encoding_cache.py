@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import limner
-from limner.encoders.batching import by_length
+from limner.encoders.batching import PART_SECONDS, by_length, paced
 from limner.encoders.cache import Cached, Store, keys_of
 from limner.errors import LimnerError
 
@@ -52,6 +52,58 @@ def test_a_killed_run_resumes_where_it_was(tmp_path):
     resumed = Lengths()
     vectors = Cached(resumed, tmp_path, every=10).encode(items, progress=lambda *t: told.append(t))
     assert len(resumed.seen) == 50 and vectors[:, 0].tolist() == list(range(1, 101))
+
+
+class Clock:
+    """A clock that moves when something is encoded."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+class Slow(Lengths):
+    """One that takes its time for every item, and a while to begin."""
+
+    def __init__(self, clock, *, seconds, starts=0.0, **how):
+        super().__init__(**how)
+        self.clock, self.seconds, self.starts = clock, seconds, starts
+
+    def encode(self, items):
+        self.clock.now += self.starts
+        self.starts = 0.0
+        for value in items.values:
+            super().encode(limner.Items([0], [value], kind="text"))
+            self.clock.now += self.seconds
+        return np.array([[len(v), 1.0] for v in items.values])
+
+
+@pytest.mark.parametrize("seconds", [0.01, 0.2, 1.0, 9.0])
+def test_a_kill_loses_seconds_of_a_slow_encoder_and_not_two_thousand_items(tmp_path, monkeypatch, seconds):
+    clock = Clock()
+    monkeypatch.setattr("limner.encoders.batching.monotonic", clock)
+    dying = Slow(clock, seconds=seconds, dies_at=1990)
+    with pytest.raises(KeyboardInterrupt):
+        Cached(dying, tmp_path).encode(texts([f"text {n}" for n in range(2500)]))
+    lost = 1990 - len(Cached(Lengths(), tmp_path).store)
+    assert lost * seconds <= max(PART_SECONDS, seconds), f"{lost} items of {seconds} s each"
+
+
+def test_a_quick_encoder_is_asked_for_many_at_once(tmp_path, monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr("limner.encoders.batching.monotonic", clock)
+    quick = Slow(clock, seconds=0.0001, starts=30.0)
+    Cached(quick, tmp_path).encode(texts([f"text {n}" for n in range(20_000)]))
+    assert len(list(tmp_path.rglob("part-*"))) < 20
+
+
+@pytest.mark.parametrize(("total", "most"), [(0, 5), (1, 1), (100, 7), (5000, 4096)])
+def test_pieces_cover_everything_once_in_order(total, most):
+    pieces = list(paced(total, most=most))
+    assert [row for piece in pieces for row in range(total)[piece]] == list(range(total))
+    assert all(1 <= len(range(total)[piece]) <= most for piece in pieces)
 
 
 def test_a_changed_file_is_encoded_again(tmp_path):

@@ -129,6 +129,25 @@ def test_scores_are_kept_and_a_killed_run_resumes(world, tmp_path, monkeypatch):
     assert len(deeper.seen) == 60 and {q: again[q] for q in queries} == slow(proposer, Coarse(), 15)
 
 
+def test_a_kill_loses_seconds_of_a_slow_scorer(tmp_path, monkeypatch):
+    """A cross-encoder of ten pairs a second, killed: before, all of up to 65,536 pairs were lost."""
+    now = [0.0]
+    monkeypatch.setattr("limner.encoders.batching.monotonic", lambda: now[0])
+
+    class Slow(Coarse):
+        def score_pairs(self, queries, candidates):
+            now[0] += 0.1 * len(queries)
+            return super().score_pairs(queries, candidates)
+
+    queries, candidates = [f"q{n}" for n in range(30)], [f"c{n}" for n in range(50)]
+    proposer = Scores.from_matrix(np.random.default_rng(0).random((30, 50)), queries, candidates)
+    options = {"queries": queries, "candidates": candidates, "cache": tmp_path / "kept", "depth": 50}
+    with pytest.raises(KeyboardInterrupt):
+        cascade(proposer, Slow(dies_at=1000), **options)
+    kept = cascade(proposer, Coarse(), **options).reused
+    assert 1000 - kept <= 50, "five seconds of work"
+
+
 def test_another_scorer_or_changed_texts_are_asked_again(world, tmp_path):
     proposer, queries, candidates = world
     options = {"queries": queries, "depth": 3, "cache": tmp_path}

@@ -10,6 +10,7 @@ words as f_text this is NN5-idf-F1 (Hodosh, Young & Hockenmaier 2013, section 3.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -73,16 +74,23 @@ class NearestModel:
         backward = nearest_scores(text_rows, image_rows)
         return TwoWayScores(collection.images.ids, collection.texts.ids, forward, backward)
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """Kernels and training items."""
+        return saving.fingerprint(KIND, self._content())
+
     def save(self, path: str | Path) -> Path:
         """Writes the model as a folder, which `limner.systems.load` reads."""
-        content = {
+        return saving.write(path, KIND, self._content())
+
+    def _content(self) -> dict[str, Any]:
+        return {
             "name": self.name,
             "image_kernel": saving.kernel_state(self.image_kernel),
             "text_kernel": saving.kernel_state(self.text_kernel),
             "images": saving.features_state(self.images),
             "documents": [list(document) for document in self.documents],
         }
-        return saving.write(path, KIND, content)
 
     @classmethod
     def load(cls, path: str | Path) -> NearestModel:

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from limner.collection import Collection, Items
     from limner.embeddings import Embeddings
     from limner.match.search import Index
-    from limner.scores import Progress
 
 AT_ONCE = 4_096
-"""Items that are encoded and written at once: what an interrupted run has to do again at most."""
+"""Items that are encoded and written at once, fewer where that would take more than some seconds."""
 ANN_ABOVE = 1_000_000
 """Rows above which an approximate index is built unasked."""
 
@@ -215,16 +214,18 @@ def _left(items: Items, made: Index | None, existing: str) -> Items:
 
 
 def _encoded(model: Any, items: Items) -> Iterator[tuple[Embeddings, Items | None]]:
+    from limner.encoders.batching import PART_SECONDS, paced
     from limner.match.search import encoded
     from limner.scores import RUNNER
 
     cluster: Any = RUNNER.get()
     step = AT_ONCE if cluster is None else AT_ONCE * cluster.cores
     with progress(f"encoding {len(items):,} {items.kind}s") as told:
-        for low in range(0, len(items), step):
-            piece = items[low : low + step]
+        # A cluster takes its time to begin, and wants all of its cores busy.
+        for rows in paced(len(items), most=step, seconds=PART_SECONDS if cluster is None else None):
+            piece = items[rows]
             yield encoded(model, piece) if cluster is None else cluster.encode(model, piece, batch=AT_ONCE), piece
-            told(min(low + step, len(items)), len(items))
+            told(min(rows.stop, len(items)), len(items))
 
 
 def _approximate(made: Index, ann: str | None, exact: bool) -> None:

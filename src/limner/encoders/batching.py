@@ -1,8 +1,9 @@
-"""Batches of texts of one length or nearly so, so that little is computed for padding."""
+"""Batches of texts of one length or nearly so, so that little is computed for padding; and pieces of a few seconds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ import numpy.typing as npt
 from limner.errors import LimnerError
 
 IntArray = npt.NDArray[np.int64]
+PART_SECONDS = 5.0
+"""So much work goes into one piece: what a kill loses."""
+_FIRST = 32  # items of the first piece, before anybody knows how long one takes
 
 
 def by_length(lengths: Sequence[int] | npt.NDArray[Any], *, budget: int, most: int = 4096) -> Iterator[IntArray]:
@@ -35,6 +39,29 @@ def by_length(lengths: Sequence[int] | npt.NDArray[Any], *, budget: int, most: i
         size = max(1, min(most, budget // max(int(known[order[start]]), 1)))
         yield order[start : start + size]
         start += size
+
+
+def paced(total: int, *, most: int, seconds: float | None = PART_SECONDS) -> Iterator[slice]:
+    """Pieces of so many seconds' work, of at most `most` items: whoever keeps each when it is done loses little.
+
+    The work on a piece is what happens before the next one is asked for.
+
+    Args:
+        total: Items in all.
+        most: Items of a piece.
+        seconds: How long the work on a piece should take; None where that does not matter.
+
+    >>> list(paced(100, most=60))
+    [slice(0, 32, None), slice(32, 92, None), slice(92, 100, None)]
+    """
+    low, size = 0, most if seconds is None else min(_FIRST, most)
+    while low < total:
+        began = monotonic()
+        yield slice(low, min(low + size, total))
+        low += size
+        if seconds is not None:
+            ideal = size * min(8.0, seconds / max(monotonic() - began, 1e-9))
+            size = most if ideal >= most else 1 << max(0, int(ideal).bit_length() - 1)
 
 
 def padded(rows: Sequence[Sequence[int]], *, fill: int = 0) -> tuple[IntArray, npt.NDArray[np.bool_]]:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.collection import Items, open_image
+from limner.encoders.batching import paced
 from limner.encoders.contract import encoded, identity
 from limner.errors import LimnerError
 from limner.files import replacing, write_text
@@ -142,7 +143,8 @@ class Cached:
         encoder: What encodes; it must have `dim`, and `fingerprint` unless a name is given.
         folder: Of the cache.
         name: Of the model and its settings, for an encoder without a `fingerprint`.
-        every: Items that are encoded before they are kept; what is lost when a run is killed.
+        every: Items that are encoded before they are kept, fewer where that would take more than some seconds: what is
+            lost when a run is killed.
     """
 
     def __init__(self, encoder: Any, folder: str | Path, *, name: str | None = None, every: int = 2048) -> None:
@@ -170,8 +172,8 @@ class Cached:
         self.reused = int(known.sum())
         first = _firsts(keys, known)
         done = self.reused
-        for low in range(0, len(first), self.every):
-            rows = first[low : low + self.every]
+        for piece in paced(len(first), most=self.every):
+            rows = first[piece]
             vectors = self._encoded(given[rows], partial(_told, progress, done, len(given)))
             self.store.put(keys[rows], vectors)
             done += len(rows)

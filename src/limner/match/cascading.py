@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from limner.encoders.batching import PART_SECONDS, paced
 from limner.encoders.cache import Keys, Store, keys_of
 from limner.errors import LimnerError
 from limner.ids import Ids
@@ -28,7 +29,7 @@ from limner.scores.pairs import Scorer
 
 DEPTH = 1000
 AT_ONCE = 65_536
-"""Pairs that are given to the scorer at once: enough to find many of one length."""
+"""Pairs that are given to the scorer at once: enough to find many of one length; fewer of a slow one's that are kept."""
 Block = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
@@ -202,7 +203,9 @@ class _Asking:
         scored = np.full(indices.shape, -np.inf)
         keys = self._content_keys()
         places, total, done = np.argwhere(indices >= 0), int((indices >= 0).sum()), 0
-        for part in _cut(places):
+        pace = None if self.store is None else PART_SECONDS
+        for piece in paced(total, most=AT_ONCE, seconds=pace):
+            part = places[piece]
             pairs = part[:, 0], indices[part[:, 0], part[:, 1]]
             scored[part[:, 0], part[:, 1]] = self._part(*pairs, keys, partial(_told, progress, done, total))
             done += len(part)
@@ -242,10 +245,6 @@ class _Asking:
             at = int(np.flatnonzero(np.isnan(answer))[0])
             raise LimnerError(f"the score of query {pairs[0][at]!r} and candidate {pairs[1][at]!r} is NaN")
         return answer
-
-
-def _cut(places: IntArray) -> Iterator[IntArray]:
-    return (places[low : low + AT_ONCE] for low in range(0, len(places), AT_ONCE))
 
 
 def _content(value: Any) -> bytes:
