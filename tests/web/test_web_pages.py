@@ -286,6 +286,9 @@ def test_tasks_and_a_study_are_made_on_the_page_and_voted_on(tmp_path):
     assert asked.post("/admin/tasks", data={"pairs": "18", "people": "1"}).status_code == 303
     finished(asked, "tasks made")
     assert len(asked.post("/api/task", json={}).json()["task"]["items"]) == 20
+    for pairs, made in (("18", "1 tasks made"), ("1000", "tasks made; 0 pairs wait"), ("18", "0 tasks made")):
+        assert asked.post("/admin/tasks", data={"pairs": pairs, "people": "1"}).status_code == 303
+        finished(asked, made)
     assert asked.post("/admin/study", data={"queries": "3"}).status_code == 303
     finished(asked, "comparisons made")
     page = asked.get("/prefer").text

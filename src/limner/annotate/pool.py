@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from limner.annotate.store import Store
-from limner.annotate.store.contents import DEPTH, Key, Proposal, add_pairs, add_proposals, pairs
+from limner.annotate.store.contents import DEPTH, Key, Listed, Proposal, add_pool, pairs
 from limner.collection import Collection
 from limner.errors import LimnerError
 from limner.overlap import bleu, content_words
@@ -96,7 +96,9 @@ def fill(
     filtered: Callable[[Sequence[Key]], Sequence[Key]] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, int]:
-    """Writes the systems' proposals and the pooled pairs into a store that holds their collection.
+    """Writes the systems' proposals and the pooled pairs into a store that holds their collection, all or nothing.
+
+    The same pool may be asked for again: after a kill, deeper, or with more systems; what is there stays.
 
     Args:
         store: The store.
@@ -114,16 +116,17 @@ def fill(
     if keep < depth:
         raise LimnerError(f"keep {keep} with depth {depth}: expected to remember at least what is pooled")
     found: list[Proposal] = []
+    lists: list[Listed] = []
     for number, (name, system) in enumerate(systems.items()):
         if progress is not None:
             progress(number, len(systems))
         for direction, ranking in lists_of(system, depth=keep).items():
             least = max(depth, len(ranking.candidates) // 2)  # in a small pool the whole list would leave no negative
-            add_proposals(store, name, ranking, direction=direction, depth=min(keep, least), turn=turn)
+            lists.append(Listed(name, direction, ranking, min(keep, least)))
             found += _of_lists(name, direction, ranking.top(depth), turn)
     pool = list(merged(found, depth=depth))
     kept = list(filtered(pool)) if filtered is not None else pool
-    added = add_pairs(store, kept, turn=turn)
+    _, added = add_pool(store, lists, kept, turn=turn)
     return {"proposals": len(found), "merged": len(pool), "kept": len(kept), "new": added}
 
 

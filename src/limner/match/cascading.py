@@ -29,7 +29,7 @@ from limner.scores.pairs import Scorer
 
 DEPTH = 1000
 AT_ONCE = 65_536
-"""Pairs that are given to the scorer at once: enough to find many of one length; fewer of a slow one's that are kept."""
+"""Pairs that are given to the scorer at once, enough to find many of one length; fewer where slow scores are kept."""
 Block = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 

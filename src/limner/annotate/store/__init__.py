@@ -12,7 +12,7 @@ What a page calls:
 | `store` | `open_store`, `Store.setting`, `Store.set`, `Store.close` |
 | `store.people` | `add_annotator`, `annotator_of`, `by_name`, `annotators`, `set_password_hash`, `set_role`, |
 | | `set_active`, `make_invite`, `read_invite`, `use_invite`, `open_session`, `session_of`, `close_session` |
-| `store.contents` | `add_collection`, `add_proposals`, `add_pairs`, `caption_text`, `proposals`, `pairs`, `counts` |
+| `store.contents` | `add_collection`, `add_pool`, `add_pairs`, `caption_text`, `proposals`, `pairs`, `counts` |
 | `store.tasks` | `add_tasks`, `lease`, `assignment_of`, `renew`, `give_back`, `progress`, `progress_of` |
 | `store.answers` | `submit`, `undo`, `answers`, `history` |
 | `store.exclusions` | `exclude`, `lift`, `exclusions` |
@@ -160,7 +160,7 @@ class Store:
     def set(self, name: str, value: Any, *, replace: bool = True) -> Any:
         """Keeps a JSON value under a name; with `replace=False` the first one stays. Returns what is kept."""
         with self.writing() as connection:
-            _alone(self, connection)
+            alone(self, connection)
             old = connection.scalar(sa.select(setting.c.value).where(setting.c.name == name))
             if old is not None and not replace:
                 return json.loads(old)
@@ -294,7 +294,7 @@ def _move_up(store: Store) -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     with store.writing() as connection:
-        _alone(store, connection)
+        alone(store, connection)
         config.attributes["connection"] = connection
         try:
             command.upgrade(config, "head")
@@ -304,7 +304,7 @@ def _move_up(store: Store) -> None:
             ) from error
 
 
-def _alone(store: Store, connection: sa.Connection) -> None:
+def alone(store: Store, connection: sa.Connection) -> None:
     """Until the transaction ends, nobody else is here; SQLite's writers are alone anyway."""
     if not store.lite:
         connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_ADVISORY})"))

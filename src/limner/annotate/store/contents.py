@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from limner.annotate._sql import inserted, sa
-from limner.annotate.store import Store
+from limner.annotate.store import Store, alone
 from limner.annotate.store.schema import caption, image, pair, proposal, system, task, task_item
 from limner.collection import Collection, Items
 from limner.errors import LimnerError, UnknownId, UnknownName, shown
@@ -117,56 +117,108 @@ def _add(connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, An
 
 def _insert(connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
     for start in range(0, len(rows), _BATCH):
-        connection.execute(sa.insert(table), rows[start : start + _BATCH])
+        _insert_batch(connection, table, rows[start : start + _BATCH])
 
 
-def add_proposals(
-    store: Store,
-    name: str,
-    ranking: Ranking,
-    *,
-    direction: str,
-    depth: int = DEPTH,
-    turn: int = 1,
-    about: str | None = None,
-) -> int:
-    """Keeps the first `depth` places of one system's lists in one direction.
+def _insert_batch(connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
+    connection.execute(sa.insert(table), list(rows))
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One system's lists in one direction.
+
+    Args:
+        system: Its name.
+        direction: "i2t" or "t2i".
+        ranking: Queries are images for "i2t" and captions for "t2i"; all ids must be in the store.
+        depth: Places of each list that are kept.
+    """
+
+    system: str
+    direction: str
+    ranking: Ranking
+    depth: int = DEPTH
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be."""
+        if self.direction not in DIRECTIONS:
+            raise UnknownName("direction", self.direction, DIRECTIONS)
+        if self.depth < 1:
+            raise LimnerError(f"depth {self.depth}: expected 1 or more")
+        if not self.system:
+            raise LimnerError("a system needs a name")
+
+
+def add_pool(
+    store: Store, lists: Sequence[Listed], pairs: Iterable[Key] = (), *, origin: str = "pool", turn: int = 1
+) -> tuple[int, int]:
+    """Keeps systems' lists and the pairs that were pooled of them: all of it or nothing, also when it is killed.
+
+    What is there already stays, so that the same pool may be asked for again, deeper or with more systems. Other lists
+    under a name that has proposed in this turn are refused.
 
     Args:
         store: The store.
-        name: The system.
-        ranking: Queries are images for "i2t" and captions for "t2i"; all ids must be in the store.
-        direction: "i2t" or "t2i".
-        depth: Places kept per list.
+        lists: Of every system and direction.
+        pairs: The pooled pairs, (image, caption).
+        origin: Where the pairs come from.
         turn: The turn of the annotation they are proposed in.
-        about: A sentence about the system.
 
     Returns:
-        How many proposals were added.
+        How many proposals and how many pairs are new.
     """
-    if direction not in DIRECTIONS:
-        raise UnknownName("direction", direction, DIRECTIONS)
-    if depth < 1:
-        raise LimnerError(f"depth {depth}: expected 1 or more")
-    with store.writing() as connection:
-        number = _system(store, connection, name, about)
-        same = (proposal.c.system_id == number, proposal.c.direction == direction, proposal.c.turn == turn)
-        if connection.scalar(sa.select(proposal.c.id).where(*same).limit(1)) is not None:
-            raise LimnerError(f"{name!r} has proposed {direction} pairs in turn {turn} already: name another system")
+    with store.reading() as connection:
         ids = keys(connection, image), keys(connection, caption)
-        same_for_all = {"system_id": number, "direction": direction, "turn": turn}
-        rows = [row | same_for_all for row in _proposed(ranking.top(depth), direction, ids)]
-        _insert(connection, proposal, rows)
-        return len(rows)
+    # Made before the lock is taken, since that takes longer than writing them.
+    rows = [list(_proposed(each.ranking.top(each.depth), each.direction, ids)) for each in lists]
+    with store.writing() as connection:
+        alone(store, connection)  # two pools of one system at once would both find nothing there
+        proposed = sum(_add_lists(store, connection, *each, turn) for each in zip(lists, rows, strict=True))
+        before = _count(connection, pair)
+        pair_numbers(store, connection, pairs, origin=origin, turn=turn)
+        return proposed, _count(connection, pair) - before
 
 
-def _system(store: Store, connection: sa.Connection, name: str, about: str | None) -> int:
-    if not name:
-        raise LimnerError("a system needs a name")
+def _count(connection: sa.Connection, table: sa.Table) -> int:
+    return connection.scalar(sa.select(sa.func.count()).select_from(table)) or 0
+
+
+def _add_lists(
+    store: Store, connection: sa.Connection, lists: Listed, rows: Sequence[dict[str, Any]], turn: int
+) -> int:
+    """Adds the places of lists that are not there yet."""
+    query = "image_id" if lists.direction == "i2t" else "caption_id"
+    same = {"system_id": _system(store, connection, lists.system), "direction": lists.direction, "turn": turn}
+    known = _known_places(connection, same, query)
+    new = []
+    for row in rows:
+        there = known.get((row[query], row["rank"]))
+        if there is None:
+            new.append(row | same)
+        elif there != (row["image_id"], row["caption_id"]):
+            raise LimnerError(
+                f"{lists.system!r} proposed other {lists.direction} pairs in turn {turn}: it is not the system of that "
+                "name that is in the store; give it another name"
+            )
+    _insert(connection, proposal, new)
+    return len(new)
+
+
+def _known_places(
+    connection: sa.Connection, same: dict[str, Any], query: str
+) -> dict[tuple[int, int], tuple[int, int]]:
+    """The pair at each rank of each query that a system has proposed in this direction and turn."""
+    columns = (proposal.c.image_id, proposal.c.caption_id, proposal.c.rank, proposal.c[query].label("query"))
+    asked = sa.select(*columns).where(*(proposal.c[name] == value for name, value in same.items()))
+    return {(row.query, row.rank): (row.image_id, row.caption_id) for row in connection.execute(asked)}
+
+
+def _system(store: Store, connection: sa.Connection, name: str) -> int:
     found = connection.scalar(sa.select(system.c.id).where(system.c.name == name))
     if found is not None:
         return int(found)
-    return inserted(connection, system, name=name, about=about, added=store.now())
+    return inserted(connection, system, name=name, about=None, added=store.now())
 
 
 def _proposed(ranking: Ranking, direction: str, ids: tuple[dict[str, int], dict[str, int]]) -> Iterator[dict[str, Any]]:
@@ -195,10 +247,7 @@ def number(known: dict[str, int], key: str, what: str) -> int:
 
 def add_pairs(store: Store, pairs: Iterable[Key], *, origin: str = "pool", turn: int = 1) -> int:
     """Adds (image, caption) pairs; those that are there stay as they are. Returns how many are new."""
-    with store.writing() as connection:
-        before = connection.scalar(sa.select(sa.func.count()).select_from(pair)) or 0
-        pair_numbers(store, connection, pairs, origin=origin, turn=turn)
-        return (connection.scalar(sa.select(sa.func.count()).select_from(pair)) or 0) - before
+    return add_pool(store, (), pairs, origin=origin, turn=turn)[1]
 
 
 def pair_numbers(
@@ -273,7 +322,4 @@ def counts(store: Store) -> dict[str, int]:
     """How many of everything there are."""
     tables = {"images": image, "captions": caption, "systems": system, "proposals": proposal, "pairs": pair}
     with store.reading() as connection:
-        return {
-            name: connection.scalar(sa.select(sa.func.count()).select_from(table)) or 0
-            for name, table in {**tables, "tasks": task}.items()
-        }
+        return {name: _count(connection, table) for name, table in {**tables, "tasks": task}.items()}
