@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from killing import deaths, no_larger
 
 import limner
+from killing import deaths, no_larger
 from limner import files
 from limner.errors import NotWritten
 from limner.files import replacing, replacing_model, write_text

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np

@@ -89,9 +89,10 @@ def test_a_pool_that_ends_early_leaves_nothing_and_can_be_made(store, systems, m
             raise KeyboardInterrupt
         real(*given)
 
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(contents, "_insert_batch", dies)
+    monkeypatch.setattr(contents, "_insert_batch", dies)
+    with pytest.raises(KeyboardInterrupt):
         fill(store, systems, depth=2, keep=4)
+    monkeypatch.setattr(contents, "_insert_batch", real)
     assert pooled(store) == ([], set()) and counts(store)["systems"] == 0
     found = fill(store, systems, depth=2, keep=4)
     assert found["new"] == len(waiting(store)) > 0
