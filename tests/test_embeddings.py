@@ -33,6 +33,28 @@ def test_ids_from_a_file_or_none_at_all(tmp_path):
     assert list(Embeddings.load(tmp_path / "e.npy", ids=tmp_path / "names.txt").ids) == ["x", "y"]
 
 
+def test_an_npy_file_is_one_for_others_and_knows_its_ids_here(vectors, tmp_path):
+    path = vectors.save(tmp_path / "e.npy")
+    assert np.array_equal(np.load(path), vectors.matrix) and np.array_equal(
+        np.load(path, mmap_mode="r"), vectors.matrix
+    )
+    beside = tmp_path / "e.ids.txt"
+    assert beside.read_text(encoding="utf-8").splitlines() == list(vectors.ids)
+    beside.write_text("x\ny\nz\n")
+    with pytest.raises(LimnerError, match=r"e.ids.txt is not the list of ids that .*e.npy was saved with"):
+        Embeddings.load(path)
+    assert list(Embeddings.load(path, ids=beside).ids) == ["x", "y", "z"]
+    beside.unlink()
+    assert Embeddings.load(path).ids == vectors.ids
+
+
+@pytest.mark.parametrize("size", [0, 8, 15])
+def test_an_npy_file_that_ends_like_nothing_known(tmp_path, size):
+    np.save(tmp_path / "e.npy", np.ones((1, 1)))
+    (tmp_path / "e.npy").write_bytes((tmp_path / "e.npy").read_bytes() + b"limnerid"[-size:])
+    assert list(Embeddings.load(tmp_path / "e.npy").ids) == ["0"]
+
+
 def with_row(value):
     matrix = np.ones((4, 3))
     matrix[2] = value

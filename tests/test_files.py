@@ -138,6 +138,18 @@ def test_files_of_the_old_model_go_and_those_of_a_stranger_stay(tmp_path):
     assert (tmp_path / "mine" / "README.md").read_text() == "of my project"
 
 
+def test_a_folder_of_somebody_else_is_not_written_over(tmp_path):
+    (tmp_path / "mine" / "images").mkdir(parents=True)
+    (tmp_path / "mine" / "images" / "dog.jpg").write_text("my only picture of him")
+    world = limner.load("scenes", images=6)
+    with pytest.raises(limner.LimnerError, match="images is a folder of something else"):
+        limner.datasets.scenes.write(world, tmp_path / "mine")
+    assert (tmp_path / "mine" / "images" / "dog.jpg").is_file() and os.listdir(tmp_path / "mine") == ["images"]
+    limner.datasets.scenes.write(world, tmp_path / "new")
+    limner.datasets.scenes.write(limner.load("scenes", images=4), tmp_path / "new")
+    assert len(os.listdir(tmp_path / "new" / "images")) == 4
+
+
 def test_the_current_folder_stays_the_current_folder(tmp_path, monkeypatch):
     save(tmp_path / "m", "old")
     monkeypatch.chdir(tmp_path / "m")

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+from contextlib import suppress
+
+import numpy as np
 import pytest
 
 import limner
 from killing import deaths
-from limner import systems
+from limner import Embeddings, Judgements, systems
+from limner.annotate.forms import read_judgements, write_eccv
 
 # --- models -------------------------------------------------------------------------------------------------------
 
@@ -34,7 +40,12 @@ def save_again(source, target):
     systems.load(source).save(target)
 
 
-@pytest.mark.parametrize("kind", SMALL)
+def kinds(*often):
+    """Every kind; those that share the code of another one only in the long form."""
+    return [pytest.param(kind, marks=() if kind in often else pytest.mark.long) for kind in SMALL]
+
+
+@pytest.mark.parametrize("kind", kinds("histograms", "kcca", "towers"))
 def test_a_killed_save_leaves_the_old_or_the_new_model(world, tmp_path, kind):
     if kind in LEARNED:
         pytest.importorskip("torch", reason="training needs torch")
@@ -45,15 +56,89 @@ def test_a_killed_save_leaves_the_old_or_the_new_model(world, tmp_path, kind):
     }
     ending = ".npz" if kind == "histograms" else ""
     kept = {name: model.save(tmp_path / f"{name}{ending}") for name, model in made.items()}
-    scores = {name: model.scores(world.test).matrix() for name, model in made.items()}
+    marks = {name: model.fingerprint for name, model in made.items()}
     place = tmp_path / "there" / f"m{ending}"
     place.parent.mkdir()
     made["old"].save(place)
     for step in deaths(save_again, kept["new"], place, within=place.parent, imports=[IMPORTS.get(kind, "limner")]):
         found = systems.load(place)
-        assert (found.scores(world.test).matrix() == scores[found.name]).all(), f"{found.name} with other weights"
+        assert found.fingerprint == marks[found.name], f"step {step}: {found.name!r} with other weights"
         card = place / "README.md"
         assert not card.exists() or card.read_text().startswith(f"# {found.name}"), "the card of another model"
-        assert step == 1 or found.name in scores
         if found.name == "new":
             made["old"].save(place)
+
+
+# --- files that belong together -----------------------------------------------------------------------------------
+
+
+def vectors(name):
+    return Embeddings([f"{name}{n}" for n in range(5)], np.full((5, 3), {"old": 1, "new": 2}[name], dtype=np.float32))
+
+
+def save_vectors(path):
+    vectors("new").save(path)
+
+
+@pytest.mark.parametrize("ending", ["npy", "npz", "safetensors", "parquet"])
+def test_vectors_never_get_the_ids_of_others(tmp_path, ending):
+    """An npy file has its ids beside it: before, a kill in between gave the old vectors the new ids."""
+    path = tmp_path / f"v.{ending}"
+    vectors("old").save(path)
+    for _ in deaths(save_vectors, path, within=tmp_path, imports=["limner.embeddings", "pyarrow.parquet"]):
+        found = _told_apart(path)
+        name = found.ids[0][:3]
+        assert list(found.ids) == list(vectors(name).ids) and (found.matrix == vectors(name).matrix).all()
+        if name == "new":
+            vectors("old").save(path)
+
+
+def _told_apart(path):
+    """As somebody would read it who does what the message says."""
+    with suppress(limner.LimnerError):
+        return Embeddings.load(path)
+    with pytest.raises(limner.LimnerError, match="v.ids.txt is not the list of ids that .* was saved with: remove it"):
+        Embeddings.load(path)
+    (path.parent / "v.ids.txt").unlink()
+    return Embeddings.load(path)
+
+
+def judged(name):
+    return Judgements.from_pairs([(f"{name}-i{n}", f"{name}-t{n}") for n in range(3)])
+
+
+def save_eccv(folder):
+    write_eccv(judged("new"), folder)
+
+
+def test_both_directions_of_judgements_are_of_one_export(tmp_path):
+    folder = tmp_path / "there" / "eccv"
+    folder.parent.mkdir()
+    write_eccv(judged("old"), folder)
+    for _ in deaths(save_eccv, folder, within=folder.parent, imports=["limner.annotate.forms"]):
+        found = {key[:3] for file in sorted(os.listdir(folder)) for key in _keys(folder / file)}
+        assert found in ({"old"}, {"new"}) and len(os.listdir(folder)) == 2
+        if found == {"new"}:
+            write_eccv(judged("old"), folder)
+    assert len(read_judgements(folder)) == 3
+
+
+def _keys(file):
+    return json.loads(file.read_text())
+
+
+def write_world(folder):
+    limner.datasets.write(limner.load("scenes", images=6), folder)
+
+
+def test_a_data_set_folder_is_there_whole_or_not_at_all(tmp_path):
+    """Before, a killed write left a folder with some pictures, which the next one refused as not empty."""
+    folder = tmp_path / "there" / "data"
+    folder.parent.mkdir()
+    steps = 0
+    for _ in deaths(write_world, folder, within=folder.parent, most=100, imports=["limner.datasets.scenes"]):
+        steps += 1
+        if folder.exists():
+            assert len(os.listdir(folder / "images")) == 6 and (folder / "captions.csv").is_file()
+            break
+    assert steps > 8

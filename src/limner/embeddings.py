@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,13 +87,17 @@ class Embeddings:
         return self if wanted == self.ids else Embeddings(wanted, self.matrix[self.ids.positions(wanted)])
 
     def save(self, path: str | Path) -> Path:
-        """Writes npy (with `<name>.ids.txt` beside it), npz, safetensors or parquet, by the file's ending."""
+        """Writes npy, npz, safetensors or parquet, by the file's ending.
+
+        An npy file ends with the ids, behind the numbers, where other programs do not look; for them `<name>.ids.txt`
+        lies beside it.
+        """
         target = Path(path)
         write = _format(target).write
         with replacing(target) as file:
             write(file, self)
-            if target.suffix.lower() == ".npy":
-                write_text(_ids_file(target), "".join(f"{i}\n" for i in self.ids))
+        if target.suffix.lower() == ".npy":
+            write_text(_ids_file(target), _lines(self.ids))
         return target
 
     @classmethod
@@ -101,7 +107,8 @@ class Embeddings:
         Args:
             path: The file. An npy file is memory-mapped.
             ids: Ids, or a text file with one per line, for files that hold none; `<name>.ids.txt` beside the file is
-                found by itself, and rows are numbered from 0 when there is nothing at all.
+                found by itself, and rows are numbered from 0 when there is nothing at all. An npy file that was saved
+                here knows its ids: another list beside it is refused.
         """
         source = Path(path)
         if not source.is_file():
@@ -109,8 +116,7 @@ class Embeddings:
         matrix, stored = _format(source).read(source)
         given = _read_ids(ids) if isinstance(ids, (str, Path)) else ids
         if given is None:
-            beside = _ids_file(source)
-            given = stored if stored is not None else _read_ids(beside) if beside.is_file() else range(len(matrix))
+            given = _found_ids(source, stored, len(matrix))
         try:
             return cls(Ids(given, what="embedding"), matrix)
         except LimnerError as error:
@@ -140,6 +146,24 @@ def _ids_file(path: Path) -> Path:
     return path.with_suffix(".ids.txt")
 
 
+def _lines(ids: Iterable[str]) -> str:
+    return "".join(f"{key}\n" for key in ids)
+
+
+def _found_ids(source: Path, stored: list[str] | None, rows: int) -> Iterable[object]:
+    """The ids in the file, else those beside it, else numbers; two lists that differ are refused."""
+    beside = _ids_file(source)
+    if source.suffix.lower() != ".npy" or not beside.is_file():
+        return range(rows) if stored is None else stored
+    listed = _read_ids(beside)
+    if stored is not None and stored != listed:
+        raise LimnerError(
+            f"{beside} is not the list of ids that {source} was saved with: remove it to use those, or name it with "
+            "ids= (--ids) to use it all the same"
+        )
+    return listed
+
+
 def _read_ids(path: str | Path) -> list[str]:
     try:
         return Path(path).read_text(encoding="utf-8").splitlines()
@@ -158,13 +182,31 @@ def _chosen(names: Iterable[str], path: Path) -> str:
 
 def _read_npy(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False), None
+        return np.load(path, mmap_mode="r", allow_pickle=False), _ids_behind(path)
     except (ValueError, EOFError) as error:
         raise LimnerError(f"{path} is no npy file of numbers: {error}") from error
 
 
 def _write_npy(path: Path, embeddings: Embeddings) -> None:
     np.save(path, embeddings.matrix)
+    listed = _lines(embeddings.ids).encode()
+    with path.open("ab") as file:
+        file.write(listed + _BEHIND.pack(len(listed), _MARK))
+
+
+_MARK, _BEHIND = b"limnerid", struct.Struct("<Q8s")
+
+
+def _ids_behind(path: Path) -> list[str] | None:
+    """The ids that `_write_npy` wrote behind the numbers; None in a file of another program."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _BEHIND.size))
+        length, mark = _BEHIND.unpack(file.read().rjust(_BEHIND.size))
+        if mark != _MARK or length > size - _BEHIND.size:
+            return None
+        file.seek(size - _BEHIND.size - length)
+        return file.read(length).decode("utf-8", "replace").splitlines()
 
 
 def _read_npz(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:

@@ -227,6 +227,9 @@ def _exchanged(one: Path, other: Path) -> bool:
 def _move_in(draft: Path, target: Path, head: str, own: Collection[str]) -> None:
     """Moves the files of a draft into a folder; the head goes first, and comes last."""
     new = sorted((entry.name for entry in draft.iterdir()), key=lambda name: name == head)
+    for name in new:
+        if (target / name).is_dir() and name not in own:
+            raise LimnerError(f"{target / name} is a folder of something else: give a new folder to write in")
     for name in (head, *sorted({*own, *new} - {head})):
         if name == head or name not in new or (target / name).is_dir():
             _remove(target / name)

@@ -22,7 +22,7 @@ from limner.datasets.extended import read_eccv
 from limner.datasets.flickr import crowd_votes
 from limner.datasets.trec import read_qrels, write_qrels
 from limner.errors import LimnerError, UnknownName
-from limner.files import replacing, write_text
+from limner.files import replacing, replacing_folder, write_text
 from limner.judgements import Judgements
 
 ENDINGS = {".csv": "csv", ".jsonl": "jsonl", ".qrels": "qrels", ".txt": "crowd", "": "eccv"}
@@ -71,14 +71,13 @@ def write_answers(given: Sequence[Answer], path: str | Path, *, form: str | None
 
 def write_eccv(judgements: Judgements, folder: str | Path) -> int:
     """Writes the positives as ECCV Caption does: two json files, `{query id: [candidate ids]}`, one per direction."""
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    for name, side in zip(ECCV_FILES, (judgements, judgements.T), strict=True):
-        found: dict[str, list[int | str]] = {}
-        for query, candidate, grade in side:
-            if grade > 0:
-                found.setdefault(query, []).append(_numbered(candidate))
-        write_text(target / name, json.dumps(found))
+    with replacing_folder(folder, head=ECCV_FILES[0], own=ECCV_FILES) as draft:
+        for name, side in zip(ECCV_FILES, (judgements, judgements.T), strict=True):
+            found: dict[str, list[int | str]] = {}
+            for query, candidate, grade in side:
+                if grade > 0:
+                    found.setdefault(query, []).append(_numbered(candidate))
+            write_text(draft / name, json.dumps(found))
     return len(judgements)
 
 

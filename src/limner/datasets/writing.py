@@ -18,7 +18,7 @@ from limner.collection import Collection, Items
 from limner.datasets.tables import IMAGE_ENDINGS
 from limner.datasets.trec import write_qrels
 from limner.errors import LimnerError, shown
-from limner.files import replacing
+from limner.files import replacing, replacing_folder
 
 _SCALARS = (str, int, float, bool, type(None), np.generic)
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
@@ -72,9 +72,10 @@ def write_folder(collection: Collection, path: str | Path) -> tuple[str, ...]:
     folder = Path(path)
     if folder.exists() and any(folder.iterdir()):
         raise LimnerError(f"{folder} is not empty: give a new folder")
-    (folder / "images").mkdir(parents=True, exist_ok=True)
-    files = [_write_picture(collection.images, row, folder / "images") for row in range(len(collection.images))]
-    return _write_rows(collection, folder / "captions.csv", files) + _lost_pictures(collection, files)
+    with replacing_folder(folder, head="captions.csv", own=()) as draft:
+        (draft / "images").mkdir()
+        files = [_write_picture(collection.images, row, draft / "images") for row in range(len(collection.images))]
+        return _write_rows(collection, draft / "captions.csv", files) + _lost_pictures(collection, files)
 
 
 def _write_picture(images: Items, row: int, folder: Path) -> str | None:

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from limner.collection import Collection
-from limner.files import replacing, write_text
+from limner.files import replacing, replacing_folder, write_text
+
+FILES = ("images", "captions.csv", "objects.json", "complete.qrels")
+"""Everything that a written world consists of."""
 
 
 def write(collection: Collection, folder: str | Path) -> Path:
@@ -23,15 +26,16 @@ def write(collection: Collection, folder: str | Path) -> Path:
         collection: What `load` returned, or a split of it.
         folder: Where to write; made if it is not there.
     """
-    folder = Path(folder)
-    (folder / "images").mkdir(parents=True, exist_ok=True)
-    for row, name in enumerate(collection.images.ids):
-        collection.images.open(row).save(folder / "images" / f"{name}.png")
-    _write_captions(collection, folder / "captions.csv")
-    write_text(folder / "objects.json", json.dumps(_described(collection), indent=1) + "\n")
-    lines = (f"{text} 0 {image} 1\n" for text, image, grade in collection.judged("complete", "t2i") if grade)
-    write_text(folder / "complete.qrels", "".join(lines))
-    return folder
+    own = FILES if (Path(folder) / "complete.qrels").is_file() else ()
+    with replacing_folder(folder, head="captions.csv", own=own) as draft:
+        (draft / "images").mkdir()
+        for row, name in enumerate(collection.images.ids):
+            collection.images.open(row).save(draft / "images" / f"{name}.png")
+        _write_captions(collection, draft / "captions.csv")
+        write_text(draft / "objects.json", json.dumps(_described(collection), indent=1) + "\n")
+        lines = (f"{text} 0 {image} 1\n" for text, image, grade in collection.judged("complete", "t2i") if grade)
+        write_text(draft / "complete.qrels", "".join(lines))
+    return Path(folder)
 
 
 def _write_captions(collection: Collection, path: Path) -> None:
