@@ -66,6 +66,24 @@ def test_a_folder_that_is_no_model_is_not_written_over(tmp_path):
     assert (tmp_path / "precious.txt").read_text() == "kept"
 
 
+def test_checkpoints_and_model_may_share_a_folder(tmp_path):
+    """A run that was killed leaves a folder with a checkpoint and no model, which the next one goes on in."""
+    pytest.importorskip("torch", reason="training needs torch")
+    small = [f"{name}={value}" for name, value in {"hidden": 4, "joint": 4, "words": 4, "tensorboard": "false"}.items()]
+    words = ["train", "towers", *WORLD, "-o", tmp_path / "m", *(w for s in small for w in ("-s", s))]
+    words += ["-s", f"folder={tmp_path / 'm'}"]
+    run(*words, "-s", "epochs=1")
+    (tmp_path / "m" / "config.json").unlink()
+    run(*words, "-s", "epochs=2")
+    assert len(systems.load(tmp_path / "m").trained["history"]) == 2
+    assert (tmp_path / "m" / "checkpoint.safetensors").is_file() and (tmp_path / "m" / "log.csv").is_file()
+
+
+def test_a_model_without_a_folder_to_go_into_is_told_before_the_training(tmp_path):
+    done = run("train", "nothing:at_all", *WORLD, "-o", tmp_path / "none" / "m", status=Status.INPUT)
+    assert f"no folder {tmp_path / 'none'}" in done.stderr.replace("\n", "")
+
+
 def test_folders_that_are_no_models(tmp_path):
     with pytest.raises(limner.LimnerError, match="expected a config.json"):
         systems.load(tmp_path)

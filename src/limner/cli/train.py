@@ -42,13 +42,11 @@ def train(
       $ limner train histograms photos/ -o photos.npz --set dimensions=64
       $ limner evaluate scenes --system scenes.npz
     """
-    if out.exists() and not (out.is_file() or (out / "config.json").is_file()):
-        raise LimnerError(f"{out} is there and is no saved model: name a new place, or remove it first")
-    if not out.absolute().parent.is_dir():
-        raise LimnerError(f"no folder {out.parent} to write the model {out.name} in: make it first")
+    chosen = loading(settings)
+    _refuse_taken(out, chosen.get("folder"))
     whole = load(collection, options)
     began = time.perf_counter()
-    model = _trained(system, whole, config, loading(settings))
+    model = _trained(system, whole, config, chosen)
     seconds = time.perf_counter() - began
     if not hasattr(model, "save"):
         raise LimnerError(f"what {system!r} trains has no save(path), so it cannot be kept; use it from Python")
@@ -57,6 +55,15 @@ def train(
     told = {"system": system, "model": str(out), "images": len(seen.images), "texts": len(seen.texts)}
     text = f"{system}: trained on {len(seen.images):,} images and {len(seen.texts):,} texts in {seconds:.1f} s -> {out}"
     answer(text, {**told, "seconds": round(seconds, 3)}, as_json=as_json)
+
+
+def _refuse_taken(out: Path, checkpoints: object) -> None:
+    """Refuses a place that is not for a model, before hours of training; that of the checkpoints is one."""
+    shared = checkpoints is not None and Path(str(checkpoints)).absolute() == out.absolute()
+    if out.exists() and not (shared or out.is_file() or (out / "config.json").is_file()):
+        raise LimnerError(f"{out} is there and is no saved model: name a new place, or remove it first")
+    if not out.absolute().parent.is_dir():
+        raise LimnerError(f"no folder {out.parent} to write the model {out.name} in: make it first")
 
 
 def _trained(system: str, whole: Collection, config: Path | None, settings: dict[str, Any]) -> Any:

@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from limner.errors import LimnerError, UnknownId
+from limner.errors import LimnerError, NotWritten, UnknownId
 from limner.web.jobs import Pending
 from limner.web.library import Library
 from limner.web.pictures import Pictures
@@ -322,6 +322,8 @@ def _status(error: Exception) -> tuple[int, str]:
         return 409, str(error)
     if kind == "NotAllowed":
         return 403, str(error)
+    if isinstance(error, NotWritten):  # the browser keeps what it sent, and sends it again
+        return 507, "the server's disk is full, and nothing was saved: tell an admin"
     if isinstance(error, LimnerError):
         return 400, str(error)
     return 500, f"{kind}: see the server's log"

@@ -46,7 +46,7 @@ from typing import Any
 
 from limner.annotate._sql import sa
 from limner.annotate.store.schema import VERSION, setting
-from limner.errors import LimnerError, MissingExtra
+from limner.errors import LimnerError, MissingExtra, NotWritten
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY = 30.0
@@ -55,6 +55,7 @@ POOL = 32
 """Connections held at once; more callers take turns."""
 _PATIENCE = 10  # milliseconds between two tries to take SQLite's lock
 _ADVISORY = 0x6C696D  # the lock of PostgreSQL that is limner's
+_NO_ROOM = ("disk is full", "disk i/o error", "no space left")  # of SQLite, of a limit on its files, of PostgreSQL
 
 
 class LeaseLost(LimnerError):
@@ -141,10 +142,24 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         """A transaction that writes: all of it or nothing, and on the disk when it ends."""
-        with self._writers, self.engine.connect().execution_options(limner_writes=True) as connection:
+        with (
+            self._writers,
+            self._with_room(),
+            self.engine.connect().execution_options(limner_writes=True) as connection,
+        ):
             connection.begin()
             yield connection
             connection.commit()
+
+    @contextmanager
+    def _with_room(self) -> Iterator[None]:
+        """Says which store has no room, where a write fails for that."""
+        try:
+            yield
+        except sa.exc.OperationalError as error:
+            if any(words in str(error.orig).lower() for words in _NO_ROOM):
+                raise NotWritten(self.where, _said(error)) from error
+            raise
 
     def rows(self, query: sa.Executable, **values: Any) -> list[dict[str, Any]]:
         """The rows of a query as dicts."""
