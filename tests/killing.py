@@ -3,20 +3,44 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import multiprocessing
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 # Children are forked from a server that has imported what takes long, and has used nothing of it.
 CHILDREN = multiprocessing.get_context("forkserver")
-CHILDREN.set_forkserver_preload(["limner.cli", "limner.match.search", "lancedb", "filelock", "pyarrow.compute"])
+CHILDREN.set_forkserver_preload(
+    [
+        "limner.cli",
+        "limner.evaluation",
+        "limner.match.search",
+        "limner.systems.histograms",
+        "limner.annotate.export",
+        "limner.explain.failures",
+        "limner.page",
+        "limner.towers.training",
+        "lancedb",
+        "filelock",
+        "pyarrow.compute",
+        "pyarrow.parquet",
+        "alembic.command",
+        "scipy.sparse",
+        "scipy.linalg",
+        "sklearn",
+        "pytest",
+    ]
+)
 TOUCHES = ("open", "os.", "shutil.")
 """The audit events of Python that a kill may come before: opening, making, renaming, removing."""
 
@@ -64,21 +88,126 @@ def _forking(told: Any, within: str, imports: Sequence[str], work: Callable[...,
 
 
 def _dying(step: int, within: str, work: Callable[..., None], given: tuple[Any, ...]) -> None:
-    seen = 0
-
-    def touched(event: str, details: tuple[Any, ...]) -> None:
-        nonlocal seen
-        if event.startswith(TOUCHES) and any(str(d).startswith(within) for d in details if isinstance(d, (str, Path))):
-            seen += 1
-            if seen == step:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    sys.addaudithook(touched)
+    _Touches(within, step)
     status = 1
     try:
         work(*given)
         status = 0
     finally:
+        os._exit(status)
+
+
+class _Touches:
+    """Counts how often this process opens, makes, renames or removes something in a folder; dies before one of them.
+
+    What it asks a database, and every commit there, counts as well.
+    """
+
+    def __init__(self, within: str, dies_at: int | None = None) -> None:
+        self.within, self.dies_at, self.count = within, dies_at, 0
+        sys.addaudithook(self._heard)
+        if importlib.util.find_spec("sqlalchemy"):
+            from sqlalchemy import Engine, event
+
+            event.listen(Engine, "before_cursor_execute", self._touched)
+            event.listen(Engine, "commit", self._touched)
+
+    def _heard(self, event: str, details: tuple[Any, ...]) -> None:
+        paths = (str(each) for each in details if isinstance(each, (str, Path)))
+        if event.startswith(TOUCHES) and any(path.startswith(self.within) for path in paths):
+            self._touched()
+
+    def _touched(self, *_: object) -> None:
+        self.count += 1
+        if self.count == self.dies_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+# --- what takes its time ------------------------------------------------------------------------------------------
+
+
+class Slow:
+    """An encoder of texts that a kill can meet in the middle."""
+
+    dim, fingerprint = 3, "slow 1"
+
+    def encode(self, items: Any) -> Any:
+        """Lengths and letters."""
+        time.sleep(0.002 * len(items))
+        return np.array([[len(text), text.count("a") + 1, text.count("e") + 1] for text in items.values], dtype=float)
+
+
+class Judge:
+    """A scorer of pairs, likewise."""
+
+    fingerprint = "judge 1"
+
+    def score_pairs(self, queries: Sequence[str], candidates: Sequence[str]) -> list[int]:
+        """Something of both lengths."""
+        time.sleep(0.0005 * len(queries))
+        return [len(query) * 7 % 5 + len(text) * 3 % 11 for query, text in zip(queries, candidates, strict=True)]
+
+
+# --- commands -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a command: its exit status (-9 for a kill), what it said, how long it took, what it touched."""
+
+    status: int
+    said: str
+    seconds: float
+    touches: int
+
+
+def command(
+    words: Sequence[object], *, within: Path, after: float | None = None, at: int | None = None, seconds: float = 600
+) -> Done:
+    """Runs a command of limner in a process of its own, and kills it.
+
+    Args:
+        words: Of the command line.
+        within: The folder that it writes in, which is also where it runs.
+        after: Kills it after so many seconds.
+        at: Kills it before this touch of the folder.
+        seconds: How long it may take.
+    """
+    here, there = CHILDREN.Pipe(duplex=False)
+    log = within.parent / f"{within.name}.log"
+    child = CHILDREN.Process(target=_commanded, args=([str(w) for w in words], str(within), str(log), at, there))
+    child.start()
+    there.close()
+    began, touches = time.monotonic(), 0
+    with suppress(EOFError):
+        here.recv()  # it begins
+        began = time.monotonic()
+        if here.poll(seconds if after is None else after):
+            touches = here.recv()
+        elif child.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGKILL)
+    child.join(60)
+    assert child.exitcode is not None, f"{words} hangs"
+    return Done(child.exitcode, log.read_text() if log.exists() else "", time.monotonic() - began, touches)
+
+
+def _commanded(words: list[str], folder: str, log: str, at: int | None, told: Any) -> None:
+    os.chdir(folder)
+    with open(log, "w") as file:
+        os.dup2(file.fileno(), 1), os.dup2(file.fileno(), 2)
+    from limner.cli import app
+
+    told.send("begins")
+    touched = _Touches(folder, at)
+    status = 70
+    try:
+        app(words)
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else 0
+    finally:
+        sys.stdout.flush(), sys.stderr.flush()
+        told.send(touched.count)
         os._exit(status)
 
 
