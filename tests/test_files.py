@@ -169,7 +169,12 @@ def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_n
         name = draft.parent.name
         dead = tmp_path / name.replace(f"-{os.getpid()}-", "-999999999-")
         elsewhere = tmp_path / re.sub(r"\.[0-9a-f]{8}-", ".00000000-", dead.name)
-        dead.mkdir(), elsewhere.mkdir()
+        long_ago = elsewhere.with_name(elsewhere.name.replace("mine", "long-ago"))
+        for left in (dead, elsewhere, long_ago):
+            left.mkdir()
+            (left / "mine.txt").touch()
+        for path in (long_ago / "mine.txt", long_ago):
+            os.utime(path, (0, 0))
         files._sweep.cache_clear()
         write_text(tmp_path / "other.txt", "x")
         draft.write_text("y")

@@ -14,6 +14,7 @@ import platform
 import re
 import shutil
 import stat
+import time
 import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -27,6 +28,7 @@ MODEL = frozenset({"config.json", "model.safetensors", "README.md", "vocabulary.
 DRAFT = re.compile(r"\..*\.(?P<machine>[0-9a-f]{8})-(?P<process>\d+)-\d+\.draft")
 _MACHINE = f"{zlib.crc32(platform.node().encode()):08x}"
 _NUMBERS = itertools.count()
+_DAY = 86_400.0
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FULL_WORDS = ("no space left", "file too large", "quota exceeded", "requested and")  # the last one is numpy's
 
@@ -153,12 +155,22 @@ def is_full(error: Exception) -> bool:
 
 @cache
 def _sweep(folder: Path) -> None:
-    """Removes what killed processes of this machine left in a folder; once per process and folder."""
+    """Removes what killed processes left in a folder; once per process and folder.
+
+    Those of other machines, which may share the folder, are taken for dead after a day without a change.
+    """
     with suppress(OSError):
         for entry in folder.iterdir():
             found = DRAFT.fullmatch(entry.name)
-            if found and found["machine"] == _MACHINE and not _runs(int(found["process"])):
-                shutil.rmtree(entry, ignore_errors=True)
+            if found is not None:
+                died = found["machine"] == _MACHINE and not _runs(int(found["process"]))
+                if died or time.time() - _changed(entry) > _DAY:
+                    shutil.rmtree(entry, ignore_errors=True)
+
+
+def _changed(folder: Path) -> float:
+    """When something in a draft was last written."""
+    return max(entry.stat().st_mtime for entry in (folder, *folder.rglob("*")))
 
 
 def _runs(process: int) -> bool:

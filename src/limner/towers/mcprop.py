@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -355,7 +356,7 @@ class McpropModel:
             figure.savefig(file)
         return Path(path)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """The weights of the heads, and which backbone reads texts."""
         return f"{KIND} {checkpoints.short_fingerprint(self.module, f'{self.reader.kind} {self.reader.longest}')}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,7 +117,7 @@ class TowersModel:
         """The same model on another device; this one moves along, since they share their weights."""
         return replace(self, module=self.module.to(named_device(device)))
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """The weights, the words, and how many of them are read."""
         words = None if self.vocabulary is None else self.vocabulary.words
