@@ -126,6 +126,53 @@ def test_a_folder_with_files_of_others_is_never_a_mixture_and_keeps_them(tmp_pat
     assert sorted(os.listdir(tmp_path / "m")) == sorted([*PARTS, "notes.txt"])
 
 
+def test_without_an_exchange_the_old_folder_is_put_back(tmp_path):
+    """A file system that cannot let two folders change places, as of another system or over a network."""
+    (tmp_path / "there").mkdir()
+    save(tmp_path / "there" / "m", "old")
+    found = set()
+    for _ in deaths(_save_in_steps, tmp_path / "there", within=tmp_path / "there"):
+        files._sweep.cache_clear()
+        write_text(tmp_path / "there" / "x.txt", "the next one that writes here")
+        (text,) = held(tmp_path / "there" / "m")
+        found.add(text)
+        save(tmp_path / "there" / "m", "old")
+    assert found == {said("old"), said("new")}
+
+
+def _save_in_steps(folder):
+    files._exchanged = lambda one, other: False
+    save(folder / "m", "new")
+
+
+def test_a_folder_that_cannot_be_renamed_gets_the_files_one_by_one(tmp_path, monkeypatch):
+    def refused(one, other):
+        raise OSError(18, "Invalid cross-device link")
+
+    save(tmp_path / "m", "old")
+    monkeypatch.setattr(files, "_exchanged", lambda one, other: False)
+    monkeypatch.setattr(os, "rename", refused)
+    save(tmp_path / "m", "new")
+    assert held(tmp_path / "m") == {said("new")} and os.listdir(tmp_path) == ["m"]
+
+
+def test_a_folder_that_cannot_be_replaced_comes_back(tmp_path, monkeypatch):
+    real, seen = os.rename, []
+
+    def once(one, other):
+        seen.append(one)
+        if len(seen) == 2:
+            raise OSError(5, "Input/output error")
+        real(one, other)
+
+    save(tmp_path / "m", "old")
+    monkeypatch.setattr(files, "_exchanged", lambda one, other: False)
+    monkeypatch.setattr(os, "rename", once)
+    with pytest.raises(OSError, match="Input/output error"):
+        save(tmp_path / "m", "new")
+    assert held(tmp_path / "m") == {said("old")} and os.listdir(tmp_path) == ["m"]
+
+
 def test_files_of_the_old_model_go_and_those_of_a_stranger_stay(tmp_path):
     save(tmp_path / "m", "old")
     with replacing_model(tmp_path / "m") as draft:

@@ -29,6 +29,7 @@ DRAFT = re.compile(r"\..*\.(?P<machine>[0-9a-f]{8})-(?P<process>\d+)-\d+\.draft"
 _MACHINE = f"{zlib.crc32(platform.node().encode()):08x}"
 _NUMBERS = itertools.count()
 _DAY = 86_400.0
+_ASIDE = "before"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FULL_WORDS = ("no space left", "file too large", "quota exceeded", "requested and")  # the last one is numpy's
 
@@ -64,9 +65,10 @@ def replacing(path: str | Path) -> Iterator[Path]:
 def replacing_folder(path: str | Path, *, head: str, own: Collection[str]) -> Iterator[Path]:
     """A folder beside `path` to write to; it takes the place of `path` when all went well, and is removed otherwise.
 
-    The old folder stays until the new one is whole, and then both change places in one step. Where that cannot be (the
-    folder holds files of others, is the current one, or a mount point), the new files are moved into it one by one,
-    without `head` until the last one is there: then a kill leaves a folder that is refused, never a mixture.
+    The old folder stays until the new one is whole, and then both change places in one step; on a file system that
+    cannot do that, in two, and the next write there puts the old one back after a kill in between. Where the folder
+    cannot go (it holds files of others, is the current one, or a mount point), the new files are moved into it one by
+    one, without `head` until the last one is there: then a kill leaves a folder that is refused, never a mixture.
 
     Args:
         path: The folder; its files that are not `own` are left alone.
@@ -84,7 +86,7 @@ def replacing_folder(path: str | Path, *, head: str, own: Collection[str]) -> It
         _sync_all(draft, rights=_rights(target / head, workshop))
         if not target.exists():
             os.rename(draft, target)
-        elif moves or not _exchanged(draft, target):
+        elif moves or not (_exchanged(draft, target) or _set_aside(draft, target)):
             _move_in(draft, target, head, own)
         _sync(target.parent)
 
@@ -115,6 +117,7 @@ def _workshop(target: Path, parent: Path) -> Iterator[Path]:
         try:
             yield workshop
         finally:
+            _put_back(workshop)
             shutil.rmtree(workshop, ignore_errors=True)
 
 
@@ -134,7 +137,9 @@ def _naming(target: Path, workshop: Path) -> Iterator[None]:
 
 
 def _meant(path: str | Path, target: Path, workshop: Path) -> Path:
-    """The place that a draft is for; the missing folder where there is none."""
+    """The place that a draft is for; the missing folder where there is none. Other paths are meant as they are."""
+    if not Path(path).is_relative_to(workshop):
+        return Path(path)
     if not target.parent.is_dir():
         return target.parent
     inside = Path(path).is_relative_to(workshop / target.name)
@@ -165,7 +170,15 @@ def _sweep(folder: Path) -> None:
             if found is not None:
                 died = found["machine"] == _MACHINE and not _runs(int(found["process"]))
                 if died or time.time() - _changed(entry) > _DAY:
+                    _put_back(entry)
                     shutil.rmtree(entry, ignore_errors=True)
+
+
+def _put_back(workshop: Path) -> None:
+    """Puts a folder back that was set aside, and not replaced: by a process that was killed, or failed."""
+    for kept in workshop.glob(f"{_ASIDE}/*"):
+        if not (workshop.parent / kept.name).exists():
+            os.rename(kept, workshop.parent / kept.name)
 
 
 def _changed(folder: Path) -> float:
@@ -220,7 +233,10 @@ def _exchangeable(target: Path, own: Collection[str]) -> bool:
     """Whether a folder may go as a whole: nothing of others is in it, nobody stands in it, and it can be renamed."""
     if any(entry.name not in own and not DRAFT.fullmatch(entry.name) for entry in target.iterdir()):
         return False
-    here = Path(os.getcwd())
+    try:
+        here = Path(os.getcwd())
+    except FileNotFoundError:  # it was removed
+        here = Path("/")
     return not target.is_mount() and target not in (here, *here.parents) and os.access(target.parent, os.W_OK)
 
 
@@ -234,6 +250,18 @@ def _exchanged(one: Path, other: Path) -> bool:
         return False
     here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     return bool(rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)
+
+
+def _set_aside(draft: Path, target: Path) -> bool:
+    """Puts a folder in the place of another in two steps, where it can be renamed at all."""
+    kept = draft.parent / _ASIDE / target.name
+    kept.parent.mkdir()
+    try:
+        os.rename(target, kept)
+    except OSError:
+        return False
+    os.rename(draft, target)
+    return True
 
 
 def _move_in(draft: Path, target: Path, head: str, own: Collection[str]) -> None:
