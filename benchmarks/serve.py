@@ -153,7 +153,7 @@ def fill(path: Path, *, annotators: int, tasks: int, size: int, replication: int
     from limner.annotate.store.contents import add_collection
     from limner.annotate.store.people import add_annotator
     from limner.annotate.store.tasks import Asked, Draft, add_tasks
-    from limner.web.accounts import hashed
+    from limner.web.passwords import hashed
 
     held = limner.load("scenes", images=images).test
     pairs = [(image, text) for shift in range(len(held.texts)) for image, text in _shifted(held, shift)]
@@ -164,7 +164,7 @@ def fill(path: Path, *, annotators: int, tasks: int, size: int, replication: int
             Draft(tuple(Asked(*pair) for pair in chosen[low : low + size])) for low in range(0, len(chosen), size)
         ]
         add_tasks(store, drafts, replication=replication)
-        kept = hashed(PASSWORD)
+        kept = hashed(PASSWORD, name="annotator")
         for number in range(annotators):
             add_annotator(store, f"annotator {number}", password_hash=kept)
 

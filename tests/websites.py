@@ -74,9 +74,11 @@ def patient(asked: TestClient, address: str, **more):
 
 def enrolled(asked: TestClient, name: str, role: str) -> TestClient:
     """A fresh browser of the same site with an account of its own."""
-    from limner.annotate.store.people import make_invite
+    from limner.annotate.store.people import annotators, make_invite
 
-    token = make_invite(asked.app.state.site.store, role=role)
+    store = asked.app.state.site.store
+    by = next((each.id for each in annotators(store) if each.role == "admin" and each.active), None)
+    token = make_invite(store, role=role, by=by)
     mine = TestClient(asked.app, base_url="http://localhost", follow_redirects=False)
     reply = mine.post(f"/invite/{token}", data={"name": name, "password": PASSWORD, "again": PASSWORD})
     assert reply.status_code == 303, reply.text

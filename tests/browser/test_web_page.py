@@ -367,10 +367,10 @@ def test_axe_finds_nothing_and_nothing_scrolls_sideways(opened, path):
 
 def test_axe_finds_nothing_where_a_team_logs_in(browser, tmp_path):
     """Invitation, account, the admin's page with accounts, and the login of somebody who was logged out."""
-    from limner.web.accounts import first_invitation
+    from limner.annotate.store.people import invite_first_admin
 
     app = websites.client(tmp_path / "answers.db", team=True).app
-    token = first_invitation(app.state.site)
+    token = invite_first_admin(app.state.site.store)
     with running(app) as where:
         page = browser.new_context(base_url=where, viewport=PHONE, reduced_motion="reduce").new_page()
         page.goto(f"/invite/{token}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -14,6 +15,7 @@ from limner.web.effect import FORMS
 from limner.web.jobs import Job, Pending
 from limner.web.judging import judged_collection, whole
 from limner.web.site import ROLES, Ask, page
+from limner.web.team import accounts_of
 
 if TYPE_CHECKING:
     from limner.annotate.preference import Preference
@@ -56,6 +58,7 @@ def admin_page(ask: Ask) -> Response:
         "roles": ROLES,
         "admin": ask.visitor.may("admin"),
         "number": _shown,
+        "moment": _moment,
         "forms": FORMS,
         **_people(ask),
     }
@@ -65,6 +68,15 @@ def admin_page(ask: Ask) -> Response:
 def _shown(value: float, digits: int = 2) -> str:
     """A number, or a dash where there is none."""
     return "–" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def _moment(milliseconds: int) -> str:
+    """A time, in UTC.
+
+    >>> _moment(1_700_000_000_000)
+    '2023-11-14 22:13 UTC'
+    """
+    return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _people(ask: Ask) -> dict[str, Any]:
@@ -80,8 +92,8 @@ def _people(ask: Ask) -> dict[str, Any]:
         "records": annotator_table(given),
         "queue": review_queue(store),
         "exclusions": exclusions(store),
-        "accounts": annotators(store),
         "ids": {each.name: each.id for each in annotators(store)},
+        **(accounts_of(ask) if ask.site.team else {}),
         "agreed": _agreed(ask, given),
         "preferred": _preferred(ask),
     }
@@ -218,29 +230,6 @@ def _rivals(one: Ready, other: Ready, loaded: Loaded, queries: int) -> list[Any]
 
 
 # --- people -----------------------------------------------------------------------------------------------------
-
-
-def invite(ask: Ask) -> Response:
-    """Makes an invitation; its address is shown once."""
-    from limner.annotate.store.people import make_invite
-
-    if not ask.site.team:
-        raise LimnerError("there are no accounts here: start with --team")
-    role = ask.field("role", "annotator")
-    token = make_invite(ask.site.store, role=role, by=ask.site.annotator(ask.visitor))
-    link = str(ask.request.base_url) + f"invite/{token}"
-    return page(ask, "invited.html", link=link, role=role)
-
-
-def account(ask: Ask) -> Response:
-    """Opens or closes an account."""
-    from limner.annotate.store.people import set_active
-
-    number, active = whole(ask.field("annotator"), "annotator"), ask.field("active") == "yes"
-    if not active and number == ask.site.annotator(ask.visitor):
-        raise LimnerError("you cannot close your own account: ask another admin")
-    set_active(ask.site.store, number, active)
-    return RedirectResponse("/admin", 303)
 
 
 def aside(ask: Ask) -> Response:
