@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 import json
-import socket
-import threading
 import time
-from contextlib import contextmanager
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 import websites
 from limner.annotate.store.answers import answers, history
+from websites import running
 
 PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
-
-
-@contextmanager
-def running(app):
-    """A real server on a port of its own."""
-    import uvicorn
-
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(10)
 
 
 @pytest.fixture(scope="module")

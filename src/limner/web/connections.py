@@ -83,7 +83,8 @@ class Open:
         """Sees what the client has to do now; something else than before starts its time anew."""
         waits, request = ("head", None) if self.protocol is None else self.protocol.waits_for()
         if (waits, request) != (self.waits, self.request):
-            self.waits, self.request, self.since, self.before = waits, request, now, self.received
+            self.waits, self.request, self.before = waits, request, self.received
+            self.since = now if self.protocol is None or waits in ("reader", "closing") else self.protocol.active
 
     def until(self, limits: Limits) -> float:
         """When its time is over."""
@@ -177,9 +178,9 @@ class Connection(H11Protocol):
     held: Connections
 
     def __init__(self, *words: Any, **named: Any) -> None:
-        """Has received nothing."""
+        """Has received nothing, and sent nothing."""
         super().__init__(*words, **named)
-        self.received = 0
+        self.received, self.active = 0, self.held.clock()
 
     def connection_made(self, transport: Any) -> None:
         """Speaks for a connection from now on."""
@@ -189,7 +190,13 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Counts what comes."""
         self.received += len(data)
+        self.active = self.held.clock()
         super().data_received(data)
+
+    def on_response_complete(self) -> None:
+        """Notes when the client had its reply."""
+        self.active = self.held.clock()
+        super().on_response_complete()
 
     def waits_for(self) -> tuple[str, Any]:
         """What the client has to do next, and the request that this is about."""
