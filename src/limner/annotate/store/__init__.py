@@ -59,6 +59,7 @@ POOL = 32
 _PATIENCE = 10  # milliseconds between two tries to take SQLite's lock
 _ADVISORY = 0x6C696D  # the lock of PostgreSQL that is limner's
 _ADDRESS = re.compile(r"((?:[a-z][a-z0-9+]*:(?=//)|postgres[a-z+]*:)/*)(.*)", re.IGNORECASE | re.DOTALL)
+_WORDS = re.compile(r"(^|\s)(host|hostaddr|dbname|user|password|service)\s*=")  # libpq's other way to say where
 _PASSWORD_WORD = re.compile(r"(?i)(\w*(?:pass|pwd|secret|token)\w*)\s*=\s*(?:'[^']*'|[^\s&]*)")
 
 
@@ -223,6 +224,8 @@ def _engine(target: str, create: bool) -> sa.Engine:
     if "://" in target and not target.startswith("sqlite:///"):
         raise LimnerError(f"store {without_password(target)}: expected a file, or postgresql://user@host/name")
     path = Path(target.removeprefix("sqlite:///"))
+    if _WORDS.search(target) and not path.exists():
+        raise LimnerError(f"store {without_password(target)}: this is no file; expected postgresql://user@host/name")
     if not create and not path.is_file():
         raise LimnerError(f"no store {without_password(str(path))}: make one with 'limner annotate pool'")
     if not path.parent.is_dir():
@@ -301,12 +304,16 @@ def _postgres(target: str) -> sa.Engine:
         import psycopg  # noqa: F401
     except ImportError as error:
         raise MissingExtra("a store in PostgreSQL", "psycopg", "web") from error
+    if set(target.partition("//")[2].rpartition("@")[0]) & set("@/?#"):  # an error would show its end as a host
+        hint = "in a password, write @ as %40, / as %2F, ? as %3F and # as %23"
+        raise LimnerError(f"store {without_password(target)}: expected postgresql://user:password@host/name; {hint}")
     try:
         url = sa.make_url(target).set(drivername="postgresql+psycopg")
     except (sa.exc.ArgumentError, ValueError) as error:
         raise LimnerError(f"store {without_password(target)}: expected postgresql://user@host/name") from error
-    if "@" in (url.host or ""):  # the rest of a password, which an error would show as a host
-        raise LimnerError(f"store {without_password(target)}: write @ in a password as %40")
+    hidden = url.query.get("password")
+    if isinstance(hidden, str):  # SQLAlchemy hides a password only where it expects one
+        url = url.set(password=hidden).difference_update_query(["password"])
     return sa.create_engine(
         url, pool_size=POOL, max_overflow=0, pool_timeout=2 * BUSY, pool_pre_ping=True, hide_parameters=True
     )
