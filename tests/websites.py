@@ -77,6 +77,16 @@ def patient(asked: TestClient, address: str, **more):
     raise AssertionError(f"{address} was never made")
 
 
+def settled(asked: TestClient, address: str = "/admin"):
+    """The admin's page once the answers are compared."""
+    for _ in range(600):
+        reply = asked.get(address)
+        if "being compared" not in reply.text:
+            return reply
+        time.sleep(0.05)
+    raise AssertionError("the answers were never compared")
+
+
 def browser(asked: TestClient, *, address: str = "testclient", base: str = "http://localhost") -> TestClient:
     """A fresh browser on the same site, at an address of its own."""
     return TestClient(asked.app, base_url=base, follow_redirects=False, client=(address, 50_000))

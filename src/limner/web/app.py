@@ -19,6 +19,7 @@ from limner.web.jobs import Pending
 from limner.web.security import Guard, checked_proxies, names_of
 from limner.web.site import HERE, Site, endpoint, failed, open_endpoint
 from limner.web.uploads import lower_limits
+from limner.web.watching import Watch
 
 
 def application(site: Site, *, hosts: Sequence[str] = (), proxies: Sequence[str] = ()) -> Starlette:
@@ -41,7 +42,7 @@ def application(site: Site, *, hosts: Sequence[str] = (), proxies: Sequence[str]
         lifespan=_lifespan,
     )
     app.state.site = site
-    app.state.work = admin.Work()
+    app.state.work, app.state.watch = admin.Work(), Watch()
     return app
 
 
