@@ -12,6 +12,7 @@ import http.client
 import json
 import os
 import random
+import resource
 import secrets
 import signal
 import socket
@@ -22,6 +23,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,19 +37,26 @@ TIMEOUT = 10
 
 @dataclass
 class Server:
-    """A server process that can be killed and started again on the same port and store."""
+    """A server process that can be killed and started again on the same port and store.
+
+    `program` is what Python runs before the command's own words, `descriptors` how many files the process may hold
+    open, and `log` where it writes what it has to say.
+    """
 
     folder: Path
     team: bool = True
     images: int = 200
     port: int = 0
+    program: tuple[str, ...] = ("-m", "limner")
+    descriptors: int = 0
+    log: Path | None = None
     process: subprocess.Popen[str] | None = None
     invitation: str | None = None
 
     def start(self) -> None:
         """Starts, and waits until it answers."""
         self.port = self.port or free_port()
-        command = [sys.executable, "-m", "limner", "serve", "scenes", "-O", f"images={self.images}", "--json"]
+        command = [sys.executable, *self.program, "serve", "scenes", "-O", f"images={self.images}", "--json"]
         command += [
             "--store",
             str(self.folder / "answers.db"),
@@ -56,11 +65,18 @@ class Server:
             *(["--team"] if self.team else []),
         ]
         environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        with self.log.open("ab") if self.log else nullcontext() as log_file:
+            self.process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log_file, text=True, env=environment, preexec_fn=self._limit
+            )
         assert self.process.stdout is not None
         told = json.loads("".join(iter(self.process.stdout.readline, "}\n")) + "}")
         self.invitation = self.invitation or told["invitation"]
         self._await()
+
+    def _limit(self) -> None:
+        if self.descriptors:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (self.descriptors, self.descriptors))
 
     def _await(self) -> None:
         for _ in range(600):
