@@ -364,6 +364,26 @@ def test_axe_finds_nothing_where_a_team_logs_in(browser, tmp_path):
         page.click("text=Make an invitation")
         assert "/invite/" in page.input_value("#link")
         assert violations(page) == []
+        websites.enrolled(websites.client(tmp_path / "answers.db", team=True), "ann", "annotator")
+        page.goto("/admin")
+        assert violations(page) == [], "with an account and an invitation in the tables"
+        page.select_option("select[id^='role-']", "reviewer")
+        page.get_by_role("button", name="Change the role of ann").click()
+        assert page.input_value("select[id^='role-']") == "reviewer"
+        page.get_by_role("button", name="Revoke invitation").click()
+        assert page.get_by_role("button", name="Revoke invitation").count() == 0
+        page.get_by_role("button", name="Make a new password for ann").click()
+        assert len(page.input_value("#made")) == 24
+        assert violations(page) == []
+        page.goto("/")
+        page.click("main >> text=Your account")
+        assert page.inner_text("h1") == "Your account"
+        assert violations(page) == []
+        for name, value in (("old", websites.PASSWORD), ("password", "three odd words"), ("again", "three odd words")):
+            page.fill(f"#{name}", value)
+        page.click("text=Change it")
+        assert "Your password is changed" in page.inner_text("main")
+        assert violations(page) == []
         page.set_viewport_size(DESK)
         page.click("text=Log out")
         page.goto("/judge")
