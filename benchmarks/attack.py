@@ -131,8 +131,30 @@ def working(server: Server, size: Size, tally: Tally) -> Iterator[list[threading
         person.join()
 
 
-def worked(folder: Path, size: Size, *, idle: int = 0, slow: int = 0, descriptors: int = 0) -> tuple[Storm, int]:
-    """What came of all the work under attack, and the bytes that the server wrote about it."""
+@dataclass(frozen=True)
+class Work:
+    """What came of it: the store beside what was acknowledged, seconds of every submit, and bytes of the server's log.
+
+    The seconds count from the first try, however often a request has to be sent again.
+    """
+
+    stored: Storm
+    waits: list[float]
+    written: int
+
+    @property
+    def p95(self) -> float:
+        """Milliseconds in which 95 of 100 answers are stored."""
+        return 1000 * sorted(self.waits)[int(0.95 * (len(self.waits) - 1))]
+
+    @property
+    def median(self) -> float:
+        """Milliseconds in which half of the answers are stored."""
+        return 1000 * statistics.median(self.waits)
+
+
+def worked(folder: Path, size: Size, *, idle: int = 0, slow: int = 0, descriptors: int = 0) -> Work:
+    """All the work under attack."""
     path, tally = folder / "answers.db", Tally()
     fill(
         path,
@@ -149,11 +171,11 @@ def worked(folder: Path, size: Size, *, idle: int = 0, slow: int = 0, descriptor
             pass
     finally:
         server.kill()
-    return compared(path, tally, size.replication, 0), (folder / "log").stat().st_size
+    return Work(compared(path, tally, size.replication, 0), tally.waits, (folder / "log").stat().st_size)
 
 
-def logged_in(folder: Path, size: Size, logins: int) -> tuple[Storm, float, int]:
-    """What came of the work while many people log in at once; the longest submit; and how many came in."""
+def logged_in(folder: Path, size: Size, logins: int) -> tuple[Work, int]:
+    """All the work while many people log in at once, and how many of them came in."""
     path, tally = folder / "answers.db", Tally()
     people = max(size.annotators, logins)
     fill(path, annotators=people, tasks=size.tasks, size=size.size, replication=size.replication, images=size.images)
@@ -180,7 +202,7 @@ def logged_in(folder: Path, size: Size, logins: int) -> tuple[Storm, float, int]
                 each.join()
     finally:
         server.kill()
-    return compared(path, tally, size.replication, 0), max(tally.seconds), replies.count(303)
+    return Work(compared(path, tally, size.replication, 0), tally.waits, 0), replies.count(303)
 
 
 # --- latency ----------------------------------------------------------------------------------------------------
@@ -282,33 +304,33 @@ def _latency_claim(asks: int) -> Claim:
 
 def _siege_claims(size: Size, idle: int, slow: int) -> Iterator[Claim]:
     with tempfile.TemporaryDirectory() as folder:
-        quiet, _ = worked(Path(folder), size)
-    log(f"quiet: p95 {1000 * quiet.p95:.0f} ms")
+        quiet = worked(Path(folder), size)
+    log(f"quiet: p95 {quiet.p95:.0f} ms")
     for descriptors in (0, 256):
         with tempfile.TemporaryDirectory() as folder:
-            found, written = worked(Path(folder), size, idle=idle, slow=slow, descriptors=descriptors)
+            found = worked(Path(folder), size, idle=idle, slow=slow, descriptors=descriptors)
         few = f", {descriptors} file descriptors" if descriptors else ""
         what = f"{idle} idle and {slow} slow clients, {size.annotators} annotators{few}"
-        log(f"{what}: p95 {1000 * found.p95:.0f} ms, {found.again} again, {written} bytes of log")
-        note = f"median {1000 * found.p50:.0f} ms; without attackers p95 {1000 * quiet.p95:.0f} ms; one machine for all"
-        yield Claim(f"{what}: p95 of a submit, ms", 1000 * found.p95, goal="< 1000", note=note)
-        yield Claim(f"{what}: acknowledged answers", found.acknowledged, goal=f"== {size.answers}")
-        yield Claim(
-            f"{what}: answers lost, doubled or refused", found.lost + found.doubled + len(found.errors), goal="== 0"
-        )
-        yield Claim(f"{what}: requests that had to be sent again", found.again, goal=f"<= {size.answers // 100}")
-        yield Claim(f"{what}: bytes of log", written, goal="< 20000")
+        stored = found.stored
+        log(f"{what}: p95 {found.p95:.0f} ms, {stored.again} again, {found.written} bytes of log")
+        note = f"median {found.median:.0f} ms; without attackers {quiet.median:.0f} and p95 {quiet.p95:.0f} ms"
+        bad = stored.lost + stored.doubled + len(stored.errors)
+        yield Claim(f"{what}: p95 of a submit, ms", found.p95, goal="< 1000", note=f"{note}; one machine for all")
+        yield Claim(f"{what}: acknowledged answers", stored.acknowledged, goal=f"== {size.answers}")
+        yield Claim(f"{what}: answers lost, doubled or refused", bad, goal="== 0", note="; ".join(stored.errors[:2]))
+        yield Claim(f"{what}: requests that had to be sent again", stored.again, goal=f"<= {size.answers // 100}")
+        yield Claim(f"{what}: bytes of log", found.written, goal="< 20000")
 
 
 def _login_claims(size: Size, logins: int) -> Iterator[Claim]:
     with tempfile.TemporaryDirectory() as folder:
-        found, longest, came = logged_in(Path(folder), size, logins)
+        found, came = logged_in(Path(folder), size, logins)
     what = f"{logins} logins at once from one address, {size.annotators} annotators"
-    log(f"{what}: p95 {1000 * found.p95:.0f} ms, longest {longest:.2f} s, {came} came in")
-    note = f"median {1000 * found.p50:.0f} ms, longest {1000 * longest:.0f} ms"
+    longest = 1000 * max(found.waits)
+    log(f"{what}: p95 {found.p95:.0f} ms, longest {longest:.0f} ms, {came} came in")
     yield Claim(f"{what}: logins that came in", came, goal=f"== {logins}")
-    yield Claim(f"{what}: p95 of a submit, ms", 1000 * found.p95, goal="< 1000", note=note)
-    yield Claim(f"{what}: longest submit, ms", 1000 * longest, goal="< 3000")
+    yield Claim(f"{what}: p95 of a submit, ms", found.p95, goal="< 1000", note=f"median {found.median:.0f} ms")
+    yield Claim(f"{what}: longest submit, ms", longest, goal="< 3000")
 
 
 if __name__ == "__main__":

@@ -156,7 +156,8 @@ class Tally:
     """What all annotators together were told, and how long it took."""
 
     acknowledged: dict[str, tuple[str, int, int]] = field(default_factory=dict)  # key -> (name, item, grade)
-    seconds: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)  # of the reply that came
+    waits: list[float] = field(default_factory=list)  # from the first try on
     again: int = 0
     errors: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -229,6 +230,7 @@ def submit(server: Server, name: str, item: int, cookie: str, tally: Tally, draw
 
 def persist(server: Server, path: str, body: object, cookie: str, tally: Tally, *, timed: bool = False) -> Reply:
     """Asks until there is a reply."""
+    first = time.perf_counter()
     while True:
         begun = time.perf_counter()
         try:
@@ -241,6 +243,7 @@ def persist(server: Server, path: str, body: object, cookie: str, tally: Tally, 
         if timed:
             with tally.lock:
                 tally.seconds.append(time.perf_counter() - begun)
+                tally.waits.append(time.perf_counter() - first)
         return reply
 
 

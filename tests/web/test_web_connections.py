@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import logging
@@ -12,18 +13,21 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+import attack
 import websites
 from limner.web.connections import Connections, Limits, affordable
 from limner.web.logs import Bounded
 
 ROOT = Path(__file__).resolve().parents[2]
 SHORT = Limits(head=0.5, body=0.5, idle=1.0, reader=0.5, closing=0.5)
+HALF_HEAD = b"GET /login HTTP/1.1\r\nHost: localhost\r\n"
+HALF_BODY = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\nname="
 PATIENCE = 60.0  # a test waits so long for what must come
 
 
@@ -63,8 +67,8 @@ def asked(address: str, path: str = "/login") -> int:
     "said",
     [
         b"",
-        b"GET /login HTTP/1.1\r\nHost: localhost\r\n",
-        b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\nname=",
+        HALF_HEAD,
+        HALF_BODY,
         b"POST /judge HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000000\r\n\r\nanswered before it is read",
         b"GET /login HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"GET /login HTTP/1.1\r\nHost: localhost\r\n\r\nGET /login HTTP/1.1\r\n",
@@ -170,9 +174,13 @@ def test_whoever_goes_in_the_middle_is_not_written_about(app, caplog):
 # --- too many ---------------------------------------------------------------------------------------------------
 
 
-def test_a_visitor_comes_in_however_many_say_nothing(app):
+@pytest.mark.parametrize("said", [b"", HALF_HEAD, HALF_BODY], ids=["nothing", "half a head", "half a body"])
+def test_a_visitor_comes_in_however_many_say_nothing(app, said):
     with websites.running(app, limits=Limits(most=8)) as address, ExitStack() as stack:
         silent = [stack.enter_context(closing(connected(address))) for _ in range(40)]
+        for sock in silent:
+            with suppress(OSError):  # dropped already
+                sock.sendall(said)
         assert asked(address) == 200
         assert len(app.state.held) <= 8
         assert ended(silent[0]), "the one that waited longest is the one that went"
@@ -248,6 +256,23 @@ def test_the_address_that_holds_most_loses_first_and_then_whoever_waited_longest
     assert dropped == [[1], [1, 2], [1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3]]
 
 
+def test_a_slow_body_is_no_better_than_silence_but_one_that_comes_is():
+    """Had slow bodies been spared, they alone would hold every place."""
+    now = [0.0]
+    held = Connections(Limits(most=3, rate=1000.0), clock=lambda: now[0])
+    fakes = [_Fake(0, "body"), _Fake(1, "body"), _Fake(2, "head")]
+    for fake in fakes:
+        held.came(fake, "one").protocol = fake
+    asyncio.run(held.sweep())
+    fakes[0].received = 100_000
+    now[0] = 5.0
+    dropped = []
+    for _ in range(3):
+        held.drop_one()
+        dropped.append([fake.number for fake in fakes if fake.aborted])
+    assert dropped == [[1], [1, 2], [0, 1, 2]]
+
+
 def test_as_many_connections_as_there_are_descriptors():
     limits = affordable()
     assert 16 <= limits.most <= Limits.most
@@ -267,8 +292,10 @@ def test_a_few_descriptors_are_enough_and_the_log_stays_short(tmp_path):
         )
         try:
             told = json.loads("".join(iter(server.stdout.readline, "}\n")) + "}")
-            for _ in range(150):
-                stack.enter_context(closing(connected(told["url"])))
+            for number in range(150):
+                sock = stack.enter_context(closing(connected(told["url"])))
+                sock.sendall((b"", HALF_HEAD, HALF_BODY)[number % 3])
+                assert number % 10 or asked(told["url"]) == 200
             assert [asked(told["url"]) for _ in range(5)] == [200] * 5
             for _ in range(300):
                 with closing(connected(told["url"])) as sock:
@@ -279,6 +306,26 @@ def test_a_few_descriptors_are_enough_and_the_log_stays_short(tmp_path):
             server.kill()
             server.wait()
     assert (tmp_path / "log").stat().st_size < 20_000
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("descriptors", [0, 256])
+def test_annotators_lose_nothing_to_600_clients_that_say_nothing_or_too_little(tmp_path, descriptors):
+    size = attack.Size()
+    found = attack.worked(tmp_path, size, idle=300, slow=300, descriptors=descriptors)
+    assert found.stored.acknowledged == size.answers
+    assert (found.stored.lost, found.stored.doubled, found.stored.over, found.stored.errors) == (0, 0, 0, [])
+    assert found.stored.again <= size.answers // 100
+    assert found.written < 20_000
+
+
+def test_annotators_lose_nothing_to_40_of_them(tmp_path):
+    """The small form of benchmarks/attack.py: as many attackers as there are places, and a few people at work."""
+    size = attack.Size(annotators=3, tasks=3, size=6, replication=1, think=0.05, images=50)
+    found = attack.worked(tmp_path, size, idle=20, slow=20, descriptors=150)
+    assert found.stored.acknowledged == size.answers
+    assert (found.stored.lost, found.stored.doubled, found.stored.errors) == (0, 0, [])
+    assert found.written < 20_000
 
 
 def test_a_line_of_the_log_is_written_a_few_times_and_then_counted():

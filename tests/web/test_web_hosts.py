@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
@@ -208,19 +208,33 @@ def local(tmp_path_factory):
     return websites.client(tmp_path_factory.mktemp("odd") / "answers.db", team=True)
 
 
-@given(
-    kind=st.one_of(
-        st.text(max_size=60), st.sampled_from(["multipart/form-data; boundary=b", "application/json", "a/b"])
-    ),
-    more=st.text(max_size=40),
-    body=st.one_of(st.binary(max_size=200), st.just(FORM)),
-)
-def test_no_body_and_no_type_is_a_fault_of_ours(local, kind, more, body):
-    header = f"{kind}{more}".encode("latin-1", "replace").replace(b"\r", b"").replace(b"\n", b"")
-    quiet = TestClient(local.app, base_url="http://localhost", follow_redirects=False, raise_server_exceptions=False)
-    local.app.state.site.turns.by_address = websites.endless()
-    local.app.state.site.turns.by_account = local.app.state.site.turns.by_both = websites.endless()
-    assert quiet.post("/login", content=body, headers={"content-type": header}).status_code < 500
+def never_faulty(asked: TestClient, examples: int) -> None:
+    """Sends bodies and content types of all kinds: each is answered or refused, and none is a fault."""
+    kinds = st.sampled_from(
+        ["multipart/form-data; boundary=b", "application/x-www-form-urlencoded", "application/json"]
+    )
+    quiet = TestClient(asked.app, base_url="http://localhost", follow_redirects=False, raise_server_exceptions=False)
+    turns = asked.app.state.site.turns
+    turns.by_address, turns.by_account, turns.by_both = (websites.endless() for _ in range(3))
+
+    @settings(max_examples=examples)
+    @given(
+        st.one_of(kinds, st.text(max_size=60)), st.text(max_size=40), st.one_of(st.just(FORM), st.binary(max_size=200))
+    )
+    def sent(kind, more, body):
+        header = f"{kind}{more}".encode("latin-1", "replace").replace(b"\r", b"").replace(b"\n", b"")
+        assert quiet.post("/invite/unknown", content=body, headers={"content-type": header}).status_code < 500
+
+    sent()
+
+
+def test_no_body_and_no_type_is_a_fault_of_ours(local):
+    never_faulty(local, 100)
+
+
+@pytest.mark.long
+def test_none_of_ten_thousand_is(local):
+    never_faulty(local, 10_000)
 
 
 @pytest.mark.parametrize("bad", ["a\0b", "\0"], ids=repr)

@@ -9,6 +9,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
+import attack
 import websites
 from limner.web import passwords
 from limner.web.apart import Apart
@@ -234,6 +235,15 @@ def sent(address: str, method: str, path: str, form: dict | None = None, *, cook
     reply.read()
     line.close()
     return reply.status
+
+
+@pytest.mark.long
+def test_300_people_come_in_at_once_and_annotators_lose_nothing(tmp_path):
+    size = attack.Size()
+    found, came = attack.logged_in(tmp_path, size, 300)
+    assert came == 300
+    assert found.stored.acknowledged == size.answers
+    assert (found.stored.lost, found.stored.errors) == (0, [])
 
 
 def test_too_many_who_wait_are_told_so(tmp_path, monkeypatch):

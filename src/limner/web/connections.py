@@ -25,6 +25,8 @@ from limner.errors import LimnerError
 
 BACKLOG = 256
 """Connections that the system keeps for us until we look."""
+BURST = 16
+"""Connections that are dropped in one go: before the next, the event loop closes them and reads what others sent."""
 RESERVED = 128
 """File descriptors for everything that is no connection: the store, pictures, uploads."""
 DESCRIPTORS = 4096
@@ -86,9 +88,12 @@ class Open:
             self.waits, self.request, self.before = waits, request, self.received
             self.since = now if self.protocol is None or waits in ("reader", "closing") else self.protocol.active
 
+    def begun(self, limits: Limits) -> float:
+        """Since when it waits, had it come at the rate that a body should come with."""
+        return self.since + ((self.received - self.before) / limits.rate if self.waits == "body" else 0.0)
+
     def until(self, limits: Limits) -> float:
         """When its time is over."""
-        more = (self.received - self.before) / limits.rate if self.waits == "body" else 0.0
         allowed = {
             "head": limits.head,
             "body": limits.body,
@@ -96,7 +101,7 @@ class Open:
             "reader": limits.reader,
             "closing": limits.closing,
         }
-        return self.since + allowed.get(self.waits, float("inf")) + more
+        return self.begun(limits) + allowed.get(self.waits, float("inf"))
 
     def drop(self) -> None:
         """Ends it without waiting for anything."""
@@ -120,10 +125,17 @@ class Connections:
         """Holds none."""
         self.limits, self.clock = limits or Limits(), clock
         self._open: dict[int, Open] = {}
+        self._dropped: list[Open] = []
 
     def __len__(self) -> int:
         """How many are open."""
         return sum(not each.gone for each in self._open.values())
+
+    @property
+    def closing(self) -> int:
+        """How many are dropped, but hold their file descriptor until the event loop looks."""
+        self._dropped = [each for each in self._dropped if each.sock.fileno() >= 0]
+        return len(self._dropped)
 
     def came(self, sock: Any, address: str) -> Open:
         """Notes a connection that was accepted."""
@@ -156,7 +168,7 @@ class Connections:
                 waiting.append(each)
         if not waiting:
             return False
-        max(waiting, key=lambda each: (held[each.address], each.waits != "body", now - each.since)).drop()
+        self._drop(max(waiting, key=lambda each: (held[each.address], now - each.begun(self.limits))))
         return True
 
     async def sweep(self) -> None:
@@ -166,7 +178,11 @@ class Connections:
         for each in list(self._open.values()):
             each.look(now)
             if each.until(self.limits) <= now:
-                each.drop()
+                self._drop(each)
+
+    def _drop(self, opened: Open) -> None:
+        opened.drop()
+        self._dropped.append(opened)
 
     def _forget_gone(self) -> None:
         self._open = {number: each for number, each in self._open.items() if not each.gone}
@@ -234,6 +250,8 @@ class Gate(socket.socket):
 
     def accept(self) -> tuple[socket.socket, Any]:
         """The next connection; like "none for now" where it had to be turned away."""
+        if self.held.closing >= BURST:
+            raise BlockingIOError(errno.EAGAIN, "others have to be closed first")
         try:
             connection, address = super().accept()
         except OSError as error:
