@@ -184,7 +184,7 @@ def logged_in(folder: Path, size: Size, logins: int) -> tuple[Work, int]:
 
     def come(number: int) -> None:
         form = {"name": f"annotator {number}", "password": PASSWORD}
-        line = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        line = http.client.HTTPConnection("127.0.0.1", server.port, timeout=300)
         with suppress(OSError, http.client.HTTPException):
             words = "&".join(f"{name}={value.replace(' ', '+')}" for name, value in form.items())
             line.request("POST", "/login", words, {"Content-Type": "application/x-www-form-urlencoded"})

