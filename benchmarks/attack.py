@@ -133,14 +133,16 @@ def working(server: Server, size: Size, tally: Tally) -> Iterator[list[threading
 
 @dataclass(frozen=True)
 class Work:
-    """What came of it: the store beside what was acknowledged, seconds of every submit, and bytes of the server's log.
+    """What came of it: the store beside what was acknowledged, seconds of every submit, what it cost the server.
 
-    The seconds count from the first try, however often a request has to be sent again.
+    The seconds count from the first try, however often a request has to be sent again. `cpu` is in CPU-seconds of the
+    server, `written` in bytes of its log.
     """
 
     stored: Storm
     waits: list[float]
-    written: int
+    cpu: float = 0.0
+    written: int = 0
 
     @property
     def p95(self) -> float:
@@ -167,11 +169,15 @@ def worked(folder: Path, size: Size, *, idle: int = 0, slow: int = 0, descriptor
     server = Server(folder, images=size.images, descriptors=descriptors, log=folder / "log")
     server.start()
     try:
-        with besieged(server.port, idle=idle, slow=slow), working(server, size, tally):
-            pass
+        with besieged(server.port, idle=idle, slow=slow):
+            before, _ = server.cost()
+            with working(server, size, tally):
+                pass
+            after, _ = server.cost()
     finally:
         server.kill()
-    return Work(compared(path, tally, size.replication, 0), tally.waits, (folder / "log").stat().st_size)
+    stored, written = compared(path, tally, size.replication, 0), (folder / "log").stat().st_size
+    return Work(stored, tally.waits, after - before, written)
 
 
 def logged_in(folder: Path, size: Size, logins: int) -> tuple[Work, int]:
@@ -202,7 +208,7 @@ def logged_in(folder: Path, size: Size, logins: int) -> tuple[Work, int]:
                 each.join()
     finally:
         server.kill()
-    return Work(compared(path, tally, size.replication, 0), tally.waits, 0), replies.count(303)
+    return Work(compared(path, tally, size.replication, 0), tally.waits), replies.count(303)
 
 
 # --- latency ----------------------------------------------------------------------------------------------------
@@ -318,6 +324,9 @@ def _siege_claims(size: Size, idle: int, slow: int) -> Iterator[Claim]:
         )
         bad = stored.lost + stored.doubled + len(stored.errors)
         yield Claim(f"{what}: p95 of a submit, ms", found.p95, quiet.p95, goal="<= 2", note=note)
+        cost = f"reference: without attackers; {found.cpu:.1f} and {quiet.cpu:.1f} CPU-seconds for all answers"
+        each = 1000 / size.answers
+        yield Claim(f"{what}: CPU ms per answer", found.cpu * each, quiet.cpu * each, goal="<= 2", note=cost)
         yield Claim(f"{what}: acknowledged answers", stored.acknowledged, goal=f"== {size.answers}")
         yield Claim(f"{what}: answers lost, doubled or refused", bad, goal="== 0", note="; ".join(stored.errors[:2]))
         yield Claim(f"{what}: requests that had to be sent again", stored.again, goal=f"<= {size.answers // 100}")

@@ -251,7 +251,7 @@ def test_the_address_that_holds_most_loses_first_and_then_whoever_waited_longest
         held.came(fakes[number], address).protocol = fakes[number]
     dropped = []
     for _ in range(5):
-        held.drop_one()
+        held.drop_some()
         dropped.append([number for number, fake in fakes.items() if fake.aborted])
     assert dropped == [[1], [1, 2], [1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3]]
 
@@ -268,7 +268,7 @@ def test_a_slow_body_is_no_better_than_silence_but_one_that_comes_is():
     now[0] = 5.0
     dropped = []
     for _ in range(3):
-        held.drop_one()
+        held.drop_some()
         dropped.append([fake.number for fake in fakes if fake.aborted])
     assert dropped == [[1], [1, 2], [0, 1, 2]]
 
