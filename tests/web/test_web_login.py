@@ -86,11 +86,20 @@ def test_a_known_browser_may_not_guess_either(team):
     assert tried(known, name="bob", password=PASSWORD) == 303, "known for one account says nothing of another"
 
 
-@pytest.mark.parametrize("cookie", ["", "x.y", "x." + "0" * 64, ".", "é" * 50, "a" * 5000])
+@pytest.mark.parametrize("cookie", ["{}", "{}.y", "{}." + "0" * 64, "{}.", "é{}" * 50, "{}" * 5000])
 def test_a_forged_mark_makes_no_browser_known(team, cookie):
     stranger = browser(team, address="203.0.113.9")
-    headers = {"cookie": f"limner_device={cookie}".encode("latin-1")}
-    assert [tried(stranger, headers=headers) for _ in range(40)].count(401) == 10
+    marks = [f"limner_device={cookie.replace('{}', str(n))}".encode("latin-1") for n in range(40)]
+    assert [tried(stranger, headers={"cookie": mark}) for mark in marks].count(401) == 10
+
+
+def test_a_mark_cannot_be_moved_to_another_browser_name(team):
+    """Whoever has one good mark cannot make turns of it by changing what it stands for."""
+    thief = browser(team, address="203.0.113.9")
+    assert tried(thief, name="bob", password=PASSWORD) == 303
+    device, _, mark = thief.cookies["limner_device"].partition(".")
+    marks = [f"limner_device={device}{n}.{mark}" for n in range(40)]
+    assert [tried(thief, name="bob", headers={"cookie": each}) for each in marks].count(401) == 10
 
 
 def test_a_mark_is_good_for_its_account_alone(team):
