@@ -72,7 +72,8 @@ def admin_page(ask: Ask) -> Response:
         "preferred": _preferred(ask),
         **(accounts_of(ask) if site.team else {}),
     }
-    again = job is not None or (comparing is not None and people is None)
+    nothing_yet = people is None or not people.answers
+    again = job is not None or (comparing is not None and nothing_yet)
     return page(ask, "admin.html", headers={"Refresh": "2"} if again else None, **known)
 
 
