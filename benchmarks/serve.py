@@ -12,6 +12,7 @@ import http.client
 import json
 import os
 import random
+import resource
 import secrets
 import signal
 import socket
@@ -22,6 +23,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,19 +37,26 @@ TIMEOUT = 10
 
 @dataclass
 class Server:
-    """A server process that can be killed and started again on the same port and store."""
+    """A server process that can be killed and started again on the same port and store.
+
+    `program` is what Python runs before the command's own words, `descriptors` how many files the process may hold
+    open, and `log` where it writes what it has to say.
+    """
 
     folder: Path
     team: bool = True
     images: int = 200
     port: int = 0
+    program: tuple[str, ...] = ("-m", "limner")
+    descriptors: int = 0
+    log: Path | None = None
     process: subprocess.Popen[str] | None = None
     invitation: str | None = None
 
     def start(self) -> None:
         """Starts, and waits until it answers."""
         self.port = self.port or free_port()
-        command = [sys.executable, "-m", "limner", "serve", "scenes", "-O", f"images={self.images}", "--json"]
+        command = [sys.executable, *self.program, "serve", "scenes", "-O", f"images={self.images}", "--json"]
         command += [
             "--store",
             str(self.folder / "answers.db"),
@@ -56,11 +65,18 @@ class Server:
             *(["--team"] if self.team else []),
         ]
         environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        with self.log.open("ab") if self.log else nullcontext() as log_file:
+            self.process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log_file, text=True, env=environment, preexec_fn=self._limit
+            )
         assert self.process.stdout is not None
         told = json.loads("".join(iter(self.process.stdout.readline, "}\n")) + "}")
         self.invitation = self.invitation or told["invitation"]
         self._await()
+
+    def _limit(self) -> None:
+        if self.descriptors:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (self.descriptors, self.descriptors))
 
     def _await(self) -> None:
         for _ in range(600):
@@ -140,7 +156,8 @@ class Tally:
     """What all annotators together were told, and how long it took."""
 
     acknowledged: dict[str, tuple[str, int, int]] = field(default_factory=dict)  # key -> (name, item, grade)
-    seconds: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)  # of the reply that came
+    waits: list[float] = field(default_factory=list)  # from the first try on
     again: int = 0
     errors: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -153,7 +170,7 @@ def fill(path: Path, *, annotators: int, tasks: int, size: int, replication: int
     from limner.annotate.store.contents import add_collection
     from limner.annotate.store.people import add_annotator
     from limner.annotate.store.tasks import Asked, Draft, add_tasks
-    from limner.web.accounts import hashed
+    from limner.web.passwords import hashed
 
     held = limner.load("scenes", images=images).test
     pairs = [(image, text) for shift in range(len(held.texts)) for image, text in _shifted(held, shift)]
@@ -164,7 +181,7 @@ def fill(path: Path, *, annotators: int, tasks: int, size: int, replication: int
             Draft(tuple(Asked(*pair) for pair in chosen[low : low + size])) for low in range(0, len(chosen), size)
         ]
         add_tasks(store, drafts, replication=replication)
-        kept = hashed(PASSWORD)
+        kept = hashed(PASSWORD, name="annotator")
         for number in range(annotators):
             add_annotator(store, f"annotator {number}", password_hash=kept)
 
@@ -213,6 +230,7 @@ def submit(server: Server, name: str, item: int, cookie: str, tally: Tally, draw
 
 def persist(server: Server, path: str, body: object, cookie: str, tally: Tally, *, timed: bool = False) -> Reply:
     """Asks until there is a reply."""
+    first = time.perf_counter()
     while True:
         begun = time.perf_counter()
         try:
@@ -225,6 +243,7 @@ def persist(server: Server, path: str, body: object, cookie: str, tally: Tally, 
         if timed:
             with tally.lock:
                 tally.seconds.append(time.perf_counter() - begun)
+                tally.waits.append(time.perf_counter() - first)
         return reply
 
 

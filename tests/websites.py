@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import re
+import threading
 import time
+from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -17,7 +19,10 @@ from limner.annotate.store.contents import add_collection
 from limner.annotate.store.tasks import Asked, Draft, add_tasks
 from limner.datasets import scenes
 from limner.web import make_app
+from limner.web.connections import Connections, Limits, listen
 from limner.web.library import Library
+from limner.web.serving import server_of
+from limner.web.throttle import Throttle
 
 EVIL = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
 PASSWORD = "correct horse battery"
@@ -32,7 +37,7 @@ def world(images: int = 60) -> limner.Collection:
     return limner.Collection("scenes", drawn.images, texts, drawn.judgements, drawn.splits, drawn.extra)
 
 
-def filled(path: Path, *, tasks: int = 2, size: int = 5, replication: int = 2) -> Path:
+def filled(path: Path | str, *, tasks: int = 2, size: int = 5, replication: int = 2) -> Path | str:
     """A store with tasks of the world's test images and captions that are not theirs."""
     held = world().test
     images, texts = list(held.images.ids), list(held.texts.ids)
@@ -54,7 +59,7 @@ def library(images: int = 60) -> Library:
     return Library({"scenes": world(images)}, {"colours": "colours"})
 
 
-def client(path: Path, *, images: int = 60, fresh: bool = False, **more) -> TestClient:
+def client(path: Path | str, *, images: int = 60, fresh: bool = False, **more) -> TestClient:
     """A browser without scripts, on a site of its own; a fresh one has loaded and trained nothing yet."""
     app = make_app([world(images)], systems=("colours",), store=path, **more)
     if not fresh:
@@ -72,15 +77,37 @@ def patient(asked: TestClient, address: str, **more):
     raise AssertionError(f"{address} was never made")
 
 
+def settled(asked: TestClient, address: str = "/admin"):
+    """The admin's page once the answers are compared."""
+    for _ in range(600):
+        reply = asked.get(address)
+        if "being compared" not in reply.text:
+            return reply
+        time.sleep(0.05)
+    raise AssertionError("the answers were never compared")
+
+
+def browser(asked: TestClient, *, address: str = "testclient", base: str = "http://localhost") -> TestClient:
+    """A fresh browser on the same site, at an address of its own."""
+    return TestClient(asked.app, base_url=base, follow_redirects=False, client=(address, 50_000))
+
+
 def enrolled(asked: TestClient, name: str, role: str) -> TestClient:
     """A fresh browser of the same site with an account of its own."""
-    from limner.annotate.store.people import make_invite
+    from limner.annotate.store.people import annotators, make_invite
 
-    token = make_invite(asked.app.state.site.store, role=role)
-    mine = TestClient(asked.app, base_url="http://localhost", follow_redirects=False)
+    store = asked.app.state.site.store
+    by = next((each.id for each in annotators(store) if each.role == "admin" and each.active), None)
+    token = make_invite(store, role=role, by=by)
+    mine = browser(asked)
     reply = mine.post(f"/invite/{token}", data={"name": name, "password": PASSWORD, "again": PASSWORD})
     assert reply.status_code == 303, reply.text
     return mine
+
+
+def endless() -> Throttle:
+    """Turns without end, for a test that is about something else."""
+    return Throttle(1_000_000, 1.0)
 
 
 def picture(form: str = "PNG", size: tuple[int, int] = (60, 40)) -> bytes:
@@ -93,3 +120,19 @@ def picture(form: str = "PNG", size: tuple[int, int] = (60, 40)) -> bytes:
 def words(reply) -> str:
     """What a person reads."""
     return re.sub(r"\s+", " ", re.sub("<[^>]+>", " ", reply.text))
+
+
+@contextmanager
+def running(app, *, limits: Limits | None = None, certificate: Path | None = None, key: Path | None = None):
+    """A real server on a port of its own, as `limner serve` runs it; gives its address."""
+    with closing(listen("127.0.0.1", 0, Connections(limits))) as gate:
+        server = server_of(app, gate, certificate=certificate, key=key)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [gate]}, daemon=True)
+        app.state.held = gate.held
+        scheme = "http" if key is None else "https"
+        thread.start()
+        try:
+            yield f"{scheme}://127.0.0.1:{gate.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(10)

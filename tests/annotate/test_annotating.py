@@ -176,6 +176,9 @@ def test_a_wrong_control_goes_to_review_and_a_rejected_task_is_asked_again(store
             review(store, queue[2].assignment, **bad)
     with pytest.raises(LimnerError, match="no assignment"):
         review(store, 10_000, "accept", reason="x")
+    with pytest.raises(LimnerError, match="not finished"):
+        review(store, again.id, "reject", reason="x")
+    assert lease(store, again.annotator).id == again.id, "whoever works on it keeps it"
 
 
 def test_poor_annotators_are_set_aside_and_replaced(store, world, systems):

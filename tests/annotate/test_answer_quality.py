@@ -93,6 +93,29 @@ def test_undefined_agreement_is_said():
     assert alone.kappas == {}
 
 
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=40))
+def test_kappa_is_that_of_scikit_learn(pairs):
+    from sklearn.metrics import cohen_kappa_score
+
+    one, other = zip(*pairs, strict=True)
+    found = kappa(one, other)
+    if len({*one, *other}) < 2:
+        assert math.isnan(found)
+    else:
+        assert found == pytest.approx(cohen_kappa_score(one, other, weights="linear", labels=[1, 2, 3, 4]), abs=1e-12)
+
+
+def test_distances_to_others_are_those_that_a_search_finds():
+    answers, _ = crowd(6, 30, seed=5)
+    answers += [answer("r0", 3, 1, "gold_pos"), answer("r1", 3, 2)]  # somebody answers a pair twice
+    for record in annotator_table(answers):
+        gaps = []
+        for mine in [a for a in answers if a.annotator == record.annotator and a.role == "real"]:
+            others = [a.grade for a in answers if a.pair == mine.pair and a.annotator != mine.annotator]
+            gaps += [abs(mine.grade - sum(others) / len(others))] if others else []
+        assert record.agreement == pytest.approx(sum(gaps) / len(gaps), abs=1e-12)
+
+
 def test_kappa_is_counted_on_common_pairs_without_controls():
     answers = [answer("a", 1, 4), answer("a", 2, 1), answer("b", 1, 4), answer("b", 2, 2), answer("b", 3, 4)]
     answers += [answer(who, 9, 4, "gold_pos") for who in "ab"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
+import stat
 import subprocess
 import sys
 import threading
@@ -168,10 +170,86 @@ def test_what_is_no_store_is_refused(tmp_path):
         open_store(tmp_path / "other.db")
 
 
-def test_a_password_is_never_shown():
-    with pytest.raises(LimnerError) as caught:
-        open_store("postgresql://me:hunter2@127.0.0.1:1/none")
-    assert "hunter2" not in str(caught.value)
+ODD = [
+    "postgresql://ada:s3cret@127.0.0.1:9/none",
+    "postgresql://ada@127.0.0.1:9/none?password=s3cret",
+    "postgresql://127.0.0.1:9/none?user=ada&p%61ssword=s3cret&connect_timeout=1",
+    "postgresql://127.0.0.1:9/none?user=ada&password=x@s3cret",
+    "postgresql:ada:s3cret@127.0.0.1/none",
+    "postgres://ada:s3cret@127.0.0.1:9/none",
+    "postgresql://ada:x@s3cret@127.0.0.1:9/none",
+    "postgresql://ada:x/s3cret@127.0.0.1:9/none",
+    "postgresql://ada:x?s3cret@127.0.0.1:9/none",
+    "postgresql://ada:s3cret@127.0.0.1:port/none",
+    "postgresql://ada:s3cret@[::1/none",
+    "mysql://ada:s3cret@host/name",
+    "host=127.0.0.1 user=ada password=s3cret",
+    "host=127.0.0.1 user=ada password = 'x s3cret'",
+]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_password_is_never_shown(odd, capsys):
+    from typer.testing import CliRunner
+
+    from limner.cli import app
+
+    with pytest.raises(LimnerError) as refused:
+        open_store(odd, create=False)
+    assert "s3cret" not in str(refused.value)
+    for arguments in (["annotate", "status", odd], ["serve", "scenes", "--port", "0", "--store", odd]):
+        done = CliRunner().invoke(app, arguments)
+        assert done.exit_code in (2, 3), done.output
+        assert "s3cret" not in done.output
+
+
+def test_an_open_store_shows_no_password(postgres):
+    name = f"t{uuid.uuid4().hex}"
+    postgres.psql(f"CREATE DATABASE {name};")
+    where = postgres.get_uri(database=name)
+    assert "?" in where, "the address of the test server has options: they are what is tested"
+    with open_store(f"{where}&password=s3cret") as store:
+        assert "s3cret" not in store.where
+        assert "s3cret" not in repr(store)
+        assert "s3cret" not in repr(store.engine)
+
+
+# --- rights -----------------------------------------------------------------------------------------------------
+
+
+def rights(path):
+    return {each.name: stat.S_IMODE(each.stat().st_mode) for each in path.parent.glob(f"{path.name}*")}
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077], ids=oct)
+def test_a_store_is_for_its_owner_alone(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        with open_store(tmp_path / "work.db") as store:
+            filled(store)
+            found = rights(tmp_path / "work.db")
+    finally:
+        os.umask(before)
+    assert found == {"work.db": 0o600, "work.db-wal": 0o600, "work.db-shm": 0o600}
+
+
+def test_a_store_that_everybody_could_read_is_closed_to_them(tmp_path):
+    """As older versions made it, with what SQLite kept beside it when it was killed."""
+    path = tmp_path / "work.db"
+    with open_store(path) as store:
+        filled(store)
+        for name in rights(path):
+            (tmp_path / name).chmod(0o644)
+        with open_store(path):
+            assert set(rights(path).values()) == {0o600}
+
+
+def test_rights_that_somebody_chose_stay(tmp_path):
+    open_store(tmp_path / "work.db").close()
+    (tmp_path / "work.db").chmod(0o660)
+    with open_store(tmp_path / "work.db") as store:
+        filled(store)
+        assert set(rights(tmp_path / "work.db").values()) == {0o660}
 
 
 def test_sqlite_is_durable_and_checked(tmp_path):

@@ -12,6 +12,7 @@ import pytest
 import limner
 import websites
 from limner.annotate.store.answers import answers
+from limner.annotate.store.exclusions import exclude
 from limner.explain.failures import failures
 from websites import patient, words
 
@@ -227,7 +228,7 @@ def test_agreement_review_export_and_effect(tmp_path):
     from limner.annotate.quality import agreement
 
     expected = agreement(answers(store), samples=300)
-    page = words(asked.get("/admin"))
+    page = words(websites.settled(asked))
     assert f"alpha {expected.alpha:.2f} ( {expected.low:.2f}".replace("( ", "(") in page.replace("( ", "(")
     assert "12 of 12" in page
     effect = words(patient(asked, "/admin/effect"))
@@ -273,6 +274,57 @@ def test_an_annotator_is_set_aside_with_a_reason_and_put_back(tmp_path):
     lift = re.search(r'name="lift" value="(\d+)"', page)[1]
     assert asked.post("/admin/aside", data={"lift": lift}).status_code == 303
     assert len(answers(store)) == 4
+
+
+def test_progress_does_not_wait_for_the_answers_to_be_compared(tmp_path, monkeypatch):
+    """With many answers that takes seconds: the page comes without it, and later with what is known so far."""
+    import threading
+
+    from limner.annotate import quality
+    from limner.web import watching
+
+    asked = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=4))
+    may_go, compared = threading.Event(), []
+
+    def slow(given, **more):
+        may_go.wait(60)
+        compared.append(len(given))
+        return real(given, **more)
+
+    real = quality.agreement
+    monkeypatch.setattr(quality, "agreement", slow)
+    monkeypatch.setattr(watching, "PATIENCE", 0.05)
+    judged(asked, "one", [4, 4, 1, 2])
+    judged(asked, "two", [4, 3, 1, 2])
+    first = asked.get("/admin")
+    assert "being compared" in first.text
+    assert first.headers["refresh"] == "2"
+    assert "8 of 8" in words(first), "how far it is is known at once"
+    asked.get("/admin")
+    may_go.set()
+    assert "Krippendorff's alpha" in words(websites.settled(asked))
+    asked.get("/admin")
+    assert compared == [8], "nothing is compared twice"
+    may_go.clear()
+    exclude(asked.app.state.site.store, "image", answers(asked.app.state.site.store)[0].image, reason="blurred")
+    older = asked.get("/admin")
+    assert "This is of 8 answers; newer ones are being compared" in words(older)
+    assert "refresh" not in older.headers
+    may_go.set()
+    websites.settled(asked)
+    assert compared == [8, 6]
+
+
+def test_a_task_in_progress_cannot_be_rejected(tmp_path):
+    asked = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=4, replication=1))
+    asked.cookies.set("limner_name", "one")
+    task = asked.post("/api/task", json={}).json()["task"]
+    form = {"assignment": task["assignment"], "decision": "reject", "reason": "x"}
+    assert asked.post("/admin/review", data=form).status_code == 400
+    for item in task["items"]:
+        body = {"item": item["id"], "key": f"key-{item['id']:08d}", "grade": 4}
+        assert asked.post("/api/answers", json=body).status_code == 200
+    assert asked.post("/admin/review", data=form).status_code == 303
 
 
 def test_tasks_and_a_study_are_made_on_the_page_and_voted_on(tmp_path):

@@ -86,14 +86,14 @@ def test_the_command_says_where_it_is_and_ends_when_told(tmp_path):
 def test_the_first_admin_is_invited_until_there_is_one(tmp_path):
     from starlette.testclient import TestClient
 
-    from limner.web.accounts import first_invitation
+    from limner.annotate.store.people import invite_first_admin
 
     site = make_app(store=tmp_path / "a.db", team=True)
-    token = first_invitation(site.state.site)
+    token = invite_first_admin(site.state.site.store)
     asked = TestClient(site, base_url="http://localhost", follow_redirects=False)
     form = {"name": "first", "password": "long enough now", "again": "long enough now"}
     assert asked.post(f"/invite/{token}", data=form).status_code == 303
-    assert first_invitation(site.state.site) is None
+    assert invite_first_admin(site.state.site.store) is None
     assert asked.get("/admin").status_code == 200
     link = asked.post("/admin/invite", data={"role": "annotator"}).text
     assert "http://localhost/invite/" in link

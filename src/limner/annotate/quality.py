@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from statistics import mean, median
+from statistics import fmean, mean, median
 from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
 
 from limner.annotate._sql import inserted, sa
 from limner.annotate.scale import relevant
@@ -28,6 +30,7 @@ LEAST = 4
 """So many controls are needed before anybody is set aside."""
 DECISIONS = ("accept", "reject")
 _QUICK = 0.25  # of the median time of all answers
+_APART = np.abs(np.subtract.outer(np.arange(4), np.arange(4)))  # how far two grades are from each other
 Level = Literal["nominal", "ordinal", "interval"]
 
 
@@ -78,7 +81,7 @@ def agreement(
 ) -> Agreement:
     """Krippendorff's alpha with an interval, and Cohen's kappa of every two annotators.
 
-    Alpha and its bootstrap are evalica's, kappa is scikit-learn's. Rows of the table are annotators, columns pairs; it
+    Alpha and its bootstrap are evalica's. Rows of the table are annotators, columns pairs; it
     is made here from named answers, because the other way round gives a number near 0 without a word.
 
     Args:
@@ -141,11 +144,12 @@ def kappa(one: Sequence[int], other: Sequence[int]) -> float:
     >>> round(kappa([1, 1, 4, 4], [1, 2, 4, 4]), 3), kappa([4, 4], [4, 4])
     (0.833, nan)
     """
-    from sklearn.metrics import cohen_kappa_score
-
     if len({*one, *other}) < 2:
         return math.nan
-    return float(cohen_kappa_score(list(one), list(other), weights="linear", labels=[1, 2, 3, 4]))
+    both = np.zeros((4, 4))
+    np.add.at(both, (np.asarray(one) - 1, np.asarray(other) - 1), 1.0)
+    by_chance = np.outer(both.sum(axis=1), both.sum(axis=0)) / len(one)
+    return float(1 - (_APART * both).sum() / (_APART * by_chance).sum())
 
 
 # --- annotators -------------------------------------------------------------------------------------------------
@@ -184,25 +188,42 @@ class Record:
 def annotator_table(given: Sequence[Answer], *, threshold: float = THRESHOLD) -> list[Record]:
     """A record of every annotator, the most suspicious first."""
     by_person: dict[str, list[Answer]] = {}
-    by_pair: dict[int, list[Answer]] = {}
+    sums = _Sums()
     for answer in given:
         by_person.setdefault(answer.annotator, []).append(answer)
-        by_pair.setdefault(answer.pair, []).append(answer)
+        sums.add(answer)
     times = [a.milliseconds for a in given if a.milliseconds is not None]
     usual = median(times) if times else math.nan
-    records = [_record(name, own, by_pair, usual, threshold) for name, own in by_person.items()]
+    records = [_record(name, own, sums, usual, threshold) for name, own in by_person.items()]
     return sorted(records, key=lambda r: (-len(r.suspicious), r.annotator))
 
 
-def _record(
-    name: str, own: Sequence[Answer], by_pair: dict[int, list[Answer]], usual: float, threshold: float
-) -> Record:
+class _Sums:
+    """Sums of grades, by pair and by pair and person, so that what others said takes no search."""
+
+    def __init__(self) -> None:
+        self.number: Counter[Any] = Counter()
+        self.total: Counter[Any] = Counter()
+
+    def add(self, answer: Answer) -> None:
+        for key in (answer.pair, (answer.pair, answer.annotator)):
+            self.number[key] += 1
+            self.total[key] += answer.grade
+
+    def gap(self, answer: Answer) -> float | None:
+        """How far an answer is from the mean of what others said of its pair; None where nobody else said anything."""
+        own = (answer.pair, answer.annotator)
+        others = self.number[answer.pair] - self.number[own]
+        return abs(answer.grade - (self.total[answer.pair] - self.total[own]) / others) if others else None
+
+
+def _record(name: str, own: Sequence[Answer], sums: _Sums, usual: float, threshold: float) -> Record:
     real = [a for a in own if a.role == "real"]
     golden = [right(a) for a in own if a.role != "real"]
     times = [a.milliseconds for a in own if a.milliseconds is not None]
     took = float(median(times)) if times else math.nan
     most = max(Counter(a.grade for a in real).values(), default=0) / max(len(real), 1)
-    gaps = [gap for a in real if (gap := _gap(a, by_pair[a.pair])) is not None]
+    gaps = [gap for a in real if (gap := sums.gap(a)) is not None]
     why = []
     if len(golden) >= LEAST and mean(golden) < threshold:
         why.append(f"{sum(golden)} of {len(golden)} controls right")
@@ -210,13 +231,8 @@ def _record(
         why.append(f"answers in {took / 1000:.1f} s, others in {usual / 1000:.1f} s")
     if len(real) >= 20 and most > 0.95:
         why.append(f"the same grade {most:.0%} of the time")
-    apart = mean(gaps) if gaps else math.nan
+    apart = fmean(gaps) if gaps else math.nan
     return Record(name, len(real), len(golden), sum(golden), apart, took, most, tuple(why))
-
-
-def _gap(answer: Answer, all_of_pair: Sequence[Answer]) -> float | None:
-    others = [a.grade for a in all_of_pair if a.annotator != answer.annotator]
-    return abs(answer.grade - mean(others)) if others else None
 
 
 def set_aside(store: Store, *, threshold: float = THRESHOLD, least: int = LEAST, by: int | None = None) -> list[str]:
@@ -252,13 +268,18 @@ class Doubtful:
     controls: int
 
 
-def review_queue(store: Store) -> list[Doubtful]:
-    """Finished tasks with a wrong control that nobody has looked at yet, in the order they came."""
-    finished = set(_column(store, sa.select(assignments.c.id).where(assignments.c.finished.is_not(None))))
-    looked_at = set(_column(store, sa.select(reviews.c.assignment_id)))
+def review_queue(store: Store, given: Iterable[Answer] | None = None) -> list[Doubtful]:
+    """Finished tasks with a wrong control that nobody has looked at yet, in the order they came.
+
+    Args:
+        store: The store.
+        given: Its answers, where they are read already.
+    """
+    waiting = set(_column(store, sa.select(assignments.c.id).where(assignments.c.finished.is_not(None))))
+    waiting -= set(_column(store, sa.select(reviews.c.assignment_id)))
     controls: dict[int, list[Answer]] = {}
-    for answer in answers(store):
-        if answer.role != "real" and answer.assignment in finished - looked_at:
+    for answer in answers(store) if given is None else given:
+        if answer.role != "real" and answer.assignment in waiting:
             controls.setdefault(answer.assignment, []).append(answer)
     return [
         Doubtful(key, given[0].task, given[0].annotator, wrong, len(given))
@@ -274,6 +295,8 @@ def _column(store: Store, query: sa.Select[Any]) -> list[int]:
 def review(store: Store, assignment: int, decision: str, *, reason: str, by: int | None = None) -> None:
     """Accepts a doubtful task, or rejects it: then its answers no longer count and somebody else is asked.
 
+    A task that somebody still works on is refused: they would lose it under their hands.
+
     Args:
         store: The store.
         assignment: Its number, `Doubtful.assignment`.
@@ -286,9 +309,11 @@ def review(store: Store, assignment: int, decision: str, *, reason: str, by: int
     if not reason.strip():
         raise LimnerError("a review needs its reason")
     with store.writing() as connection:
-        found = connection.scalar(sa.select(assignments.c.id).where(assignments.c.id == assignment))
+        found = connection.execute(sa.select(assignments.c.finished).where(assignments.c.id == assignment)).first()
         if found is None:
             raise UnknownId(f"no assignment number {assignment}: see 'limner annotate review'")
+        if found.finished is None:
+            raise LimnerError(f"assignment {assignment} is not finished: wait until all of its pairs are answered")
         values = {"assignment_id": assignment, "decision": decision, "reason": reason.strip(), "by_id": by}
         inserted(connection, reviews, **values, added=store.now())
     if decision == "reject":

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli import answers as later
-from limner.cli.answers import ORIGINAL, Where, opened, original
+from limner.cli.answers import ORIGINAL, Where, opened, original, shown
 from limner.cli.console import answer, progress, tell
 from limner.cli.evaluate import COLLECTION
 from limner.cli.options import Json, Loading, Split, flag, load, loading, part, word
+from limner.cli.people import people
+from limner.cli.serve import Certificate, Key, Proxy, Url
 from limner.errors import LimnerError, UnknownName
 
 if TYPE_CHECKING:
@@ -107,7 +109,7 @@ def _pooled(data: Mapping[str, int], store: str) -> str:
     else:
         merged = f"{data['proposals']:,} proposals, {data['merged']:,} pairs after merging"
         head = f"{merged}, {data['kept']:,} kept, {data['new']:,} new"
-    return f"{head}\nNext: limner annotate tasks {store}"
+    return f"{head}\nNext: limner annotate tasks {shown(store)}"
 
 
 def _systems(
@@ -187,7 +189,7 @@ def tasks(
         made = add_tasks(db, drafts, replication=replication, turn=turn)
     data = {"tasks": len(made), "pairs": len(open_pairs), "replication": replication, "form": form}
     text = f"{len(made):,} tasks for {len(open_pairs):,} pairs, {replication} people each"
-    answer(f"{text}\nNext: limner annotate serve {store}", data, as_json=as_json)
+    answer(f"{text}\nNext: limner annotate serve {shown(store)}", data, as_json=as_json)
 
 
 @app.command()
@@ -199,6 +201,10 @@ def serve(
     port: Annotated[int, word("0 for any that is free.", metavar="N", min=0, max=65535)] = 8765,
     host: Annotated[str, word("Beyond this machine only with --team.")] = "127.0.0.1",
     team: Annotated[bool, flag("--team", "Accounts by invitation, for several people.")] = False,
+    certificate: Certificate = None,
+    key: Key = None,
+    url: Url = None,
+    proxy: Proxy = None,
     option: Loading = None,
     as_json: Json = False,
 ) -> None:
@@ -220,9 +226,13 @@ def serve(
         lines = [f"open {where.url}", *([f"first account: {where.invitation}"] if where.invitation else [])]
         answer("\n".join(lines), {"url": where.url, "invitation": where.invitation}, as_json=as_json)
 
-    limner.web.serve(spec, store=store, host=host, port=port, team=team, options=options, started=started)
+    limner.web.serve(
+        spec, store=store, host=host, port=port, team=team, certificate=certificate, key=key, url=url,
+        proxies=proxy or (), options=options, started=started,
+    )  # fmt: skip
 
 
+app.command("people")(people)
 app.command("status")(later.status)
 app.command("review")(later.review)
 app.command("aggregate")(later.aggregate)

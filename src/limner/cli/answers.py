@@ -30,6 +30,13 @@ def opened(where: str, *, create: bool = False) -> Iterator[Store]:
         yield store
 
 
+def shown(where: str) -> str:
+    """A store as it may be shown, without a password."""
+    from limner.annotate.store import without_password
+
+    return without_password(where)
+
+
 def original(store: Store) -> Judgements:
     """The original pairs, as the pool kept them, over all images and captions of the store."""
     from limner.annotate._sql import sa
@@ -83,7 +90,9 @@ def _status(data: Mapping[str, Any], doubtful: int, store: str) -> str:
             for p in data["people"]
         ]  # fmt: skip
         lines.append(table([head, *rows]))
-    return "\n".join([*lines, *([f"{doubtful} tasks to review: limner annotate review {store}"] if doubtful else [])])
+    if doubtful:
+        lines.append(f"{doubtful} tasks to review: limner annotate review {shown(store)}")
+    return "\n".join(lines)
 
 
 def review(

@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     from limner.web import Address
 
 STORE = "Where answers are kept: a file, or postgresql://user@host/name."
+Certificate = Annotated[Path | None, word("For https, with --key.", metavar="FILE")]
+Key = Annotated[Path | None, word("For https.", metavar="FILE")]
+Url = Annotated[
+    str | None, word("The address that others use, e.g. https://judge.example.org; links are made from it.")
+]
+Proxy = Annotated[
+    list[str] | None,
+    word(
+        "A proxy in front of this server, whose X-Forwarded-For and -Proto are trusted. Repeatable.", metavar="ADDRESS"
+    ),
+]
 
 
 def serve(
@@ -37,8 +48,10 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, word("0 for any that is free.", metavar="N", min=0, max=65535)] = 8765,
     team: Annotated[bool, flag("--team", "Accounts by invitation; prints the first admin's invitation.")] = False,
-    certificate: Annotated[Path | None, word("For https, with --key.", metavar="FILE")] = None,
-    key: Annotated[Path | None, word("For https.", metavar="FILE")] = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    url: Url = None,
+    proxy: Proxy = None,
     show: Annotated[bool, flag("--open", "Open the page in a browser.")] = False,
     option: Loading = None,
     as_json: Json = False,
@@ -52,6 +65,7 @@ def serve(
       $ limner serve flickr8k:DIR --system histograms --store answers.db
       $ limner serve captions.csv --scores mine=similarity.npy
       $ limner serve scenes --team --host 0.0.0.0
+      $ limner serve scenes --team --url https://judge.example.org --proxy 127.0.0.1
     """
     from limner.web import serve as run
 
@@ -70,6 +84,8 @@ def serve(
         team=team,
         certificate=certificate,
         key=key,
+        url=url,
+        proxies=proxy or (),
         options=loading(option),
         started=started,
     )

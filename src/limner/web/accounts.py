@@ -1,65 +1,22 @@
-"""Logging in: invitations, passwords under a memory-hard hash, and a limit on how often anybody may try."""
+"""Accounts: logging in, invitations, and one's own password; and a limit on how often anybody may guess."""
 
 from __future__ import annotations
 
-import math
-import threading
-from functools import cache
-from typing import TYPE_CHECKING
+import hashlib
+import hmac
+import secrets
 
-from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from limner.errors import LimnerError, MissingExtra
-from limner.web.site import SESSION, Ask, Site, page, safe_next
+from limner.errors import LimnerError
+from limner.web.passwords import RULE, fits, hashed
+from limner.web.site import DEVICE, SESSION, Ask, page, safe_next
+from limner.web.throttle import NAME_LENGTH, same_name
 
-if TYPE_CHECKING:
-    from argon2 import PasswordHasher
-
-LEAST, MOST = 10, 200
-"""Characters of a password."""
 DAYS = 7.0
 """How long a session lasts."""
-_hashing = threading.BoundedSemaphore(2)  # so many hashes at once, whatever is sent: each takes memory on purpose
-
-
-@cache
-def hasher() -> PasswordHasher:
-    """Argon2id with 19 MiB, two passes, one lane: OWASP's least, so that a small server can afford it."""
-    try:
-        from argon2 import PasswordHasher as Hasher
-    except ImportError as error:
-        raise MissingExtra("accounts", "argon2-cffi", "web") from error
-    return Hasher(time_cost=2, memory_cost=19_456, parallelism=1)
-
-
-@cache
-def _nobody() -> str:
-    """The hash of a password that nobody has: an unknown name takes as long as a known one."""
-    import secrets
-
-    return hasher().hash(secrets.token_urlsafe(24))
-
-
-def hashed(password: str) -> str:
-    """A password as it is kept; refused where it is too short to be one."""
-    if not LEAST <= len(password) <= MOST:
-        raise LimnerError(f"the password has {len(password)} characters: expected {LEAST} to {MOST}")
-    with _hashing:
-        return hasher().hash(password)
-
-
-def fits(kept: str | None, password: str) -> bool:
-    """Whether a password is the one that was hashed; takes as long where there is none."""
-    from argon2.exceptions import InvalidHashError, VerificationError
-
-    if len(password) > MOST:
-        return False
-    with _hashing:
-        try:
-            return hasher().verify(kept or _nobody(), password) and kept is not None
-        except (VerificationError, InvalidHashError):
-            return False
+KNOWN = 365.0
+"""Days for which a browser counts as known, from the last time somebody logged in with it."""
 
 
 def login_page(ask: Ask) -> Response:
@@ -73,30 +30,39 @@ def login(ask: Ask) -> Response:
     """Opens a session for a name and its password; says no more than that they do not fit together."""
     if not ask.site.team:
         raise LimnerError("there are no accounts here: the page is on this machine alone")
-    name, there = ask.field("name").strip()[:80], safe_next(ask.field("next", "/"))
-    _take_turn(ask.site, ask, name)
-    from limner.annotate.store.people import by_name, open_session
+    name, there = ask.field("name").strip(), safe_next(ask.field("next", "/"))
+    cost = ask.site.turns.take(name, ask.address, known_device(ask, name))
+    from limner.annotate.store.people import by_name
 
-    known = by_name(ask.site.store, name) if name.isprintable() else None
+    known = by_name(ask.site.store, name) if name.isprintable() and len(name) <= NAME_LENGTH else None
     if not fits(known.password_hash if known else None, ask.field("password")) or known is None or not known.active:
-        return page(
-            ask, "login.html", status=401, error="The name and the password do not fit.", next=there, given=name
-        )
-    ask.site.by_account.forgive(name.casefold())
-    response = RedirectResponse(there, 303)
-    ask.site.cookie(response, SESSION, open_session(ask.site.store, known.id, hours=24 * DAYS), days=DAYS)
+        told = "The name and the password do not fit."
+        return page(ask, "login.html", status=401, error=told, next=there, given=name[:NAME_LENGTH])
+    for throttle, key in cost:
+        throttle.give_back(key)
+    return logged_in(ask, known.id, known.name, RedirectResponse(there, 303))
+
+
+def logged_in(ask: Ask, number: int, name: str, response: Response) -> Response:
+    """Opens a session, and remembers the browser for this account."""
+    from limner.annotate.store.people import open_session
+
+    ask.cookie(response, SESSION, open_session(ask.site.store, number, hours=24 * DAYS), days=DAYS)
+    device = known_device(ask, name) or secrets.token_urlsafe(12)
+    ask.cookie(response, DEVICE, f"{device}.{_signed(ask, name, device)}", days=KNOWN)
     return response
 
 
-def _take_turn(site: Site, ask: Ask, name: str) -> None:
-    """Refuses before anything is looked up or hashed."""
-    client = ask.request.client
-    waits = (site.by_address.wait(client.host if client else ""), site.by_account.wait(name.casefold()))
-    seconds = math.ceil(max(waits))
-    if seconds:
-        raise HTTPException(
-            429, f"too many tries: wait {seconds} seconds and try again", headers={"Retry-After": str(seconds)}
-        )
+def known_device(ask: Ask, name: str) -> str:
+    """The browser, where it has logged in to this account before; empty where it has not."""
+    device, _, mark = ask.request.cookies.get(DEVICE, "")[:200].partition(".")
+    good = bool(device) and hmac.compare_digest(mark.encode(), _signed(ask, name, device).encode())
+    return device if good else ""
+
+
+def _signed(ask: Ask, name: str, device: str) -> str:
+    words = f"{device} {same_name(name)}".encode(errors="replace")
+    return hmac.new(ask.site.secret, words, hashlib.sha256).hexdigest()
 
 
 def logout(ask: Ask) -> Response:
@@ -116,26 +82,29 @@ def invitation(ask: Ask) -> Response:
     from limner.annotate.store.people import read_invite
 
     token = ask.request.path_params["token"]
-    return page(
-        ask, "invite.html", role=_role(ask, read_invite(ask.site.store, token)), token=token, error="", given=""
-    )
+    role = _role(ask, read_invite(ask.site.store, token))
+    return page(ask, "invite.html", role=role, token=token, error="", given="", rule=RULE)
 
 
 def accept(ask: Ask) -> Response:
     """Makes the account an invitation is for, and logs it in."""
-    from limner.annotate.store.people import open_session, read_invite, use_invite
+    from limner.annotate.store.people import read_invite, use_invite
 
-    token, name, password = ask.request.path_params["token"], ask.field("name"), ask.field("password")
+    token, name = ask.request.path_params["token"], ask.field("name")
     role = _role(ask, read_invite(ask.site.store, token))
     try:
-        if password != ask.field("again"):
-            raise LimnerError("the two passwords differ: write the same one twice")
-        made = use_invite(ask.site.store, token, name, password_hash=hashed(password))
+        made = use_invite(ask.site.store, token, name, password_hash=_new_password(ask, name))
     except LimnerError as error:
-        return page(ask, "invite.html", status=400, role=role, token=token, error=str(error), given=name[:80])
-    response = RedirectResponse("/", 303)
-    ask.site.cookie(response, SESSION, open_session(ask.site.store, made.id, hours=24 * DAYS), days=DAYS)
-    return response
+        given = name[:NAME_LENGTH]
+        return page(ask, "invite.html", status=400, role=role, token=token, error=str(error), given=given, rule=RULE)
+    return logged_in(ask, made.id, made.name, RedirectResponse("/", 303))
+
+
+def _new_password(ask: Ask, name: str) -> str:
+    """The hash of a password that was written twice."""
+    if ask.field("password") != ask.field("again"):
+        raise LimnerError("the two passwords differ: write the same one twice")
+    return hashed(ask.field("password"), name=name)
 
 
 def _role(ask: Ask, role: str) -> str:
@@ -144,9 +113,28 @@ def _role(ask: Ask, role: str) -> str:
     return role
 
 
-def first_invitation(site: Site) -> str | None:
-    """A token for the first admin, where there is none yet; there is no default password."""
-    from limner.annotate.store.people import annotators, make_invite
+def account_page(ask: Ask) -> Response:
+    """One's own account."""
+    if not ask.site.team:
+        return RedirectResponse("/", 303)
+    return page(ask, "account.html", error="", told="", rule=RULE)
 
-    held = any(each.role == "admin" and each.active and each.password_hash for each in annotators(site.store))
-    return None if held else make_invite(site.store, role="admin", hours=24)
+
+def change_password(ask: Ask) -> Response:
+    """Replaces one's own password, and ends every other session."""
+    from limner.annotate.store.people import set_password_hash
+
+    mine = ask.visitor.account
+    if mine is None:
+        raise LimnerError("there are no accounts here: the page is on this machine alone")
+    cost = ask.site.turns.take(mine.name, ask.address, f"session {mine.id}")
+    if not fits(mine.password_hash, ask.field("old")):
+        return page(ask, "account.html", status=401, error="That is not your password.", told="", rule=RULE)
+    for throttle, key in cost:
+        throttle.give_back(key)
+    try:
+        set_password_hash(ask.site.store, mine.id, _new_password(ask, mine.name))
+    except LimnerError as error:
+        return page(ask, "account.html", status=400, error=str(error), told="", rule=RULE)
+    told = "Your password is changed. Everywhere else you have to log in again."
+    return logged_in(ask, mine.id, mine.name, page(ask, "account.html", error="", told=told, rule=RULE))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -14,15 +16,15 @@ from limner.web.effect import FORMS
 from limner.web.jobs import Job, Pending
 from limner.web.judging import judged_collection, whole
 from limner.web.site import ROLES, Ask, page
+from limner.web.team import accounts_of
+from limner.web.watching import SAMPLES, people_of
 
 if TYPE_CHECKING:
     from limner.annotate.preference import Preference
-    from limner.annotate.quality import Agreement
-    from limner.annotate.store.answers import Answer
     from limner.web.library import Loaded, Ready
 
-SAMPLES = 300
-"""Bootstrap samples for the intervals on the page."""
+MOST = 50
+"""Rows of a table that grows with the number of people or tasks."""
 
 _calls = itertools.count()
 
@@ -39,11 +41,14 @@ class Work:
 def admin_page(ask: Ask) -> Response:
     """Everything on one page."""
     from limner.annotate.store.contents import counts
+    from limner.annotate.store.exclusions import exclusions
+    from limner.annotate.store.people import annotators
     from limner.annotate.store.tasks import progress
     from limner.annotate.store.votes import study_progress
 
     site, store = ask.site, ask.site.store
     job, told, failed = _state(ask)
+    people, comparing = people_of(ask)
     known = {
         "progress": progress(store),
         "counts": counts(store),
@@ -56,10 +61,20 @@ def admin_page(ask: Ask) -> Response:
         "roles": ROLES,
         "admin": ask.visitor.may("admin"),
         "number": _shown,
+        "moment": _moment,
         "forms": FORMS,
-        **_people(ask),
+        "people": people,
+        "comparing": comparing,
+        "most": MOST,
+        "lowest": _lowest,
+        "exclusions": exclusions(store),
+        "ids": {each.name: each.id for each in annotators(store)},
+        "preferred": _preferred(ask),
+        **(accounts_of(ask) if site.team else {}),
     }
-    return page(ask, "admin.html", headers={"Refresh": "2"} if job else None, **known)
+    nothing_yet = people is None or not people.answers
+    again = job is not None or (comparing is not None and nothing_yet)
+    return page(ask, "admin.html", headers={"Refresh": "2"} if again else None, **known)
 
 
 def _shown(value: float, digits: int = 2) -> str:
@@ -67,39 +82,20 @@ def _shown(value: float, digits: int = 2) -> str:
     return "–" if math.isnan(value) else f"{value:.{digits}f}"
 
 
-def _people(ask: Ask) -> dict[str, Any]:
-    """Annotators, agreement, and what waits for review."""
-    from limner.annotate.quality import annotator_table, review_queue
-    from limner.annotate.store.answers import answers
-    from limner.annotate.store.exclusions import exclusions
-    from limner.annotate.store.people import annotators
-
-    store = ask.site.store
-    given = answers(store)
-    return {
-        "records": annotator_table(given),
-        "queue": review_queue(store),
-        "exclusions": exclusions(store),
-        "accounts": annotators(store),
-        "ids": {each.name: each.id for each in annotators(store)},
-        "agreed": _agreed(ask, given),
-        "preferred": _preferred(ask),
-    }
+def _lowest(kappas: Mapping[tuple[str, str], tuple[float, int]]) -> list[tuple[tuple[str, str], tuple[float, int]]]:
+    """Those of the people who agree least, where there are many; one that is undefined says little."""
+    if len(kappas) <= MOST:
+        return list(kappas.items())
+    return sorted(kappas.items(), key=lambda each: (math.isnan(each[1][0]), each[1][0]))[:MOST]
 
 
-def _agreed(ask: Ask, given: list[Answer]) -> Agreement | None:
-    """How far people agree; computed again when there are new answers. None where two people are lacking."""
-    from limner.annotate.quality import agreement
+def _moment(milliseconds: int) -> str:
+    """A time, in UTC.
 
-    if len({answer.annotator for answer in given}) < 2:
-        return None
-    found: Agreement = ask.site.library.jobs.value(
-        ("agreement", len(given), given[-1].id),
-        "comparing answers",
-        lambda job: agreement(given, samples=SAMPLES),
-        patience=None,
-    )
-    return found
+    >>> _moment(1_700_000_000_000)
+    '2023-11-14 22:13 UTC'
+    """
+    return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _preferred(ask: Ask) -> tuple[Preference | None, str]:
@@ -218,29 +214,6 @@ def _rivals(one: Ready, other: Ready, loaded: Loaded, queries: int) -> list[Any]
 
 
 # --- people -----------------------------------------------------------------------------------------------------
-
-
-def invite(ask: Ask) -> Response:
-    """Makes an invitation; its address is shown once."""
-    from limner.annotate.store.people import make_invite
-
-    if not ask.site.team:
-        raise LimnerError("there are no accounts here: start with --team")
-    role = ask.field("role", "annotator")
-    token = make_invite(ask.site.store, role=role, by=ask.site.annotator(ask.visitor))
-    link = str(ask.request.base_url) + f"invite/{token}"
-    return page(ask, "invited.html", link=link, role=role)
-
-
-def account(ask: Ask) -> Response:
-    """Opens or closes an account."""
-    from limner.annotate.store.people import set_active
-
-    number, active = whole(ask.field("annotator"), "annotator"), ask.field("active") == "yes"
-    if not active and number == ask.site.annotator(ask.visitor):
-        raise LimnerError("you cannot close your own account: ask another admin")
-    set_active(ask.site.store, number, active)
-    return RedirectResponse("/admin", 303)
 
 
 def aside(ask: Ask) -> Response:

@@ -46,7 +46,7 @@ def failures_json(ask: Ask) -> Response:
 
 
 def _words(most: int = 2000, **more: Any) -> dict[str, Any]:
-    return {"type": "string", "maxLength": most, **more}
+    return {"type": "string", "maxLength": most, "pattern": "^[^\\u0000]*$", **more}
 
 
 def _whole(low: int, high: int) -> dict[str, Any]:

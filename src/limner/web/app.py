@@ -2,41 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
 
 from limner.errors import LimnerError
-from limner.web import accounts, admin, api, effect, judging, pages, preferring
+from limner.web import accounts, admin, api, effect, judging, pages, preferring, team
 from limner.web.jobs import Pending
-from limner.web.security import LOCAL_HOSTS, Guard
+from limner.web.security import Guard, checked_proxies, names_of
 from limner.web.site import HERE, Site, endpoint, failed, open_endpoint
 from limner.web.uploads import lower_limits
+from limner.web.watching import Watch
 
 
-def application(site: Site, *, hosts: tuple[str, ...] = ()) -> Starlette:
+def application(site: Site, *, hosts: Sequence[str] = (), proxies: Sequence[str] = ()) -> Starlette:
     """The ASGI application of a site.
 
     Args:
         site: What is served.
-        hosts: Names it answers under; on this machine alone, only this machine's names.
+        hosts: Names it answers under, beside those of this machine and the one in the site's address.
+        proxies: Addresses of servers in front of it, whose word on who asks, and how, is believed.
     """
     lower_limits()
-    known = hosts if site.team else (*LOCAL_HOSTS, *hosts)
+    named = names_of(hosts, site.url, team=site.team)
+    layers = [Middleware(Guard, hosts=named, url=site.url, private=site.team)]
+    if proxies:
+        layers.insert(0, Middleware(_believing, proxies=checked_proxies(proxies)))
     app = Starlette(
         routes=routes(),
-        middleware=[Middleware(Guard, hosts=known, private=site.team)],
+        middleware=layers,
         exception_handlers=dict.fromkeys((LimnerError, HTTPException, Pending), failed),
         lifespan=_lifespan,
     )
     app.state.site = site
-    app.state.work = admin.Work()
+    app.state.work, app.state.watch = admin.Work(), Watch()
     return app
+
+
+def _believing(app: ASGIApp, proxies: list[str]) -> Any:
+    """Takes address and scheme of who asks from `X-Forwarded-For` and `-Proto`, where a known server wrote them."""
+    from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+    inner: Any = app
+    return ProxyHeadersMiddleware(inner, trusted_hosts=proxies)
 
 
 @asynccontextmanager
@@ -60,10 +75,12 @@ def routes() -> list[BaseRoute]:
     ]
     people = [
         Route("/login", open_endpoint(accounts.login_page), methods=["GET"]),
-        Route("/login", open_endpoint(accounts.login), methods=["POST"]),
+        Route("/login", open_endpoint(accounts.login, apart=True), methods=["POST"]),
         Route("/logout", open_endpoint(accounts.logout), methods=["POST"]),
         Route("/invite/{token}", open_endpoint(accounts.invitation), methods=["GET"]),
-        Route("/invite/{token}", open_endpoint(accounts.accept), methods=["POST"]),
+        Route("/invite/{token}", open_endpoint(accounts.accept, apart=True), methods=["POST"]),
+        Route("/account", endpoint(accounts.account_page), methods=["GET"]),
+        Route("/account", endpoint(accounts.change_password, apart=True), methods=["POST"]),
     ]
     judged = [
         Route("/judge", endpoint(judging.judge_page), methods=["GET"]),
@@ -83,8 +100,11 @@ def _admins() -> list[BaseRoute]:
         Route("/admin/export", endpoint(effect.export_file, role="admin")),
         Route("/admin/tasks", endpoint(admin.make_tasks, role="admin"), methods=["POST"]),
         Route("/admin/study", endpoint(admin.make_study, role="admin"), methods=["POST"]),
-        Route("/admin/invite", endpoint(admin.invite, role="admin"), methods=["POST"]),
-        Route("/admin/account", endpoint(admin.account, role="admin"), methods=["POST"]),
+        Route("/admin/invite", endpoint(team.invite, role="admin"), methods=["POST"]),
+        Route("/admin/revoke", endpoint(team.revoke, role="admin"), methods=["POST"]),
+        Route("/admin/account", endpoint(team.account, role="admin"), methods=["POST"]),
+        Route("/admin/role", endpoint(team.role, role="admin"), methods=["POST"]),
+        Route("/admin/password", endpoint(team.password, role="admin", apart=True), methods=["POST"]),
         Route("/admin/aside", endpoint(admin.aside, role="admin"), methods=["POST"]),
         Route("/admin/review", endpoint(admin.review_task, role="reviewer"), methods=["POST"]),
     ]

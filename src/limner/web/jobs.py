@@ -96,6 +96,12 @@ class Jobs:
             if self._held.get(key) is job:
                 del self._held[key]
 
+    def forget(self, key: Hashable) -> None:
+        """Forgets what is done, so that it is done anew when it is asked for again."""
+        with self._lock:
+            if key in self._held and self._held[key].finished.is_set():
+                del self._held[key]
+
     def ready(self, key: Hashable) -> bool:
         """Whether the value is there."""
         job = self._held.get(key)

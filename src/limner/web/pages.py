@@ -43,7 +43,7 @@ def name(ask: Ask) -> Response:
         raise LimnerError("in a team the account says who you are")
     chosen = add_annotator(ask.site.store, ask.field("name"), existing=True).name
     response = RedirectResponse("/", 303)
-    ask.site.cookie(response, NAME, quote(chosen, safe=""), days=365)
+    ask.cookie(response, NAME, quote(chosen, safe=""), days=365)
     return response
 
 

@@ -1,19 +1,18 @@
 """What stands before every page: whose host is asked, where the request comes from, how large it is, what it may load.
 
-Three small layers, each a plain ASGI callable. They are on in every mode: a server on this machine alone can be
+A plain ASGI layer. It is on in every mode: a server on this machine alone can be
 reached by any page that is open in the same browser.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import threading
-import time
-from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
+import socket
+from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -34,6 +33,8 @@ HEADERS = {
 }
 SAFE = ("GET", "HEAD", "OPTIONS")
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]", "::1")
+HSTS = 180 * 86_400
+"""Seconds for which a browser comes by https only, once it has."""
 BODY = 13_000_000
 """Bytes of the largest request: the largest upload and what a form puts around it."""
 
@@ -61,19 +62,63 @@ def refuse_open(host: str, *, team: bool) -> None:
         )
 
 
+def public_url(url: str | None) -> str:
+    """The address under which others reach a server, ending in a slash; empty where none is given.
+
+    >>> public_url("https://judge.example.org"), public_url(None)
+    ('https://judge.example.org/', '')
+    """
+    if url is None:
+        return ""
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or "@" in url or parts.path.strip("/") or parts.query or parts.fragment:
+        raise LimnerError(f"--url {url}: expected http(s)://NAME or http(s)://NAME:PORT, and nothing after it")
+    return f"{parts.scheme}://{parts.netloc.lower()}/"
+
+
+def checked_proxies(proxies: Sequence[str]) -> list[str]:
+    """Addresses of servers in front of this one; a name is refused, because it may point elsewhere tomorrow.
+
+    >>> checked_proxies(["127.0.0.1", "10.0.0.0/8"])
+    ['127.0.0.1', '10.0.0.0/8']
+    """
+    for each in proxies:
+        try:
+            ipaddress.ip_network(each)
+        except ValueError:
+            raise LimnerError(f"--proxy {each}: expected an address like 127.0.0.1, or a network, 10.0.0.0/8") from None
+    return list(proxies)
+
+
+def names_of(hosts: Sequence[str], url: str, *, team: bool) -> frozenset[str]:
+    """The names a server answers under."""
+    named = [*LOCAL_HOSTS, *(f"[{host}]" if ":" in host else host for host in hosts)]
+    named += [socket.gethostname()] if team else []
+    named += [_name(urlsplit(url).netloc)] if url else []
+    return frozenset(name.lower() for name in named)
+
+
 class Guard:
     """Refuses requests of other sites, to other hosts, and too large ones; adds the headers that browsers obey.
 
     Args:
         app: What comes after.
-        hosts: Names under which the server may be asked; empty for any. On this machine alone this is what stops a
-            site that makes its own name point here.
+        hosts: Names under which the server may be asked. This is what stops a site that makes its own name point here,
+            and a link that leads elsewhere.
+        url: The address under which others reach the server, where it was given.
         private: Whether pages must not be kept by anything between the server and its reader.
     """
 
-    def __init__(self, app: ASGIApp, *, hosts: tuple[str, ...] = (), private: bool = False) -> None:
+    def __init__(
+        self, app: ASGIApp, *, hosts: frozenset[str] = frozenset(), url: str = "", private: bool = False
+    ) -> None:
         """Keeps the settings."""
         self.app, self.hosts, self.private = app, hosts, private
+        self.secure, self.site = url.startswith("https:"), urlsplit(url).netloc
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Checks, then hands on."""
@@ -86,30 +131,50 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 headers.update(HEADERS)
                 headers.setdefault("Cache-Control", "no-store" if self.private else "no-cache")
+                if self._always_https(scope):
+                    headers["Strict-Transport-Security"] = f"max-age={HSTS}"
             await send(message)
 
         refusal = self._refusal(scope)
         if refusal is not None:
             await refusal(scope, receive, with_headers)
             return
-        await _Counted(self.app)(scope, receive, with_headers)
+        await self.app(scope, _counted(receive), with_headers)
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
         headers = Headers(scope=scope)
-        if self.hosts and _name(headers.get("host", "")) not in self.hosts:
-            return PlainTextResponse("this server does not answer under that name", 421)
-        if scope["method"] not in SAFE and not same_site(headers):
+        if _name(headers.get("host", "")).lower().removesuffix(".") not in self.hosts | _asked_at(scope):
+            told = "this server does not answer under that name: use the address it shows, or start it with --url"
+            return PlainTextResponse(told, 421)
+        if scope["method"] not in SAFE and not same_site(headers, self.site):
             return PlainTextResponse("refused: the request comes from another site", 403)
         length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > BODY:
+        if not (length.isascii() and length.isdigit() and len(length) < 20 and int(length) <= BODY):
             return PlainTextResponse(f"refused: more than {BODY:,} bytes", 413)
         return None
 
+    def _always_https(self, scope: Scope) -> bool:
+        """Whether a browser should come by https only from now on; never for a name of its own machine."""
+        if not self.secure and scope.get("scheme") != "https":
+            return False
+        return _name(Headers(scope=scope).get("host", "")).lower() not in LOCAL_HOSTS
 
-def same_site(headers: Headers) -> bool:
+
+def _asked_at(scope: Scope) -> frozenset[str]:
+    """The address that the connection came in at: whoever writes it in `Host` has not been led here by a name."""
+    server = scope.get("server")
+    try:
+        address = ipaddress.ip_address(str(server[0]) if server else "")
+    except ValueError:
+        return frozenset()
+    return frozenset({f"[{address}]" if address.version == 6 else str(address)})
+
+
+def same_site(headers: Headers, public: str = "") -> bool:
     """Whether a browser says that its own page sent this; what is no browser says nothing and holds no cookie.
 
-    `Sec-Fetch-Site` is what browsers since 2020 send and no page can forge; `Origin` is older.
+    `Sec-Fetch-Site` is what browsers since 2020 send and no page can forge; `Origin` is older. A server in front may
+    ask under another name than its readers do: theirs is `public`.
 
     >>> same_site(Headers({"sec-fetch-site": "cross-site"})), same_site(Headers({"sec-fetch-site": "same-origin"}))
     (False, True)
@@ -120,7 +185,8 @@ def same_site(headers: Headers) -> bool:
     if site is not None:
         return site in ("same-origin", "none")
     origin = headers.get("origin")
-    return origin is None or origin.partition("://")[2] == headers.get("host", "")
+    host = headers.get("host", "")
+    return origin is None or origin.partition("://")[2] in (host, public or host)
 
 
 def _name(host: str) -> str:
@@ -128,86 +194,16 @@ def _name(host: str) -> str:
     return host if host.endswith("]") else host.rpartition(":")[0] or host
 
 
-class _TooLarge(Exception):
-    pass
-
-
-class _Counted:
+def _counted(receive: Receive) -> Receive:
     """Counts the bytes that come in, whatever the client said there would be."""
+    count = 0
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    async def counted() -> Message:
+        nonlocal count
+        message = await receive()
+        count += len(message.get("body", b""))
+        if count > BODY:
+            raise HTTPException(413, f"refused: more than {BODY:,} bytes")
+        return message
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        count, started = 0, False
-
-        async def counted() -> Message:
-            nonlocal count
-            message = await receive()
-            count += len(message.get("body", b""))
-            if count > BODY:
-                raise _TooLarge
-            return message
-
-        async def noted(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
-        try:
-            await self.app(scope, counted, noted)
-        except _TooLarge:
-            if not started:
-                await PlainTextResponse(f"refused: more than {BODY:,} bytes", 413)(scope, receive, send)
-
-
-@dataclass
-class _Bucket:
-    left: float
-    at: float
-
-
-class Throttle:
-    """Lets each key through `burst` times at once, and then once in every `every` seconds.
-
-    Args:
-        burst: How many at once.
-        every: Seconds until one more is allowed.
-        most: Keys that are remembered; the least lately seen is forgotten first.
-        clock: Seconds that only grow.
-
-    >>> now = [0.0]
-    >>> slow = Throttle(2, 10.0, clock=lambda: now[0])
-    >>> [slow.wait("a") for _ in range(3)], slow.wait("b")
-    ([0.0, 0.0, 10.0], 0.0)
-    >>> now[0] = 10.0; slow.wait("a")
-    0.0
-    """
-
-    def __init__(
-        self, burst: int, every: float, *, most: int = 10_000, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        """Remembers nobody."""
-        self.burst, self.every, self.most, self.clock = burst, every, most, clock
-        self._held: OrderedDict[str, _Bucket] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def wait(self, key: str) -> float:
-        """Takes one turn and gives 0; or takes none and gives the seconds until there is one."""
-        with self._lock:
-            now = self.clock()
-            bucket = self._held.setdefault(key, _Bucket(float(self.burst), now))
-            self._held.move_to_end(key)
-            bucket.left = min(float(self.burst), bucket.left + (now - bucket.at) / self.every)
-            bucket.at = now
-            while len(self._held) > self.most:
-                self._held.popitem(last=False)
-            if bucket.left < 1:
-                return (1 - bucket.left) * self.every
-            bucket.left -= 1
-            return 0.0
-
-    def forgive(self, key: str) -> None:
-        """Gives back all turns, after a success."""
-        with self._lock:
-            self._held.pop(key, None)
+    return counted

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -13,8 +12,10 @@ from limner.errors import LimnerError, MissingExtra
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
+    from uvicorn import Server
 
     from limner.collection import Collection
+    from limner.web.connections import Gate
 
 SYSTEMS = ("histograms", "colours")
 STORE = "limner-answers.db"
@@ -47,6 +48,8 @@ def serve(
     team: bool = False,
     certificate: Path | None = None,
     key: Path | None = None,
+    url: str | None = None,
+    proxies: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
     started: Callable[[Address], None] | None = None,
 ) -> None:
@@ -62,8 +65,10 @@ def serve(
         team: Accounts by invitation; without it, whoever is at this machine.
         certificate: For https, with `key`.
         key: For https.
+        url: The address under which others reach it, e.g. https://judge.example.org; links are made from it.
+        proxies: Addresses of servers in front of this one, whose word on who asks, and how, is believed.
         options: Of the collections' loader.
-        started: Called with the address once it is known.
+        started: Called with the address once everything is ready.
     """
     from limner.web.security import refuse_open
 
@@ -71,12 +76,19 @@ def serve(
     if (certificate is None) != (key is None):
         raise LimnerError("a certificate and its key belong together: give both or neither")
     app = make_app(
-        collections, systems=systems, matrices=matrices, store=store, team=team, https=key is not None, options=options
-    )
-    with closing(_bound(host, port)) as listening:
+        collections, systems=systems, matrices=matrices, store=store, team=team, https=key is not None, hosts=(host,),
+        url=url, proxies=proxies, options=options,
+    )  # fmt: skip
+    try:
+        from limner.web.connections import Connections, affordable, listen
+    except ImportError as error:
+        raise MissingExtra("the page", error.name or "uvicorn", "web") from error
+    with closing(listen(host, port, Connections(affordable()))) as gate:
+        server = server_of(app, gate, certificate=certificate, key=key)
+        app.state.site.prepare()
         if started is not None:
-            started(_address(app, host, listening.getsockname()[1], str(store)))
-        _run(app, listening, certificate, key)
+            started(_address(app, host, gate.getsockname()[1], str(store)))
+        server.run(sockets=[gate])
 
 
 def make_app(
@@ -87,12 +99,19 @@ def make_app(
     store: str | Path = STORE,
     team: bool = False,
     https: bool = False,
+    hosts: Sequence[str] = (),
+    url: str | None = None,
+    proxies: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
 ) -> Starlette:
-    """The ASGI application that `serve` runs; arguments as there."""
+    """The ASGI application that `serve` runs; arguments as there.
+
+    It answers under the names of this machine, the address it is asked at, `hosts`, and the name in `url`.
+    """
     try:
         from limner.web.app import application
         from limner.web.library import Library
+        from limner.web.security import public_url
         from limner.web.site import Site
     except ImportError as error:
         if isinstance(error, MissingExtra) or (error.name or "").startswith("limner"):
@@ -101,7 +120,8 @@ def make_app(
     listed = [collections] if isinstance(collections, str) else list(collections)
     named = systems if isinstance(systems, Mapping) else {_short(name): name for name in systems}
     library = Library(_named(listed, dict(options or {})), named, matrices=matrices, options=options)
-    return application(Site(library, str(store), team=team, https=https))
+    site = Site(library, str(store), team=team, https=https, url=public_url(url))
+    return application(site, hosts=tuple(hosts), proxies=proxies)
 
 
 def _short(name: str) -> str:
@@ -124,46 +144,50 @@ def _named(listed: Sequence[str | Collection], options: dict[str, Any]) -> dict[
     return found
 
 
-def _bound(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((host, port))
-        listening.listen(128)  # whoever comes between the address and the first page waits, and is not refused
-    except OSError as error:
-        listening.close()
-        raise LimnerError(
-            f"cannot listen on {host}, port {port} ({error.strerror}): is a server running there? choose another --port"
-        ) from error
-    return listening
-
-
 def _address(app: Starlette, host: str, port: int, store: str) -> Address:
     from limner.annotate.store import without_password
 
     site, store = app.state.site, without_password(store)
     shown = f"[{host}]" if ":" in host else host
-    url = f"http{'s' if site.https else ''}://{shown}:{port}/"
+    url = site.url or f"http{'s' if site.https else ''}://{shown}:{port}/"
     if not site.team:
         return Address(url, store)
-    from limner.web.accounts import first_invitation
+    from limner.annotate.store.people import invite_first_admin
 
-    token = first_invitation(site)
+    token = invite_first_admin(site.store)
     return Address(url, store, None if token is None else f"{url}invite/{token}")
 
 
-def _run(app: Starlette, listening: socket.socket, certificate: Path | None, key: Path | None) -> None:
+def server_of(app: Starlette, gate: Gate, *, certificate: Path | None = None, key: Path | None = None) -> Server:
+    """The server of an application, ready to run; a certificate that cannot be used is refused here."""
+    import ssl
+
     import uvicorn
+
+    from limner.web.connections import BACKLOG, protocol
+    from limner.web.logs import bound_logs
 
     config = uvicorn.Config(
         app,
+        http=protocol(gate.held),
+        ws="none",
+        loop="asyncio",
         log_level="warning",
         access_log=False,
         server_header=False,
         proxy_headers=False,
+        backlog=BACKLOG,
         ssl_certfile=certificate,
         ssl_keyfile=key,
+        timeout_keep_alive=int(gate.held.limits.idle),
+        timeout_notify=0,
+        callback_notify=gate.held.sweep,
         timeout_graceful_shutdown=3,
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    try:
+        config.load()
+    except (OSError, ssl.SSLError) as error:
+        why = f"{certificate} and {key}: {error.strerror or error}"
+        raise LimnerError(f"cannot use the certificate and its key, {why}; expected two PEM files") from error
+    bound_logs()
+    return uvicorn.Server(config)

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import logging
+import secrets
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from limner.errors import LimnerError, NotWritten, UnknownId
+from limner.web.apart import Apart
 from limner.web.jobs import Pending
 from limner.web.library import Library
 from limner.web.pictures import Pictures
-from limner.web.security import Throttle
-from limner.web.uploads import BYTES, Refused, Uploads
+from limner.web.reading import sent
+from limner.web.throttle import Turns
+from limner.web.uploads import Refused, Uploads
 
 if TYPE_CHECKING:
     from limner.annotate.store import Store
@@ -44,6 +47,7 @@ PAGES = (
 _log = logging.getLogger("limner.web")
 
 SESSION = "limner_session"
+DEVICE = "limner_device"
 NAME = "limner_name"
 
 
@@ -69,16 +73,18 @@ class Site:
         store_at: Where answers are kept: a file, or a database address.
         team: Whether people log in.
         https: Whether cookies may travel encrypted only.
+        url: The address under which others reach it, ending in a slash; empty where none was given.
     """
 
     library: Library
     store_at: str
     team: bool = False
     https: bool = False
+    url: str = ""
     pictures: Pictures = field(default_factory=Pictures)
     uploads: Uploads = field(default_factory=Uploads)
-    by_address: Throttle = field(default_factory=lambda: Throttle(10, 6.0))
-    by_account: Throttle = field(default_factory=lambda: Throttle(10, 30.0))
+    turns: Turns = field(default_factory=Turns)
+    apart: Apart = field(default_factory=Apart)
     _store: Store | None = None
     _opening: threading.Lock = field(default_factory=threading.Lock)
 
@@ -91,6 +97,17 @@ class Site:
 
                 self._store = open_store(self.store_at)
             return self._store
+
+    def prepare(self) -> None:
+        """Opens the store and writes to it, so that what is wrong with it is said before anybody answers a pair."""
+        from limner.annotate.store import refuse_unwritable
+
+        refuse_unwritable(self.store)
+
+    @cached_property
+    def secret(self) -> bytes:
+        """What marks the browsers that have logged in are signed with."""
+        return bytes.fromhex(self.store.set("device secret", secrets.token_hex(32), replace=False))
 
     def close(self) -> None:
         """Gives back what is held."""
@@ -120,12 +137,6 @@ class Site:
         known = by_name(self.store, visitor.name)  # reading first: only a new name has to wait for the writers
         return (known or add_annotator(self.store, visitor.name, existing=True)).id
 
-    def cookie(self, response: Response, name: str, value: str, *, days: float) -> None:
-        """Sets a cookie that scripts cannot read and other sites cannot send along with a form."""
-        response.set_cookie(
-            name, value, max_age=int(days * 86_400), path="/", httponly=True, samesite="lax", secure=self.https
-        )
-
 
 def _clean(name: str) -> str:
     from urllib.parse import unquote
@@ -144,6 +155,23 @@ class Ask:
     form: FormData = field(default_factory=FormData)
     json: Any = None
     file: bytes | None = None
+
+    @property
+    def address(self) -> str:
+        """Where the request comes from."""
+        client = self.request.client
+        return client.host if client else ""
+
+    @property
+    def base(self) -> str:
+        """The address of the site, as its readers know it, ending in a slash."""
+        return self.site.url or str(self.request.base_url)
+
+    def cookie(self, response: Response, name: str, value: str, *, days: float) -> None:
+        """Sets a cookie that scripts cannot read and other sites cannot send along with a form."""
+        secure = self.site.https or self.base.startswith("https:")
+        age = int(days * 86_400)
+        response.set_cookie(name, value, max_age=age, path="/", httponly=True, samesite="lax", secure=secure)
 
     def get(self, name: str, default: str = "") -> str:
         """A word of the address."""
@@ -175,8 +203,16 @@ class Ask:
 Handler = Callable[[Ask], Response]
 
 
-def endpoint(handler: Handler, *, role: str = "annotator") -> Callable[[Request], Awaitable[Response]]:
-    """An ASGI endpoint: reads the request, looks who asks, and lets the handler work in a thread."""
+def endpoint(
+    handler: Handler, *, role: str = "annotator", apart: bool = False
+) -> Callable[[Request], Awaitable[Response]]:
+    """An ASGI endpoint: reads the request, looks who asks, and lets the handler work in a thread.
+
+    Args:
+        handler: Makes the answer.
+        role: Who may ask.
+        apart: Whether it hashes passwords, and so works in the pool for that.
+    """
 
     async def answer(request: Request) -> Response:
         site: Site = request.app.state.site
@@ -185,30 +221,34 @@ def endpoint(handler: Handler, *, role: str = "annotator") -> Callable[[Request]
             return _log_in(request)
         if not visitor.may(role):
             raise HTTPException(403, f"this is for the role {role}; you are {visitor.role}")
-        return await _handled(handler, await _read(request, site, visitor))
+        return await _handled(handler, request, site, visitor, apart)
 
     return answer
 
 
-def open_endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+def open_endpoint(handler: Handler, *, apart: bool = False) -> Callable[[Request], Awaitable[Response]]:
     """An endpoint for whoever comes, logged in or not."""
 
     async def answer(request: Request) -> Response:
-        site: Site = request.app.state.site
-        return await _handled(handler, await _read(request, site, Visitor("", "annotator")))
+        return await _handled(handler, request, request.app.state.site, Visitor("", "annotator"), apart)
 
     return answer
 
 
-async def _handled(handler: Handler, ask: Ask) -> Response:
+async def _handled(handler: Handler, request: Request, site: Site, visitor: Visitor, apart: bool) -> Response:
     """The answer; a fault of ours is logged and told as one, with the same headers as any other page."""
     try:
-        return await run_in_threadpool(handler, ask)
+        came = await sent(request, machine=wants_json(request), stranger=not visitor.name)
+        ask = Ask(request, site, visitor, came.form, came.json, came.file)
+        return await (site.apart.run(handler, ask) if apart else run_in_threadpool(handler, ask))
     except (LimnerError, HTTPException, Pending):
         raise
+    except ClientDisconnect:
+        return Response(status_code=400)  # to nobody
     except Exception as error:
-        _log.exception("%s %s", ask.request.method, ask.request.url.path)
-        return failed(ask.request, error)
+        route = request.scope.get("route")  # what it is called, not what was asked: that may hold an invitation
+        _log.exception("%s %s", request.method, getattr(route, "path", "?"))
+        return failed(request, error)
 
 
 def _log_in(request: Request) -> Response:
@@ -216,30 +256,6 @@ def _log_in(request: Request) -> Response:
         return JSONResponse({"error": "log in first"}, 401)
     there = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     return RedirectResponse(f"/login?next={quote(there, safe='')}", 303)
-
-
-async def _read(request: Request, site: Site, visitor: Visitor) -> Ask:
-    if request.method in ("GET", "HEAD"):
-        return Ask(request, site, visitor)
-    kind = request.headers.get("content-type", "").partition(";")[0].strip()
-    if kind == "application/json":
-        return Ask(request, site, visitor, json=await _json(request))
-    if wants_json(request):
-        raise HTTPException(415, "expected Content-Type: application/json")
-    form = await request.form(max_files=1, max_fields=60, max_part_size=65_536)
-    file = next((value for value in form.values() if isinstance(value, UploadFile)), None)
-    data = None if file is None else await file.read(BYTES + 1)
-    return Ask(request, site, visitor, form, file=data)
-
-
-async def _json(request: Request) -> Any:
-    body = await request.body()
-    if len(body) > 65_536:
-        raise HTTPException(413, "refused: more than 65,536 bytes of JSON")
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        raise HTTPException(400, "the body is no JSON") from None
 
 
 def wants_json(request: Request) -> bool:
@@ -303,6 +319,7 @@ def failed(request: Request, error: Exception) -> Response:
     if wants_json(request):
         return JSONResponse({"error": message}, status)
     titles = {403: "Not for you", 404: "Not here", 413: "Too large", 429: "Too often", 500: "A fault in limner"}
+    titles[503] = "Too busy"
     known = {"title": titles.get(status, "That did not work"), "message": message, "status": status, "job": None}
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else None
     return HTMLResponse(_render(request.app.state.site, request, None, "message.html", known), status, headers)

@@ -11,7 +11,8 @@ What a page calls:
 |---|---|
 | `store` | `open_store`, `Store.setting`, `Store.set`, `Store.close` |
 | `store.people` | `add_annotator`, `annotator_of`, `by_name`, `annotators`, `set_password_hash`, `set_role`, |
-| | `set_active`, `make_invite`, `read_invite`, `use_invite`, `open_session`, `session_of`, `close_session` |
+| | `set_active`, `make_invite`, `open_invites`, `revoke_invite`, `read_invite`, `use_invite`, `open_session`, |
+| | `session_of`, `close_session` |
 | `store.contents` | `add_collection`, `add_pool`, `add_pairs`, `caption_text`, `proposals`, `pairs`, `counts` |
 | `store.tasks` | `add_tasks`, `lease`, `assignment_of`, `renew`, `give_back`, `progress`, `progress_of` |
 | `store.answers` | `submit`, `undo`, `answers`, `history` |
@@ -35,12 +36,14 @@ replication asks; controls are answered by everyone who holds the task.
 from __future__ import annotations
 
 import json
+import os
+import re
 import sqlite3
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +59,9 @@ POOL = 32
 _PATIENCE = 10  # milliseconds between two tries to take SQLite's lock
 _ADVISORY = 0x6C696D  # the lock of PostgreSQL that is limner's
 _NO_ROOM = ("disk is full", "disk i/o error", "no space left")  # of SQLite, of a limit on its files, of PostgreSQL
+_ADDRESS = re.compile(r"((?:[a-z][a-z0-9+]*:(?=//)|postgres[a-z+]*:)/*)(.*)", re.IGNORECASE | re.DOTALL)
+_WORDS = re.compile(r"(^|\s)(host|hostaddr|dbname|user|password|service)\s*=")  # libpq's other way to say where
+_PASSWORD_WORD = re.compile(r"(?i)(\w*(?:pass|pwd|secret|token)\w*)\s*=\s*(?:'[^']*'|[^\s&]*)")
 
 
 class LeaseLost(LimnerError):
@@ -127,7 +133,9 @@ class Store:
     @property
     def where(self) -> str:
         """The path or address, without a password."""
-        return str(self.engine.url.database) if self.lite else self.engine.url.render_as_string(hide_password=True)
+        if self.lite:
+            return str(self.engine.url.database)
+        return without_password(self.engine.url.render_as_string(hide_password=True))
 
     def now(self) -> int:
         """The time in milliseconds."""
@@ -231,17 +239,39 @@ def _engine(target: str, create: bool) -> sa.Engine:
     if "://" in target and not target.startswith("sqlite:///"):
         raise LimnerError(f"store {without_password(target)}: expected a file, or postgresql://user@host/name")
     path = Path(target.removeprefix("sqlite:///"))
+    if _WORDS.search(target) and not path.exists():
+        raise LimnerError(f"store {without_password(target)}: this is no file; expected postgresql://user@host/name")
     if not create and not path.is_file():
-        raise LimnerError(f"no store {path}: make one with 'limner annotate pool'")
+        raise LimnerError(f"no store {without_password(str(path))}: make one with 'limner annotate pool'")
     if not path.parent.is_dir():
         raise LimnerError(f"store {path}: no folder {path.parent}; make it first")
+    _close_to_others(path)
     return _sqlite(path)
+
+
+def _close_to_others(path: Path) -> None:
+    """Makes the file for its owner alone, and closes one that everybody may read: there are hashes of passwords in it.
+
+    What SQLite writes beside it gets the same rights. Rights that somebody chose, such as a group's, stay.
+    """
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        return
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise LimnerError(f"cannot make the store {path}: {error.strerror or error}") from error
+    for each in (path, *(path.with_name(path.name + ending) for ending in ("-wal", "-shm", "-journal"))):
+        with suppress(OSError):  # somebody else's file, or none
+            if each.is_file() and each.stat().st_mode & 0o007:
+                each.chmod(0o600)
 
 
 def _sqlite(path: Path) -> sa.Engine:
     engine = sa.create_engine(
         sa.URL.create("sqlite", database=str(path.resolve())),
         connect_args={"timeout": BUSY, "check_same_thread": False},
+        hide_parameters=True,  # an error is logged without names and hashes
         pool_size=POOL,
         max_overflow=0,
         pool_timeout=2 * BUSY,
@@ -289,11 +319,19 @@ def _postgres(target: str) -> sa.Engine:
         import psycopg  # noqa: F401
     except ImportError as error:
         raise MissingExtra("a store in PostgreSQL", "psycopg", "web") from error
+    if set(target.partition("//")[2].rpartition("@")[0]) & set("@/?#"):  # an error would show its end as a host
+        hint = "in a password, write @ as %40, / as %2F, ? as %3F and # as %23"
+        raise LimnerError(f"store {without_password(target)}: expected postgresql://user:password@host/name; {hint}")
     try:
         url = sa.make_url(target).set(drivername="postgresql+psycopg")
-    except sa.exc.ArgumentError as error:
+    except (sa.exc.ArgumentError, ValueError) as error:
         raise LimnerError(f"store {without_password(target)}: expected postgresql://user@host/name") from error
-    return sa.create_engine(url, pool_size=POOL, max_overflow=0, pool_timeout=2 * BUSY, pool_pre_ping=True)
+    hidden = url.query.get("password")
+    if isinstance(hidden, str):  # SQLAlchemy hides a password only where it expects one
+        url = url.set(password=hidden).difference_update_query(["password"])
+    return sa.create_engine(
+        url, pool_size=POOL, max_overflow=0, pool_timeout=2 * BUSY, pool_pre_ping=True, hide_parameters=True
+    )
 
 
 def _move_up(store: Store) -> None:
@@ -338,13 +376,34 @@ def _version(store: Store) -> str | None:
     return None
 
 
-def without_password(target: str) -> str:
-    """An address without its password."""
+def refuse_unwritable(store: Store) -> None:
+    """Writes: whoever could not would only learn it from the first answer. Sessions that are over are removed."""
+    from limner.annotate.store.schema import session
+
     try:
-        return sa.make_url(target).render_as_string(hide_password=True) if "://" in target else target
-    except sa.exc.ArgumentError:
-        return target.partition("://")[0] + "://..."
+        with store.writing() as connection:
+            connection.execute(sa.delete(session).where(session.c.expires <= store.now()))
+    except sa.exc.DBAPIError as error:
+        raise LimnerError(f"cannot write to the store {store.where}: {_said(error)}") from error
+
+
+def without_password(target: str) -> str:
+    """A path or an address as it may be shown: an address without its password, and without whatever follows a `?`.
+
+    >>> without_password("postgresql://ada:secret@host/name?password=secret"), without_password("work.db")
+    ('postgresql://ada:***@host/name?...', 'work.db')
+    """
+    address = _ADDRESS.match(target)
+    if address is None:
+        return _PASSWORD_WORD.sub(r"\1=***", target)
+    scheme, rest = address.groups()
+    who, at, place = rest.rpartition("@")  # a password may hold one too
+    if "?" in who:  # or it stands in a password behind the question mark: nobody can tell
+        return f"{scheme}..."
+    name, colon, _ = who.partition(":")
+    where, question, _ = place.partition("?")
+    return f"{scheme}{name}{':***' if colon else ''}{at}{where}{'?...' if question else ''}"
 
 
 def _said(error: sa.exc.DBAPIError) -> str:
-    return str(error.orig).strip().splitlines()[0]
+    return _PASSWORD_WORD.sub(r"\1=***", str(error.orig).strip().splitlines()[0])

@@ -16,8 +16,10 @@ from limner.annotate.store.schema import (
     caption,
     counted_answer,
     current_answer,
+    exclusion,
     image,
     judgement,
+    review,
     task,
     task_item,
 )
@@ -191,11 +193,10 @@ def answers(store: Store, *, counted: bool = True) -> list[Answer]:
         counted: Leave out what was excluded; False shows it too.
     """
     view = counted_answer if counted else current_answer
-    named = (
-        view.c.id, view.c.grade, view.c.reasons, view.c.revision, view.c.milliseconds, view.c.guideline, view.c.added,
-        view.c.role, view.c.task_id.label("task"), view.c.assignment_id.label("assignment"),
-        view.c.item_id.label("item"), view.c.pair_id.label("pair"), annotator.c.name.label("annotator"),
-        image.c.key.label("image"), caption.c.key.label("caption"),
+    named = (  # in the order of an `Answer`, but for the reasons
+        view.c.reasons, view.c.id, view.c.task_id, view.c.assignment_id, view.c.item_id, view.c.pair_id,
+        annotator.c.name, image.c.key, caption.c.key, view.c.role, view.c.grade,
+        view.c.revision, view.c.milliseconds, view.c.guideline, view.c.added,
     )  # fmt: skip
     query = (
         sa.select(*named)
@@ -205,7 +206,21 @@ def answers(store: Store, *, counted: bool = True) -> list[Answer]:
         .join(caption, caption.c.id == view.c.caption_id)
         .order_by(view.c.id)
     )
-    return [Answer(**{**row, "reasons": tuple(json.loads(row["reasons"]))}) for row in store.rows(query)]
+    with store.reading() as connection:
+        rows = connection.execute(query).all()
+    return [Answer(*[*row[1:11], _reasons(row[0]), *row[11:]]) for row in rows]
+
+
+def _reasons(kept: str) -> tuple[str, ...]:
+    return () if kept == "[]" else tuple(json.loads(kept))
+
+
+def latest(store: Store) -> tuple[int, ...]:
+    """What changes whenever `answers` does, or what was decided of them; it is cheap to ask for."""
+    kept = [sa.func.coalesce(sa.func.max(table.c.id), 0) for table in (judgement, exclusion, review)]
+    lifted = sa.select(sa.func.count()).select_from(exclusion).where(exclusion.c.lifted.is_not(None))
+    with store.reading() as connection:
+        return tuple(int(connection.scalar(query) or 0) for query in (*map(sa.select, kept), lifted))
 
 
 def history(store: Store, *, item_id: int | None = None) -> list[dict[str, Any]]:

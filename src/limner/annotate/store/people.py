@@ -83,44 +83,107 @@ def annotators(store: Store) -> list[Annotator]:
 
 def set_password_hash(store: Store, annotator_id: int, password_hash: str) -> None:
     """Replaces the hash of a password, and ends the sessions opened with the old one."""
-    _change(store, annotator_id, password_hash=password_hash)
     with store.writing() as connection:
-        connection.execute(sa.delete(session).where(session.c.annotator_id == annotator_id))
+        _change(connection, annotator_id, password_hash=password_hash)
+        _end_sessions(connection, annotator_id)
 
 
 def set_role(store: Store, annotator_id: int, role: str) -> None:
-    """Gives another role; the last active admin keeps theirs."""
-    _change(store, annotator_id, role=_role(role))
+    """Gives another role; the last active admin keeps theirs. Invitations by somebody who is no admin are void."""
+    with store.writing() as connection:
+        _change(connection, annotator_id, role=_role(role))
+        if role != "admin":
+            _revoke(store, connection, invite.c.by_id == annotator_id)
 
 
 def set_active(store: Store, annotator_id: int, active: bool) -> None:
-    """Opens or closes an account; answers stay either way."""
-    _change(store, annotator_id, active=active)
-
-
-def _change(store: Store, annotator_id: int, **values: Any) -> None:
+    """Opens or closes an account. Answers stay either way; sessions end, and so do the invitations of a closed one."""
     with store.writing() as connection:
-        done = connection.execute(sa.update(annotator).where(annotator.c.id == annotator_id).values(**values))
-        if not done.rowcount:
-            raise UnknownId(f"no annotator number {annotator_id}")
-        if values.get("role", "admin") != "admin" or values.get("active") is False:
-            admins = sa.select(sa.func.count()).where(annotator.c.role == "admin", annotator.c.active)
-            everyone = sa.select(sa.func.count()).where(annotator.c.password_hash.is_not(None))
-            if connection.scalar(everyone) and not connection.scalar(admins):
-                raise NotAllowed("the last admin must stay one: give somebody else the role first")
+        _change(connection, annotator_id, active=active)
+        _end_sessions(connection, annotator_id)
+        if not active:
+            _revoke(store, connection, invite.c.by_id == annotator_id)
+
+
+def _end_sessions(connection: sa.Connection, annotator_id: int) -> None:
+    connection.execute(sa.delete(session).where(session.c.annotator_id == annotator_id))
+
+
+def _change(connection: sa.Connection, annotator_id: int, **values: Any) -> None:
+    done = connection.execute(sa.update(annotator).where(annotator.c.id == annotator_id).values(**values))
+    if not done.rowcount:
+        raise UnknownId(f"no annotator number {annotator_id}")
+    if values.get("role", "admin") != "admin" or values.get("active") is False:
+        admins = sa.select(sa.func.count()).where(annotator.c.role == "admin", annotator.c.active)
+        everyone = sa.select(sa.func.count()).where(annotator.c.password_hash.is_not(None))
+        if connection.scalar(everyone) and not connection.scalar(admins):
+            raise NotAllowed("the last admin must stay one: give somebody else the role first")
 
 
 # --- invitations and sessions -----------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Invite:
+    """An invitation that can still be used: its number, the role it gives, who made it, and until when (milliseconds).
+
+    `by` is None for the first admin's.
+    """
+
+    id: int
+    role: str
+    by: str | None
+    added: int
+    expires: int
+
+
 def make_invite(store: Store, *, role: str = "annotator", by: int | None = None, hours: float = 72) -> str:
-    """Makes a token for one new account; it is shown once and only its hash is kept."""
-    token = secrets.token_urlsafe(24)
-    now = store.now()
-    values = {"token_hash": _hash(token), "role": _role(role), "by_id": by, "added": now}
+    """Makes a token for one new account; it is shown once and only its hash is kept.
+
+    Args:
+        store: The store.
+        role: Of the new account.
+        by: The admin who invites; an invitation by nobody makes an admin only while there is none.
+        hours: How long it is good.
+    """
     with store.writing() as connection:
-        connection.execute(sa.insert(invite).values(**values, expires=now + int(hours * 3_600_000)))
+        return _invited(store, connection, role, by, hours)
+
+
+def _invited(store: Store, connection: sa.Connection, role: str, by: int | None, hours: float) -> str:
+    token, now = secrets.token_urlsafe(24), store.now()
+    values = {"token_hash": _hash(token), "role": _role(role), "by_id": by, "added": now}
+    connection.execute(sa.insert(invite).values(**values, expires=now + int(hours * 3_600_000)))
     return token
+
+
+def invite_first_admin(store: Store, *, hours: float = 24) -> str | None:
+    """A token for the first admin's account, which makes earlier ones void; None where there is an admin."""
+    with store.writing() as connection:
+        if connection.scalar(_ADMIN) is not None:
+            return None
+        _revoke(store, connection, invite.c.by_id.is_(None), invite.c.role == "admin")
+        return _invited(store, connection, "admin", None, hours)
+
+
+def open_invites(store: Store) -> list[Invite]:
+    """The invitations that can still be used, in the order they came."""
+    columns = (invite.c.id, invite.c.role, annotator.c.name.label("by"), invite.c.added, invite.c.expires)
+    query = sa.select(*columns).outerjoin_from(invite, annotator, invite.c.by_id == annotator.c.id)
+    return [Invite(**row) for row in store.rows(query.where(*_usable(store)).order_by(invite.c.id))]
+
+
+def revoke_invite(store: Store, invite_id: int) -> None:
+    """Makes an invitation void."""
+    with store.writing() as connection:
+        if not _revoke(store, connection, invite.c.id == invite_id):
+            raise UnknownId(f"no open invitation number {invite_id}: it is used, too old or revoked already")
+
+
+def _revoke(store: Store, connection: sa.Connection, *which: sa.ColumnElement[bool]) -> int:
+    now = store.now()
+    unused = (invite.c.used.is_(None), invite.c.expires > now)
+    return connection.execute(sa.update(invite).where(*which, *unused).values(expires=now)).rowcount
 
 
 def read_invite(store: Store, token: str) -> str:
@@ -142,11 +205,26 @@ def use_invite(store: Store, token: str, name: str, *, password_hash: str) -> An
 
 
 def _valid_invite(store: Store, connection: sa.Connection, token: str, *, lock: bool = False) -> Any:
-    query = sa.select(invite).where(invite.c.token_hash == _hash(token))
+    query = sa.select(invite).where(invite.c.token_hash == _hash(token), *_usable(store))
     found = connection.execute(query.with_for_update() if lock else query).mappings().first()
-    if found is None or found["used"] is not None or found["expires"] <= store.now():
-        raise NotAllowed("this invitation is unknown, used or too old: ask for a new one")
+    if found is None:
+        raise NotAllowed("this invitation is unknown, used, revoked or too old: ask for a new one")
     return found
+
+
+# An admin with a password who may use it; without one, whoever starts the server invites the first.
+_person = annotator.alias()
+_ADMIN = sa.select(_person.c.id).where(
+    _person.c.role == "admin", _person.c.active, _person.c.password_hash.is_not(None)
+)
+
+
+def _usable(store: Store) -> tuple[sa.ColumnElement[bool], ...]:
+    """Invitations that are good: not used, not too old, by an admin who still is one; by nobody, for the first."""
+    host = annotator.alias()
+    hosted = sa.exists().where(host.c.id == invite.c.by_id, host.c.active, host.c.role == "admin")
+    nobody = sa.and_(invite.c.by_id.is_(None), sa.or_(invite.c.role != "admin", sa.not_(_ADMIN.exists())))
+    return invite.c.used.is_(None), invite.c.expires > store.now(), sa.or_(hosted, nobody)
 
 
 def open_session(store: Store, annotator_id: int, *, hours: float = 12) -> str:

@@ -1,0 +1,325 @@
+"""Connections: how many there may be, and how long each may keep the server waiting.
+
+A stranger pays nothing for a connection that says nothing, so it must cost the server little as well. Every connection
+has a time for what its client has to do next: to shake hands and send a whole request, to go on sending a body, to read
+the reply. Where there are too many, the one that has kept the server waiting longest goes, first of all from the
+address that holds the most. One that is being worked for never goes.
+"""
+
+from __future__ import annotations
+
+import errno
+import heapq
+import os
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from limner.errors import LimnerError
+
+BACKLOG = 100
+"""Connections that the system keeps for us until we look: under attack, whoever comes waits behind all of them."""
+BURST = 16
+"""Connections that are dropped in one go: before the next, the event loop closes them and reads what others sent."""
+RESERVED = 128
+"""File descriptors for everything that is no connection: the store, pictures, uploads."""
+DESCRIPTORS = 4096
+"""What we ask the system for, where it gives so many."""
+_FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How many connections there may be, and seconds for what a client has to do.
+
+    Args:
+        most: Connections at once.
+        head: Until a request is there with all its headers, from the first byte; the TLS handshake is part of it.
+        body: Until its body is there, and a second more for every `rate` bytes that came.
+        rate: Bytes per second that a body must come with in the long run.
+        idle: Between two requests.
+        reader: Until a client takes what it asked for.
+        closing: Until a connection that we closed is gone.
+    """
+
+    most: int = 1000
+    head: float = 10.0
+    body: float = 20.0
+    rate: float = 10_000.0
+    idle: float = 15.0
+    reader: float = 30.0
+    closing: float = 5.0
+
+
+@dataclass(eq=False)
+class Open:
+    """One connection: whose it is, what its client has to do next, and since when."""
+
+    sock: Any
+    address: str
+    since: float
+    protocol: Connection | None = None
+    waits: str = "head"
+    request: Any = None
+    before: int = 0
+    dropped: bool = False
+
+    @property
+    def gone(self) -> bool:
+        """Whether it is closed, or about to be."""
+        return self.dropped or self.sock.fileno() < 0
+
+    @property
+    def received(self) -> int:
+        """Bytes that came in all."""
+        return 0 if self.protocol is None else self.protocol.received
+
+    def look(self, now: float) -> None:
+        """Sees what the client has to do now; something else than before starts its time anew."""
+        waits, request = ("head", None) if self.protocol is None else self.protocol.waits_for()
+        if (waits, request) != (self.waits, self.request):
+            self.waits, self.request, self.before = waits, request, self.received
+            self.since = now if self.protocol is None or waits in ("reader", "closing") else self.protocol.active
+
+    def begun(self, limits: Limits) -> float:
+        """Since when it waits, had it come at the rate that a body should come with."""
+        return self.since + ((self.received - self.before) / limits.rate if self.waits == "body" else 0.0)
+
+    def until(self, limits: Limits) -> float:
+        """When its time is over."""
+        allowed = {
+            "head": limits.head,
+            "body": limits.body,
+            "next": limits.idle,
+            "reader": limits.reader,
+            "closing": limits.closing,
+        }
+        return self.begun(limits) + allowed.get(self.waits, float("inf"))
+
+    def drop(self) -> None:
+        """Ends it without waiting for anything."""
+        self.dropped = True
+        if self.protocol is not None:
+            self.protocol.transport.abort()
+        else:  # in its handshake: the event loop closes it when it sees the end
+            with suppress(OSError):
+                self.sock.shutdown(socket.SHUT_RDWR)
+
+
+class Connections:
+    """Every connection of a server.
+
+    Args:
+        limits: What is allowed.
+        clock: Seconds that only grow.
+    """
+
+    def __init__(self, limits: Limits | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Holds none."""
+        self.limits, self.clock = limits or Limits(), clock
+        self._open: dict[int, Open] = {}
+        self._dropped: list[Open] = []
+
+    def __len__(self) -> int:
+        """How many are open."""
+        return sum(not each.gone for each in self._open.values())
+
+    @property
+    def closing(self) -> int:
+        """How many are dropped, but hold their file descriptor until the event loop looks."""
+        self._dropped = [each for each in self._dropped if each.sock.fileno() >= 0]
+        return len(self._dropped)
+
+    def came(self, sock: Any, address: str) -> Open:
+        """Notes a connection that was accepted."""
+        opened = self._open[sock.fileno()] = Open(sock, address, self.clock())
+        return opened
+
+    def spoken_for(self, protocol: Connection) -> None:
+        """Notes who speaks for a connection, once there is something to speak about."""
+        sock = protocol.transport.get_extra_info("socket")
+        found = self._open.get(sock.fileno())
+        if found is None or found.protocol is not None:  # an event loop that accepts by itself
+            found = self.came(sock, protocol.client[0] if protocol.client else "")
+        found.protocol = protocol
+
+    def make_room(self) -> bool:
+        """Drops some where there is no place for one more; False where all of them are being worked for."""
+        if len(self._open) < self.limits.most:
+            return True
+        self._forget_gone()
+        return len(self._open) < self.limits.most or self.drop_some()
+
+    def drop_some(self) -> bool:
+        """Drops whoever has kept us waiting longest, of the address that holds most; False where nobody has.
+
+        One in 32 at once: looking for them takes longer than dropping them.
+        """
+        now = self.clock()
+        held = Counter(each.address for each in self._open.values())
+        waiting = []
+        for each in self._open.values():
+            each.look(now)
+            if each.waits != "nothing" and not each.gone:
+                waiting.append((-held[each.address], each.begun(self.limits), each.sock.fileno(), each))
+        for _, _, _, each in heapq.nsmallest(max(1, min(BURST, self.limits.most // 32)), waiting):
+            self._drop(each)
+        return bool(waiting)
+
+    async def sweep(self) -> None:
+        """Drops those whose time is over."""
+        self._forget_gone()
+        now = self.clock()
+        for each in list(self._open.values()):
+            each.look(now)
+            if each.until(self.limits) <= now:
+                self._drop(each)
+
+    def _drop(self, opened: Open) -> None:
+        opened.drop()
+        self._dropped.append(opened)
+
+    def _forget_gone(self) -> None:
+        self._open = {number: each for number, each in self._open.items() if not each.gone}
+
+
+class Connection(H11Protocol):
+    """HTTP over one connection, which can say what its client has to do next."""
+
+    held: Connections
+
+    def __init__(self, *words: Any, **named: Any) -> None:
+        """Has received nothing, and sent nothing."""
+        super().__init__(*words, **named)
+        self.received, self.active = 0, self.held.clock()
+
+    def connection_made(self, transport: Any) -> None:
+        """Speaks for a connection from now on."""
+        super().connection_made(transport)
+        self.held.spoken_for(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Counts what comes."""
+        self.received += len(data)
+        self.active = self.held.clock()
+        super().data_received(data)
+
+    def on_response_complete(self) -> None:
+        """Notes when the client had its reply."""
+        self.active = self.held.clock()
+        super().on_response_complete()
+
+    def waits_for(self) -> tuple[str, Any]:
+        """What the client has to do next, and the request that this is about."""
+        if self.transport.is_closing():
+            return "closing", None
+        if self.flow.write_paused:
+            return "reader", self.cycle
+        theirs = self.conn.their_state
+        if theirs is h11.SEND_BODY and not self.flow.read_paused:
+            return "body", self.cycle
+        if theirs is h11.IDLE:
+            begun = self.cycle is None or bool(self.conn.trailing_data[0])
+            return "head" if begun else "next", self.cycle
+        return "nothing", None
+
+
+def protocol(held: Connections) -> type[Connection]:
+    """The protocol that reports to these connections."""
+
+    class Held(Connection):
+        pass
+
+    Held.held = held
+    return Held
+
+
+class Gate(socket.socket):
+    """A listening socket that counts whom it lets in.
+
+    Running out of file descriptors is no error here: somebody who waits is dropped, and nobody spins or logs.
+    """
+
+    held: Connections
+    _spare: int
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """The next connection; like "none for now" where it had to be turned away."""
+        if self.held.closing >= BURST:
+            raise BlockingIOError(errno.EAGAIN, "others have to be closed first")
+        try:
+            connection, address = super().accept()
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            if not self.held.drop_some():
+                self._drain()
+            raise BlockingIOError(errno.EAGAIN, "no file descriptor is free") from error
+        if not self.held.make_room():
+            _turn_away(connection)
+            raise BlockingIOError(errno.EAGAIN, "every connection is being worked for")
+        self.held.came(connection, str(address[0]))
+        return connection, address
+
+    def _drain(self) -> None:
+        """Closes the next connection, with the one file descriptor that was kept for this."""
+        os.close(self._spare)
+        try:
+            with suppress(OSError):
+                _turn_away(super().accept()[0])
+        finally:
+            self._spare = os.open(os.devnull, os.O_RDONLY)
+
+    def close(self) -> None:
+        """Closes it, and what was kept."""
+        if self.fileno() >= 0:
+            os.close(self._spare)
+        super().close()
+
+
+def _turn_away(connection: socket.socket) -> None:
+    with suppress(OSError), connection:
+        connection.setblocking(False)
+        connection.send(_BUSY)
+
+
+def listen(host: str, port: int, held: Connections) -> Gate:
+    """A socket that listens; refused in words where it cannot."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With the protocol named, the event loop sends small replies at once; else each waits for the client, 40 ms.
+    gate = Gate(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    gate.held, gate._spare = held, os.open(os.devnull, os.O_RDONLY)
+    gate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        gate.bind((host, port))
+        gate.listen(BACKLOG)  # whoever comes between the address and the first page waits, and is not refused
+    except OSError as error:
+        gate.close()
+        raise LimnerError(
+            f"cannot listen on {host}, port {port} ({error.strerror}): is a server running there? choose another --port"
+        ) from error
+    return gate
+
+
+def affordable(wanted: int = DESCRIPTORS) -> Limits:
+    """Limits for as many connections as there are file descriptors; asks the system for more of them first."""
+    try:
+        import resource
+    except ImportError:  # not a Unix: no such limit
+        return Limits()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    most = Limits.most if soft == resource.RLIM_INFINITY else min(Limits.most, max(16, soft - RESERVED))
+    return Limits(most=most)

@@ -1,0 +1,48 @@
+"""A log that a stranger cannot fill: what repeats is written a few times, and then only counted."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from limner.web.throttle import Throttle
+
+LOGGERS = ("uvicorn.error", "asyncio", "limner.web")
+
+
+class Bounded(logging.Filter):
+    """Lets each line of the code write `burst` times at once, and then once in every `every` seconds.
+
+    Args:
+        burst: How many at once.
+        every: Seconds until one more is written; it says how many were left out.
+        clock: Seconds that only grow.
+    """
+
+    def __init__(self, burst: int = 10, every: float = 30.0, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Has seen nothing."""
+        super().__init__()
+        self._turns = Throttle(burst, every, slots=1024, clock=clock)
+        self._skipped: Counter[str] = Counter()  # as many as there are lines of code that write
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is written; the first one after some that were not says so."""
+        line = f"{record.name} {record.pathname} {record.lineno}"
+        if self._turns.take(line):
+            self._skipped[line] += 1
+            return False
+        skipped = self._skipped.pop(line, 0)
+        if skipped:
+            record.msg, record.args = f"{record.getMessage()} (and {skipped:,} times more before this)", ()
+        return True
+
+
+_bounded = Bounded()
+
+
+def bound_logs() -> None:
+    """Bounds what the server writes, whoever asks it what."""
+    for name in LOGGERS:
+        logging.getLogger(name).addFilter(_bounded)

@@ -1,0 +1,109 @@
+"""Passwords: which ones are taken, and how they are kept."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import secrets
+from functools import cache
+from importlib.resources import files
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from limner.errors import LimnerError, MissingExtra
+
+if TYPE_CHECKING:
+    from argon2 import PasswordHasher
+
+LEAST, MOST = 10, 200
+"""Characters of a password."""
+DIFFERENT = 5
+"""So many of them must differ."""
+RULE = (
+    f"at least {LEAST} characters, {DIFFERENT} of them different; not your name, and none of the passwords that many "
+    "people use, with or without digits around it. Three or four words that do not belong together do well"
+)
+"""What is asked of a password, in words."""
+_AROUND = re.compile(r"^[\W\d_]+|[\W\d_]+$")
+_LOOKS_LIKE = str.maketrans("@4301!$57", "aaeoiisst")
+
+
+@cache
+def hasher() -> PasswordHasher:
+    """Argon2id with 19 MiB, two passes, one lane: OWASP's least, so that a small server can afford it."""
+    try:
+        from argon2 import PasswordHasher as Hasher
+    except ImportError as error:
+        raise MissingExtra("accounts", "argon2-cffi", "web") from error
+    return Hasher(time_cost=2, memory_cost=19_456, parallelism=1)
+
+
+@cache
+def _nobody() -> str:
+    """The hash of a password that nobody has: an unknown name takes as long as a known one."""
+    return hasher().hash(secrets.token_urlsafe(24))
+
+
+def hashed(password: str, *, name: str) -> str:
+    """A new password as it is kept; refused where it is easily guessed."""
+    refuse_weak(password, name)
+    return hasher().hash(password)
+
+
+def fits(kept: str | None, password: str) -> bool:
+    """Whether a password is the one that was hashed; takes as long where there is none."""
+    from argon2.exceptions import InvalidHashError, VerificationError
+
+    if len(password) > MOST:
+        return False
+    try:
+        return hasher().verify(kept or _nobody(), password) and kept is not None
+    except (VerificationError, InvalidHashError):
+        return False
+
+
+def refuse_weak(password: str, name: str) -> None:
+    """Refuses a password that somebody would guess, and says why.
+
+    >>> refuse_weak("correct horse battery", "ada")
+    >>> refuse_weak("Password2024!", "ada")
+    Traceback (most recent call last):
+    ...
+    limner.errors.LimnerError: the password is one that many people use, ...
+    """
+    why = _weakness(password, name)
+    if why:
+        raise LimnerError(f"the password {why}; expected {RULE}")
+
+
+def _weakness(password: str, name: str) -> str:
+    plain, called = password.casefold(), name.strip().casefold()
+    if not LEAST <= len(password) <= MOST:
+        return f"has {len(password)} characters, not {LEAST} to {MOST}"
+    if len(set(plain)) < DIFFERENT:
+        return f"has {len(set(plain))} different characters"
+    if len(called) >= 3 and (called in plain or called[::-1] in plain):
+        return "holds your name"
+    if len({ord(b) - ord(a) for a, b in pairwise(plain)}) == 1:
+        return "is a row of characters that follow each other"
+    inner = _AROUND.sub("", plain)
+    if {plain, inner, inner.translate(_LOOKS_LIKE)} & _common():
+        return "is one that many people use, or nearly"
+    return ""
+
+
+@cache
+def _common() -> frozenset[str]:
+    """Passwords that many people use."""
+    lines = gzip.decompress(files("limner.web").joinpath("common_passwords.txt.gz").read_bytes()).decode().splitlines()
+    return frozenset(line for line in lines if not line.startswith("#"))
+
+
+def random_password() -> str:
+    """A password for somebody who has lost theirs: twenty letters and digits, 99 bits, easy to read out.
+
+    >>> len(random_password())
+    24
+    """
+    letters = "abcdefghijkmnpqrstuvwxyz23456789"
+    return "-".join("".join(secrets.choice(letters) for _ in range(4)) for _ in range(5))

@@ -1,0 +1,114 @@
+"""Reading what a request brings along: a form, JSON or a picture, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from email.message import Message
+from typing import Any
+
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from limner.web.uploads import BYTES
+
+SMALL = 65_536
+"""Bytes of JSON, of a form without a picture, and of whatever a stranger sends."""
+FIELDS = 60
+PICTURES = "multipart/form-data"
+_CHARSETS = ("utf-8", "utf8", "us-ascii", "")
+
+
+@dataclass(frozen=True, eq=False)
+class Sent:
+    """What came with a request."""
+
+    form: FormData = field(default_factory=FormData)
+    json: Any = None
+    file: bytes | None = None
+
+
+async def sent(request: Request, *, machine: bool, stranger: bool) -> Sent:
+    """Reads a request.
+
+    Args:
+        request: The request.
+        machine: Whether JSON is expected.
+        stranger: Whether anybody may send it: then it is small, and says so beforehand.
+    """
+    refuse_unstorable(request.query_params.multi_items())
+    if request.method in ("GET", "HEAD"):
+        return Sent()
+    kind, charset = _kind(request.headers.get("content-type", ""))
+    if charset not in _CHARSETS:
+        raise HTTPException(415, f"charset {charset[:20]!r}: expected utf-8")
+    if kind == "application/json":
+        return Sent(json=await _json(request))
+    if machine:
+        raise HTTPException(415, "expected Content-Type: application/json")
+    if stranger or kind != PICTURES:
+        _refuse_large(request)
+    return await _form(request)
+
+
+def _kind(header: str) -> tuple[str, str]:
+    """The type of what is sent, and how its characters are written."""
+    message = Message()
+    message["content-type"] = header.replace("\r", " ").replace("\n", " ")
+    try:
+        return message.get_content_type(), str(message.get_param("charset", "")).strip().lower()
+    except (ValueError, TypeError, LookupError):  # a parameter in a form of its own
+        return "", "?"
+
+
+def _refuse_large(request: Request) -> None:
+    length = request.headers.get("content-length")
+    if length is None and "transfer-encoding" in request.headers:
+        raise HTTPException(411, "expected Content-Length")
+    if int(length or 0) > SMALL:
+        raise HTTPException(413, f"refused: more than {SMALL:,} bytes")
+
+
+async def _form(request: Request) -> Sent:
+    form = await request.form(max_files=1, max_fields=FIELDS, max_part_size=SMALL)
+    refuse_unstorable((name, value) for name, value in form.multi_items() if isinstance(value, str))
+    file = next((value for value in form.values() if isinstance(value, UploadFile)), None)
+    data = None if file is None else await file.read(BYTES + 1)
+    await form.close()
+    return Sent(form, file=data)
+
+
+async def _json(request: Request) -> Any:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > SMALL:
+            raise HTTPException(413, f"refused: more than {SMALL:,} bytes of JSON")
+    try:
+        value = json.loads(bytes(body))
+        refuse_unstorable(("the body", text) for text in _texts(value))
+    except (ValueError, RecursionError):
+        raise HTTPException(400, "the body is no JSON") from None
+    return value
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every string in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, entry in value.items():
+            yield key
+            yield from _texts(entry)
+    elif isinstance(value, list):
+        for entry in value:
+            yield from _texts(entry)
+
+
+def refuse_unstorable(words: Any) -> None:
+    """Refuses text that no database keeps: PostgreSQL has no NUL, and half a character has no form outside Python."""
+    for name, text in words:
+        if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise HTTPException(400, f"{name[:40]!r} holds a character that cannot be kept")

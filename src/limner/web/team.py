@@ -1,0 +1,81 @@
+"""What an admin does with other people's accounts: inviting, closing, roles, and a password that was lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import RedirectResponse, Response
+
+from limner.errors import LimnerError
+from limner.web.judging import whole
+from limner.web.passwords import hashed, random_password
+from limner.web.site import Ask, page
+
+BACK = "/admin#accounts"
+
+
+def accounts_of(ask: Ask) -> dict[str, Any]:
+    """Everybody with an account, and the invitations that nobody has used yet."""
+    from limner.annotate.store.people import annotators, open_invites
+
+    return {"accounts": annotators(ask.site.store), "invitations": open_invites(ask.site.store)}
+
+
+def invite(ask: Ask) -> Response:
+    """Makes an invitation; its address is shown once."""
+    from limner.annotate.store.people import make_invite
+
+    _refuse_alone(ask)
+    role = ask.field("role", "annotator")
+    token = make_invite(ask.site.store, role=role, by=ask.site.annotator(ask.visitor))
+    return page(ask, "invited.html", link=f"{ask.base}invite/{token}", role=role)
+
+
+def revoke(ask: Ask) -> Response:
+    """Makes an invitation worthless."""
+    from limner.annotate.store.people import revoke_invite
+
+    _refuse_alone(ask)
+    revoke_invite(ask.site.store, whole(ask.field("invitation"), "invitation"))
+    return RedirectResponse(BACK, 303)
+
+
+def account(ask: Ask) -> Response:
+    """Opens or closes an account."""
+    from limner.annotate.store.people import set_active
+
+    number, active = _other(ask), ask.field("active") == "yes"
+    set_active(ask.site.store, number, active)
+    return RedirectResponse(BACK, 303)
+
+
+def role(ask: Ask) -> Response:
+    """Gives somebody another role."""
+    from limner.annotate.store.people import set_role
+
+    set_role(ask.site.store, _other(ask), ask.field("role"))
+    return RedirectResponse(BACK, 303)
+
+
+def password(ask: Ask) -> Response:
+    """Makes a new password for somebody who has lost theirs; it is shown once."""
+    from limner.annotate.store.people import annotator_of, set_password_hash
+
+    whose = annotator_of(ask.site.store, _other(ask))
+    made = random_password()
+    set_password_hash(ask.site.store, whose.id, hashed(made, name=whose.name))
+    return page(ask, "password.html", name=whose.name, password=made)
+
+
+def _other(ask: Ask) -> int:
+    """The number of an account that is not one's own."""
+    _refuse_alone(ask)
+    number = whole(ask.field("annotator"), "annotator")
+    if number == ask.site.annotator(ask.visitor):
+        raise LimnerError("this is your own account: ask another admin, or change your password under your name")
+    return number
+
+
+def _refuse_alone(ask: Ask) -> None:
+    if not ask.site.team:
+        raise LimnerError("there are no accounts here: start with --team")

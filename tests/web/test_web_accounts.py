@@ -1,0 +1,284 @@
+"""Accounts: who may invite, what a closed account leaves behind, roles and passwords, on the page and in the shell."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+import websites
+from limner.annotate.store import NotAllowed, open_store
+from limner.annotate.store.people import (
+    add_annotator,
+    annotators,
+    by_name,
+    invite_first_admin,
+    make_invite,
+    open_invites,
+    open_session,
+    read_invite,
+    revoke_invite,
+    session_of,
+    set_active,
+    set_password_hash,
+    set_role,
+    use_invite,
+)
+from limner.cli import app as command
+from limner.errors import LimnerError, UnknownId
+from limner.web.passwords import RULE, fits, refuse_weak
+from websites import PASSWORD, browser, words
+
+
+@pytest.fixture
+def store(where):
+    with open_store(where) as opened:
+        yield opened
+
+
+@pytest.fixture
+def team(where):
+    asked = websites.client(where, team=True)
+    yield asked
+    asked.app.state.site.close()
+
+
+@pytest.fixture
+def admin(team):
+    return websites.enrolled(team, "boss", "admin")
+
+
+def number(team, name: str) -> int:
+    return by_name(team.app.state.site.store, name).id
+
+
+# --- invitations ------------------------------------------------------------------------------------------------
+
+
+def test_a_link_of_an_earlier_start_is_worthless_once_there_is_a_later_one_or_an_admin(store):
+    first, second = invite_first_admin(store), invite_first_admin(store)
+    with pytest.raises(NotAllowed):
+        read_invite(store, first)
+    stray = make_invite(store, role="admin")  # as older versions left them behind
+    use_invite(store, second, "boss", password_hash="hash")
+    assert invite_first_admin(store) is None
+    for token in (first, second, stray):
+        with pytest.raises(NotAllowed):
+            use_invite(store, token, "eve", password_hash="hash")
+    assert open_invites(store) == []
+
+
+def test_the_invitations_of_whoever_is_no_admin_any_more_are_worthless(store):
+    boss, other = (add_annotator(store, name, role="admin", password_hash="hash").id for name in ("boss", "other"))
+    closed = make_invite(store, by=other)
+    set_active(store, other, False)
+    set_active(store, other, True)
+    demoted = make_invite(store, role="admin", by=other)
+    set_role(store, other, "annotator")
+    set_role(store, other, "admin")
+    for token in (closed, demoted):
+        with pytest.raises(NotAllowed):
+            read_invite(store, token)
+    assert read_invite(store, make_invite(store, by=boss)) == "annotator"
+    assert [each.by for each in open_invites(store)] == ["boss"]
+
+
+def test_an_invitation_is_revoked_once(store):
+    boss = add_annotator(store, "boss", role="admin", password_hash="hash").id
+    token, other = make_invite(store, by=boss), make_invite(store, by=boss, role="reviewer")
+    (mine, _) = open_invites(store)
+    revoke_invite(store, mine.id)
+    with pytest.raises(NotAllowed):
+        use_invite(store, token, "eve", password_hash="hash")
+    with pytest.raises(UnknownId):
+        revoke_invite(store, mine.id)
+    use_invite(store, other, "rev", password_hash="hash")
+    assert open_invites(store) == []
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------
+
+
+def test_an_account_that_is_opened_again_has_no_sessions(store):
+    who = add_annotator(store, "ada", password_hash="hash").id
+    add_annotator(store, "boss", role="admin", password_hash="hash")
+    token = open_session(store, who)
+    set_active(store, who, False)
+    set_active(store, who, True)
+    assert session_of(store, token) is None
+
+
+def test_a_new_password_ends_the_sessions_or_changes_nothing(store):
+    who = add_annotator(store, "ada", password_hash="hash").id
+    token = open_session(store, who)
+    with pytest.raises(UnknownId):
+        set_password_hash(store, who + 99, "new")
+    assert session_of(store, token) is not None
+    set_password_hash(store, who, "new")
+    assert session_of(store, token) is None
+
+
+# --- on the page ------------------------------------------------------------------------------------------------
+
+
+def test_one_changes_ones_own_password(team, admin):
+    elsewhere = browser(team)
+    assert elsewhere.post("/login", data={"name": "boss", "password": PASSWORD}).status_code == 303
+    form = {"old": PASSWORD, "password": "three odd words", "again": "three odd words"}
+    assert admin.post("/account", data={**form, "old": "wrong wrong"}).status_code == 401
+    assert admin.post("/account", data={**form, "again": "others"}).status_code == 400
+    assert admin.post("/account", data={**form, "password": "boss12345!", "again": "boss12345!"}).status_code == 400
+    reply = admin.post("/account", data=form)
+    assert reply.status_code == 200
+    assert "Your password is changed" in reply.text
+    assert admin.get("/admin").status_code == 200, "whoever changed it stays"
+    assert elsewhere.get("/judge").status_code == 303, "everybody else goes"
+    assert elsewhere.post("/login", data={"name": "boss", "password": PASSWORD}).status_code == 401
+    assert elsewhere.post("/login", data={"name": "boss", "password": "three odd words"}).status_code == 303
+
+
+def test_whoever_found_a_session_may_not_guess_the_password(team, admin):
+    form = {"old": "a guess", "password": "three odd words", "again": "three odd words"}
+    assert [admin.post("/account", data=form).status_code for _ in range(30)].count(401) == 10
+
+
+def test_an_admin_changes_roles_and_passwords(team, admin):
+    ann = websites.enrolled(team, "ann", "annotator")
+    form = {"annotator": number(team, "ann")}
+    assert admin.post("/admin/role", data={**form, "role": "reviewer"}).status_code == 303
+    assert ann.get("/search").status_code != 403
+    assert admin.post("/admin/role", data={**form, "role": "king"}).status_code == 404
+    reply = admin.post("/admin/password", data=form)
+    made = re.search(r'id="made" value="([^"]+)"', reply.text)[1]
+    assert ann.get("/judge").status_code == 303, "the old session is over"
+    assert ann.post("/login", data={"name": "ann", "password": made}).status_code == 303
+
+
+def test_nobody_loses_their_own_account_by_a_click(team, admin):
+    own = {"annotator": number(team, "boss"), "active": "no", "role": "annotator"}
+    for address in ("/admin/role", "/admin/account", "/admin/password"):
+        assert admin.post(address, data=own).status_code == 400
+
+
+def test_an_admin_sees_and_revokes_invitations(team, admin):
+    page = admin.post("/admin/invite", data={"role": "reviewer"}).text
+    link = re.search(r'value="http://localhost(/invite/[^"]+)"', page)[1]
+    (waiting,) = open_invites(team.app.state.site.store)
+    assert f"{waiting.id} reviewer boss" in words(admin.get("/admin"))
+    assert admin.post("/admin/revoke", data={"invitation": waiting.id}).status_code == 303
+    assert browser(team).get(link).status_code == 403
+    assert admin.post("/admin/revoke", data={"invitation": waiting.id}).status_code == 404
+
+
+@pytest.mark.parametrize("address", ["/admin/role", "/admin/password", "/admin/revoke"])
+def test_nobody_else_does(team, admin, address):
+    form = {"annotator": number(team, "boss"), "role": "annotator", "invitation": 1}
+    for role in ("annotator", "reviewer"):
+        assert websites.enrolled(team, role, role).post(address, data=form).status_code == 403
+    assert browser(team).post(address, data=form).status_code == 303
+
+
+def test_alone_there_are_no_accounts(tmp_path):
+    asked = websites.client(tmp_path / "answers.db")
+    assert asked.get("/account").status_code == 303
+    for address in ("/account", "/admin/role", "/admin/password", "/admin/revoke", "/admin/account", "/admin/invite"):
+        assert asked.post(address, data={"annotator": "1"}).status_code == 400
+
+
+# --- passwords --------------------------------------------------------------------------------------------------
+
+WEAK = {
+    "short": "has 9 characters",
+    "aaaaaaaaaabbbb": "different characters",
+    "abababababab": "different characters",
+    "0123456789": "follow each other",
+    "zyxwvutsrqp": "follow each other",
+    "qwertyuiop": "many people use",
+    "Password2024!": "many people use",
+    "P@ssw0rd!!!!": "many people use",
+    "iloveyou123": "many people use",
+    "1q2w3e4r5t": "many people use",
+    "ada lovelace 9": "holds your name",
+    "ECALEVOL ADA": "holds your name",
+    "x" * 201: "has 201 characters",
+}
+
+
+@pytest.mark.parametrize("weak", WEAK, ids=lambda text: text[:20])
+def test_what_is_guessed_first_is_refused_in_words(weak):
+    given = "short one" if weak == "short" else weak
+    with pytest.raises(LimnerError) as refused:
+        refuse_weak(given, "Ada Lovelace")
+    assert WEAK[weak] in str(refused.value)
+    assert RULE in str(refused.value)
+    assert given not in str(refused.value), "a password is never shown"
+
+
+@pytest.mark.parametrize("good", ["correct horse battery", "k7f2-99xq-miny", "ünïcödé wörds", "a" * 20 + "bcdef"])
+def test_others_are_taken(good):
+    refuse_weak(good, "Ada Lovelace")
+
+
+def test_a_weak_password_is_refused_where_an_account_is_made(team):
+    token = make_invite(team.app.state.site.store)
+    form = {"name": "ann", "password": "password123", "again": "password123"}
+    reply = browser(team).post(f"/invite/{token}", data=form)
+    assert reply.status_code == 400
+    assert "many people use" in reply.text
+    assert by_name(team.app.state.site.store, "ann") is None
+
+
+# --- from the shell ---------------------------------------------------------------------------------------------
+
+
+def told(*arguments: str, given: str = ""):
+    return CliRunner().invoke(command, ["annotate", "people", *arguments], input=given)
+
+
+def test_the_shell_lists_and_changes(where):
+    with open_store(where) as store:
+        boss = add_annotator(store, "boss", role="admin", password_hash="hash").id
+        who = add_annotator(store, "ada", password_hash="hash").id
+        token, session = make_invite(store, by=boss), open_session(store, who)
+    shown = told(where)
+    assert shown.exit_code == 0
+    assert re.search(r"ada +annotator +open", shown.stdout)
+    assert re.search(r"annotator +boss", shown.stdout)
+    done = told(where, "--role", "ada=reviewer", "--password", "ada", "--revoke", "all", given="three odd words\n")
+    assert done.exit_code == 0, done.stderr
+    with open_store(where) as store:
+        ada = by_name(store, "ada")
+        assert ada.role == "reviewer"
+        assert fits(ada.password_hash, "three odd words")
+        assert session_of(store, session) is None
+        with pytest.raises(NotAllowed):
+            read_invite(store, token)
+    assert told(where, "--close", "ada").exit_code == 0
+    assert re.search(r"ada +reviewer +closed", told(where).stdout)
+    assert told(where, "--open", "ada", "--json").exit_code == 0
+    with open_store(where) as store:
+        assert [each.active for each in annotators(store)] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--role", "ada"], "expected NAME=ROLE"),
+        (["--role", "ada=king"], "unknown role 'king'"),
+        (["--role", "eve=admin"], "no account 'eve'"),
+        (["--password", "ada"], "no password was given"),
+        (["--revoke", "x"], "expected the number of an invitation"),
+        (["--revoke", "7"], "no open invitation number 7"),
+        (["--close", "boss"], "the last admin must stay one"),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, list) else "",
+)
+def test_what_cannot_be_is_said(tmp_path, arguments, message):
+    where = str(tmp_path / "work.db")
+    with open_store(where) as store:
+        add_annotator(store, "boss", role="admin", password_hash="hash")
+        add_annotator(store, "ada", password_hash="hash")
+    done = told(where, *arguments)
+    assert done.exit_code in (2, 3)
+    assert message in done.stderr.replace("\n", " ")
