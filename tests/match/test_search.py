@@ -114,6 +114,19 @@ def test_both_similarities(tmp_path, similarity):
     assert [hits.ranking[q] for q in queries.ids] == [expected[q] for q in queries.ids]
 
 
+@pytest.mark.parametrize("memory", [2**30, 0], ids=["in memory", "streamed"])
+@pytest.mark.parametrize("count", [1, 300])
+def test_products_that_overflow_are_refused(tmp_path, memory, count):
+    rows, asked = np.full((5, 4), 1.0), np.full((count, 4), 1.0)
+    rows[3, :2], asked[0, :2] = [1e20, -1e20], [1e20, 1e20]  # inf - inf: a NaN that no comparison sees
+    index(tmp_path / "i", Embeddings("abcde", rows), similarity="dot")
+    opened = open_index(tmp_path / "i", memory=memory)
+    queries = Embeddings([f"q{n}" for n in range(count)], asked)
+    for correct in ({}, {"correct": "nnn", "bank": some(5, 4, prefix="b")}):
+        with pytest.raises(LimnerError, match="query 'q0' and .* overflows single precision"):
+            opened.search(queries, 2, **correct)
+
+
 def test_more_than_there_are_and_arrays_as_queries(tmp_path):
     made = index(tmp_path / "i", some(3))
     hits = made.search(np.ones(16, dtype=np.float32), 10)

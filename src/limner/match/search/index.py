@@ -362,7 +362,7 @@ class StoredScores(Scores):
         rows = Embeddings(self.queries[start:stop], self.query_vectors.matrix[start:stop])
         low = 0
         for piece in self.store.vectors():
-            scores = VectorScores(rows, Embeddings(Ids(range(len(piece))), piece))
+            scores = VectorScores(rows, Embeddings(self.candidates[low : low + len(piece)], piece))
             out[: stop - start, low : low + len(piece)] = scores.block(0, stop - start)
             low += len(piece)
         return out[: stop - start, :low]
