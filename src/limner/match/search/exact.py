@@ -126,8 +126,8 @@ def _products(queries: Embeddings, start: int, block: Float32) -> Float32:
     if not np.isfinite(near).all():
         row, column = np.argwhere(~np.isfinite(near))[0]
         raise LimnerError(
-            f"the product of query {queries.ids[int(row)]!r} and row {start + int(column)} of the index overflows single "
-            "precision: index normalised vectors (similarity='cosine'), or divide them all by a constant"
+            f"the product of query {queries.ids[int(row)]!r} and row {start + int(column)} of the index overflows "
+            "single precision: index normalised vectors (similarity='cosine'), or divide them all by a constant"
         )
     return near
 
