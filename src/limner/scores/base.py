@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 TILE_ROWS, TILE_COLUMNS = 256, 1024
 SIMILARITIES = ("cosine", "dot")
 LARGEST = float(np.finfo(np.float32).max)
+"""Of single precision."""
 
 
 class Scores(ABC):
@@ -67,6 +68,11 @@ class Scores(ABC):
     def dtype(self) -> np.dtype[Any]:
         """Type of the blocks: what the scores were given as, so that rounding makes no ties that were not there."""
         return np.dtype(np.float32)
+
+    @property
+    def bound(self) -> float:
+        """No score is above it or, -inf apart, below its negative; inf where that is not known."""
+        return np.inf
 
     @property
     def block_rows(self) -> int:

@@ -112,9 +112,14 @@ class TorchScores(Scores):
             rows = torch.nn.functional.pad(rows, (0, 0, 0, self.block_rows - len(rows)))
         with _full_precision():
             block = (rows @ self.candidate_vectors.T)[: stop - start]
-        if self._lengths[0] * self._lengths[1] > LARGEST:
+        if self.bound > LARGEST:
             refuse_overflow(self, block, start, self._lengths)
         return block
+
+    @property
+    def bound(self) -> float:
+        """The product of the greatest lengths, and something for rounding."""
+        return float(self._lengths[0] * self._lengths[1] * (1 + self.query_vectors.shape[1] * 2.0**-23))
 
     @cached_property
     def _lengths(self) -> tuple[float, float]:

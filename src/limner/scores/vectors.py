@@ -51,9 +51,14 @@ class VectorScores(Scores):
         return VectorScores(rows, columns, self.similarity)
 
     @property
+    def bound(self) -> float:
+        """The product of the greatest lengths, and something for rounding."""
+        return self.query_vectors.longest * self.candidate_vectors.longest * (1 + self.query_vectors.dim * 2.0**-23)
+
+    @property
     def may_overflow(self) -> bool:
         """Whether a product may be too large for single precision; blocks are then looked through."""
-        return self.query_vectors.longest * self.candidate_vectors.longest > LARGEST
+        return self.bound > LARGEST
 
     def with_queries(self, queries: Embeddings) -> VectorScores:
         """Scores of other queries against the same candidates."""

@@ -298,14 +298,9 @@ class Index:
     def _correction(self, vectors: Embeddings, how: How, bank: Any, options: Mapping[str, Any]) -> Scores:
         if isinstance(bank, (str, Path)):
             bank = Statistics.load(bank)
-        base: Any = self.scores(vectors)
-        if isinstance(bank, Statistics):
-            if isinstance(how, str) and how != bank.correction.name:
-                raise LimnerError(
-                    f"the statistics are of {bank.correction.name!r}, asked is {how!r}: expected the same"
-                )
-            return correct(base, bank)
-        return correct(base, how, bank=None if bank is None else self.scores(bank), **options)
+        if bank is not None and not isinstance(bank, Statistics):
+            bank = self.scores(bank)
+        return correct(self.scores(vectors), how, bank=bank, **options)
 
     def _corrected(self, asked: Items, vectors: Embeddings, k: int, scores: Any, progress: Progress | None) -> Hits:
         ranking = scores.top(k, progress=progress)
