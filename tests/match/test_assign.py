@@ -207,3 +207,40 @@ def test_bad_options_are_refused(options, message):
 def test_infinite_scores_are_refused(method):
     with pytest.raises(LimnerError, match=r"\+inf"):
         bijective(given_as(np.array([[np.inf, 1.0], [0.0, 1.0]])), method=method)
+
+
+OFFSETS = [0.0, 1e6, 1e9, 1e12, -1e12, 1e15]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("offset", OFFSETS)
+def test_what_is_called_exact_is_the_best_at_any_offset(method, offset):
+    """Whole numbers on top of a large one: a tolerance relative to the size of the scores would hide a loss of 1."""
+    rng = np.random.default_rng(8)
+    for _ in range(200):
+        n, m = rng.integers(5, 8, 2)
+        plain = rng.integers(0, rng.choice([3, 10, 100]), (n, m)).astype(np.float64)
+        rows, columns = linear_sum_assignment(plain, maximize=True)
+        best = plain[rows, columns].sum()
+        for candidates in (1, 2):
+            ranked = bijective(given_as(plain + offset), rounds=1, method=method, candidates=candidates)
+            got = sum(plain[i, j] for i, j in enumerate(ranked.indices[:, 0]) if j >= 0)
+            assert ranked.exact and got == best
+
+
+@pytest.mark.parametrize("offset", OFFSETS)
+def test_without_proof_the_gap_is_true_at_any_offset(offset):
+    rng = np.random.default_rng(9)
+    for _ in range(60):
+        plain = rng.integers(0, 10, (7, 7)).astype(np.float64)
+        rows, columns = linear_sum_assignment(plain, maximize=True)
+        ranked = bijective(given_as(plain + offset), rounds=1, candidates=2, prove=False)
+        lost = plain[rows, columns].sum() - sum(plain[i, j] for i, j in enumerate(ranked.indices[:, 0]))
+        assert lost <= ranked.gaps[0] and (lost == 0 or not ranked.exact)
+
+
+def test_scores_too_far_apart_to_say_who_goes_without_are_refused():
+    matrix = np.array([[1e308, -np.inf], [-1e308, -np.inf]])
+    for method in METHODS:
+        with pytest.raises(LimnerError, match="too far apart"):
+            bijective(given_as(matrix), rounds=1, method=method)
