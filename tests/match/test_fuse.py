@@ -1,5 +1,6 @@
 """Fusion against slow loops over dictionaries, whatever the systems are given as."""
 
+from fractions import Fraction
 from statistics import mean as average
 from statistics import median
 
@@ -201,3 +202,117 @@ def test_runs_without_a_known_pool_fuse_over_what_they_name():
     fused = borda([a, b])
     assert list(fused.queries) == ["q", "p"] and set(fused.candidates) == {"x", "y", "z"}
     assert fused["q"] == ["y", "x", "z"] and fused["p"] == ["y", "z"] and fused.n_candidates is None
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_order_of_rankings_and_scores_does_not_matter(method):
+    """A ranking that numbers its candidates otherwise may stand before the scores as well as behind them."""
+    rng = np.random.default_rng(4)
+    systems = [given_as(rng.standard_normal((20, 30))) for _ in range(2)]
+    shuffled = _shuffled(systems[0], rng)
+    first, last = fuse([shuffled, systems[1]], method, depth=30), fuse([systems[1], shuffled], method, depth=30)
+    assert first.queries == last.queries and first.candidates == last.candidates
+    assert np.array_equal(first.indices, last.indices) and np.allclose(first.scores, last.scores)
+
+
+def exact_reciprocal(lists, k):
+    """By fractions: {candidate: sum}, and the order, equal sums in candidate order."""
+    everybody = sorted({c for ranks in lists for c in ranks})
+    sums = {c: sum(1 / (Fraction(k) + Fraction(r[c])) for r in lists if c in r) for c in everybody}
+    return sums, sorted(everybody, key=lambda c: (-sums[c], c))
+
+
+def test_reciprocal_ranks_that_add_up_to_the_same_are_equal():
+    """With k = 0: 1/3 + 1/6 is 1/2, and 1/4 + 1/12 is 1/3, whatever rounding makes of them."""
+    pool = [f"c{j:02}" for j in range(13)]
+
+    def system(ranks):
+        """A list with these candidates at these ranks, and others in between."""
+        rest = iter([c for c in reversed(pool) if c not in ranks.values()])
+        return Ranking.from_lists({"q": [ranks.get(r) or next(rest) for r in range(1, 13)]}, candidates=pool)
+
+    for a, b in (((3, 6), (2,)), ((4, 12), (3,)), ((2, 6), (3, 3)), ((5, 10), (4, 12))):
+        for first, second in (("c00", "c01"), ("c01", "c00")):
+            ranks = [{r: first} for r in a] + [{r: second} for r in b]
+            fused = reciprocal_rank([system(each) for each in ranks], k=0, depth=13)
+            lists = [{c: i + 1 for i, c in enumerate(system(each)["q"])} for each in ranks]
+            sums, expected = exact_reciprocal(lists, 0)
+            assert fused["q"] == expected
+            assert [sums[c] for c in fused["q"]] == sorted(sums.values(), reverse=True)
+
+
+@settings(max_examples=200)
+@given(
+    st.integers(2, 5).flatmap(lambda n: st.lists(st.permutations(range(9)), min_size=n, max_size=n)),
+    st.sampled_from([0, 1, 60, 0.5, 0.1]),
+    st.data(),
+)
+def test_reciprocal_ranks_against_fractions(orders, k, data):
+    cuts = [data.draw(st.integers(1, 9)) for _ in orders]
+    kept = [list(order)[:cut] for order, cut in zip(orders, cuts, strict=True)]
+    systems = [
+        Ranking.from_lists({"q": [f"c{j}" for j in row]}, candidates=[f"c{j}" for j in range(9)]) for row in kept
+    ]
+    fused = reciprocal_rank(systems, k=k)
+    sums, expected = exact_reciprocal([{c: i + 1 for i, c in enumerate(row)} for row in kept], k)
+    assert fused.indices[0].tolist() == expected
+    for place, c in enumerate(expected):
+        assert fused.scores[0, place] == pytest.approx(float(sums[c]), rel=1e-14)
+        if place and sums[c] == sums[expected[place - 1]]:
+            assert fused.scores[0, place] == fused.scores[0, place - 1]
+
+
+# --- forbidden pairs, infinite and very large scores --------------------------------------------------------------
+
+EXTREME = st.sampled_from([-np.inf, -1.0, 0.0, 0.5, 1.0, 3.0, 1e300, -1e300, 1e-300])
+EXTREMES = SHAPES.flatmap(lambda s: arrays.arrays(np.float64, s, elements=EXTREME))
+
+
+def exact_normal(row, how):
+    """By fractions, but for the root; None for a pair that must not be."""
+    there = [Fraction(float(v)) for v in row if np.isfinite(v)]
+    if not there:
+        return [None] * len(row)
+    low = sum(there) / len(there) if how == "zscore" else min(there)
+    square = sum((v - low) ** 2 for v in there) / len(there) if how == "zscore" else (max(there) - low) ** 2
+    if how is None:
+        return [float(v) if np.isfinite(v) else None for v in row]
+    scale = max((abs(v - low) for v in there), default=0) or 1
+    span = float(square / scale**2) ** 0.5
+    flat = len(set(there)) == 1
+    return [
+        None if not np.isfinite(v) else 0.0 if flat else float((Fraction(float(v)) - low) / scale) / span for v in row
+    ]
+
+
+@pytest.mark.parametrize("normalise", ["zscore", "minmax", None])
+@settings(max_examples=100)
+@given(EXTREMES)
+def test_mean_with_forbidden_pairs_and_very_large_scores(normalise, stack):
+    fused = mean([given_as(matrix) for matrix in stack], normalise=normalise).matrix()
+    assert not np.isnan(fused).any()
+    for q in range(stack.shape[1]):
+        rows = [exact_normal(matrix[q], normalise) for matrix in stack]
+        for c in range(stack.shape[2]):
+            parts = [row[c] for row in rows]
+            if None in parts:
+                assert fused[q, c] == -np.inf  # what one system forbids is forbidden
+            else:
+                assert fused[q, c] == pytest.approx(average(map(Fraction, parts)), rel=1e-9, abs=1e-9)
+
+
+def test_infinite_scores_are_refused_by_the_mean():
+    for normalise in ("zscore", "minmax", None):
+        with pytest.raises(LimnerError, match=r"query 'q1' and candidate 'c2' is \+inf"):
+            mean([A, given_as(np.array([[0, 1, 2], [3, 4, np.inf], [0, 0, 0]]))], normalise=normalise).matrix()
+
+
+@settings(max_examples=60)
+@given(EXTREMES)
+def test_ranks_of_forbidden_pairs(stack):
+    """-inf is the lowest score there is, and those that have it share the last ranks."""
+    systems = [given_as(matrix) for matrix in stack]
+    for q in range(stack.shape[1]):
+        lists = [ranks_of(matrix[q]) for matrix in stack]
+        assert borda(systems).indices[q].tolist() == slow_borda(lists, stack.shape[2])
+        assert reciprocal_rank(systems).indices[q].tolist() == exact_reciprocal(lists, 60)[1]
