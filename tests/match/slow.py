@@ -6,7 +6,10 @@ which the bank says nothing is the mean of that statistic over the others, 0 whe
 
 from __future__ import annotations
 
+import itertools
 import math
+from fractions import Fraction
+from statistics import median
 
 import numpy as np
 
@@ -94,3 +97,73 @@ CORRECTIONS = {
     "nnn": nnn,
     "sinkhorn": sinkhorn,
 }
+
+
+# --- assignment ---------------------------------------------------------------------------------------------------
+
+
+def assignments(matrix):
+    """Every way to give partners to the whole smaller side: (total, pairs), none with a pair that must not be."""
+    turned = matrix.shape[0] > matrix.shape[1]
+    m = matrix.T if turned else matrix
+    found = []
+    for chosen in itertools.permutations(range(m.shape[1]), m.shape[0]):
+        pairs = [(j, i) if turned else (i, j) for i, j in enumerate(chosen)]
+        total = math.fsum(matrix[pair] for pair in pairs)
+        if total > -np.inf:
+            found.append((total, frozenset(pairs)))
+    return found
+
+
+def best_round(matrix):
+    """(pairs, total): as many pairs as there can be, then the highest total, by trying everything."""
+    n, m = matrix.shape
+    for size in range(min(n, m), 0, -1):
+        tried = (
+            math.fsum(matrix[i, j] for i, j in zip(rows, columns, strict=True))
+            for rows in itertools.combinations(range(n), size)
+            for columns in itertools.permutations(range(m), size)
+        )
+        best = max(tried)
+        if best > -np.inf:
+            return size, best
+    return 0, 0.0
+
+
+# --- fusion -------------------------------------------------------------------------------------------------------
+
+
+def ranks_of(row):
+    """{candidate: rank from 1}, equals sharing the mean of theirs; `row` is {candidate: score} or scores in order."""
+    row = dict(enumerate(row)) if not isinstance(row, dict) else row
+    order = sorted(row, key=lambda j: -row[j])
+    equals = {j: [place for place, other in enumerate(order, 1) if row[other] == row[j]] for j in order}
+    return {j: Fraction(sum(places), len(places)) for j, places in equals.items()}
+
+
+def borda(lists, n):
+    """lists: one {candidate: rank} per system."""
+    everybody = sorted({c for ranks in lists for c in ranks})
+    full = [{c: ranks.get(c, Fraction(len(ranks) + 1 + n, 2)) for c in everybody} for ranks in lists]
+    points = {c: sum(n - (ranks[c] - 1) for ranks in full) for c in everybody}
+    return sorted(everybody, key=lambda c: (-points[c], median(ranks[c] for ranks in full), c))
+
+
+def reciprocal(lists, k):
+    """{candidate: sum} as fractions, and the order, equal sums in candidate order."""
+    everybody = sorted({c for ranks in lists for c in ranks})
+    sums = {c: sum(1 / (Fraction(k) + Fraction(r[c])) for r in lists if c in r) for c in everybody}
+    return sums, sorted(everybody, key=lambda c: (-sums[c], c))
+
+
+def normal(row, how):
+    """Scores normalised, by fractions but for the root; None for a pair that must not be."""
+    there = [Fraction(float(v)) for v in row if np.isfinite(v)]
+    if how is None or not there:
+        return [float(v) if np.isfinite(v) else None for v in row]
+    low = sum(there) / len(there) if how == "zscore" else min(there)
+    square = sum((v - low) ** 2 for v in there) / len(there) if how == "zscore" else (max(there) - low) ** 2
+    scale = max(abs(v - low) for v in there) or 1
+    span = float(square / scale**2) ** 0.5
+    placed = [None if not np.isfinite(v) else float((Fraction(float(v)) - low) / scale) for v in row]
+    return [v if v is None else v / span if span else 0.0 for v in placed]

@@ -2,10 +2,10 @@
 
 from fractions import Fraction
 from statistics import mean as average
-from statistics import median
 
 import numpy as np
 import pytest
+import slow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -21,32 +21,12 @@ def given_as(matrix):
     return Scores.from_matrix(matrix, [f"q{i}" for i in range(len(matrix))], [f"c{j}" for j in range(matrix.shape[1])])
 
 
-def ranks_of(row):
-    """{candidate: rank from 1}, equals sharing the mean of theirs."""
-    order = sorted(range(len(row)), key=lambda j: -row[j])
-    return {j: average(place for place, other in enumerate(order, 1) if row[other] == row[j]) for j in order}
-
-
-def slow_borda(lists, n):
-    """lists: one {candidate: rank} per system."""
-    everybody = sorted({c for ranks in lists for c in ranks})
-    full = [{c: ranks.get(c, (len(ranks) + 1 + n) / 2) for c in everybody} for ranks in lists]
-    points = {c: sum(n - (ranks[c] - 1) for ranks in full) for c in everybody}
-    return sorted(everybody, key=lambda c: (-points[c], median(ranks[c] for ranks in full), c))
-
-
-def slow_reciprocal(lists, k):
-    everybody = sorted({c for ranks in lists for c in ranks})
-    sums = {c: sum(sorted((1 / (k + ranks[c]) for ranks in lists if c in ranks), reverse=True)) for c in everybody}
-    return sorted(everybody, key=lambda c: (-sums[c], c))
-
-
 @settings(max_examples=150)
 @given(STACKS)
 def test_borda_of_scores(stack):
     fused = borda([given_as(matrix) for matrix in stack])
     for q in range(stack.shape[1]):
-        assert fused.indices[q].tolist() == slow_borda([ranks_of(m[q]) for m in stack], stack.shape[2])
+        assert fused.indices[q].tolist() == slow.borda([slow.ranks_of(m[q]) for m in stack], stack.shape[2])
     assert not fused.truncated
 
 
@@ -59,10 +39,10 @@ def test_borda_and_reciprocal_rank_of_cut_lists(stack, data):
     systems = [given_as(m).ranking().top(cut) for m, cut in zip(stack, cuts, strict=True)]
     for q in range(stack.shape[1]):
         lists = [{int(c): r for c, r in zip(s.indices[q], _cut_ranks(s.scores[q]), strict=True)} for s in systems]
-        expected = slow_borda(lists, n)
+        expected = slow.borda(lists, n)
         assert borda(systems).indices[q, : len(expected)].tolist() == expected
         assert (borda(systems).indices[q, len(expected) :] == -1).all()
-        expected = slow_reciprocal(lists, 60.0)
+        expected = slow.reciprocal(lists, 60)[1]
         assert reciprocal_rank(systems).indices[q, : len(expected)].tolist() == expected
 
 
@@ -111,20 +91,11 @@ def test_mean_of_scores(normalise):
     rng = np.random.default_rng(1)
     stack = rng.standard_normal((3, 300, 40)) * np.array([1.0, 100.0, 0.01])[:, None, None]
     stack[0, 0] = 7.0  # all equal
-    expected = np.mean([[_slow_normal(row, normalise) for row in matrix] for matrix in stack], axis=0)
+    expected = np.mean([[slow.normal(row, normalise) for row in matrix] for matrix in stack], axis=0)
     fused = mean([given_as(matrix) for matrix in stack], normalise=normalise)
     assert np.allclose(fused.matrix(), expected) and fused.dtype == np.float64
-    turned = np.mean([[_slow_normal(row, normalise) for row in matrix.T] for matrix in stack], axis=0)
+    turned = np.mean([[slow.normal(row, normalise) for row in matrix.T] for matrix in stack], axis=0)
     assert np.allclose(fused.T.matrix(), turned)
-
-
-def _slow_normal(row, how):
-    values = [float(v) for v in row]
-    if how is None:
-        return values
-    low = average(values) if how == "zscore" else min(values)
-    span = average((v - low) ** 2 for v in values) ** 0.5 if how == "zscore" else max(values) - low
-    return [(v - low) / span if span > 1e-9 else 0.0 for v in values]
 
 
 def test_mean_of_cut_lists_counts_what_is_left_out_as_last():
@@ -215,13 +186,6 @@ def test_the_order_of_rankings_and_scores_does_not_matter(method):
     assert np.array_equal(first.indices, last.indices) and np.allclose(first.scores, last.scores)
 
 
-def exact_reciprocal(lists, k):
-    """By fractions: {candidate: sum}, and the order, equal sums in candidate order."""
-    everybody = sorted({c for ranks in lists for c in ranks})
-    sums = {c: sum(1 / (Fraction(k) + Fraction(r[c])) for r in lists if c in r) for c in everybody}
-    return sums, sorted(everybody, key=lambda c: (-sums[c], c))
-
-
 def test_reciprocal_ranks_that_add_up_to_the_same_are_equal():
     """With k = 0: 1/3 + 1/6 is 1/2, and 1/4 + 1/12 is 1/3, whatever rounding makes of them."""
     pool = [f"c{j:02}" for j in range(13)]
@@ -236,7 +200,7 @@ def test_reciprocal_ranks_that_add_up_to_the_same_are_equal():
             ranks = [{r: first} for r in a] + [{r: second} for r in b]
             fused = reciprocal_rank([system(each) for each in ranks], k=0, depth=13)
             lists = [{c: i + 1 for i, c in enumerate(system(each)["q"])} for each in ranks]
-            sums, expected = exact_reciprocal(lists, 0)
+            sums, expected = slow.reciprocal(lists, 0)
             assert fused["q"] == expected
             assert [sums[c] for c in fused["q"]] == sorted(sums.values(), reverse=True)
 
@@ -254,7 +218,7 @@ def test_reciprocal_ranks_against_fractions(orders, k, data):
         Ranking.from_lists({"q": [f"c{j}" for j in row]}, candidates=[f"c{j}" for j in range(9)]) for row in kept
     ]
     fused = reciprocal_rank(systems, k=k)
-    sums, expected = exact_reciprocal([{c: i + 1 for i, c in enumerate(row)} for row in kept], k)
+    sums, expected = slow.reciprocal([{c: i + 1 for i, c in enumerate(row)} for row in kept], k)
     assert fused.indices[0].tolist() == expected
     for place, c in enumerate(expected):
         assert fused.scores[0, place] == pytest.approx(float(sums[c]), rel=1e-14)
@@ -268,23 +232,6 @@ EXTREME = st.sampled_from([-np.inf, -1.0, 0.0, 0.5, 1.0, 3.0, 1e300, -1e300, 1e-
 EXTREMES = SHAPES.flatmap(lambda s: arrays.arrays(np.float64, s, elements=EXTREME))
 
 
-def exact_normal(row, how):
-    """By fractions, but for the root; None for a pair that must not be."""
-    there = [Fraction(float(v)) for v in row if np.isfinite(v)]
-    if not there:
-        return [None] * len(row)
-    low = sum(there) / len(there) if how == "zscore" else min(there)
-    square = sum((v - low) ** 2 for v in there) / len(there) if how == "zscore" else (max(there) - low) ** 2
-    if how is None:
-        return [float(v) if np.isfinite(v) else None for v in row]
-    scale = max((abs(v - low) for v in there), default=0) or 1
-    span = float(square / scale**2) ** 0.5
-    flat = len(set(there)) == 1
-    return [
-        None if not np.isfinite(v) else 0.0 if flat else float((Fraction(float(v)) - low) / scale) / span for v in row
-    ]
-
-
 @pytest.mark.parametrize("normalise", ["zscore", "minmax", None])
 @settings(max_examples=100)
 @given(EXTREMES)
@@ -292,7 +239,7 @@ def test_mean_with_forbidden_pairs_and_very_large_scores(normalise, stack):
     fused = mean([given_as(matrix) for matrix in stack], normalise=normalise).matrix()
     assert not np.isnan(fused).any()
     for q in range(stack.shape[1]):
-        rows = [exact_normal(matrix[q], normalise) for matrix in stack]
+        rows = [slow.normal(matrix[q], normalise) for matrix in stack]
         for c in range(stack.shape[2]):
             parts = [row[c] for row in rows]
             if None in parts:
@@ -313,6 +260,6 @@ def test_ranks_of_forbidden_pairs(stack):
     """-inf is the lowest score there is, and those that have it share the last ranks."""
     systems = [given_as(matrix) for matrix in stack]
     for q in range(stack.shape[1]):
-        lists = [ranks_of(matrix[q]) for matrix in stack]
-        assert borda(systems).indices[q].tolist() == slow_borda(lists, stack.shape[2])
-        assert reciprocal_rank(systems).indices[q].tolist() == exact_reciprocal(lists, 60)[1]
+        lists = [slow.ranks_of(matrix[q]) for matrix in stack]
+        assert borda(systems).indices[q].tolist() == slow.borda(lists, stack.shape[2])
+        assert reciprocal_rank(systems).indices[q].tolist() == slow.reciprocal(lists, 60)[1]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.errors import LimnerError
-from limner.scores import LARGEST, Block, Progress, Scores, number_type
+from limner.scores import LARGEST, Block, Progress, Scores, number_type, on_host
 
 Float64 = npt.NDArray[np.float64]
 Int32 = npt.NDArray[np.int32]
@@ -121,7 +121,7 @@ def loops(block: Any) -> Any:
 def best(bank: Scores, k: int, *, limit: Limit, progress: Progress | None = None) -> Block:
     """The k highest scores of every candidate over the bank: (k, candidates), highest first."""
     held = bank.fold(partial(_add_best, min(k, bank.shape[0]), limit), _merge_best, progress=progress)
-    return held if isinstance(held, np.ndarray) else loops(held).on_host(held)
+    return on_host(held)
 
 
 def _add_best(k: int, limit: Limit, held: Block | None, start: int, block: Block) -> Block:
@@ -131,7 +131,8 @@ def _add_best(k: int, limit: Limit, held: Block | None, start: int, block: Block
 
 
 def _merge_best(held: Block, other: Block) -> Block:
-    merged = held.copy()  # what came from elsewhere may not be written to
+    # What came from elsewhere may not be written to; torch's loop writes to nothing.
+    merged = held.copy() if isinstance(held, np.ndarray) else held
     return loops(merged).keep_best(other, merged)  # type: ignore[no-any-return]
 
 
@@ -172,7 +173,7 @@ def _sums_of_block(
     beta: float, limit: Limit, shift: Float64 | None, seen: IntArray, held: None, start: int, block: Block
 ) -> Sums:
     limit(block, start)
-    kept = on_host(block[:, seen])
+    kept = on_host(block[:, seen])  # a choice of columns is a copy
     if shift is not None:
         block, beta = normalised_rows(block, beta, shift), 1.0
     width = block.shape[1]
@@ -224,8 +225,3 @@ def split(values: Float64, scale: float, kind: np.dtype[Any]) -> tuple[Array, Ar
     """
     high = (values / scale).astype(kind)
     return high, (values - scale * high.astype(np.float64)).astype(kind)
-
-
-def on_host(block: Any) -> Array:
-    """A copy of some numbers of a block as an array, wherever the block is."""
-    return block.copy() if isinstance(block, np.ndarray) else np.array(loops(block).on_host(block))

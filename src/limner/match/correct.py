@@ -28,7 +28,7 @@ from limner.errors import LimnerError, UnknownName, shown
 from limner.ids import Ids, IntArray
 from limner.match import _columns
 from limner.match._columns import Limit
-from limner.scores import Best, Block, Scores, number_type
+from limner.scores import Best, Block, Scores, number_type, on_host
 
 if TYPE_CHECKING:
     from limner.collection import Collection
@@ -337,7 +337,7 @@ class Statistics:
         if self.bank is None:
             return None
         found, seen = self.bank.find(queries), self.known["seen"]
-        scores = _columns.on_host(block[:, _some(block.shape[1])])
+        scores = on_host(block[:, _some(block.shape[1])])
         same = np.isclose(scores, seen[np.maximum(found, 0)], rtol=1e-5, atol=1e-6).all(axis=1)
         return np.where(same, found, -1)
 

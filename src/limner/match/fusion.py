@@ -18,7 +18,7 @@ import numpy.typing as npt
 from limner.errors import LimnerError, UnknownName, shown
 from limner.ids import Ids
 from limner.ranking import Ranking
-from limner.scores import Block, Progress, Scores
+from limner.scores import Block, Progress, Scores, on_host
 
 System = Scores | Ranking
 Normalise = Literal["zscore", "minmax"] | None
@@ -264,7 +264,7 @@ class FusedScores(Scores):
             )
 
     def _own(self, system: Any, start: int, stop: int) -> Block:
-        return normalised(_on_host(system.block(start, stop)), self.normalise)
+        return normalised(on_host(system.block(start, stop)), self.normalise)
 
     def _spread(self, system: Any, start: int, stop: int) -> Block:
         """A ranking's scores at their candidates' places; all others count as its last."""
@@ -295,11 +295,6 @@ def normalised(block: Block, how: Normalise) -> npt.NDArray[np.float64]:
         spread = np.sqrt((placed**2).sum(axis=1, keepdims=True) / count)
         placed = placed / np.where(spread > 0, spread, 1.0)
     return np.where(finite, np.where(flat, 0.0, placed), wide)
-
-
-def _on_host(block: Any) -> Block:
-    """A block as an array, wherever it was computed."""
-    return block if isinstance(block, np.ndarray) else np.array(block.cpu())
 
 
 @dataclass(frozen=True, eq=False)
@@ -370,7 +365,7 @@ def _ranked(system: System, pool: _Pool, start: int, stop: int) -> tuple[Array, 
             -np.arange(indices.shape[1], dtype=np.float64)[None].repeat(len(indices), 0) if scores is None else scores
         )
     else:
-        block = _on_host(system.block(start, stop))
+        block = on_host(system.block(start, stop))
         indices = np.argsort(-block, axis=1, kind="stable")
         known = np.take_along_axis(block, indices, axis=1)
     ranks = np.empty(indices.shape)

@@ -387,7 +387,7 @@ def refuse_overflow(scores: Scores, block: Any, start: int, lengths: tuple[float
         start: The query of its first row.
         lengths: Of the longest query vector and the longest candidate vector.
     """
-    finite = np.isfinite(block if isinstance(block, np.ndarray) else kernels(block).on_host(block))
+    finite = np.isfinite(on_host(block))
     if not finite.all():
         row, column = (int(at) for at in np.argwhere(~finite)[0])
         raise LimnerError(
@@ -399,7 +399,12 @@ def refuse_overflow(scores: Scores, block: Any, start: int, lengths: tuple[float
 
 
 def _copied(start: int, block: Block) -> tuple[int, Block]:
-    return start, np.array(block if isinstance(block, np.ndarray) else kernels(block).on_host(block))
+    return start, np.array(on_host(block))
+
+
+def on_host(block: Any) -> npt.NDArray[Any]:
+    """A block as an array, wherever it was computed."""
+    return block if isinstance(block, np.ndarray) else np.asarray(kernels(block).on_host(block))
 
 
 def kernels(block: Any) -> Any:
