@@ -223,6 +223,13 @@ def test_without_proof_the_gap_is_true_at_any_offset(offset):
         assert lost <= ranked.gaps[0] and (lost == 0 or not ranked.exact)
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("size", [1.0, 1e17, 1e150, -1e150])
+def test_who_goes_without_is_said_at_any_size(method, size):
+    ranked = bijective(given_as(np.array([[-np.inf, -np.inf], [-np.inf, size]])), rounds=1, method=method)
+    assert ranked.assigned == (1,) and ranked["q1"] == ["c1"]
+
+
 def test_scores_too_far_apart_to_say_who_goes_without_are_refused():
     matrix = np.array([[1e308, -np.inf], [-1e308, -np.inf]])
     for method in METHODS:

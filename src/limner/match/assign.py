@@ -412,8 +412,9 @@ def _solve_matrix(costs: npt.NDArray[Any]) -> tuple[Int64, Int64]:
 
 def _dear(low: float, high: float, n: int) -> float:
     """What it must cost to go without, so that as few as possible do: more than all others could gain by it."""
-    dear = (high - low + 1.0) * (n + 1)
-    if not dear < np.inf:
+    more = max(1.0, 2.0**-20 * max(abs(low), abs(high)))  # beside large scores 1 is nothing
+    dear = (high - low + more) * (n + 1)
+    if not dear + abs(low) < np.inf:
         raise LimnerError(
             f"bijective: scores from {low:g} to {high:g} are too far apart to say who goes without: divide them by a "
             "constant"
