@@ -22,6 +22,7 @@ try:
     import torch
 except ModuleNotFoundError:
     torch = None
+DEVICE = "cuda" if torch and torch.cuda.is_available() else "cpu"
 PATHS = ["float32", "float64", *(["torch float32", "torch float64"] if torch else [])]
 
 
@@ -66,7 +67,7 @@ class Blocks(Scores):
 
     def block(self, start, stop, out=None):
         block = self.values[start:stop].copy()
-        return torch.as_tensor(block) if self.tensors else block
+        return torch.as_tensor(block, device=DEVICE) if self.tensors else block
 
 
 def blocks(matrix, path="float64", *, step=256, queries="q", candidates="c"):

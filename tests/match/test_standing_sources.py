@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 from scipy import sparse
-from standing import HOLED, PATHS, PLAIN, TIED, blocks, matrices, refused, same_numbers, shapes, standing, torch
+from standing import DEVICE, HOLED, PATHS, PLAIN, TIED, blocks, matrices, refused, same_numbers, shapes, standing, torch
 
 from limner import Embeddings, Ids, Judgements, Scores
 from limner.placements import Asked, place
 from limner.scores import RUNNER
 
-DEVICES = [None, "cpu"] if torch else [None]
+DEVICES = [None, "cpu", *({DEVICE} - {"cpu"})] if torch else [None]
 
 
 # --- oracles ------------------------------------------------------------------------------------------------------
@@ -287,6 +287,6 @@ test_functions, test_functions_long = standing(check_functions)
 
 @pytest.mark.skipif(torch is None, reason="torch is not installed")
 def test_the_torch_path_is_among_them():
-    assert DEVICES == [None, "cpu"] and "torch float32" in PATHS
+    assert "cpu" in DEVICES and "torch float32" in PATHS
     scores = Scores.from_embeddings(*(Embeddings(Ids(["a"]), [[1.0]]) for _ in range(2)), device="cpu")
     assert isinstance(scores.block(0, 1), torch.Tensor)
