@@ -350,7 +350,17 @@ def _solve_lists(
     items[has], worths[has] = edges.items[held[has]], edges.worths[held[has]]
     profits, best = np.where(has, worths - prices[items], null), np.empty(n)
     _paths.best_profits(graph, prices, best)
-    return _Solution(items, profits, np.maximum(best, null), prices, math.fsum(worths)), dead
+    return _Solution(items, profits, np.maximum(best, null), prices, _total(worths)), dead
+
+
+def _total(scores: Array) -> float:
+    """Their sum, rounded once."""
+    try:
+        return math.fsum(scores)
+    except OverflowError:
+        raise LimnerError(
+            f"bijective: scores as large as {np.abs(scores).max():g} are too large to add up: divide them by a constant"
+        ) from None
 
 
 def _inverse(items: Int64, n: int) -> Int64:
@@ -386,7 +396,7 @@ def _dense(scores: Scores, rounds: int, progress: Progress | None) -> BijectiveR
         rows, columns = _solve_matrix(costs)
         if not len(rows):
             break
-        totals.append(-math.fsum(costs[rows, columns]))
+        totals.append(-_total(costs[rows, columns]))
         costs[rows, columns] = np.inf
         lists.append(np.full(len(costs), -1, dtype=np.int64))
         lists[-1][rows] = columns
