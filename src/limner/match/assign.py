@@ -155,7 +155,7 @@ class _Solution:
 
         What all scores have in common plays no part: differences of large numbers are exact.
         """
-        return float(2.0**-50 * (np.ptp(self.prices) + np.ptp(self.profits[self.items >= 0])))
+        return float(np.ptp(2.0**-50 * self.prices) + np.ptp(2.0**-50 * self.profits[self.items >= 0]))
 
     def bounded(self, outside: Float64) -> _Solution:
         """The same with a gap from what each bidder's best pair, listed or not, would give it at these prices.
