@@ -98,3 +98,29 @@ def test_a_mapped_matrix(tmp_path):
     np.save(tmp_path / "s.npy", matrix)
     loaded = Scores.load(tmp_path / "s.npy", "abc", "wxyz")
     assert np.array_equal(loaded.matrix(), matrix) and np.array_equal(loaded.T.matrix(), matrix.T)
+
+
+@pytest.fixture(params=[None, "cpu"], ids=["numpy", "torch"])
+def device(request):
+    if request.param is not None:
+        pytest.importorskip("torch", reason="torch is not installed")
+    return request.param
+
+
+@pytest.mark.parametrize("rows", [[[1e30, 0.0], [1.0, 1.0]], [[3e38, 3e38], [3e38, -3e38]]])
+def test_products_that_overflow_are_refused(device, rows):
+    queries, candidates = Embeddings("ab", np.array(rows)), Embeddings("xy", np.array([[1e10, 1.0], [1e10, -1e10]]))
+    scores = Scores.from_embeddings(queries, candidates, similarity="dot", device=device)
+    with pytest.raises(LimnerError, match=r"query 'a' and candidate 'x' .row 0, column 0. overflows.*cosine"):
+        scores.top(1)
+    cosine = Scores.from_embeddings(queries, candidates, device=device)
+    assert np.isfinite(cosine.matrix()).all()
+
+
+def test_long_vectors_whose_products_fit_are_scored(device):
+    """The longest vectors would overflow together, but do not meet: every product is there, and right."""
+    queries = Embeddings("ab", np.array([[1e30, 0.0], [0.0, 2.0]]))
+    candidates = Embeddings("xy", np.array([[0.0, 1e30], [1.0, 1.0]]))
+    scores = Scores.from_embeddings(queries, candidates, similarity="dot", device=device)
+    expected = np.float32([[0.0, 1e30], [2e30, 2.0]])
+    assert np.allclose(scores.matrix(), expected, rtol=1e-6)

@@ -152,7 +152,7 @@ class Wrong:
         (lambda: VectorSets.of({"a": np.ones((2, 3)), "b": np.ones((0, 3))}), "item 'b' has vectors of shape"),
         (lambda: VectorSets.of({}), "no items"),
         (lambda: Scores.from_kernel(lambda a, b: np.ones((1, 1)), TEXTS, TEXTS).matrix(), r"expected \(6, 6\)"),
-        (lambda: Scores.from_kernel(lambda a, b: np.full((6, 6), np.nan), TEXTS, TEXTS).top(1), "came out as NaN"),
+        (lambda: Scores.from_kernel(lambda a, b: np.full((6, 6), np.nan), TEXTS, TEXTS).top(1), "NaN .row 0, col"),
         (lambda: Scores.from_kernel(overlap, TEXTS, TEXTS, queries="ab"), "2 query ids for 6 items"),
         (lambda: Scores.from_scorer(Wrong(), TEXTS, TEXTS).top(1), "one number each"),
         (lambda: Scores.from_embeddings(vectors(3, 1), vectors(3, 2)).restrict(queries=["x"]), "unknown"),

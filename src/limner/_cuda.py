@@ -133,42 +133,66 @@ def keep_best(block: Tensor, held: Tensor) -> Tensor:
     return torch.cat([held, inside]).topk(k, dim=0).values
 
 
-def add_columns(block: Tensor, beta: float, highest: Array, owner: Array, rest: Array) -> None:
-    """Of every column: the highest value, its row, and the sum of exp(beta (value - highest)) over all other rows."""
+def add_columns(block: Tensor, beta: float, highest: Array, owner: Array, second: Array, rest: Array) -> None:
+    """Of every column: the highest value, its row, the highest of the other rows, and their sum relative to it."""
     torch = torch_module()
     top = block.max(dim=0)
-    terms = (block - top.values).mul_(beta).exp_()
-    terms.scatter_(0, top.indices[None], 0.0)
-    highest[:], owner[:] = on_host(top.values), on_host(top.indices)
-    rest[:] = on_host(terms.sum(dim=0, dtype=torch.float64))
+    others = block.scatter(0, top.indices[None], -np.inf)
+    next_best = others.amax(dim=0)
+    highest[:], owner[:], second[:] = on_host(top.values), on_host(top.indices), on_host(next_best)
+    base = torch.where(next_best > -np.inf, next_best, 0.0)
+    rest[:] = on_host((others - base).mul_(float(beta)).exp_().sum(dim=0, dtype=torch.float64))
 
 
 def add_rows(block: Tensor, beta: float, sums: Array) -> None:
-    """log sum of exp(beta value) along every row."""
+    """log sum of exp(beta value) along every row; 0 where all of it is -inf."""
     torch = torch_module()
     top = block.amax(dim=1, keepdim=True)
-    total = (block - top).mul_(beta).exp_().sum(dim=1, dtype=torch.float64).log()
-    sums[:] = on_host(top[:, 0].double().mul(beta) + total)
+    base = torch.where(top > -np.inf, top, 0.0)
+    total = (block - base).mul_(float(beta)).exp_().sum(dim=1, dtype=torch.float64).log()
+    sums[:] = on_host(torch.where(top[:, 0] > -np.inf, base[:, 0].double().mul(float(beta)) + total, 0.0))
 
 
-def shift(block: Tensor, scale: float, columns: Array, rows: Array) -> None:
-    """In place: scale s(i, t) - columns(t) - rows(i)."""
-    block.mul_(float(scale)).sub_(beside(columns, block)).sub_(beside(rows, block)[:, None])
+def tops(block: Tensor, high: Array, found: Array) -> None:
+    """The highest s(i, t) - high(t) of every row; 0 where all of it is -inf."""
+    top = (block - beside(high, block)).amax(dim=1)
+    found[:] = on_host(torch_module().where(top > -np.inf, top, 0.0))
 
 
-def subtract_neighbourhoods(block: Tensor, near: Array, k: int) -> None:
-    """In place: 2 s(i, t) - near(t) - the mean of the k best of row i."""
-    own = _best(block, k)[0].double().mean(dim=1).to(block.dtype)
-    block.mul_(2).sub_(beside(near, block)).sub_(own[:, None])
+def shift(block: Tensor, scale: float, high: Array, low: Array, own_high: Array, own_low: Array) -> None:
+    """In place: scale (s(i, t) - high(t) - own_high(i)) - low(t) - own_low(i)."""
+    block.sub_(beside(high, block)).sub_(beside(own_high, block)[:, None]).mul_(float(scale))
+    block.sub_(beside(low, block) + beside(own_low, block)[:, None])
 
 
-def share_of_others(block: Tensor, beta: float, whole: Array, without_owner: Array, owner: Array, first: int) -> None:
-    """In place: beta s(i, t) - log sum over j != i of exp(beta s(j, t)); row r of the block is query `first` + r."""
+def subtract_neighbourhoods(block: Tensor, high: Array, low: Array, k: int) -> None:
+    """In place: 2 (s(i, t) - high(t)) - low(t) - the mean of the k best of row i that are not -inf."""
+    best = _best(block, k)[0].double()
+    there = best > -np.inf
+    own = torch_module().where(there, best, 0.0).sum(dim=1) / there.sum(dim=1).clamp(min=1)
+    own_high = (own / 2).to(block.dtype)
+    own_low = (own - 2 * own_high.double()).to(block.dtype)
+    block.sub_(beside(high, block)).sub_(own_high[:, None]).mul_(2).sub_(beside(low, block) + own_low[:, None])
+
+
+def share_of_others(
+    block: Tensor, beta: float, high: Array, low: Array, without_owner: Array, owned_by: Array, mine: Array
+) -> None:
+    """In place: beta s(i, t) - log sum over the bank but for i itself; see `limner.match._loops.share_of_others`."""
     torch = torch_module()
-    mine = np.flatnonzero((owner >= first) & (owner < first + len(block)))
-    at = torch.as_tensor(owner[mine].astype(np.int64) - first, device=block.device)
-    columns = torch.as_tensor(mine, device=block.device)
-    owned = block[at, columns].double() * float(beta) - torch.as_tensor(without_owner[mine], device=block.device)
-    block.mul_(float(beta)).sub_(beside(whole, block))
-    block.sub_(block.clamp(max=0).exp_().clamp_(max=0.9999999).neg_().log1p_())
-    block[at, columns] = owned.to(block.dtype)
+    columns = np.flatnonzero(owned_by >= 0)
+    at, there = (torch.as_tensor(x, device=block.device) for x in (owned_by[columns].astype(np.int64), columns))
+    owned = block[at, there].double() * float(beta) - torch.as_tensor(without_owner[columns], device=block.device)
+    block.sub_(beside(high, block)).mul_(float(beta)).sub_(beside(low, block))
+    rest = block.clamp(max=-np.log(2)).exp_().neg_().log1p_()
+    block.sub_(rest.mul_(beside(mine, block)[:, None]))
+    block[at, there] = owned.to(block.dtype)
+
+
+def first_beyond(block: Tensor, most: float) -> tuple[int, int]:
+    """(row, column) of the first value that is neither -inf nor within -most to most; (-1, -1) where there is none."""
+    beyond = (~(block.abs() <= float(most)) & (block != -np.inf)).flatten()
+    if not bool(beyond.any()):
+        return -1, -1
+    row, column = divmod(int(beyond.to(torch_module().uint8).argmax()), block.shape[1])
+    return row, column

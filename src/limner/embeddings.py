@@ -6,7 +6,7 @@ import json
 import os
 import struct
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -14,6 +14,7 @@ from zipfile import BadZipFile
 import numpy as np
 import numpy.typing as npt
 
+from limner.arrays import array, unmasked
 from limner.errors import LimnerError, UnknownName, shown
 from limner.files import replacing, write_text
 from limner.ids import Ids
@@ -28,8 +29,8 @@ class Embeddings:
 
     Args:
         ids: One unique id per row.
-        matrix: Rows by dimensions, floating point. Kept as it is when it is float32 (a memory-mapped file stays
-            mapped), converted otherwise.
+        matrix: Rows by dimensions, floating point: an array, a list of rows, a torch tensor. Kept as it is when it is
+            float32 (a memory-mapped file stays mapped), converted otherwise.
 
     >>> e = Embeddings(["a", "b"], np.array([[3.0, 4.0], [0.0, 2.0]]))
     >>> e.normalised().matrix.tolist()
@@ -38,11 +39,13 @@ class Embeddings:
 
     ids: Ids
     matrix: Float32
+    longest: float = field(init=False, repr=False)
+    """The Euclidean length of the longest vector: no score is above the product of those of both sides."""
 
     def __post_init__(self) -> None:
         """Checks shapes and values and freezes the matrix."""
         object.__setattr__(self, "ids", Ids(self.ids, what="embedding"))
-        matrix = self.matrix if isinstance(self.matrix, np.ndarray) else np.asarray(self.matrix)
+        matrix = unmasked(array(self.matrix, "embeddings"), "embeddings")
         if matrix.ndim != 2 or matrix.shape[1] == 0:
             raise LimnerError(
                 f"embeddings have shape {matrix.shape}: expected rows by dimensions, at least one dimension"
@@ -51,25 +54,25 @@ class Embeddings:
             raise LimnerError(f"embeddings are of type {matrix.dtype}: expected floating point numbers")
         if len(self.ids) != len(matrix):
             raise LimnerError(f"{len(self.ids)} ids for {len(matrix)} rows of embeddings: expected one id per row")
-        matrix = matrix.astype(np.float32, copy=False).view()
-        matrix.flags.writeable = False
-        object.__setattr__(self, "matrix", matrix)
-        self._refuse_bad_rows()
+        with np.errstate(over="ignore"):  # refused below
+            single = matrix.astype(np.float32, copy=False).view()
+        single.flags.writeable = False
+        object.__setattr__(self, "matrix", single)
+        self._refuse_bad_rows(matrix)
 
-    def _refuse_bad_rows(self) -> None:
+    def _refuse_bad_rows(self, given: npt.NDArray[Any]) -> None:
+        longest = 0.0
         for low in range(0, len(self.matrix), _ROWS_AT_ONCE):
-            rows = self.matrix[low : low + _ROWS_AT_ONCE]
-            squares = np.einsum(
-                "ij,ij->i", rows, rows, dtype=np.float64
-            )  # NaN and infinity survive squaring and adding
+            squares = _squares(self.matrix[low : low + _ROWS_AT_ONCE])  # NaN and infinity survive them
             bad = np.flatnonzero(~np.isfinite(squares) | (squares == 0))
             if len(bad):
                 at = low + int(bad[0])
-                kind = "is all zeros" if squares[bad[0]] == 0 else "holds NaN or an infinite value"
                 raise LimnerError(
-                    f"embedding row {at} (id {self.ids[at]!r}) {kind}: {len(bad)} such rows in rows {low} to "
-                    f"{low + len(rows) - 1}; encode that item again or leave it out"
+                    f"embedding row {at} (id {self.ids[at]!r}) {_kind(given[at])}: {len(bad)} such rows in rows {low} "
+                    f"to {low + len(squares) - 1}; encode that item again or leave it out"
                 )
+            longest = max(longest, float(np.sqrt(squares.max())))
+        object.__setattr__(self, "longest", longest)
 
     @property
     def dim(self) -> int:
@@ -78,7 +81,7 @@ class Embeddings:
 
     def normalised(self) -> Embeddings:
         """Every vector divided by its Euclidean length."""
-        norms = np.sqrt(np.einsum("ij,ij->i", self.matrix, self.matrix, dtype=np.float64))
+        norms = np.sqrt(_squares(self.matrix))
         return Embeddings(self.ids, (self.matrix / norms[:, None]).astype(np.float32))
 
     def subset(self, ids: Iterable[object]) -> Embeddings:
@@ -127,6 +130,20 @@ class Embeddings:
 
     def __repr__(self) -> str:
         return f"Embeddings({len(self):,} x {self.dim})"
+
+
+def _squares(rows: Float32) -> npt.NDArray[np.float64]:
+    """The squared length of every row."""
+    return np.asarray(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+
+
+def _kind(row: npt.NDArray[Any]) -> str:
+    """What is wrong with a row."""
+    if not np.isfinite(row).all():
+        return "holds NaN or an infinite value"
+    if np.abs(row).max() > np.finfo(np.float32).max:
+        return "holds a number too large for single precision"
+    return "is all zeros" if not row.any() else "is all zeros in single precision"
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,12 @@ class Placements:
     left_out: int = 0
     outside: int = 0
 
+    def __post_init__(self) -> None:
+        """Refuses a place that not even the positive itself has: its score was NaN."""
+        if (self.tied < 1).any():
+            first = self.queries[int(self.query[np.argmin(self.tied)])]
+            raise LimnerError(f"a place of query {first!r} is shared by 0 candidates: the positive's score was NaN")
+
     @cached_property
     def query(self) -> IntArray:
         """The query number of each positive."""
@@ -210,7 +216,7 @@ def _count_pass(
     parts = source.map(_Count(counters, Best(keep) if keep else None), workers=workers, progress=progress)
     found: dict[int, IntArray] = {}
     for number, counter in enumerate(counters):
-        found |= counter.answers(np.concatenate([NO_COUNTS, *(counts[number] for counts, _ in parts)]))
+        found |= counter.answers(source, np.concatenate([NO_COUNTS, *(counts[number] for counts, _ in parts)]))
     kept = Best(keep).ranking(source, [best for _, best in parts if best]) if keep else None
     return [found[i] for i in range(len(asked))], kept
 
@@ -303,8 +309,9 @@ class _Counter:
         count_against(block, indptr, scores[part], self.columns[part] - low, counts)
         return counts
 
-    def answers(self, counted: IntArray) -> dict[int, IntArray]:
+    def answers(self, source: Scores, counted: IntArray) -> dict[int, IntArray]:
         """The counts of each question's own positives; `NEVER` for those outside the pool."""
+        self._refuse_nan(source, counted[:, 1] == 0)
         answered = {}
         for number, p in self.members.items():
             counts = np.tile(np.array([NEVER, 1, 0]), (len(p.rows), 1))
@@ -312,6 +319,15 @@ class _Counter:
             counts[inside] = counted[np.searchsorted(self.keys, p.rows[inside] * self.width + p.columns[inside])]
             answered[number] = counts
         return answered
+
+    def _refuse_nan(self, source: Scores, unequal: npt.NDArray[np.bool_]) -> None:
+        """A positive that does not even equal itself is NaN, above nothing and below nothing: it has no place."""
+        if unequal.any():
+            row, column = (int(at) for at in np.divmod(self.keys[np.argmax(unequal)], self.width))
+            raise LimnerError(
+                f"the score of query {source.queries[row]!r} and candidate {source.candidates[column]!r} is NaN "
+                f"({int(unequal.sum())} such positives): its place in the order is undefined; mend the scores"
+            )
 
 
 def _counters(source: Scores, asked: Sequence[Asked], positives: Sequence[_Positives]) -> list[_Counter]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from limner.arrays import array, numbers, unmasked
 from limner.errors import LimnerError
 from limner.files import replacing, write_text
 from limner.ids import Ids, IntArray
@@ -46,13 +47,13 @@ class Ranking:
         """Checks shapes, bounds and repeated candidates, and freezes the arrays."""
         object.__setattr__(self, "queries", Ids(self.queries, what="query"))
         object.__setattr__(self, "candidates", Ids(self.candidates, what="candidate"))
-        indices = np.ascontiguousarray(self.indices)
+        indices = np.ascontiguousarray(unmasked(array(self.indices, "a ranking"), "a ranking"))
         if indices.ndim != 2 or not np.issubdtype(indices.dtype, np.integer) or len(indices) != len(self.queries):
             raise LimnerError(
                 f"a ranking of {len(self.queries)} queries has indices of shape {indices.shape} and type "
                 f"{indices.dtype}: expected whole numbers, one row per query"
             )
-        scores = None if self.scores is None else _real(np.asarray(self.scores))
+        scores = None if self.scores is None else _real(self.scores)
         self._refuse_bad(indices, scores)
         object.__setattr__(self, "indices", _frozen(indices))
         object.__setattr__(self, "scores", None if scores is None else _frozen(scores))
@@ -185,8 +186,10 @@ class Ranking:
         return f"Ranking({len(self):,} queries, top {self.depth:,} of {pool})"
 
 
-def _real(scores: npt.NDArray[Any]) -> npt.NDArray[np.floating[Any]]:
+def _real(given: Any) -> npt.NDArray[np.floating[Any]]:
     """float32 and float64 as they are, all others as float64."""
+    what = "scores of a ranking"
+    scores = numbers(unmasked(array(given, what), what), what)
     return scores if scores.dtype in (np.float32, np.float64) else scores.astype(np.float64)
 
 

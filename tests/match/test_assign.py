@@ -1,9 +1,8 @@
 """Assignment against every permutation, against scipy, and against itself in other clothes."""
 
-from itertools import combinations, permutations
-
 import numpy as np
 import pytest
+import slow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -25,21 +24,6 @@ def given_as(matrix):
     return Scores.from_matrix(matrix, [f"q{i}" for i in range(len(matrix))], [f"c{j}" for j in range(matrix.shape[1])])
 
 
-def best_round(matrix):
-    """(pairs, total): as many pairs as there can be, then the highest total, by trying everything."""
-    n, m = matrix.shape
-    for size in range(min(n, m), 0, -1):
-        tried = (
-            [matrix[i, j] for i, j in zip(rows, columns, strict=True)]
-            for rows in combinations(range(n), size)
-            for columns in permutations(range(m), size)
-        )
-        best = max(map(sum, tried))
-        if best > -np.inf:
-            return size, best
-    return 0, 0.0
-
-
 def rounds_of(ranking, n):
     """The candidates of each round, read back from lists without gaps: only where every round serves every query."""
     assert len(ranking) == n
@@ -50,7 +34,7 @@ def check_rounds(matrix, ranking):
     """Each round is the best that the rounds before it left."""
     left = matrix.copy()
     for r, items in enumerate(rounds_of(ranking, len(matrix))):
-        pairs, total = best_round(left)
+        pairs, total = slow.best_round(left)
         assert pairs == len(matrix) == ranking.assigned[r]
         assert len(set(items)) == len(items)
         assert left[np.arange(len(left)), items].sum() == pytest.approx(total, abs=1e-9)
@@ -74,7 +58,7 @@ def test_every_round_is_the_best_of_all_permutations(method, matrix, candidates)
 def test_any_shape_and_forbidden_pairs(method, matrix, rounds, candidates):
     """Totals and numbers of pairs per round, whatever the shape, with pairs that must not be."""
     ranked = bijective(given_as(matrix), rounds=rounds, method=method, candidates=candidates)
-    pairs, total = best_round(matrix)
+    pairs, total = slow.best_round(matrix)
     if pairs == 0:
         assert ranked.assigned == () and ranked.depth == 0
         return
@@ -207,3 +191,47 @@ def test_bad_options_are_refused(options, message):
 def test_infinite_scores_are_refused(method):
     with pytest.raises(LimnerError, match=r"\+inf"):
         bijective(given_as(np.array([[np.inf, 1.0], [0.0, 1.0]])), method=method)
+
+
+OFFSETS = [0.0, 1e6, 1e9, 1e12, -1e12, 1e15]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("offset", OFFSETS)
+def test_what_is_called_exact_is_the_best_at_any_offset(method, offset):
+    """Whole numbers on top of a large one: a tolerance relative to the size of the scores would hide a loss of 1."""
+    rng = np.random.default_rng(8)
+    for _ in range(200):
+        n, m = rng.integers(5, 8, 2)
+        plain = rng.integers(0, rng.choice([3, 10, 100]), (n, m)).astype(np.float64)
+        rows, columns = linear_sum_assignment(plain, maximize=True)
+        best = plain[rows, columns].sum()
+        for candidates in (1, 2):
+            ranked = bijective(given_as(plain + offset), rounds=1, method=method, candidates=candidates)
+            got = sum(plain[i, j] for i, j in enumerate(ranked.indices[:, 0]) if j >= 0)
+            assert ranked.exact and got == best
+
+
+@pytest.mark.parametrize("offset", OFFSETS)
+def test_without_proof_the_gap_is_true_at_any_offset(offset):
+    rng = np.random.default_rng(9)
+    for _ in range(60):
+        plain = rng.integers(0, 10, (7, 7)).astype(np.float64)
+        rows, columns = linear_sum_assignment(plain, maximize=True)
+        ranked = bijective(given_as(plain + offset), rounds=1, candidates=2, prove=False)
+        lost = plain[rows, columns].sum() - sum(plain[i, j] for i, j in enumerate(ranked.indices[:, 0]))
+        assert lost <= ranked.gaps[0] and (lost == 0 or not ranked.exact)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("size", [1.0, 1e17, 1e150, -1e150])
+def test_who_goes_without_is_said_at_any_size(method, size):
+    ranked = bijective(given_as(np.array([[-np.inf, -np.inf], [-np.inf, size]])), rounds=1, method=method)
+    assert ranked.assigned == (1,) and ranked["q1"] == ["c1"]
+
+
+def test_scores_too_far_apart_to_say_who_goes_without_are_refused():
+    matrix = np.array([[1e308, -np.inf], [-1e308, -np.inf]])
+    for method in METHODS:
+        with pytest.raises(LimnerError, match="too far apart"):
+            bijective(given_as(matrix), rounds=1, method=method)

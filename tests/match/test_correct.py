@@ -124,7 +124,10 @@ def test_hubs_get_fewer():
     [
         (lambda s: s.correct("clss"), "unknown correction 'clss': did you mean 'csls'"),
         (lambda s: s.correct("csls", beta=3), "unknown option of csls 'beta'"),
-        (lambda s: s.correct("csls", k=0), "csls: option k is 0, expected a number above 0"),
+        (lambda s: s.correct("csls", k=0), "csls: option k is 0, expected a whole number above 0"),
+        (lambda s: s.correct("csls", k=2.5), "option k is 2.5, expected a whole number above 0"),
+        (lambda s: s.correct("inverted_softmax", beta=np.inf), "option beta is inf, expected a number above 0"),
+        (lambda s: s.correct(named("csls"), k=3), "give them to the correction itself"),
         (lambda s: s.correct("nowhere.npz"), "no saved statistics"),
         (lambda s: s.correct("csls", bank=vectors(300, 3)).T, "one direction only"),
         (lambda s: s.correct("csls", bank=vectors(1, 3)).statistics, "a bank of 1 query"),

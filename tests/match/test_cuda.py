@@ -137,11 +137,11 @@ def test_columns_against_the_compiled_loops():
     block = np.random.default_rng(1).standard_normal((64, 300)).astype(np.float32)
     outputs = []
     for loops, there in ((_loops, block.copy()), (_cuda, torch.as_tensor(block))):
-        found = np.empty(300), np.empty(300, np.int32), np.empty(300)
-        loops.add_columns(there, 3.0, *found)
+        found = np.empty(300), np.empty(300, np.int32), np.empty(300), np.empty(300)
+        loops.add_columns(there, np.float32(3.0), *found)
         outputs.append(found)
-    assert np.array_equal(outputs[0][0], outputs[1][0]) and np.array_equal(outputs[0][1], outputs[1][1])
-    assert np.allclose(outputs[0][2], outputs[1][2], rtol=1e-5)
+    assert all(np.array_equal(outputs[0][n], outputs[1][n]) for n in range(3))
+    assert np.allclose(outputs[0][3], outputs[1][3], rtol=1e-6)
 
 
 def test_tensors_as_they_are(device):

@@ -1,10 +1,11 @@
 """Fusion against slow loops over dictionaries, whatever the systems are given as."""
 
+from fractions import Fraction
 from statistics import mean as average
-from statistics import median
 
 import numpy as np
 import pytest
+import slow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -20,32 +21,12 @@ def given_as(matrix):
     return Scores.from_matrix(matrix, [f"q{i}" for i in range(len(matrix))], [f"c{j}" for j in range(matrix.shape[1])])
 
 
-def ranks_of(row):
-    """{candidate: rank from 1}, equals sharing the mean of theirs."""
-    order = sorted(range(len(row)), key=lambda j: -row[j])
-    return {j: average(place for place, other in enumerate(order, 1) if row[other] == row[j]) for j in order}
-
-
-def slow_borda(lists, n):
-    """lists: one {candidate: rank} per system."""
-    everybody = sorted({c for ranks in lists for c in ranks})
-    full = [{c: ranks.get(c, (len(ranks) + 1 + n) / 2) for c in everybody} for ranks in lists]
-    points = {c: sum(n - (ranks[c] - 1) for ranks in full) for c in everybody}
-    return sorted(everybody, key=lambda c: (-points[c], median(ranks[c] for ranks in full), c))
-
-
-def slow_reciprocal(lists, k):
-    everybody = sorted({c for ranks in lists for c in ranks})
-    sums = {c: sum(sorted((1 / (k + ranks[c]) for ranks in lists if c in ranks), reverse=True)) for c in everybody}
-    return sorted(everybody, key=lambda c: (-sums[c], c))
-
-
 @settings(max_examples=150)
 @given(STACKS)
 def test_borda_of_scores(stack):
     fused = borda([given_as(matrix) for matrix in stack])
     for q in range(stack.shape[1]):
-        assert fused.indices[q].tolist() == slow_borda([ranks_of(m[q]) for m in stack], stack.shape[2])
+        assert fused.indices[q].tolist() == slow.borda([slow.ranks_of(m[q]) for m in stack], stack.shape[2])
     assert not fused.truncated
 
 
@@ -58,10 +39,10 @@ def test_borda_and_reciprocal_rank_of_cut_lists(stack, data):
     systems = [given_as(m).ranking().top(cut) for m, cut in zip(stack, cuts, strict=True)]
     for q in range(stack.shape[1]):
         lists = [{int(c): r for c, r in zip(s.indices[q], _cut_ranks(s.scores[q]), strict=True)} for s in systems]
-        expected = slow_borda(lists, n)
+        expected = slow.borda(lists, n)
         assert borda(systems).indices[q, : len(expected)].tolist() == expected
         assert (borda(systems).indices[q, len(expected) :] == -1).all()
-        expected = slow_reciprocal(lists, 60.0)
+        expected = slow.reciprocal(lists, 60)[1]
         assert reciprocal_rank(systems).indices[q, : len(expected)].tolist() == expected
 
 
@@ -110,20 +91,11 @@ def test_mean_of_scores(normalise):
     rng = np.random.default_rng(1)
     stack = rng.standard_normal((3, 300, 40)) * np.array([1.0, 100.0, 0.01])[:, None, None]
     stack[0, 0] = 7.0  # all equal
-    expected = np.mean([[_slow_normal(row, normalise) for row in matrix] for matrix in stack], axis=0)
+    expected = np.mean([[slow.normal(row, normalise) for row in matrix] for matrix in stack], axis=0)
     fused = mean([given_as(matrix) for matrix in stack], normalise=normalise)
     assert np.allclose(fused.matrix(), expected) and fused.dtype == np.float64
-    turned = np.mean([[_slow_normal(row, normalise) for row in matrix.T] for matrix in stack], axis=0)
+    turned = np.mean([[slow.normal(row, normalise) for row in matrix.T] for matrix in stack], axis=0)
     assert np.allclose(fused.T.matrix(), turned)
-
-
-def _slow_normal(row, how):
-    values = [float(v) for v in row]
-    if how is None:
-        return values
-    low = average(values) if how == "zscore" else min(values)
-    span = average((v - low) ** 2 for v in values) ** 0.5 if how == "zscore" else max(values) - low
-    return [(v - low) / span if span > 1e-9 else 0.0 for v in values]
 
 
 def test_mean_of_cut_lists_counts_what_is_left_out_as_last():
@@ -201,3 +173,93 @@ def test_runs_without_a_known_pool_fuse_over_what_they_name():
     fused = borda([a, b])
     assert list(fused.queries) == ["q", "p"] and set(fused.candidates) == {"x", "y", "z"}
     assert fused["q"] == ["y", "x", "z"] and fused["p"] == ["y", "z"] and fused.n_candidates is None
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_order_of_rankings_and_scores_does_not_matter(method):
+    """A ranking that numbers its candidates otherwise may stand before the scores as well as behind them."""
+    rng = np.random.default_rng(4)
+    systems = [given_as(rng.standard_normal((20, 30))) for _ in range(2)]
+    shuffled = _shuffled(systems[0], rng)
+    first, last = fuse([shuffled, systems[1]], method, depth=30), fuse([systems[1], shuffled], method, depth=30)
+    assert first.queries == last.queries and first.candidates == last.candidates
+    assert np.array_equal(first.indices, last.indices) and np.allclose(first.scores, last.scores)
+
+
+def test_reciprocal_ranks_that_add_up_to_the_same_are_equal():
+    """With k = 0: 1/3 + 1/6 is 1/2, and 1/4 + 1/12 is 1/3, whatever rounding makes of them."""
+    pool = [f"c{j:02}" for j in range(13)]
+
+    def system(ranks):
+        """A list with these candidates at these ranks, and others in between."""
+        rest = iter([c for c in reversed(pool) if c not in ranks.values()])
+        return Ranking.from_lists({"q": [ranks.get(r) or next(rest) for r in range(1, 13)]}, candidates=pool)
+
+    for a, b in (((3, 6), (2,)), ((4, 12), (3,)), ((2, 6), (3, 3)), ((5, 10), (4, 12))):
+        for first, second in (("c00", "c01"), ("c01", "c00")):
+            ranks = [{r: first} for r in a] + [{r: second} for r in b]
+            fused = reciprocal_rank([system(each) for each in ranks], k=0, depth=13)
+            lists = [{c: i + 1 for i, c in enumerate(system(each)["q"])} for each in ranks]
+            sums, expected = slow.reciprocal(lists, 0)
+            assert fused["q"] == expected
+            assert [sums[c] for c in fused["q"]] == sorted(sums.values(), reverse=True)
+
+
+@settings(max_examples=200)
+@given(
+    st.integers(2, 5).flatmap(lambda n: st.lists(st.permutations(range(9)), min_size=n, max_size=n)),
+    st.sampled_from([0, 1, 60, 0.5, 0.1]),
+    st.data(),
+)
+def test_reciprocal_ranks_against_fractions(orders, k, data):
+    cuts = [data.draw(st.integers(1, 9)) for _ in orders]
+    kept = [list(order)[:cut] for order, cut in zip(orders, cuts, strict=True)]
+    systems = [
+        Ranking.from_lists({"q": [f"c{j}" for j in row]}, candidates=[f"c{j}" for j in range(9)]) for row in kept
+    ]
+    fused = reciprocal_rank(systems, k=k)
+    sums, expected = slow.reciprocal([{c: i + 1 for i, c in enumerate(row)} for row in kept], k)
+    assert fused.indices[0].tolist() == expected
+    for place, c in enumerate(expected):
+        assert fused.scores[0, place] == pytest.approx(float(sums[c]), rel=1e-14)
+        if place and sums[c] == sums[expected[place - 1]]:
+            assert fused.scores[0, place] == fused.scores[0, place - 1]
+
+
+# --- forbidden pairs, infinite and very large scores --------------------------------------------------------------
+
+EXTREME = st.sampled_from([-np.inf, -1.0, 0.0, 0.5, 1.0, 3.0, 1e300, -1e300, 1e-300])
+EXTREMES = SHAPES.flatmap(lambda s: arrays.arrays(np.float64, s, elements=EXTREME))
+
+
+@pytest.mark.parametrize("normalise", ["zscore", "minmax", None])
+@settings(max_examples=100)
+@given(EXTREMES)
+def test_mean_with_forbidden_pairs_and_very_large_scores(normalise, stack):
+    fused = mean([given_as(matrix) for matrix in stack], normalise=normalise).matrix()
+    assert not np.isnan(fused).any()
+    for q in range(stack.shape[1]):
+        rows = [slow.normal(matrix[q], normalise) for matrix in stack]
+        for c in range(stack.shape[2]):
+            parts = [row[c] for row in rows]
+            if None in parts:
+                assert fused[q, c] == -np.inf  # what one system forbids is forbidden
+            else:
+                assert fused[q, c] == pytest.approx(average(map(Fraction, parts)), rel=1e-9, abs=1e-9)
+
+
+def test_infinite_scores_are_refused_by_the_mean():
+    for normalise in ("zscore", "minmax", None):
+        with pytest.raises(LimnerError, match=r"query 'q1' and candidate 'c2' is \+inf"):
+            mean([A, given_as(np.array([[0, 1, 2], [3, 4, np.inf], [0, 0, 0]]))], normalise=normalise).matrix()
+
+
+@settings(max_examples=60)
+@given(EXTREMES)
+def test_ranks_of_forbidden_pairs(stack):
+    """-inf is the lowest score there is, and those that have it share the last ranks."""
+    systems = [given_as(matrix) for matrix in stack]
+    for q in range(stack.shape[1]):
+        lists = [slow.ranks_of(matrix[q]) for matrix in stack]
+        assert borda(systems).indices[q].tolist() == slow.borda(lists, stack.shape[2])
+        assert reciprocal_rank(systems).indices[q].tolist() == slow.reciprocal(lists, 60)[1]

@@ -114,6 +114,19 @@ def test_both_similarities(tmp_path, similarity):
     assert [hits.ranking[q] for q in queries.ids] == [expected[q] for q in queries.ids]
 
 
+@pytest.mark.parametrize("memory", [2**30, 0], ids=["in memory", "streamed"])
+@pytest.mark.parametrize("count", [1, 300])
+def test_products_that_overflow_are_refused(tmp_path, memory, count):
+    rows, asked = np.full((5, 4), 1.0), np.full((count, 4), 1.0)
+    rows[3, :2], asked[0, :2] = [1e20, -1e20], [1e20, 1e20]  # inf - inf: a NaN that no comparison sees
+    index(tmp_path / "i", Embeddings("abcde", rows), similarity="dot")
+    opened = open_index(tmp_path / "i", memory=memory)
+    queries = Embeddings([f"q{n}" for n in range(count)], asked)
+    for correct in ({}, {"correct": "nnn", "bank": some(5, 4, prefix="b")}):
+        with pytest.raises(LimnerError, match="query 'q0' and .* overflows single precision"):
+            opened.search(queries, 2, **correct)
+
+
 def test_more_than_there_are_and_arrays_as_queries(tmp_path):
     made = index(tmp_path / "i", some(3))
     hits = made.search(np.ones(16, dtype=np.float32), 10)
@@ -165,7 +178,7 @@ def test_corrections_that_cannot_be_are_refused(stored, tmp_path):
     of_others = index(tmp_path / "i", some(9, 6)).statistics("nnn", some(9, 6))
     with pytest.raises(LimnerError, match="gather them again"):
         opened.search(one, correct=of_others)
-    with pytest.raises(LimnerError, match="statistics are of 'nnn', asked is 'csls'"):
+    with pytest.raises(LimnerError, match="statistics are of nnn.k=16, alpha=0.75., asked is csls"):
         opened.search(one, correct="csls", bank=of_others)
 
 
@@ -208,6 +221,84 @@ def test_rows_added_after_the_approximate_index_are_found(large):
     assert made.search(late, 1, exact=False).ranking["late"] == ["late"]
     made.delete(["late"])
     assert "late" not in made.search(late, 10, exact=False).ranking["late"]
+
+
+def unlike(count: int, seed: int = 0, *, dim: int = 32) -> np.ndarray:
+    """Rows of many lengths around forty centres."""
+    rng = np.random.default_rng(seed)
+    near = np.random.default_rng(9).standard_normal((40, dim))[rng.integers(0, 40, count)]
+    return (near + 0.4 * rng.standard_normal((count, dim))) * rng.uniform(0.5, 2, (count, 1))
+
+
+def share_found(made, queries: Embeddings, k: int = 10) -> float:
+    """Recall by hand: what an approximate search has of the exact answer."""
+    found, truth = made.search(queries, k, exact=False).ranking, made.search(queries, k, exact=True).ranking
+    return float(np.mean([len(set(found[q]) & set(truth[q])) / k for q in queries.ids]))
+
+
+@pytest.mark.parametrize(("kind", "similarity"), [("ivf_pq", "dot"), ("ivf_rq", "cosine"), ("ivf_sq", "dot")])
+def test_compacting_does_not_cost_recall(tmp_path, kind, similarity):
+    """LanceDB joins small clusters when it optimises, and keeps codes that were learnt for the clusters before."""
+    made = index(tmp_path / "i", Embeddings(range(3000), unlike(3000)), similarity=similarity)
+    before = made.approximate(kind)
+    queries = Embeddings([f"q{n}" for n in range(60)], unlike(60, 5))
+    shares = [share_found(made, queries)]
+    for _ in range(2):
+        made.compact()
+        shares.append(share_found(made, queries))
+        assert made.search(queries).recall == open_index(tmp_path / "i").search(queries).recall == made.recall()
+    assert min(shares) > shares[0] - 0.05
+    assert made.search(queries).recall.value > before.recall.value - 0.05
+
+
+def test_the_recall_that_a_search_shows_is_of_the_index_as_it_is(tmp_path):
+    made = index(tmp_path / "i", Embeddings(range(1500), unlike(1500)), similarity="dot")
+    made.approximate("ivf_pq")
+    query = Embeddings(["q"], unlike(1, 7))
+
+    def shown():
+        seen = open_index(tmp_path / "i").search(query).recall
+        assert seen == made.search(query).recall
+        assert seen.value == made.recall().value and seen.rows == len(made)
+        return seen
+
+    shown()
+    made.add(Embeddings([f"n{n}" for n in range(700)], unlike(700, 1)))
+    assert shown().rows == 2200
+    made.add(Embeddings(["n3", "late"], unlike(2, 2)), existing="replace")
+    made.delete([str(n) for n in range(900)])
+    assert shown().rows == 1301
+    made.compact()
+    assert shown().rows == 1301
+
+
+def test_a_recall_that_was_not_measured_again_is_not_shown(tmp_path):
+    made = index(tmp_path / "i", Embeddings(range(600), unlike(600)))
+    made.approximate("ivf_sq")
+    query = Embeddings(["q"], unlike(1, 7))
+    made.add(Embeddings(["a"], unlike(1, 1)), measure=False)
+    for opened in (made, open_index(tmp_path / "i")):
+        hits = opened.search(query)
+        assert hits.recall is None and not hits.exact and "approximate, recall not measured" in hits.how
+        assert hits.as_dict()["exact"] is False and hits.as_dict()["recall"] is None
+    made.recall()
+    assert made.search(query).recall is not None
+    made.store.table.delete("id = 'a'")  # by another program
+    assert made.search(query).recall is None
+    made.delete([str(n) for n in range(500)], measure=False)
+    made.compact()  # too few rows are left for an approximate index
+    assert made.search(query).exact and "exact" in made.search(query).how
+    with pytest.raises(LimnerError, match="there is no approximate index here"):
+        made.search(query, exact=False)
+
+
+def test_without_its_approximate_index_a_store_is_still_searched_by_product(tmp_path):
+    """As after a process that was killed while it compacted: LanceDB's own distance would not be the product."""
+    made = index(tmp_path / "i", Embeddings(range(600), unlike(600)), similarity="dot")
+    made.approximate("ivf_sq")
+    made.store.drop_index()
+    queries = Embeddings([f"q{n}" for n in range(20)], unlike(20, 7))
+    assert share_found(made, queries) == 1.0 and made.search(queries).recall is None
 
 
 def test_an_approximate_index_that_cannot_be_is_refused(stored, tmp_path):

@@ -52,7 +52,10 @@ def index(
     ] = None,
     exact: Annotated[bool, flag("--exact", f"Build none, even above {ANN_ABOVE:,} items.")] = False,
     cluster: Address = None,
-    compact: Annotated[bool, flag("--compact", "Join small pieces; forget versions older than a week.")] = False,
+    compact: Annotated[
+        bool,
+        flag("--compact", "Join small pieces, build an approximate index anew; forget versions older than a week."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Put images or texts into an index that 'limner search' searches; add to one that is there.
@@ -80,9 +83,10 @@ def index(
         raise typer.BadParameter("nothing to add: give a COLLECTION, --items or --embeddings")
     made = opened(path, needed=False)
     if delete:
-        done["deleted"] = made.delete(delete)
+        done["deleted"] = made.delete(delete, measure=False)
     if compact:
-        made.compact()
+        with progress(f"compacting {len(made):,} items"):
+            made.compact()
     _approximate(made, ann, exact)
     data = {"index": path, **done, **described(made)}
     answer(_text(data), data, as_json=as_json)
@@ -161,9 +165,10 @@ def _added(path: str, source: _Source, system: str | None, similarity: str | Non
                 made = search.index(path, vectors, items, progress=told, **how)
                 count += len(vectors)
             else:
-                count += made.add(vectors, items, existing=existing, progress=told)
+                count += made.add(vectors, items, existing=existing, measure=False, progress=told)
     if made is not None and count > 8 * AT_ONCE:
-        made.compact()
+        with progress(f"compacting {len(made):,} items"):
+            made.compact()
     return count
 
 
@@ -229,10 +234,14 @@ def _encoded(model: Any, items: Items) -> Iterator[tuple[Embeddings, Items | Non
 
 
 def _approximate(made: Index, ann: str | None, exact: bool) -> None:
+    """Builds an approximate index where one is wanted; measures the recall of one that has changed."""
     from limner.match.search.approximate import Ann
 
-    large = len(made) >= ANN_ABOVE and Ann.noted(made.store) is None and not exact
-    if ann or large:
+    there = Ann.noted(made.store)
+    if not ann and there is not None and there.recall is None and len(made):
+        with progress(f"measuring the recall of the approximate index over {len(made):,} items"):
+            made.recall()
+    elif ann or (len(made) >= ANN_ABOVE and there is None and not exact):
         with progress(f"building an approximate index over {len(made):,} items"):
             built = made.approximate(ann or "ivf_sq")
         tell(f"approximate index {built.kind}, {built.probes} clusters looked into: {built.recall}")
@@ -253,7 +262,9 @@ def described(made: Index) -> dict[str, Any]:
         "model": made.about.model,
         "version": made.version,
         "versions": len(made.versions()),
-        "approximate": None if ann is None else {"kind": ann.kind, "probes": ann.probes, "recall": str(ann.recall)},
+        "approximate": None
+        if ann is None
+        else {"kind": ann.kind, "probes": ann.probes, "recall": str(ann.recall or "recall not measured")},
     }
 
 

@@ -100,7 +100,7 @@ class Cluster:
 
     def _shards(self, scores: Scores, consume: Any) -> _sharding.Shards | None:
         """How to cut the candidates for this pass, where they should be cut and the pass can take them so."""
-        if not isinstance(scores, VectorScores) or not isinstance(consume, Divisible):
+        if not isinstance(scores, VectorScores) or not isinstance(consume, Divisible) or scores.may_overflow:
             return None
         width = self.shard or self._widest(scores)
         return None if width >= scores.shape[1] else _sharding.Shards.of(self, scores, consume, width)

@@ -13,37 +13,98 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.scores import Block, Progress, Scores, number_type
+from limner.errors import LimnerError
+from limner.scores import LARGEST, Block, Progress, Scores, number_type, on_host
 
 Float64 = npt.NDArray[np.float64]
 Int32 = npt.NDArray[np.int32]
-Sums = tuple[Float64, Int32, Float64]
-"""Of every column: the highest value, the row that has it, and the sum of the others' exponentials relative to it."""
+IntArray = npt.NDArray[np.int64]
+Array = npt.NDArray[Any]
+Sums = tuple[Float64, Int32, Float64, Float64, Array]
+"""Of every column: the highest value, the row that has it, the highest of the others, the sum of the others'
+exponentials relative to that; and of every row its scores of a few candidates."""
+NO_PLACES = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class LogSums:
     """log sum_j exp(beta s(j, t)) of every candidate t, held so that one query's own term can be taken out.
 
-    The highest term is kept apart: the whole sum is exp(beta highest) (1 + rest), and without the query that gave the
-    highest it is exp(beta highest) rest. The own term of any other query is at most the highest, so subtracting it
-    loses no digits.
+    The highest term is kept apart from the sum of the others, which is relative to the highest of those: neither
+    can vanish beside the other, however far apart they are. The own term of any other query is at most the highest,
+    so subtracting it loses no digits.
+
+    Args:
+        beta: Inverse temperature.
+        highest: The highest score of each candidate, -inf where it has none.
+        owner: The query that gave it.
+        second: The highest score of the other queries.
+        rest: The sum of the others' terms relative to that of `second`.
+        seen: Scores of a few candidates, one row per query.
     """
 
     beta: float
     highest: Float64
     owner: Int32
+    second: Float64
     rest: Float64
+    seen: Array
 
     @property
     def whole(self) -> Float64:
-        """The logarithm of the sum over all queries."""
-        return np.asarray(self.beta * self.highest + np.log1p(self.rest))
+        """The logarithm of the sum over all queries, -inf where there is nothing to add up."""
+        others = self.rest * np.exp(self.beta * (self.second - _finite(self.highest)))
+        return np.asarray(self.beta * self.highest + np.log1p(others))
 
     @property
     def without_owner(self) -> Float64:
         """The logarithm of the sum without the query that gave the highest term."""
-        return np.asarray(self.beta * self.highest + np.log(np.maximum(self.rest, 1e-38)))
+        return np.asarray(self.beta * self.second + np.log(np.where(self.rest > 0, self.rest, 1.0)))
+
+
+def _finite(values: Float64) -> Float64:
+    """0 for -inf, so that differences are defined."""
+    return np.where(values > -np.inf, values, 0.0)
+
+
+def neutral(values: Float64) -> Float64:
+    """Where nothing is known of a candidate (-inf), the mean over those of which something is; 0 where there are none.
+
+    >>> neutral(np.array([1.0, -np.inf, 3.0])).tolist()
+    [1.0, 2.0, 3.0]
+    """
+    known = values > -np.inf
+    return np.where(known, values, values[known].mean() if known.any() else 0.0)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Refuses scores that a correction cannot weigh: NaN, +inf, and those whose multiples would overflow.
+
+    Args:
+        reach: How many times the largest score the correction may come to; 0 where there is nothing to look for.
+    """
+
+    reach: float
+
+    @classmethod
+    def of(cls, scores: Scores, reach: float) -> Limit:
+        """Scores that are known to be small enough are not looked through."""
+        return cls(0.0 if reach * scores.bound < LARGEST else reach)
+
+    def __call__(self, block: Block, start: int) -> None:
+        """Looks through a block."""
+        if not self.reach:
+            return
+        kind = number_type(block)
+        row, column = loops(block).first_beyond(block, kind.type(float(np.finfo(kind).max) / self.reach))
+        if row >= 0:
+            value = float(block[row, column])
+            what = "times a correction's weight overflows" if np.isfinite(value) else "weighs against nothing"
+            raise LimnerError(
+                f"the score in row {start + row}, column {column} is {value:+g}, which {what} in {kind}: divide all "
+                "scores by a constant, or give a lower number (-inf is a pair that must not be)"
+            )
 
 
 def loops(block: Any) -> Any:
@@ -57,78 +118,110 @@ def loops(block: Any) -> Any:
     return _cuda
 
 
-def best(bank: Scores, k: int, *, progress: Progress | None = None) -> Block:
+def best(bank: Scores, k: int, *, limit: Limit, progress: Progress | None = None) -> Block:
     """The k highest scores of every candidate over the bank: (k, candidates), highest first."""
-    held = bank.fold(partial(_add_best, min(k, bank.shape[0])), _merge_best, progress=progress)
-    return held if isinstance(held, np.ndarray) else loops(held).on_host(held)
+    held = bank.fold(partial(_add_best, min(k, bank.shape[0]), limit), _merge_best, progress=progress)
+    return on_host(held)
 
 
-def _add_best(k: int, held: Block | None, start: int, block: Block) -> Block:
+def _add_best(k: int, limit: Limit, held: Block | None, start: int, block: Block) -> Block:
+    limit(block, start)
     here = loops(block)
     return here.keep_best(block, here.lowest(k, block) if held is None else held)  # type: ignore[no-any-return]
 
 
 def _merge_best(held: Block, other: Block) -> Block:
-    merged = held.copy()  # what came from elsewhere may not be written to
+    # What came from elsewhere may not be written to; torch's loop writes to nothing.
+    merged = held.copy() if isinstance(held, np.ndarray) else held
     return loops(merged).keep_best(other, merged)  # type: ignore[no-any-return]
 
 
-def mean_of_best(bank: Scores, k: int, *, progress: Progress | None = None) -> Float64:
-    """The mean of the k highest scores of every candidate over the bank."""
-    return np.asarray(best(bank, k, progress=progress).mean(axis=0, dtype=np.float64))
+def mean_of_best(bank: Scores, k: int, *, limit: Limit, progress: Progress | None = None) -> Float64:
+    """The mean of the k highest scores of every candidate over the bank, of those that it has where they are fewer."""
+    held = best(bank, k, limit=limit, progress=progress).astype(np.float64)
+    there = held > -np.inf
+    count = there.sum(axis=0)
+    means = np.where(there, held, 0.0).sum(axis=0) / np.maximum(count, 1)
+    return neutral(np.where(count > 0, means, -np.inf))
 
 
-def log_sums(bank: Scores, beta: float, *, shift: Float64 | None = None, progress: Progress | None = None) -> LogSums:
+def log_sums(
+    bank: Scores,
+    beta: float,
+    *,
+    limit: Limit,
+    shift: Float64 | None = None,
+    seen: IntArray = NO_PLACES,
+    progress: Progress | None = None,
+) -> LogSums:
     """`LogSums` of every candidate over the bank.
 
     Args:
         bank: Scores of the bank's queries.
         beta: Inverse temperature.
+        limit: What to refuse.
         shift: A number per candidate; each row is first normalised to sum 1 after adding it (one round of Sinkhorn).
+        seen: Candidates whose scores are kept, so that a query of the bank can be told again.
         progress: Called as blocks are done.
     """
     scale = 1.0 if shift is not None else beta
-    add = partial(_sums_of_block, beta, shift)
+    add = partial(_sums_of_block, beta, limit, shift, seen)
     return LogSums(scale, *bank.fold(add, partial(_merge_sums, scale), steady=True, progress=progress))
 
 
-def _sums_of_block(beta: float, shift: Float64 | None, held: None, start: int, block: Block) -> Sums:
+def _sums_of_block(
+    beta: float, limit: Limit, shift: Float64 | None, seen: IntArray, held: None, start: int, block: Block
+) -> Sums:
+    limit(block, start)
+    kept = on_host(block[:, seen])  # a choice of columns is a copy
     if shift is not None:
         block, beta = normalised_rows(block, beta, shift), 1.0
     width = block.shape[1]
-    highest, owner, rest = np.empty(width), np.empty(width, dtype=np.int32), np.empty(width)
-    loops(block).add_columns(block, beta, highest, owner, rest)
-    return highest, owner + np.int32(start), rest
+    highest, owner, second, rest = np.empty(width), np.empty(width, dtype=np.int32), np.empty(width), np.empty(width)
+    loops(block).add_columns(block, number_type(block).type(beta), highest, owner, second, rest)
+    return highest, owner + np.int32(start), second, rest, kept
 
 
 def _merge_sums(scale: float, earlier: Sums, later: Sums) -> Sums:
-    highest, owner, rest = earlier
-    top = np.maximum(highest, later[0])
-    new = later[0] > highest
-    ours, theirs = np.exp(scale * (highest - top)), np.exp(scale * (later[0] - top))
-    rest = np.where(new, (rest + 1.0) * ours + later[2], rest + (later[2] + 1.0) * theirs)
-    return top, np.where(new, later[1], owner), rest
+    """The lower of two highest joins the others."""
+    new = later[0] > earlier[0]
+    top, beaten = np.where(new, later[0], earlier[0]), np.where(new, earlier[0], later[0])
+    second = np.maximum(np.maximum(earlier[2], later[2]), beaten)
+    base = _finite(second)
+    rest = np.exp(scale * (beaten - base))
+    for _, _, their_second, their_rest, _ in (earlier, later):
+        rest += their_rest * np.exp(scale * (their_second - base))
+    return top, np.where(new, later[1], earlier[1]), second, rest, np.concatenate([earlier[4], later[4]])
 
 
 def normalised_rows(block: Block, beta: float, shift: Float64) -> Block:
     """beta s + shift, less the logarithm of the sum of its exponentials along the row; changes the block."""
-    here, width = loops(block), block.shape[1]
-    kind = number_type(block)
-    here.shift(block, kind.type(beta), (-shift).astype(kind), np.zeros(len(block), dtype=kind))
-    here.shift(block, kind.type(1), np.zeros(width, dtype=kind), row_log_sums(block, 1.0).astype(kind))
-    return block
+    tops = np.empty(len(block))
+    loops(block).tops(block, split(-shift, beta, number_type(block))[0], tops)
+    block = shifted(block, beta, -shift, beta * tops)  # about the logarithm, so that no digits are lost
+    return shifted(block, 1.0, np.zeros(block.shape[1]), row_log_sums(block, 1.0))
 
 
 def row_log_sums(block: Block, beta: float) -> Float64:
-    """log sum_t exp(beta s(i, t)) of every row of a block."""
+    """log sum_t exp(beta s(i, t)) of every row of a block; 0 for a row of -inf, which it leaves as it is."""
     sums = np.empty(len(block))
-    loops(block).add_rows(block, beta, sums)
+    loops(block).add_rows(block, number_type(block).type(beta), sums)
     return sums
 
 
-def shifted(block: Block, scale: float, columns: npt.NDArray[Any], rows: npt.NDArray[Any] | None = None) -> Block:
+def shifted(block: Block, scale: float, columns: Float64, rows: Float64 | None = None) -> Block:
     """scale s(i, t) - columns(t) - rows(i), in place."""
     kind = number_type(block)
-    own = np.zeros(len(block), dtype=kind) if rows is None else rows.astype(kind)
-    loops(block).shift(block, kind.type(scale), columns.astype(kind), own)
+    own = np.zeros(len(block)) if rows is None else rows
+    loops(block).shift(block, kind.type(scale), *split(columns, scale, kind), *split(own, scale, kind))
     return block
+
+
+def split(values: Float64, scale: float, kind: np.dtype[Any]) -> tuple[Array, Array]:
+    """(high, low) in this precision with scale high + low = values: scale (s - high) - low keeps the digits of s.
+
+    s and high are about equal, so that their difference is exact; scale s alone would round away what tells two
+    scores apart.
+    """
+    high = (values / scale).astype(kind)
+    return high, (values - scale * high.astype(np.float64)).astype(kind)

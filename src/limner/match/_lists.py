@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.match import _paths
-from limner.scores import Block, MatrixScores, Progress, Scores, VectorScores
+from limner.scores import Block, MatrixScores, Progress, Scores, VectorScores, on_host
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -197,7 +197,7 @@ class _Rows:
     hidden: _Cells
 
     def __call__(self, start: int, block: Any) -> list[Found]:
-        block, rows = _on_host(block), slice(start, start + len(block))
+        block, rows = on_host(block), slice(start, start + len(block))
         self.hidden.hide(block, start)
         found = [_nothing(len(block), self.k, block.dtype) for _ in self.wanted]
         for w, f in zip(self.wanted, found, strict=True):
@@ -214,7 +214,7 @@ class _Columns:
     hidden: _Cells
 
     def __call__(self, found: list[Found] | None, start: int, block: Any) -> list[Found]:
-        block, rows = _on_host(block), slice(start, start + len(block))
+        block, rows = on_host(block), slice(start, start + len(block))
         self.hidden.hide(block, start)
         found = found or [_nothing(block.shape[1], self.k, block.dtype) for _ in self.wanted]
         for w, f in zip(self.wanted, found, strict=True):
@@ -222,13 +222,8 @@ class _Columns:
         return found
 
 
-def _on_host(block: Any) -> Block:
-    """A block as an array, wherever it was computed."""
-    return block if isinstance(block, np.ndarray) else np.array(block.cpu())
-
-
 def _ends(start: int, block: Any) -> tuple[float, float]:
-    block = _on_host(block)
+    block = on_host(block)
     finite = block[np.isfinite(block)]
     return float(finite.min(initial=np.inf)), float(finite.max(initial=-np.inf))
 

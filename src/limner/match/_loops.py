@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
+from numba.extending import intrinsic, overload
 
 from limner._kernels import best
 
@@ -59,14 +59,38 @@ def exp32(x):  # type: ignore[no-untyped-def]
 
 
 @_inlined
-def _near_exp32(x):  # type: ignore[no-untyped-def]
-    """As `exp32` with a q of degree 2, relative error below 6e-6: for what is added to something far larger."""
-    bounded = x if x > _F(-87.0) else _F(-87.0)
-    n = np.rint(bounded * _F(1.44269504))
-    f = bounded - n * _F(0.69314718)
-    q = _F(4.127767146e-2) * f + _F(1.675353164e-1)
-    q = q * f + _F(5.000511808e-1)
-    return _times_power_of_two(q * (f * f) + (f + _F(1.0)), n)
+def _minus_log_of_rest32(y):  # type: ignore[no-untyped-def]
+    """-log(1 - y) of 0 <= y <= 1/2 in float32, error below 1.2e-7: y times a polynomial of degree 7, next to the best.
+
+    One way for all y, small or large, so that equal scores stay equal wherever they stand.
+    """
+    p = _F(1.158614028) * y + _F(-1.036038986)
+    p = p * y + _F(7.545884198e-1)
+    p = p * y + _F(4.835805717e-2)
+    p = p * y + _F(2.704770343e-1)
+    p = p * y + _F(3.320068297e-1)
+    p = p * y + _F(5.000321724e-1)
+    return y * (p * y + _F(9.999998739e-1))
+
+
+def exponential(x: Any) -> Any:
+    """exp of x <= 0 in the precision of x, for compiled loops."""
+    raise NotImplementedError("compiled loops only")
+
+
+def minus_log_of_rest(y: Any) -> Any:
+    """-log(1 - y) of 0 <= y <= 1/2 in the precision of y, for compiled loops."""
+    raise NotImplementedError("compiled loops only")
+
+
+@overload(exponential, inline="always")
+def _exponential(x):  # type: ignore[no-untyped-def]
+    return (lambda x: exp32(x)) if x == types.float32 else (lambda x: math.exp(x))
+
+
+@overload(minus_log_of_rest, inline="always")
+def _minus_log_of_rest(y):  # type: ignore[no-untyped-def]
+    return (lambda y: _minus_log_of_rest32(y)) if y == types.float32 else (lambda y: -math.log1p(-y))
 
 
 @_jit
@@ -108,141 +132,177 @@ def keep_best(block, best):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _raise(row, place, top, owner):  # type: ignore[no-untyped-def]
-    """Raises the highest so far, and notes who did."""
+def _raise(row, place, top, second, owner):  # type: ignore[no-untyped-def]
+    """Raises the two highest so far, and notes whose the highest is."""
     for c in range(row.shape[0]):
-        owner[c] = place if row[c] > top[c] else owner[c]
-        top[c] = row[c] if row[c] > top[c] else top[c]
+        value = row[c]
+        beaten = value if value < top[c] else top[c]
+        second[c] = beaten if beaten > second[c] else second[c]
+        owner[c] = place if value > top[c] else owner[c]
+        top[c] = value if value > top[c] else top[c]
 
 
 @_jit
-def _add_exp(row, beta, top, part):  # type: ignore[no-untyped-def]
+def _add_exp(row, beta, base, part):  # type: ignore[no-untyped-def]
     for c in range(row.shape[0]):
-        part[c] += exp32(beta * _F(row[c] - top[c]))
+        part[c] += exponential(beta * (row[c] - base[c]))
 
 
 @_jit
-def _add_strip(block, low, high, beta, top, owner, rest):  # type: ignore[no-untyped-def]
+def _add_strip(block, low, high, beta, top, second, owner, rest):  # type: ignore[no-untyped-def]
     """Sums over all rows but the owner's, whose cell is blanked meanwhile."""
+    base = np.empty(high - low, block.dtype)
     for c in range(high - low):
         block[owner[c], low + c] = -np.inf
+        base[c] = second[c] if second[c] > -np.inf else 0.0
         rest[c] = 0.0
-    part = np.empty(high - low, np.float32)  # eight rows in float32, then on in float64: lanes stay full, digits too
+    part = np.empty(high - low, block.dtype)  # eight rows in float32, then on in float64: lanes stay full, digits too
     for r in range(0, block.shape[0], 8):
         part[:] = 0
         for here in range(r, min(r + 8, block.shape[0])):
-            _add_exp(block[here][low:high], beta, top, part)
+            _add_exp(block[here][low:high], beta, base, part)
         for c in range(high - low):
             rest[c] += part[c]
     for c in range(high - low):
         block[owner[c], low + c] = top[c]
+        rest[c] = rest[c] if second[c] > -np.inf else 0.0  # next to 0, and beside nothing
 
 
 @_jit
-def add_columns(block, beta, highest, owner, rest):  # type: ignore[no-untyped-def]
-    """Of every column: the highest value, its row, and the sum of exp(beta (value - highest)) over all other rows."""
+def add_columns(block, beta, highest, owner, second, rest):  # type: ignore[no-untyped-def]
+    """Of every column: the highest value, its row, the highest of the other rows, and their sum relative to it.
+
+    The sum is that of exp(beta (value - second)) over all rows but the owner's: at least 1, or 0 where all of them are
+    -inf. `beta` is of the block's type.
+    """
     for low in range(0, block.shape[1], STRIP):
         high = min(low + STRIP, block.shape[1])
-        top, whose = block[0][low:high].copy(), owner[low:high]
+        top, next_best = np.full(high - low, -np.inf, block.dtype), np.full(high - low, -np.inf, block.dtype)
+        whose = owner[low:high]
         whose[:] = 0
-        for r in range(1, block.shape[0]):
-            _raise(block[r][low:high], np.int32(r), top, whose)
-        _add_strip(block, low, high, _F(beta), top, whose, rest[low:high])
+        for r in range(block.shape[0]):
+            _raise(block[r][low:high], np.int32(r), top, next_best, whose)
+        _add_strip(block, low, high, beta, top, next_best, whose, rest[low:high])
         for c in range(high - low):
-            highest[low + c] = top[c]
+            highest[low + c], second[low + c] = top[c], next_best[c]
 
 
 @_summing
 def _sum_of_exp(values, beta, top):  # type: ignore[no-untyped-def]
-    total = _F(0)
+    total = beta - beta
     for i in range(values.shape[0]):
-        total += exp32(beta * _F(values[i] - top))
+        total += exponential(beta * (values[i] - top))
     return total
 
 
 @_jit
 def add_rows(block, beta, sums):  # type: ignore[no-untyped-def]
-    """log sum of exp(beta value) along every row."""
+    """log sum of exp(beta value) along every row; 0 where all of it is -inf. `beta` is of the block's type."""
     for r in range(block.shape[0]):
         row = block[r]
         top = row.max()
+        if top == -np.inf:
+            sums[r] = 0.0
+            continue
         total = 0.0
         for low in range(0, row.shape[0], 64):
-            total += _sum_of_exp(row[low : low + 64], _F(beta), top)
-        sums[r] = beta * top + math.log(total)
+            total += _sum_of_exp(row[low : low + 64], beta, top)
+        sums[r] = np.float64(beta) * top + math.log(total)
 
 
 @_jit
-def _any_large(row, beta, whole, low, high):  # type: ignore[no-untyped-def]
-    """Whether any term is 0.003 of its sum or more."""
-    found = np.uint32(0)
-    for i in range(np.uint64(low), np.uint64(high)):
-        found = np.uint32(found | np.uint32(beta * row[i] - whole[i] > _F(-5.8)))
-    return found > 0
-
-
-@_jit
-def _share_of_small(row, beta, whole, low, high):  # type: ignore[no-untyped-def]
-    for i in range(np.uint64(low), np.uint64(high)):
-        share = beta * row[i] - whole[i]
-        y = _near_exp32(_F(share))
-        row[i] = share + y * (_F(1.0) + y * _F(0.5))
-
-
-@_jit
-def _share_of_any(row, beta, whole, low, high):  # type: ignore[no-untyped-def]
-    for i in range(low, high):
-        share = beta * row[i] - whole[i]
-        row[i] = share - math.log1p(-min(math.exp(min(share, 0.0)), 0.9999999))
-
-
-@_jit
-def share_of_others(block, beta, whole, without_owner, owner, first):  # type: ignore[no-untyped-def]
-    """In place: beta s(i, t) - log sum over j != i of exp(beta s(j, t)); row r of the block is query `first` + r.
-
-    With y = exp(beta s) / whole sum, the others' sum is whole (1 - y). For y < 0.003 two terms of log(1 - y), with y
-    to four digits, are exact to float32; since the y of a column add up to 1, few rows of a column take the slower way.
-    """
-    width = block.shape[1]
-    owned = np.zeros(width)
-    for c in range(width):
-        if 0 <= owner[c] - first < block.shape[0]:
-            owned[c] = beta * block[owner[c] - first, c] - without_owner[c]
+def tops(block, high, found):  # type: ignore[no-untyped-def]
+    """The highest s(i, t) - high(t) of every row; 0 where all of it is -inf."""
     for r in range(block.shape[0]):
-        row = block[r]
-        for low in range(0, width, PIECE):
-            high = min(low + PIECE, width)
-            if _any_large(row, beta, whole, low, high):
-                _share_of_any(row, beta, whole, low, high)
-            else:
-                _share_of_small(row, beta, whole, low, high)
-    for c in range(width):
-        if 0 <= owner[c] - first < block.shape[0]:
-            block[owner[c] - first, c] = owned[c]
+        row, top = block[r], block[r, 0] - high[0]
+        for c in range(row.shape[0]):
+            value = row[c] - high[c]
+            top = value if value > top else top
+        found[r] = top if top > -np.inf else 0.0
 
 
 @_jit
-def _shift_row(row, scale, columns, own):  # type: ignore[no-untyped-def]
+def _shift_row(row, scale, high, low, own_high, own_low):  # type: ignore[no-untyped-def]
     for c in range(row.shape[0]):
-        row[c] = scale * row[c] - columns[c] - own
+        row[c] = scale * ((row[c] - high[c]) - own_high) - (low[c] + own_low)
 
 
 @_jit
-def shift(block, scale, columns, rows):  # type: ignore[no-untyped-def]
-    """In place: scale s(i, t) - columns(t) - rows(i)."""
+def shift(block, scale, high, low, own_high, own_low):  # type: ignore[no-untyped-def]
+    """In place: scale (s(i, t) - high(t) - own_high(i)) - low(t) - own_low(i); all of the block's type."""
     for r in range(block.shape[0]):
-        _shift_row(block[r], scale, columns, rows[r])
+        _shift_row(block[r], scale, high, low, own_high[r], own_low[r])
 
 
 @_jit
-def subtract_neighbourhoods(block, near, k):  # type: ignore[no-untyped-def]
-    """In place: 2 s(i, t) - near(t) - the mean of the k best of row i, row by row while it is in the cache."""
+def _share_row(row, beta, high, low, half):  # type: ignore[no-untyped-def]
+    for i in range(np.uint64(0), np.uint64(row.shape[0])):
+        share = beta * (row[i] - high[i]) - low[i]
+        row[i] = share + minus_log_of_rest(exponential(share if share < half else half))
+
+
+@_jit
+def share_of_others(block, beta, high, low, without_owner, owned_by, mine):  # type: ignore[no-untyped-def]
+    """In place: beta s(i, t) - log sum over the bank but for query i itself of exp(beta s(j, t)).
+
+    With y = exp(beta s) / whole sum, the others' sum is whole (1 - y), and y is at most 1/2 for all but the query that
+    has the highest term: that one's is divided by a sum of its own.
+
+    Args:
+        block: Scores.
+        beta: The inverse temperature, of the block's type.
+        high: log of the whole sum / beta, rounded to the block's type.
+        low: What the rounding left of the logarithm.
+        without_owner: log of the sum without the highest term, in float64.
+        owned_by: Of every column the row of the block whose term is the highest, -1 where it is none of them.
+        mine: Of every row whether it is one of the bank's, whose own term must go.
+    """
+    width, owned = block.shape[1], np.zeros(block.shape[1])
+    half, zero = np.full(1, -math.log(2), block.dtype)[0], beta - beta
+    for c in range(width):
+        if owned_by[c] >= 0:
+            owned[c] = np.float64(beta) * block[owned_by[c], c] - without_owner[c]
+    for r in range(block.shape[0]):
+        if mine[r]:
+            _share_row(block[r], beta, high, low, half)
+        else:
+            _shift_row(block[r], beta, high, low, zero, zero)
+    for c in range(width):
+        if owned_by[c] >= 0:
+            block[owned_by[c], c] = owned[c]
+
+
+@_jit
+def subtract_neighbourhoods(block, high, low, k):  # type: ignore[no-untyped-def]
+    """In place: 2 (s(i, t) - high(t)) - low(t) - the mean of the k best of row i, row by row while it is in the cache.
+
+    Where a row has fewer than k that are not -inf, the mean is over those; 0 where it has none.
+    """
     indices, scores = np.zeros((1, k), np.int32), np.zeros((1, k), block.dtype)
-    two = np.full(1, 2, block.dtype)[0]
+    two, halves = np.full(1, 2, block.dtype)[0], np.zeros(2, block.dtype)
     for r in range(block.shape[0]):
         best(block[r : r + 1], indices, scores)
-        own = 0.0
+        own, count = 0.0, 0
         for i in range(k):
-            own += scores[0, i]
-        scores[0, 0] = own / k  # in the block's own precision
-        _shift_row(block[r], two, near, scores[0, 0])
+            if scores[0, i] > -np.inf:
+                own += scores[0, i]
+                count += 1
+        own /= max(count, 1)
+        halves[0] = own / 2  # in the block's own precision
+        halves[1] = own - 2 * np.float64(halves[0])
+        _shift_row(block[r], two, high, low, halves[0], halves[1])
+
+
+@_jit
+def first_beyond(block, most):  # type: ignore[no-untyped-def]
+    """(row, column) of the first value that is neither -inf nor within -most to most; (-1, -1) where there is none."""
+    for r in range(block.shape[0]):
+        row, beyond = block[r], np.uint32(0)
+        for i in range(np.uint64(0), np.uint64(row.shape[0])):
+            size = abs(row[i]) if row[i] != -np.inf else most
+            beyond = np.uint32(beyond | np.uint32(not size <= most))
+        if beyond:
+            for i in range(row.shape[0]):
+                if row[i] != -np.inf and not abs(row[i]) <= most:
+                    return r, i
+    return -1, -1

@@ -40,6 +40,13 @@ def _two_best(graph, prices, i):  # type: ignore[no-untyped-def]
 
 
 @_jit
+def best_profits(graph, prices, found):  # type: ignore[no-untyped-def]
+    """The highest score less price in every bidder's list; -inf where that is empty."""
+    for i in range(found.shape[0]):
+        found[i] = _two_best(graph, prices, i)[2]
+
+
+@_jit
 def _take_best(graph, state, null, i):  # type: ignore[no-untyped-def]
     """Bidder i takes its best item and raises its price until the next best is as good; returns who lost it, or FREE.
 

@@ -23,12 +23,134 @@ def shared_ranks(indices, scores, ranks):  # type: ignore[no-untyped-def]
             low = high
 
 
+# Sums of reciprocals are held as two float64 each, high + low, to 30 digits: 1/3 + 1/6 is 1/2, whatever float64 says.
+
+
+@_jit
+def _sum_of_two(a, b):  # type: ignore[no-untyped-def]
+    """a + b exactly, as high + low (Knuth's two-sum)."""
+    high = a + b
+    part = high - a
+    return high, (a - (high - part)) + (b - part)
+
+
+@_jit
+def _product(a, b):  # type: ignore[no-untyped-def]
+    """a b exactly, as high + low (Dekker 1971): each factor is split into halves of 26 bits."""
+    high = a * b
+    x, y = a * 134217729.0, b * 134217729.0
+    a1, b1 = x - (x - a), y - (y - b)
+    a2, b2 = a - a1, b - b1
+    return high, ((a1 * b1 - high) + a1 * b2 + a2 * b1) + a2 * b2
+
+
+@_jit
+def _reciprocal(k, rank):  # type: ignore[no-untyped-def]
+    """1 / (k + rank) as high + low; (0, 0) for a rank of inf."""
+    if rank == np.inf:
+        return 0.0, 0.0
+    high, low = _sum_of_two(k, rank)
+    guess = 1.0 / high
+    whole, rest = _product(guess, high)
+    return _sum_of_two(guess, ((1.0 - whole) - rest - guess * low) / high)
+
+
+@_jit
+def _reciprocals(k, ranks):  # type: ignore[no-untyped-def]
+    """The sum of 1 / (k + rank) as high + low."""
+    high, low = 0.0, 0.0
+    for rank in ranks:
+        more, rest = _reciprocal(k, rank)
+        high, error = _sum_of_two(high, more)
+        high, low = _sum_of_two(high, error + (low + rest))
+    return high, low
+
+
+@_jit
+def _compared(u, v, sums, lows):  # type: ignore[no-untyped-def]
+    """Above 0 where u has more, below where v has, 0 where their sums agree to 29 digits."""
+    apart = (sums[u] - sums[v]) + (lows[u] - lows[v])
+    return 0.0 if abs(apart) <= 1e-29 * sums[u] else apart
+
+
+@_jit
+def _settle(order, sums, lows, union):  # type: ignore[no-untyped-def]
+    """Puts those right that float64 cannot tell apart or tells apart wrongly; equal sums get the same number."""
+    for place in range(1, order.shape[0]):
+        at = place
+        while at > 0 and sums[order[at - 1]] - sums[order[at]] <= 1e-13 * sums[order[at - 1]]:
+            apart = _compared(order[at], order[at - 1], sums, lows)
+            if apart < 0 or (apart == 0 and union[order[at]] > union[order[at - 1]]):
+                break
+            order[at], order[at - 1] = order[at - 1], order[at]
+            at -= 1
+    for place in range(1, order.shape[0]):
+        u, v = order[place - 1], order[place]
+        if _compared(u, v, sums, lows) == 0:
+            sums[v], lows[v] = sums[u], lows[u]
+
+
 @_jit
 def _by_points(points, medians, union):  # type: ignore[no-untyped-def]
     """Places in order of points, highest first, then of the median rank, then of the candidate."""
     order = np.argsort(union, kind="mergesort")
     order = order[np.argsort(medians[order], kind="mergesort")]
     return order[np.argsort(-points[order], kind="mergesort")]
+
+
+@_jit
+def _union(row, slots):  # type: ignore[no-untyped-def]
+    """The candidates that any list of a row holds; `slots` says where each stands among them."""
+    union, size = np.empty(min(row.shape[0], slots.shape[0]), np.int64), 0
+    for candidate in row:
+        if candidate >= 0 and slots[candidate] < 0:
+            slots[candidate] = size
+            union[size] = candidate
+            size += 1
+    return union[:size]
+
+
+@_jit
+def _table(row, ranks, offsets, slots, size, n, k):  # type: ignore[no-untyped-def]
+    """(candidates, systems) ranks, sorted along systems: equal ranks from other systems must add up to an equal sum.
+
+    A candidate that a list leaves out has the mean of the ranks below it (Borda), or none.
+    """
+    systems = offsets.shape[0] - 1
+    table = np.empty((size, systems))
+    for s in range(systems):
+        length = 0
+        while length < offsets[s + 1] - offsets[s] and row[offsets[s] + length] >= 0:
+            length += 1
+        table[:, s] = (length + 1 + n) / 2 if k < 0 else np.inf
+        for c in range(offsets[s], offsets[s] + length):
+            table[slots[row[c]], s] = ranks[c]
+    for u in range(size):
+        table[u] = np.sort(table[u])
+    return table
+
+
+@_jit
+def _borda(table, union, n):  # type: ignore[no-untyped-def]
+    """Order and scores by Borda count: n + 1 - rank, then the median rank."""
+    systems = table.shape[1]
+    sums, medians = np.zeros(table.shape[0]), np.zeros(table.shape[0])
+    for u in range(table.shape[0]):
+        for rank in table[u]:
+            sums[u] += n + 1 - rank
+        medians[u] = (table[u, (systems - 1) // 2] + table[u, systems // 2]) / 2
+    return _by_points(sums, medians, union), sums + 0.25 * (1 - medians / (n + 1))
+
+
+@_jit
+def _by_reciprocals(table, union, k):  # type: ignore[no-untyped-def]
+    """Order and scores by the sum of 1 / (k + rank)."""
+    sums, lows = np.zeros(table.shape[0]), np.zeros(table.shape[0])
+    for u in range(table.shape[0]):
+        sums[u], lows[u] = _reciprocals(k, table[u])
+    order = _by_points(sums, np.zeros(table.shape[0]), union)
+    _settle(order, sums, lows, union)
+    return order, sums
 
 
 @_jit
@@ -48,40 +170,15 @@ def fuse(indices, ranks, offsets, n_candidates, n, k, best, points):  # type: ig
     Returns:
         The length of the longest list.
     """
-    systems = offsets.shape[0] - 1
     slots = np.full(n_candidates, -1, np.int64)
     longest = 0
     for r in range(indices.shape[0]):
-        union = np.empty(min(indices.shape[1], n_candidates), np.int64)
-        size = 0
-        for c in range(indices.shape[1]):
-            candidate = indices[r, c]
-            if candidate >= 0 and slots[candidate] < 0:
-                slots[candidate] = size
-                union[size] = candidate
-                size += 1
-        table = np.empty((size, systems))
-        sums = np.zeros(size)
-        for s in range(systems):
-            length = 0
-            while length < offsets[s + 1] - offsets[s] and indices[r, offsets[s] + length] >= 0:
-                length += 1
-            table[:, s] = (length + 1 + n) / 2 if k < 0 else np.inf
-            for c in range(offsets[s], offsets[s] + length):
-                table[slots[indices[r, c]], s] = ranks[r, c]
-        medians = np.zeros(size)
-        for u in range(size):
-            own = np.sort(table[u])  # equal ranks from other systems must add up to an equal sum
-            for rank in own:
-                sums[u] += n + 1 - rank if k < 0 else 1 / (k + rank)
-            if k < 0:
-                medians[u] = (own[(systems - 1) // 2] + own[systems // 2]) / 2
-        order = _by_points(sums, medians, union[:size])
-        kept = min(size, best.shape[1])
+        union = _union(indices[r], slots)
+        table = _table(indices[r], ranks[r], offsets, slots, union.shape[0], n, k)
+        order, sums = _borda(table, union, n) if k < 0 else _by_reciprocals(table, union, k)
+        kept = min(union.shape[0], best.shape[1])
         for place in range(kept):
-            u = order[place]
-            best[r, place] = union[u]
-            points[r, place] = sums[u] + (0.25 * (1 - medians[u] / (n + 1)) if k < 0 else 0.0)
+            best[r, place], points[r, place] = union[order[place]], sums[order[place]]
         longest = max(longest, kept)
-        slots[union[:size]] = -1
+        slots[union] = -1
     return longest

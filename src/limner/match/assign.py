@@ -10,6 +10,7 @@ any they join the lists and it is solved again; where there are none, the optimu
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -33,26 +34,24 @@ _INFINITE = "bijective: a score is +inf: a total with it says nothing; give a hi
 
 @dataclass(frozen=True, eq=False)
 class BijectiveRanking(Ranking):
-    """A ranking by rounds of assignment, with the total score of each round and what it could be at most.
+    """A ranking by rounds of assignment, with the total score of each round and what it may lack of the best.
 
     Args:
         totals: The sum of the scores of each round's pairs.
-        bounds: What no assignment of that round can exceed.
+        gaps: What each total may lack of the highest there is, given the rounds before it; 0 where it is proven.
         assigned: How many queries got a candidate in each round.
         solver: What solved it.
     """
 
     totals: tuple[float, ...] = ()
-    bounds: tuple[float, ...] = ()
+    gaps: tuple[float, ...] = ()
     assigned: tuple[int, ...] = ()
     solver: str = ""
 
     @property
-    def gaps(self) -> tuple[float, ...]:
-        """What each round's total may lack of the optimum, 0 where it is proven; differences below rounding are 0."""
-        rounding = 1e-9
-        open_ends = ((bound - total, abs(total)) for total, bound in zip(self.totals, self.bounds, strict=True))
-        return tuple(gap if gap > rounding * max(1.0, size) else 0.0 for gap, size in open_ends)
+    def bounds(self) -> tuple[float, ...]:
+        """What no assignment of each round can exceed."""
+        return tuple(total + gap for total, gap in zip(self.totals, self.gaps, strict=True))
 
     @property
     def exact(self) -> bool:
@@ -132,26 +131,43 @@ class _Steps:
 
 @dataclass(frozen=True, eq=False)
 class _Solution:
-    """One round: the item of each bidder or -1, its profit, the prices, the total and what it can be at most."""
+    """One round.
+
+    Args:
+        items: The item of each bidder or -1.
+        profits: Score less price of what each bidder has; the worth of nothing where it has none.
+        best: The highest score less price in each bidder's list, above its profit by rounding only.
+        prices: Of the items; 0 for those that nobody has, where some are left over.
+        total: The sum of the scores.
+        gap: What the total may lack of the best.
+    """
 
     items: Int64
     profits: Float64
+    best: Float64
     prices: Float64
     total: float
-    bound: float
-    null: float
+    gap: float = np.inf
 
     @property
     def room(self) -> float:
-        """How far apart two numbers are that rounding may have made of one."""
-        largest = np.abs(self.prices).max(initial=0.0) + np.abs(self.profits[self.items >= 0]).max(initial=0.0)
-        return float(1e-12 * largest)
+        """How far apart two numbers are that rounding may have made of one: by how far prices and profits spread.
+
+        What all scores have in common plays no part: differences of large numbers are exact.
+        """
+        return float(np.ptp(2.0**-50 * self.prices) + np.ptp(2.0**-50 * self.profits[self.items >= 0]))
 
     def bounded(self, outside: Float64) -> _Solution:
-        """The same with a bound from what each bidder's best pair, listed or not, would give it at these prices."""
-        without = int((self.items < 0).sum())
-        at_most = np.maximum(self.profits, outside).sum() + self.prices.sum()
-        return replace(self, bound=float(max(at_most - (self.null * without if without else 0.0), self.total)))
+        """The same with a gap from what each bidder's best pair, listed or not, would give it at these prices.
+
+        For any prices, no assignment has more than all prices and every bidder's highest score less price. What that
+        is above the total comes from bidders who could have more, and from prices of items that nobody has.
+        """
+        free = np.ones(len(self.prices), dtype=bool)
+        free[self.items[self.items >= 0]] = False
+        more = np.maximum(np.maximum(self.best, outside) - self.profits, 0.0)
+        gap = math.fsum(more) + math.fsum(self.prices[free])
+        return replace(self, gap=gap if gap > len(self.items) * self.room else 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +253,7 @@ class _Rounds:
         """One round in which some bidders must go without: it costs each so much that as few as possible do."""
         self.starts.pop(len(self.done), None)
         low, high = self.market.ends()
-        null = low - (high - low + 1.0) * (self.n + 1)
+        null = low - _dear(low, high, self.n)
         solution, _ = _solve_lists(edges, np.zeros(self.m), null, self.steps)
         if solution is None:
             raise RuntimeError("no assignment was found although everybody may go without")
@@ -304,7 +320,7 @@ class _Rounds:
     def _ranking(self) -> BijectiveRanking:
         scores = self.market.scores
         lists = self.taken if self.market.by_rows else [_inverse(items, len(scores.queries)) for items in self.taken]
-        return _ranked(scores, lists, [s.total for s in self.done], [s.bound for s in self.done], "limner")
+        return _ranked(scores, lists, [s.total for s in self.done], [s.gap for s in self.done], "limner")
 
 
 def _solve_lists(
@@ -332,9 +348,19 @@ def _solve_lists(
     has = held >= 0
     items, worths = np.full(n, -1, dtype=np.int64), np.zeros(n)
     items[has], worths[has] = edges.items[held[has]], edges.worths[held[has]]
-    profits = np.where(has, worths - prices[items], null)
-    total = float(worths.sum())
-    return _Solution(items, profits, prices, total, np.inf, null), dead
+    profits, best = np.where(has, worths - prices[items], null), np.empty(n)
+    _paths.best_profits(graph, prices, best)
+    return _Solution(items, profits, np.maximum(best, null), prices, _total(worths)), dead
+
+
+def _total(scores: Array) -> float:
+    """Their sum, rounded once."""
+    try:
+        return math.fsum(scores)
+    except OverflowError:
+        raise LimnerError(
+            f"bijective: scores as large as {np.abs(scores).max():g} are too large to add up: divide them by a constant"
+        ) from None
 
 
 def _inverse(items: Int64, n: int) -> Int64:
@@ -346,7 +372,7 @@ def _inverse(items: Int64, n: int) -> Int64:
 
 
 def _ranked(
-    scores: Scores, lists: list[Int64], totals: list[float], bounds: list[float], solver: str
+    scores: Scores, lists: list[Int64], totals: list[float], gaps: list[float], solver: str
 ) -> BijectiveRanking:
     """A ranking from the candidate of each query in each round, -1 where it got none."""
     n, m = scores.shape
@@ -355,7 +381,7 @@ def _ranked(
     depth = int((table >= 0).sum(axis=1).max(initial=0))
     counts = tuple(int((items >= 0).sum()) for items in lists)
     return BijectiveRanking(
-        scores.queries, scores.candidates, table[:, :depth], None, m, tuple(totals), tuple(bounds), counts, solver
+        scores.queries, scores.candidates, table[:, :depth], None, m, tuple(totals), tuple(gaps), counts, solver
     )
 
 
@@ -370,13 +396,13 @@ def _dense(scores: Scores, rounds: int, progress: Progress | None) -> BijectiveR
         rows, columns = _solve_matrix(costs)
         if not len(rows):
             break
-        totals.append(float(-costs[rows, columns].sum(dtype=np.float64)))
+        totals.append(-_total(costs[rows, columns]))
         costs[rows, columns] = np.inf
         lists.append(np.full(len(costs), -1, dtype=np.int64))
         lists[-1][rows] = columns
         if progress is not None:
             progress(r + 1, rounds)
-    return _ranked(scores, lists, totals, totals, _solver(costs.shape))
+    return _ranked(scores, lists, totals, [0.0] * len(totals), _solver(costs.shape))
 
 
 def _solve_matrix(costs: npt.NDArray[Any]) -> tuple[Int64, Int64]:
@@ -388,10 +414,22 @@ def _solve_matrix(costs: npt.NDArray[Any]) -> tuple[Int64, Int64]:
         if not finite.any():
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         low, high = float(costs[finite].min()), float(costs[finite].max())
-        dear = (high - low + 1.0) * (min(costs.shape) + 1)  # so that as few as possible get a pair that must not be
+        dear = _dear(low, high, min(costs.shape))
         rows, columns = _library(np.where(finite, costs.astype(np.float64) - low, dear))
         kept = finite[rows, columns]
         return rows[kept], columns[kept]
+
+
+def _dear(low: float, high: float, n: int) -> float:
+    """What it must cost to go without, so that as few as possible do: more than all others could gain by it."""
+    more = max(1.0, 2.0**-20 * max(abs(low), abs(high)))  # beside large scores 1 is nothing
+    dear = (high - low + more) * (n + 1)
+    if not dear + abs(low) < np.inf:
+        raise LimnerError(
+            f"bijective: scores from {low:g} to {high:g} are too far apart to say who goes without: divide them by a "
+            "constant"
+        )
+    return dear
 
 
 def _solver(shape: tuple[int, ...]) -> str:

@@ -23,6 +23,7 @@ from limner.encoders.batching import PART_SECONDS, paced
 from limner.encoders.cache import Keys, Store, keys_of
 from limner.errors import LimnerError
 from limner.ids import Ids
+from limner.match.fusion import normalised
 from limner.ranking import Ranking
 from limner.scores import Progress, Scores
 from limner.scores.pairs import Scorer
@@ -120,18 +121,8 @@ def _mixed(scored: Block, proposed: Ranking, weight: float) -> Block:
         raise LimnerError(f"weight={weight} with a ranking that has no scores: give the proposer's scores, or weight=1")
     before = np.asarray(proposed.scores[:, : scored.shape[1]], dtype=np.float64)
     there = (scored > -np.inf) & (before > -np.inf)
-    mixed = weight * _standardised(scored, there) + (1 - weight) * _standardised(before, there)
-    return np.where(there, mixed, -np.inf)
-
-
-def _standardised(scores: Block, there: npt.NDArray[np.bool_]) -> Block:
-    """Mean 0 and spread 1 in each list, of what is there; 0 where all are alike."""
-    held = np.where(there, scores, 0.0)
-    count = np.maximum(there.sum(axis=1, keepdims=True), 1)
-    moved = np.where(there, held - held.sum(axis=1, keepdims=True) / count, 0.0)
-    spread = np.sqrt((moved**2).sum(axis=1, keepdims=True) / count)
-    standard: Block = np.divide(moved, spread, out=np.zeros_like(moved), where=spread > 0)
-    return standard
+    ours, theirs = (normalised(np.where(there, each, -np.inf), "zscore") for each in (scored, before))
+    return weight * ours + (1 - weight) * theirs
 
 
 def _depth(depth: int | float, proposer: Scores | Ranking) -> int:

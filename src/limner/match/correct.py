@@ -24,11 +24,12 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.embeddings import Embeddings
-from limner.errors import LimnerError, UnknownName
+from limner.errors import LimnerError, UnknownName, shown
 from limner.files import replacing
-from limner.ids import Ids
+from limner.ids import Ids, IntArray
 from limner.match import _columns
-from limner.scores import Best, Block, Scores, number_type
+from limner.match._columns import Limit
+from limner.scores import Best, Block, Scores, number_type, on_host
 
 if TYPE_CHECKING:
     from limner.collection import Collection
@@ -45,14 +46,23 @@ class Correction(ABC):
         """One pass over the bank: numbers per candidate, by name."""
 
     @abstractmethod
-    def apply(self, block: Block, known: Mapping[str, Array], first: int | None) -> Block:
-        """Corrected scores of a block.
+    def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
+        """Corrected scores of a block; a score of -inf stays -inf.
 
         Args:
             block: Scores of some queries; may be changed in place.
             known: What `gather` found.
-            first: The place of the block's first query in the bank, where the bank is the queries themselves.
+            rows: Which of the bank's queries each of these is, -1 for none; None where the whole bank counts.
         """
+
+    @property
+    @abstractmethod
+    def reach(self) -> float:
+        """How many times the largest score a corrected score may be."""
+
+    def limit(self, scores: Scores) -> Limit:
+        """What it refuses of these scores."""
+        return Limit.of(scores, self.reach)
 
     @property
     def name(self) -> str:
@@ -60,10 +70,16 @@ class Correction(ABC):
         return next(name for name, kind in CORRECTIONS.items() if kind is type(self))
 
     def __post_init__(self) -> None:
-        """Refuses options that are not above 0."""
-        for option, value in asdict(self).items():
-            if not isinstance(value, (int, float)) or not value > 0:
-                raise LimnerError(f"{self.name}: option {option} is {value!r}, expected a number above 0")
+        """Refuses options that are not above 0, and parts of whole numbers."""
+        for each in fields(self):
+            value, whole = getattr(self, each.name), each.type == "int"
+            if not isinstance(value, (int, float)) or not 0 < value < np.inf or (whole and value != int(value)):
+                kind = "whole number" if whole else "number"
+                raise LimnerError(f"{self.name}: option {each.name} is {value!r}, expected a {kind} above 0")
+            object.__setattr__(self, each.name, int(value) if whole else float(value))
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(f'{name}={value:g}' for name, value in asdict(self).items())})"
 
 
 @dataclass(frozen=True)
@@ -80,14 +96,19 @@ class Csls(Correction):
 
     k: int = 10
 
+    @property
+    def reach(self) -> float:
+        """Twice a score and two means."""
+        return 4.0
+
     def gather(self, bank: Scores) -> dict[str, Array]:
         """Mean of the k best bank scores of each candidate."""
-        return {"near": _columns.mean_of_best(bank, self.k)}
+        return {"near": _columns.mean_of_best(bank, self.k, limit=self.limit(bank))}
 
-    def apply(self, block: Block, known: Mapping[str, Array], first: int | None) -> Block:
+    def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Subtracts both neighbourhoods."""
-        near, k = known["near"].astype(number_type(block)), min(self.k, block.shape[1])
-        _columns.loops(block).subtract_neighbourhoods(block, near, k)
+        near = _columns.split(known["near"], 2.0, number_type(block))
+        _columns.loops(block).subtract_neighbourhoods(block, *near, min(self.k, block.shape[1]))
         return block
 
 
@@ -105,18 +126,37 @@ class InvertedSoftmax(Correction):
 
     beta: float = 30.0
 
-    def gather(self, bank: Scores) -> dict[str, Array]:
-        """The sums of each candidate, its highest term apart."""
-        sums = _columns.log_sums(bank, self.beta)
-        return {"whole": sums.whole, "without_owner": sums.without_owner, "owner": sums.owner}
+    @property
+    def reach(self) -> float:
+        """beta times a score, and as much for the sum."""
+        return 4.0 * self.beta
 
-    def apply(self, block: Block, known: Mapping[str, Array], first: int | None) -> Block:
+    def gather(self, bank: Scores) -> dict[str, Array]:
+        """The sums of each candidate with and without the highest term, whose that is, and how to tell the queries."""
+        places = _some(bank.shape[1])
+        sums = _columns.log_sums(bank, self.beta, limit=self.limit(bank), seen=places)
+        return {
+            "whole": _columns.neutral(sums.whole),
+            "without_owner": _columns.neutral(sums.without_owner),
+            "owner": sums.owner,
+            "seen": sums.seen,
+        }
+
+    def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Divides by the sum over the others, in log space."""
-        if first is None:
+        if rows is None or not (rows >= 0).any():
             return _columns.shifted(block, self.beta, known["whole"])
         kind = number_type(block)
-        others = known["whole"].astype(kind), known["without_owner"], known["owner"]
-        _columns.loops(block).share_of_others(block, kind.type(self.beta), *others, first)
+        places = np.full(max(int(known["owner"].max()), int(rows.max())) + 1, -1)
+        places[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
+        _columns.loops(block).share_of_others(
+            block,
+            kind.type(self.beta),
+            *_columns.split(known["whole"], self.beta, kind),
+            known["without_owner"],
+            places[known["owner"]],
+            rows >= 0,
+        )
         return block
 
 
@@ -133,14 +173,18 @@ class DualSoftmax(Correction):
 
     beta: float = 30.0
 
+    @property
+    def reach(self) -> float:
+        """Twice beta times a score, and as much for the sums."""
+        return 8.0 * self.beta
+
     def gather(self, bank: Scores) -> dict[str, Array]:
         """The sum of each candidate over the bank."""
-        return {"whole": _columns.log_sums(bank, self.beta).whole}
+        return {"whole": _columns.neutral(_columns.log_sums(bank, self.beta, limit=self.limit(bank)).whole)}
 
-    def apply(self, block: Block, known: Mapping[str, Array], first: int | None) -> Block:
+    def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Divides by the sums of row and column."""
-        rows = _columns.row_log_sums(block, self.beta)
-        return _columns.shifted(block, 2 * self.beta, known["whole"], rows)
+        return _columns.shifted(block, 2 * self.beta, known["whole"], _columns.row_log_sums(block, self.beta))
 
 
 @dataclass(frozen=True)
@@ -156,17 +200,23 @@ class DynamicInvertedSoftmax(Correction):
 
     beta: float = 20.0
 
+    @property
+    def reach(self) -> float:
+        """beta times a score, and as much for the sum."""
+        return 4.0 * self.beta
+
     def gather(self, bank: Scores) -> dict[str, Array]:
         """The sum of each candidate, and whether any query of the bank has it first."""
-        active = np.zeros(bank.shape[1], dtype=bool)
-        active[bank.top(1).indices[:, 0]] = True
-        return {"whole": _columns.log_sums(bank, self.beta).whole, "active": active}
+        whole = _columns.neutral(_columns.log_sums(bank, self.beta, limit=self.limit(bank)).whole)
+        active, first = np.zeros(bank.shape[1], dtype=bool), bank.top(1)
+        active[first.indices[np.asarray(first.scores) > -np.inf]] = True
+        return {"whole": whole, "active": active}
 
-    def apply(self, block: Block, known: Mapping[str, Array], first: int | None) -> Block:
+    def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Divides the rows whose best candidate is active."""
         first_choice, _ = Best(1)(0, block)
-        rows = np.flatnonzero(known["active"][first_choice[:, 0]])
-        block[rows] = _columns.shifted(block[rows], self.beta, known["whole"])
+        chosen = np.flatnonzero(known["active"][first_choice[:, 0]])
+        block[chosen] = _columns.shifted(block[chosen], self.beta, known["whole"])
         return block
 
 
@@ -182,11 +232,16 @@ class Nnn(Correction):
     k: int = 16
     alpha: float = 0.75
 
+    @property
+    def reach(self) -> float:
+        """A score and a share of a mean."""
+        return 2.0 + self.alpha
+
     def gather(self, bank: Scores) -> dict[str, Array]:
         """Mean of the k best bank scores of each candidate."""
-        return {"near": _columns.mean_of_best(bank, self.k)}
+        return {"near": _columns.mean_of_best(bank, self.k, limit=self.limit(bank))}
 
-    def apply(self, block: Block, known: Mapping[str, Array], first: int | None) -> Block:
+    def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Subtracts a share of the candidate's neighbourhood."""
         return _columns.shifted(block, 1.0, self.alpha * known["near"])
 
@@ -206,14 +261,21 @@ class Sinkhorn(Correction):
     beta: float = 30.0
     rounds: int = 5
 
+    @property
+    def reach(self) -> float:
+        """beta times a score, and twice as much that every round may add."""
+        return 4.0 * self.beta * (self.rounds + 1)
+
     def gather(self, bank: Scores) -> dict[str, Array]:
         """v after all rounds."""
-        potential = np.zeros(bank.shape[1])
+        potential, limit = np.zeros(bank.shape[1]), self.limit(bank)
         for _ in range(self.rounds):
-            potential = potential - _columns.log_sums(bank, self.beta, shift=potential).whole
-        return {"potential": potential}
+            whole = _columns.log_sums(bank, self.beta, limit=limit, shift=potential).whole
+            known = whole > -np.inf
+            potential = potential - np.where(known, whole, 0.0)
+        return {"potential": _columns.neutral(np.where(known, potential, -np.inf))}
 
-    def apply(self, block: Block, known: Mapping[str, Array], first: int | None) -> Block:
+    def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Adds v and normalises rows."""
         return _columns.normalised_rows(block, self.beta, known["potential"])
 
@@ -231,27 +293,70 @@ CORRECTIONS: Mapping[str, type[Correction]] = MappingProxyType(
 """All corrections by name."""
 
 
+SEEN = 16
+"""So many scores of a query tell whether it is the one of the bank that has its id."""
+
+
+def _some(width: int) -> IntArray:
+    """Places of a few candidates, all over."""
+    return np.unique(np.linspace(0, width - 1, min(SEEN, width)).round().astype(np.int64))
+
+
 @dataclass(frozen=True, eq=False)
 class Statistics:
     """What a correction knows of each candidate: enough to correct any further query.
 
     Args:
-        correction: The correction with its options.
+        correction: The correction with its options; statistics serve no other.
         candidates: The candidates the numbers belong to.
-        known: Numbers per candidate, by name.
-        own: Whether the bank was the scores' own queries (their own terms are then taken out).
+        known: Numbers per candidate, by name. "seen" are numbers per query of the bank: its scores of a few candidates.
+        bank: Ids of the bank's queries where the bank was the scores' own queries, None where it was another. A query
+            that is one of them, by its id and by its scores, is corrected without its own term, all others with the
+            whole bank.
     """
 
     correction: Correction
     candidates: Ids
     known: Mapping[str, Array]
-    own: bool = False
+    bank: Ids | None = None
+
+    @classmethod
+    def gathered(cls, correction: Correction, bank: Scores, *, own: bool) -> Statistics:
+        """One or more passes over the bank."""
+        known = correction.gather(bank)
+        if not own:
+            known.pop("seen", None)
+        return cls(correction, bank.candidates, known, bank.queries if "seen" in known else None)
+
+    def rows(self, queries: Ids, block: Block) -> IntArray | None:
+        """Which of the bank's queries these are, -1 for none; None where it does not matter.
+
+        Args:
+            queries: Their ids.
+            block: Their scores.
+        """
+        if self.bank is None:
+            return None
+        found, seen = self.bank.find(queries), self.known["seen"]
+        scores = on_host(block[:, _some(block.shape[1])])
+        same = np.isclose(scores, seen[np.maximum(found, 0)], rtol=1e-5, atol=1e-6).all(axis=1)
+        return np.where(same, found, -1)
+
+    def refuse_other(self, correction: Correction) -> None:
+        """Refuses to stand in for another correction, or for the same with other options."""
+        if correction != self.correction:
+            raise LimnerError(
+                f"the statistics are of {self.correction}, asked is {correction}: expected the same; gather them "
+                "again for these options, or leave the options out"
+            )
 
     def save(self, path: str | Path) -> Path:
         """Writes an npz file; `load` reads it, and `scores.correct(path)` applies it."""
         target = Path(path)
         head = {"correction": self.correction.name, **asdict(self.correction)}
-        arrays: dict[str, Any] = {"candidates": np.array(list(self.candidates), dtype=np.str_), **self.known}
+        arrays: dict[str, Any] = {"candidates": _words(self.candidates), **self.known}
+        if self.bank is not None:
+            arrays["bank"] = _words(self.bank)
         with replacing(target) as draft, draft.open("wb") as file:
             np.savez(file, head=np.array(json.dumps(head)), **arrays)
         return target
@@ -262,15 +367,20 @@ class Statistics:
         try:
             with np.load(path, allow_pickle=False) as archive:
                 head = json.loads(str(archive["head"]))
-                known = {name: archive[name] for name in archive.files if name not in ("head", "candidates")}
+                known = {name: archive[name] for name in archive.files if name not in ("head", "candidates", "bank")}
                 candidates = Ids(archive["candidates"].tolist(), what="candidate")
+                bank = Ids(archive["bank"].tolist(), what="query") if "bank" in archive else None
         except FileNotFoundError:
             raise LimnerError(
                 f"no saved statistics {path}: make them with scores.correct(...).statistics.save(...)"
             ) from None
         except (ValueError, KeyError, OSError) as error:
             raise LimnerError(f"{path} holds no statistics of a correction: {error}") from error
-        return cls(named(head.pop("correction"), **head), candidates, known)
+        return cls(named(head.pop("correction"), **head), candidates, known, bank)
+
+
+def _words(ids: Ids) -> Array:
+    return np.array(list(ids), dtype=np.str_)
 
 
 def named(name: str, **options: Any) -> Correction:
@@ -296,7 +406,9 @@ class CorrectedScores(Scores):
     bank: Bank | None = None
 
     def __post_init__(self) -> None:
-        """Takes over the ids."""
+        """Takes over the ids; refuses statistics of anything else."""
+        if isinstance(self.bank, Statistics):
+            self.bank.refuse_other(self.correction)
         object.__setattr__(self, "queries", self.base.queries)
         object.__setattr__(self, "candidates", self.base.candidates)
 
@@ -320,7 +432,7 @@ class CorrectedScores(Scores):
             raise LimnerError(
                 f"a bank of {bank.shape[0]} query: expected two or more; give training queries as the bank"
             )
-        return Statistics(self.correction, self.candidates, self.correction.gather(bank), own=self.bank is None)
+        return Statistics.gathered(self.correction, bank, own=self.bank is None)
 
     def _bank_scores(self) -> Scores:
         if self.bank is None:
@@ -371,10 +483,11 @@ class CorrectedScores(Scores):
 
     def block(self, start: int, stop: int, out: npt.NDArray[np.float32] | None = None) -> Block:
         """Corrected scores of these queries."""
-        statistics = self.statistics
-        return self.correction.apply(
-            self.base.block(start, stop, out), statistics.known, start if statistics.own else None
-        )
+        statistics, block = self.statistics, self.base.block(start, stop, out)
+        if self.bank is None:  # looked through when the statistics were gathered
+            return self.correction.apply(block, statistics.known, np.arange(start, stop))
+        self.correction.limit(self.base)(block, start)
+        return self.correction.apply(block, statistics.known, statistics.rows(self.queries[start:stop], block))
 
 
 def correct(
@@ -391,19 +504,31 @@ def correct(
         scores: What to correct.
         how: A name in `CORRECTIONS`, a correction, statistics, or the file of saved statistics.
         bank: Whose view of the candidates counts: None for the queries themselves; embeddings of other queries (and of
-            other candidates, for both directions); scores of other queries; saved statistics.
+            other candidates, for both directions); scores of other queries; saved statistics, of this correction.
         tune: Scores and collection of a dev split, on which options that are not given are chosen; see
             `limner.match.tune`.
-        options: Options of the named correction.
+        options: Options of the named correction. With statistics they may be left out; others are refused.
     """
+    if isinstance(how, Path) or (isinstance(how, str) and how.endswith(".npz")):
+        how = Statistics.load(how)
     if isinstance(how, Statistics):
-        return CorrectedScores(scores, how.correction, how)
+        if bank is not None:
+            raise LimnerError("statistics, and a bank: the statistics are what a bank said; leave out the bank")
+        return _with_statistics(scores, how.correction.name, how, options)
     if isinstance(how, Correction):
+        if options:
+            raise LimnerError(f"{how} with options {shown(options)}: give them to the correction itself")
         return CorrectedScores(scores, how, bank)
-    if str(how).endswith(".npz"):
-        return correct(scores, Statistics.load(how))
+    if isinstance(bank, Statistics):
+        return _with_statistics(scores, how, bank, options)
     if tune is not None:
         from limner.match.tuning import tune as tuned
 
-        options = dict(tuned(str(how), *tune, fixed=options))
-    return CorrectedScores(scores, named(str(how), **options), bank)
+        options = dict(tuned(how, *tune, fixed=options))
+    return CorrectedScores(scores, named(how, **options), bank)
+
+
+def _with_statistics(scores: Scores, name: str, known: Statistics, options: Mapping[str, Any]) -> CorrectedScores:
+    """Options that are not given are those of the statistics."""
+    own = asdict(known.correction) if name == known.correction.name else {}
+    return CorrectedScores(scores, named(name, **(own | dict(options))), known)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from limner.errors import LimnerError, UnknownName, shown
 from limner.ids import Ids
 from limner.ranking import Ranking
-from limner.scores import Block, Progress, Scores
+from limner.scores import Block, Progress, Scores, on_host
 
 System = Scores | Ranking
 Normalise = Literal["zscore", "minmax"] | None
@@ -151,8 +151,9 @@ class _Pool:
         for number, system in enumerate(systems, start=1):
             if not isinstance(system, (Scores, Ranking)):
                 raise LimnerError(f"system {number} is a {type(system).__name__}: expected Scores or a Ranking")
-        first = next((s for s in systems if isinstance(s, Scores)), systems[0])
-        complete = next((s for s in systems if isinstance(s, Scores) or _knows_pool(s)), None)
+        scored = next((s for s in systems if isinstance(s, Scores)), None)  # its ids lead, wherever it stands
+        first = scored or systems[0]
+        complete = scored or next((s for s in systems if _knows_pool(s)), None)
         candidates = _named_by(systems) if complete is None else complete.candidates
         sizes = [s.n_candidates or 0 for s in systems if isinstance(s, Ranking)]
         size = max([len(candidates), *sizes])
@@ -245,52 +246,55 @@ class FusedScores(Scores):
                 system.prepare()
 
     def block(self, start: int, stop: int, out: npt.NDArray[np.float32] | None = None) -> Block:
-        """The mean of the systems' blocks."""
-        total = np.zeros((stop - start, self.shape[1]), dtype=self.dtype)
-        for system in self.systems:
-            total += (
-                self._spread(system, start, stop) if isinstance(system, Ranking) else self._own(system, start, stop)
+        """The mean of the systems' blocks; what one of them forbids (-inf) is forbidden."""
+        total = np.zeros((stop - start, self.shape[1]))
+        for number, system in enumerate(self.systems, start=1):
+            ranked = isinstance(system, Ranking)
+            block = self._spread(system, start, stop) if ranked else self._own(system, start, stop)
+            self._refuse_infinite(block, start, number)
+            total += block / len(self.systems)
+        return total.astype(self.dtype)
+
+    def _refuse_infinite(self, block: Block, start: int, number: int) -> None:
+        if np.isposinf(block).any():
+            row, column = (int(at) for at in np.argwhere(np.isposinf(block))[0])
+            raise LimnerError(
+                f"system {number}: the score of query {self.queries[start + row]!r} and candidate "
+                f"{self.candidates[column]!r} is +inf: a mean with it says nothing; give a high number instead"
             )
-        total /= len(self.systems)
-        return total
 
-    def _own(self, system: Scores, start: int, stop: int) -> Block:
-        return _normalised(_on_host(system.block(start, stop)), self.normalise)
+    def _own(self, system: Any, start: int, stop: int) -> Block:
+        return normalised(on_host(system.block(start, stop)), self.normalise)
 
-    def _spread(self, system: Ranking, start: int, stop: int) -> Block:
+    def _spread(self, system: Any, start: int, stop: int) -> Block:
         """A ranking's scores at their candidates' places; all others count as its last."""
         indices, scores = self.pool.lists(system, start, stop)
         there = indices >= 0
         listed = np.where(there, -np.inf if scores is None else scores, -np.inf)
-        normal = _normalised(listed.astype(np.float64), self.normalise)
-        last = np.where(there, normal, np.inf).min(axis=1, initial=np.inf)
+        normal = normalised(listed.astype(np.float64), self.normalise)
+        last = np.where(np.isfinite(normal), normal, np.inf).min(axis=1, initial=np.inf)
         block = np.repeat(np.where(np.isfinite(last), last, 0.0)[:, None], self.shape[1], axis=1)
         rows, places = np.nonzero(there)
         block[rows, indices[rows, places]] = normal[rows, places]
         return block
 
 
-def _normalised(block: Block, how: Normalise) -> Block:
+def normalised(block: Block, how: Normalise) -> npt.NDArray[np.float64]:
     """Rows to mean 0 and deviation 1, or to 0 ... 1; infinite values stay and count for nothing."""
+    wide = block.astype(np.float64)
     if how is None or not block.size:
-        return block
-    finite = np.isfinite(block)
-    if how == "minmax":
-        low = np.where(finite, block, np.inf).min(axis=1, initial=np.inf).astype(np.float64)
-        span = np.where(finite, block, -np.inf).max(axis=1, initial=-np.inf) - low
-    else:
-        count = np.maximum(finite.sum(axis=1), 1)
-        low = np.where(finite, block, 0).sum(axis=1, dtype=np.float64) / count
-        span = np.sqrt((np.where(finite, block - low[:, None], 0.0) ** 2).sum(axis=1) / count)
-        span[span <= 1e-12 * np.abs(low)] = 0.0  # all equal, but for the rounding of their mean
-    shifted = block - np.where(np.isfinite(low), low, 0.0)[:, None]
-    scaled = np.divide(shifted, span[:, None], out=np.where(finite, 0.0, shifted), where=(span > 0)[:, None] & finite)
-    return np.asarray(scaled.astype(block.dtype))
-
-
-def _on_host(block: Any) -> Block:
-    """A block as an array, wherever it was computed."""
-    return block if isinstance(block, np.ndarray) else np.array(block.cpu())
+        return wide
+    finite = np.isfinite(wide)
+    low = np.where(finite, wide, np.inf).min(axis=1, keepdims=True)
+    half = np.where(finite, wide, -np.inf).max(axis=1, keepdims=True) / 2 - low / 2  # halves: no overflow
+    some, flat = finite.any(axis=1, keepdims=True), half == 0
+    placed = np.where(finite, wide / 2 - np.where(some, low, 0.0) / 2, 0.0) / np.where(some & ~flat, half, 1.0)
+    if how == "zscore":  # of places from 0 to 1
+        count = np.maximum(finite.sum(axis=1, keepdims=True), 1)
+        placed = np.where(finite, placed - placed.sum(axis=1, keepdims=True) / count, 0.0)
+        spread = np.sqrt((placed**2).sum(axis=1, keepdims=True) / count)
+        placed = placed / np.where(spread > 0, spread, 1.0)
+    return np.where(finite, np.where(flat, 0.0, placed), wide)
 
 
 @dataclass(frozen=True, eq=False)
@@ -361,7 +365,7 @@ def _ranked(system: System, pool: _Pool, start: int, stop: int) -> tuple[Array, 
             -np.arange(indices.shape[1], dtype=np.float64)[None].repeat(len(indices), 0) if scores is None else scores
         )
     else:
-        block = _on_host(system.block(start, stop))
+        block = on_host(system.block(start, stop))
         indices = np.argsort(-block, axis=1, kind="stable")
         known = np.take_along_axis(block, indices, axis=1)
     ranks = np.empty(indices.shape)

@@ -7,7 +7,7 @@ threads, and equal vectors get equal scores wherever they stand.
 
 from __future__ import annotations
 
-from limner.scores.base import TILE_COLUMNS, TILE_ROWS, Best, Scores, kernels, number_type
+from limner.scores.base import LARGEST, TILE_COLUMNS, TILE_ROWS, Best, Scores, kernels, number_type, on_host
 from limner.scores.matrices import MatrixScores
 from limner.scores.running import (
     RUNNER,
@@ -25,7 +25,7 @@ from limner.scores.running import (
 from limner.scores.vectors import VectorScores
 
 __all__ = [
-    "RUNNER", "TILE_COLUMNS", "TILE_ROWS", "Best", "Block", "Divisible", "Float32", "MatrixScores", "PairScores",
-    "Progress", "Result", "Runner", "Scores", "State", "VectorScores", "kernels", "merged",
-    "number_type", "usable_cores",
+    "LARGEST", "RUNNER", "TILE_COLUMNS", "TILE_ROWS", "Best", "Block", "Divisible", "Float32", "MatrixScores",
+    "PairScores", "Progress", "Result", "Runner", "Scores", "State", "VectorScores", "kernels", "merged",
+    "number_type", "on_host", "usable_cores",
 ]  # fmt: skip

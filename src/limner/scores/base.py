@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 TILE_ROWS, TILE_COLUMNS = 256, 1024
 SIMILARITIES = ("cosine", "dot")
+LARGEST = float(np.finfo(np.float32).max)
+"""Of single precision."""
 
 
 class Scores(ABC):
@@ -66,6 +68,11 @@ class Scores(ABC):
     def dtype(self) -> np.dtype[Any]:
         """Type of the blocks: what the scores were given as, so that rounding makes no ties that were not there."""
         return np.dtype(np.float32)
+
+    @property
+    def bound(self) -> float:
+        """No score is above it or, -inf apart, below its negative; inf where that is not known."""
+        return np.inf
 
     @property
     def block_rows(self) -> int:
@@ -301,8 +308,15 @@ class Scores(ABC):
         return ScorerScores(*ids, scorer, query_items, candidate_items, batch)
 
     @staticmethod
-    def from_matrix(matrix: npt.NDArray[Any], queries: Iterable[object], candidates: Iterable[object]) -> Scores:
-        """A matrix of similarities, queries by candidates, higher is better."""
+    def from_matrix(matrix: Any, queries: Iterable[object], candidates: Iterable[object]) -> Scores:
+        """A matrix of similarities, queries by candidates, higher is better.
+
+        Args:
+            matrix: An array (a mapped file stays on disk), a list of rows, a torch tensor, or a scipy sparse matrix,
+                whose missing cells are 0. A score of -inf, or a masked cell, is a pair that must not be: it comes last.
+            queries: Ids of the rows.
+            candidates: Ids of the columns.
+        """
         from limner.scores.matrices import MatrixScores
 
         return MatrixScores(Ids(queries, what="query"), Ids(candidates, what="candidate"), matrix)
@@ -354,8 +368,43 @@ class Best:
         return np.take_along_axis(indices, places, axis=1), kept
 
 
+def refuse_nan(scores: Scores, block: Block, start: int, mend: str) -> None:
+    """NaN has no place in an order: refuses a block that holds one, and names the pair."""
+    if np.isnan(block).any():
+        row, column = (int(at) for at in np.argwhere(np.isnan(block))[0])
+        raise LimnerError(
+            f"the similarity of query {scores.queries[start + row]!r} and candidate {scores.candidates[column]!r} is "
+            f"NaN (row {start + row}, column {column}): its place in the order is undefined; {mend}"
+        )
+
+
+def refuse_overflow(scores: Scores, block: Any, start: int, lengths: tuple[float, float]) -> None:
+    """Refuses products of vectors that single precision cannot hold, and names the pair.
+
+    Args:
+        scores: Whose ids to name.
+        block: The products.
+        start: The query of its first row.
+        lengths: Of the longest query vector and the longest candidate vector.
+    """
+    finite = np.isfinite(on_host(block))
+    if not finite.all():
+        row, column = (int(at) for at in np.argwhere(~finite)[0])
+        raise LimnerError(
+            f"the product of query {scores.queries[start + row]!r} and candidate {scores.candidates[column]!r} (row "
+            f"{start + row}, column {column}) overflows single precision: the longest vectors have lengths of "
+            f"{lengths[0]:.3g} and {lengths[1]:.3g}; normalise them (similarity='cosine'), divide them by a constant, "
+            "or give the products in double precision to Scores.from_matrix"
+        )
+
+
 def _copied(start: int, block: Block) -> tuple[int, Block]:
-    return start, np.array(block if isinstance(block, np.ndarray) else kernels(block).on_host(block))
+    return start, np.array(on_host(block))
+
+
+def on_host(block: Any) -> npt.NDArray[Any]:
+    """A block as an array, wherever it was computed."""
+    return block if isinstance(block, np.ndarray) else np.asarray(kernels(block).on_host(block))
 
 
 def kernels(block: Any) -> Any:

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from limner import _cuda
 from limner.embeddings import Embeddings
 from limner.errors import LimnerError
 from limner.ids import Ids
-from limner.scores.base import TILE_ROWS, Scores
+from limner.scores.base import LARGEST, TILE_ROWS, Scores, refuse_overflow
 
 BLOCK = 1 << 28
 """Numbers in a block on a graphics card: a gigabyte of single precision."""
@@ -110,7 +111,22 @@ class TorchScores(Scores):
         if len(rows) < self.block_rows:
             rows = torch.nn.functional.pad(rows, (0, 0, 0, self.block_rows - len(rows)))
         with _full_precision():
-            return (rows @ self.candidate_vectors.T)[: stop - start]
+            block = (rows @ self.candidate_vectors.T)[: stop - start]
+        if self.bound > LARGEST:
+            refuse_overflow(self, block, start, self._lengths)
+        return block
+
+    @property
+    def bound(self) -> float:
+        """The product of the greatest lengths, and something for rounding."""
+        return float(self._lengths[0] * self._lengths[1] * (1 + self.query_vectors.shape[1] * 2.0**-23))
+
+    @cached_property
+    def _lengths(self) -> tuple[float, float]:
+        """Of the longest query vector and the longest candidate vector; 1 where all have it."""
+        if self.similarity == "cosine":
+            return 1.0, 1.0
+        return _longest(self.query_vectors), _longest(self.candidate_vectors)
 
 
 @contextmanager
@@ -138,6 +154,12 @@ def _sent(embeddings: Embeddings, device: Any) -> Any:
     return tensor.to(device)
 
 
+def _longest(vectors: Any) -> float:
+    torch = _cuda.torch_module()
+    lengths = torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
+    return float(lengths.max()) if len(lengths) else 0.0
+
+
 def _ready(vectors: Any, similarity: str, ids: Ids) -> Any:
     """Single precision, finite, no row of zeros, of length 1 where asked."""
     torch = _cuda.torch_module()
@@ -149,6 +171,18 @@ def _ready(vectors: Any, similarity: str, ids: Ids) -> Any:
             f"vector of {ids[row]!r} (row {row}) is all zeros or not finite: encode that item again or leave it out"
         )
     if similarity == "dot":
+        _refuse_wide(vectors, ids)
         return vectors.float()
     parts = zip(vectors.split(8192), lengths.split(8192), strict=True)  # double precision takes room
     return torch.cat([(rows.double() / norms[:, None]).float() for rows, norms in parts])
+
+
+def _refuse_wide(vectors: Any, ids: Ids) -> None:
+    """Refuses numbers of double precision that single precision cannot hold."""
+    wide = (vectors.abs().amax(dim=1) > LARGEST).nonzero()
+    if len(wide):
+        row = int(wide[0, 0])
+        raise LimnerError(
+            f"vector of {ids[row]!r} (row {row}) holds a number too large for single precision: divide all vectors by "
+            "a constant"
+        )

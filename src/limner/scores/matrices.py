@@ -9,15 +9,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from limner.arrays import array, numbers, pieces, unmasked
 from limner.errors import LimnerError
 from limner.ids import Ids
-from limner.scores.base import Scores
+from limner.scores.base import Scores, refuse_nan
 from limner.scores.running import Block, Float32
+
+WHAT = "similarity matrix"
 
 
 @dataclass(frozen=True, eq=False)
 class MatrixScores(Scores):
-    """A matrix that is there already (in memory or mapped from a file)."""
+    """A matrix that is there already (in memory or mapped from a file).
+
+    Args:
+        queries: Ids of the queries.
+        candidates: Ids of the candidates.
+        values: Whatever `limner.arrays.array` takes; a masked pair is one that must not be, -inf.
+        checked: Whether the values are known to be an array of numbers, none of them NaN.
+    """
 
     queries: Ids
     candidates: Ids
@@ -26,20 +36,16 @@ class MatrixScores(Scores):
 
     def __post_init__(self) -> None:
         """Checks the shape, and that every value has a place in an order."""
+        if not self.checked:
+            given = array(self.values, WHAT)
+            object.__setattr__(self, "values", unmasked(numbers(given, WHAT), WHAT, fill=-np.inf))
         if self.values.shape != (len(self.queries), len(self.candidates)):
             raise LimnerError(
                 f"similarity matrix of shape {self.values.shape} for {len(self.queries)} queries and "
                 f"{len(self.candidates)} candidates: expected {(len(self.queries), len(self.candidates))}"
             )
-        if not np.issubdtype(self.values.dtype, np.number) or np.iscomplexobj(self.values):
-            raise LimnerError(f"similarity matrix of type {self.values.dtype}: expected real numbers")
-        for row in range(0 if not self.checked else len(self.values), len(self.values)):
-            if np.isnan(self.values[row]).any():
-                column = int(np.isnan(self.values[row]).argmax())
-                raise LimnerError(
-                    f"similarity of query {self.queries[row]!r} and candidate {self.candidates[column]!r} is NaN "
-                    f"(row {row}, column {column}): its place in the order is undefined; mend it or set it to -inf"
-                )
+        for start, rows in () if self.checked else pieces(self.values):
+            refuse_nan(self, rows, start, "mend it or set it to -inf")
 
     @property
     def T(self) -> MatrixScores:
@@ -56,7 +62,7 @@ class MatrixScores(Scores):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """float32 for float16 and float32 values, float64 for all others."""
+        """float32 for float16 and float32 values, float64 for all others, which it holds exactly."""
         return np.dtype(np.float32 if self.values.dtype in (np.float16, np.float32) else np.float64)
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:

@@ -11,7 +11,7 @@ import numpy as np
 
 from limner.errors import LimnerError
 from limner.ids import Ids
-from limner.scores.base import Scores
+from limner.scores.base import Scores, refuse_nan
 from limner.scores.running import Block, Float32
 
 
@@ -80,7 +80,9 @@ class KernelScores(Scores):
             raise LimnerError(
                 f"the kernel gave an array of shape {given.shape}: expected {expected}, a number per pair"
             )
-        return _ordered(self, np.ascontiguousarray(given.T if self.turned else given), start)
+        block = np.ascontiguousarray(given.T if self.turned else given)
+        refuse_nan(self, block, start, "mend the function or let it say -inf")
+        return block
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,16 +143,6 @@ class ScorerScores(Scores):
                     "one number each"
                 )
             found[low : low + len(pairs)] = answer
-        return _ordered(self, found.reshape(stop - start, width), start)
-
-
-def _ordered(scores: Scores, block: Block, start: int) -> Block:
-    """Refuses NaN, which has no place in an order."""
-    if np.isnan(block).any():
-        row, column = np.argwhere(np.isnan(block))[0]
-        query, candidate = scores.queries[start + int(row)], scores.candidates[int(column)]
-        raise LimnerError(
-            f"the similarity of query {query!r} and candidate {candidate!r} "
-            "came out as NaN: its place in the order is undefined; mend the function or let it say -inf"
-        )
-    return block
+        block = found.reshape(stop - start, width)
+        refuse_nan(self, block, start, "mend the function or let it say -inf")
+        return block

@@ -45,6 +45,11 @@ class PartOfScores(Scores):
         """As the scores below."""
         return self.base.dtype
 
+    @property
+    def bound(self) -> float:
+        """As the scores below."""
+        return self.base.bound
+
     def prepare(self) -> None:
         """Prepares the scores below."""
         self.base.prepare()

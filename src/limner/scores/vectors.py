@@ -9,7 +9,7 @@ import numpy as np
 
 from limner.embeddings import Embeddings
 from limner.ids import Ids
-from limner.scores.base import TILE_COLUMNS, TILE_ROWS, Scores
+from limner.scores.base import LARGEST, TILE_COLUMNS, TILE_ROWS, Scores, refuse_overflow
 from limner.scores.running import Float32
 
 
@@ -50,6 +50,16 @@ class VectorScores(Scores):
         columns = self.candidate_vectors if candidates is None else self.candidate_vectors.subset(candidates)
         return VectorScores(rows, columns, self.similarity)
 
+    @property
+    def bound(self) -> float:
+        """The product of the greatest lengths, and something for rounding."""
+        return self.query_vectors.longest * self.candidate_vectors.longest * (1 + self.query_vectors.dim * 2.0**-23)
+
+    @property
+    def may_overflow(self) -> bool:
+        """Whether a product may be too large for single precision; blocks are then looked through."""
+        return self.bound > LARGEST
+
     def with_queries(self, queries: Embeddings) -> VectorScores:
         """Scores of other queries against the same candidates."""
         given = queries.normalised() if self.similarity == "cosine" else queries
@@ -65,12 +75,16 @@ class VectorScores(Scores):
         block = self.memory() if out is None else out.reshape(-1)[: TILE_ROWS * width].reshape(TILE_ROWS, width)
         rows = _padded(self.query_vectors.matrix[start:stop], TILE_ROWS)
         whole = width - width % TILE_COLUMNS
-        for low in range(0, whole, TILE_COLUMNS):
-            columns = self.candidate_vectors.matrix[low : low + TILE_COLUMNS]
-            np.matmul(rows, columns.T, out=block[:, low : low + TILE_COLUMNS])
-        if whole < width:
-            columns = _padded(self.candidate_vectors.matrix[whole:], TILE_COLUMNS)
-            block[:, whole:] = np.matmul(rows, columns.T)[:, : width - whole]
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            for low in range(0, whole, TILE_COLUMNS):
+                columns = self.candidate_vectors.matrix[low : low + TILE_COLUMNS]
+                np.matmul(rows, columns.T, out=block[:, low : low + TILE_COLUMNS])
+            if whole < width:
+                columns = _padded(self.candidate_vectors.matrix[whole:], TILE_COLUMNS)
+                block[:, whole:] = np.matmul(rows, columns.T)[:, : width - whole]
+        if self.may_overflow:
+            lengths = self.query_vectors.longest, self.candidate_vectors.longest
+            refuse_overflow(self, block[: stop - start], start, lengths)
         return block[: stop - start]
 
 

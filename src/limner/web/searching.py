@@ -183,12 +183,10 @@ def _corrected(library: Library, ready: Ready, loaded: Loaded, asked: Asked, kno
 def _bank(ready: Ready, loaded: Loaded, asked: Asked, job: Job) -> Statistics:
     """What queries of the part that was learned from say of each candidate; the pool's own where that is all."""
     from limner.match.correct import correct
-    from limner.match.correct import named as correction_named
 
     scores = ready.scores.T if asked.direction == "t2i" else ready.scores
     if not ready.encodes:
-        known = correct(scores, asked.correction).statistics
-        return type(known)(correction_named(asked.correction), known.candidates, known.known)
+        return correct(scores, asked.correction).statistics
     items = loaded.seen.texts if asked.direction == "t2i" else loaded.seen.images
     some = items[: BANK if asked.direction == "t2i" else BANK // 5]
     vectors = ready.texts(some) if asked.direction == "t2i" else ready.images(some)

@@ -1,12 +1,14 @@
 """LanceDB's approximate indexes: built on request or above a size, never without a measured recall.
 
-Rows that were added after the index was built are searched one by one, so nothing is missing; `compact` takes them in.
+Rows that were added after the index was built are searched one by one, so nothing is missing; `compact` takes them in
+by building it anew. (LanceDB's own optimising joins small clusters and keeps the codes that were learnt for the
+clusters before: with product codes most of the recall was lost.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -47,6 +49,7 @@ class Recall:
         queries: How many queries were asked.
         of: Whose vectors they were: "stored" (rows of the index itself, the easier case) or "given".
         rows: Rows of the index when it was measured.
+        version: The version that was measured; the next one holds this figure, and any later one makes it void.
     """
 
     value: float
@@ -54,6 +57,7 @@ class Recall:
     queries: int
     of: str
     rows: int
+    version: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
         return f"recall@{self.k} {self.value:.3f} ({self.queries:,} {self.of} queries, {self.rows:,} rows)"
@@ -61,17 +65,29 @@ class Recall:
 
 @dataclass(frozen=True)
 class Ann:
-    """An approximate index as it is used: its kind, how many clusters a search looks into, and what that gives."""
+    """An approximate index as it is used: its kind, how many clusters a search looks into, and what that gives.
+
+    Args:
+        kind: A key of `KINDS`.
+        probes: How many clusters a search looks into.
+        recall: What that gives, None where the index has changed since it was measured.
+        wanted: The recall that the number of clusters was chosen for.
+    """
 
     kind: str
     probes: int
-    recall: Recall
+    recall: Recall | None
+    wanted: float = 0.95
 
     @classmethod
     def noted(cls, store: Store) -> Ann | None:
         """The one of a store, None where there is none."""
         held = store.notes.get("ann")
-        return None if held is None else cls(held["kind"], held["probes"], Recall(**held["recall"]))
+        if held is None:
+            return None
+        recall = held.get("recall") and Recall(**held["recall"])
+        fresh = recall and recall.version + 1 == store.version
+        return cls(held["kind"], held["probes"], recall if fresh else None, held.get("wanted", 0.95))
 
     def keep(self, store: Store) -> None:
         """Writes it down in the store."""
@@ -103,7 +119,8 @@ def near(store: Store, queries: Embeddings, k: int, probes: int) -> Iterator[lis
 
 
 def _asked(store: Store, vector: npt.NDArray[np.float32], k: int, probes: int) -> list[Row]:
-    query = store.table.search(vector, vector_column_name="vector").nprobes(probes).refine_factor(REFINE).limit(k)
+    query = store.table.search(vector, vector_column_name="vector").distance_type("dot").nprobes(probes)
+    query = query.refine_factor(REFINE).limit(k)
     wanted = ["id", "vector", "value", "picture", "_distance"]
     return list(query.select(wanted).with_row_id(True).to_arrow().to_pylist())
 

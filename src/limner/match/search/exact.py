@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.embeddings import Embeddings
+from limner.errors import LimnerError
 from limner.ids import Ids
 from limner.scores import TILE_ROWS, Progress, VectorScores
 
@@ -64,9 +65,9 @@ def _few(queries: Embeddings, blocks: Iterable[tuple[int, Float32]], k: int, lon
     lengths = np.linalg.norm(queries.matrix.astype(np.float64), axis=1)
     floor = np.full(len(queries), -np.inf)
     for start, block in blocks:
-        near = queries.matrix @ block.T
+        near = _products(queries, start, block)
         if longest is None:
-            known = max(known, float(np.sqrt(np.einsum("ij,ij->i", block, block).max())))
+            known = max(known, float(np.sqrt(np.einsum("ij,ij->i", block, block, dtype=np.float64).max())))
         floor = np.maximum(floor, _kth(near, k))
         lowest = floor - 4 * _gamma(queries.dim) * lengths * known * 1.001  # lengths are rounded too
         held.add(start, block, np.flatnonzero((near >= lowest[:, None]).any(axis=0)))
@@ -116,6 +117,19 @@ def _many(queries: Embeddings, blocks: Iterable[tuple[int, Float32]], k: int) ->
     return (
         held if held is not None else (np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32))
     )
+
+
+def _products(queries: Embeddings, start: int, block: Float32) -> Float32:
+    """Plain products; refuses those that overflow, which would fall out of the comparison."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        near = queries.matrix @ block.T
+    if not np.isfinite(near).all():
+        row, column = np.argwhere(~np.isfinite(near))[0]
+        raise LimnerError(
+            f"the product of query {queries.ids[int(row)]!r} and row {start + int(column)} of the index overflows "
+            "single precision: index normalised vectors (similarity='cosine'), or divide them all by a constant"
+        )
+    return near
 
 
 def _kth(scores: Float32, k: int) -> Any:

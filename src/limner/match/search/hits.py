@@ -43,8 +43,10 @@ class Hits:
         ranking: Ids and scores, best first. It knows how many there were to choose from.
         rows: What the index keeps of every id in the ranking: "value" and "picture".
         kind: What was found: "image", "text" or "item".
-        recall: The measured recall where the search was approximate, None where it was exact.
+        recall: The measured recall of an approximate search; None where it was exact, or where the index has changed
+            since recall was measured.
         correction: The name of the correction, None without one.
+        exact: Whether every item was compared.
     """
 
     queries: Items
@@ -53,6 +55,7 @@ class Hits:
     kind: str
     recall: Recall | None = None
     correction: str | None = None
+    exact: bool = True
 
     def __getitem__(self, query: object) -> list[Hit]:
         """The hits of one query, by its id."""
@@ -71,7 +74,8 @@ class Hits:
     @property
     def how(self) -> str:
         """One line that says how sure the answer is."""
-        way = "exact" if self.recall is None else f"approximate, {self.recall}"
+        recall = "recall not measured since the index changed" if self.recall is None else self.recall
+        way = "exact" if self.exact else f"approximate, {recall}"
         corrected = f", corrected by {self.correction}" if self.correction else ""
         return f"{self.ranking.n_candidates:,} {self.kind}s searched, {way}{corrected}"
 
@@ -96,7 +100,7 @@ class Hits:
         return {
             "searched": self.ranking.n_candidates,
             "kind": self.kind,
-            "exact": self.recall is None,
+            "exact": self.exact,
             "recall": None if self.recall is None else self.recall.value,
             "correction": self.correction,
             "hits": self.records(),

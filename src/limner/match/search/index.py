@@ -23,8 +23,9 @@ from limner.match.search.encode import Encoder, TwoSided, encoded, identity
 from limner.match.search.hits import Hits
 from limner.match.search.items import kept
 from limner.match.search.store import About, Store, Version, batch
+from limner.match.search.stored import StoredScores
 from limner.ranking import Ranking
-from limner.scores import Block, Float32, Progress, Scores, VectorScores
+from limner.scores import Float32, Progress, Scores, VectorScores
 
 Queries = Embeddings | Items | str | Sequence[str] | npt.NDArray[Any]
 System = Encoder | TwoSided
@@ -33,6 +34,8 @@ How = str | Path | Correction | Statistics
 EXISTING = ("refuse", "replace", "skip")
 MEMORY = 2**30
 """Vectors of an index up to so many bytes are kept in memory between searches."""
+SAMPLE, K = 100, 10
+"""Queries that recall is measured with, and of how many best it is."""
 AT_ONCE = 8_192
 """Rows that are written at once; all of them are one commit."""
 
@@ -90,6 +93,7 @@ class Index:
         *,
         existing: str = "refuse",
         system: System | None = None,
+        measure: bool = True,
         progress: Progress | None = None,
     ) -> int:
         """Adds vectors in one commit, and returns how many.
@@ -99,6 +103,8 @@ class Index:
             items: What they stand for; must hold every id of the embeddings.
             existing: What to do with ids that are there: "refuse" all, "replace" their rows, or "skip" them.
             system: What encoded them; refused where the index was made with another model.
+            measure: Whether the recall of an approximate index is measured again, which takes a search or a hundred;
+                otherwise a search shows none until `recall` or `compact` is called.
             progress: Called with (rows written, rows in all).
         """
         if existing not in EXISTING:
@@ -117,6 +123,7 @@ class Index:
             if len(embeddings):
                 write = self.store.replace if there and existing == "replace" else self.store.append
                 write(_batches(self.about, embeddings, items, progress))
+                self._measure_again(measure)
         return len(embeddings)
 
     def _refuse_unlike(self, embeddings: Embeddings, items: Items | None) -> None:
@@ -149,8 +156,8 @@ class Index:
         there = self.store.present(asked)
         return [key in there for key in asked]
 
-    def delete(self, ids: Iterable[object]) -> int:
-        """Removes items in one commit, and returns how many; refuses ids that are not there."""
+    def delete(self, ids: Iterable[object], *, measure: bool = True) -> int:
+        """Removes items in one commit, and returns how many; refuses ids that are not there; `measure` as in `add`."""
         gone = Ids(ids, what=self.about.kind)
         with self.store.writing():
             missing = set(gone) - self.store.present(gone)
@@ -161,12 +168,22 @@ class Index:
                 )
             if len(gone):
                 self.store.delete(gone)
+                self._measure_again(measure)
         return len(gone)
 
     def compact(self, *, keep_days: float = 7) -> None:
-        """Joins the pieces that many small additions left, and forgets versions older than some days."""
+        """Joins the pieces that many small additions left, and forgets versions older than some days.
+
+        An approximate index is built anew over all rows, and its recall measured again.
+        """
         with self.store.writing():
+            ann = Ann.noted(self.store)
+            self.store.drop_index()
             self.store.compact(keep=timedelta(days=keep_days))
+            if ann is not None and len(self) >= approximate.FEWEST:
+                self._build(ann.kind, ann.wanted, *self._sample(None, SAMPLE), K)
+            elif ann is not None:
+                self.store.note(ann=None)
 
     # --- searching -------------------------------------------------------------------------------------------------
 
@@ -205,9 +222,8 @@ class Index:
                 "correct='csls'"
             )
         if ann is not None:
-            return self._hits(
-                asked, *_joined(list(approximate.near(self.store, vectors, k, ann.probes))), recall=ann.recall
-            )
+            near = _joined(list(approximate.near(self.store, vectors, k, ann.probes)))
+            return replace(self._hits(asked, *near), recall=ann.recall, exact=False)
         places, scores = self._exact(vectors, k, progress)
         return self._from_places(asked, places, scores)
 
@@ -225,7 +241,7 @@ class Index:
         return correct(seen, how, bank=seen, **options).statistics
 
     def approximate(
-        self, kind: str = "ivf_sq", *, recall: float = 0.95, queries: Queries | None = None, k: int = 10
+        self, kind: str = "ivf_sq", *, recall: float = 0.95, queries: Queries | None = None, k: int = K
     ) -> Ann:
         """Builds LanceDB's approximate index, and looks into as many clusters as the wanted recall needs.
 
@@ -236,26 +252,43 @@ class Index:
             k: How many best.
         """
         with self.store.writing():
-            approximate.build(self.store, kind)
-            asked, of = self._sample(queries, 100)
-            answer = self._exact(asked, k, None)[0]
-            for probes in approximate.PROBES:
-                ann = Ann(kind, probes, self._measured(asked, of, answer, k, probes))
-                if ann.recall.value >= recall:
-                    break
-            ann.keep(self.store)
-        return ann
+            return self._build(kind, recall, *self._sample(queries, SAMPLE), k)
 
-    def recall(self, sample: int = 100, *, queries: Queries | None = None, k: int = 10) -> Recall:
+    def recall(self, sample: int = SAMPLE, *, queries: Queries | None = None, k: int = K) -> Recall:
         """Measures the recall of the approximate index now, and keeps the figure in the store."""
-        ann = self._needed_ann()
-        asked, of = self._sample(queries, sample)
-        measured = self._measured(asked, of, self._exact(asked, k, None)[0], k, ann.probes)
         with self.store.writing():
-            replace(ann, recall=measured).keep(self.store)
+            ann = self._needed_ann()
+            asked, of = self._sample(queries, sample)
+            measured = self._measured(asked, of, self._exact(asked, k, None)[0], k, ann.probes)
+            self._keep(replace(ann, recall=measured))
         return measured
 
     # --- how -------------------------------------------------------------------------------------------------------
+
+    def _build(self, kind: str, recall: float, asked: Embeddings, of: str, k: int) -> Ann:
+        """Builds the approximate index; the fewest clusters that give the wanted recall, the most there are else."""
+        approximate.build(self.store, kind)
+        answer = self._exact(asked, k, None)[0]
+        for probes in approximate.PROBES:
+            measured = self._measured(asked, of, answer, k, probes)
+            if measured.value >= recall:
+                break
+        ann = Ann(kind, probes, measured, recall)
+        self._keep(ann)
+        return ann
+
+    def _measure_again(self, wanted: bool) -> None:
+        """After a change: recall is of the index as it was."""
+        ann = Ann.noted(self.store) if wanted and len(self) else None
+        if ann is not None:
+            asked, of = self._sample(None, SAMPLE)
+            self._keep(replace(ann, recall=self._measured(asked, of, self._exact(asked, K, None)[0], K, ann.probes)))
+
+    def _keep(self, ann: Ann) -> None:
+        """Writes it down, which makes a new version of the same rows."""
+        held = self._held if self._held and self._held[0] == self.version else None
+        ann.keep(self.store)
+        self._held = held and (self.version, held[1])
 
     def _asked(self, queries: Queries) -> tuple[Items, Embeddings]:
         """The queries as items and as vectors, of length 1 where the similarity is cosine."""
@@ -317,14 +350,9 @@ class Index:
     def _correction(self, vectors: Embeddings, how: How, bank: Any, options: Mapping[str, Any]) -> Scores:
         if isinstance(bank, (str, Path)):
             bank = Statistics.load(bank)
-        base: Any = self.scores(vectors)
-        if isinstance(bank, Statistics):
-            if isinstance(how, str) and how != bank.correction.name:
-                raise LimnerError(
-                    f"the statistics are of {bank.correction.name!r}, asked is {how!r}: expected the same"
-                )
-            return correct(base, bank)
-        return correct(base, how, bank=None if bank is None else self.scores(bank), **options)
+        if bank is not None and not isinstance(bank, Statistics):
+            bank = self.scores(bank)
+        return correct(self.scores(vectors), how, bank=bank, **options)
 
     def _corrected(self, asked: Items, vectors: Embeddings, k: int, scores: Any, progress: Progress | None) -> Hits:
         ranking = scores.top(k, progress=progress)
@@ -336,11 +364,9 @@ class Index:
         rows = self.store.take(unique)
         return self._hits(asked, rows, indices.reshape(places.shape), scores)
 
-    def _hits(
-        self, asked: Items, rows: list[dict[str, Any]], indices: Any, scores: Any, *, recall: Recall | None = None
-    ) -> Hits:
+    def _hits(self, asked: Items, rows: list[dict[str, Any]], indices: Any, scores: Any) -> Hits:
         ranking = Ranking(asked.ids, Ids([row["id"] for row in rows], what="candidate"), indices, scores, len(self))
-        return Hits(asked, ranking, {row["id"]: row for row in rows}, self.about.kind, recall)
+        return Hits(asked, ranking, {row["id"]: row for row in rows}, self.about.kind)
 
     def _sample(self, queries: Queries | None, sample: int) -> tuple[Embeddings, str]:
         if queries is not None:
@@ -353,38 +379,7 @@ class Index:
         truth = [[row["id"] for row in self.store.take(places)] for places in answer]
         found = [{row["id"] for row in listed} for listed in approximate.near(self.store, asked, k, probes)]
         shares = [len(got.intersection(right)) / len(right) for got, right in zip(found, truth, strict=True)]
-        return Recall(float(np.mean(shares)), k, len(asked), of, len(self))
-
-
-@dataclass(frozen=True, eq=False)
-class StoredScores(Scores):
-    """Scores of queries against a store that memory does not hold; every block of queries reads it once."""
-
-    query_vectors: Embeddings
-    store: Store
-    candidates: Ids
-
-    @property
-    def queries(self) -> Ids:  # type: ignore[override]  # a derived value where the base names an attribute
-        """Ids of the queries."""
-        return self.query_vectors.ids
-
-    @property
-    def T(self) -> Scores:
-        """Not to be had."""
-        raise LimnerError("scores of a store know one direction: search the other index for the other one")
-
-    def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
-        """Products with all vectors of the store, read in pieces."""
-        if out is None:
-            out = np.empty((stop - start, len(self.candidates)), dtype=np.float32)
-        rows = Embeddings(self.queries[start:stop], self.query_vectors.matrix[start:stop])
-        low = 0
-        for piece in self.store.vectors():
-            scores = VectorScores(rows, Embeddings(Ids(range(len(piece))), piece))
-            out[: stop - start, low : low + len(piece)] = scores.block(0, stop - start)
-            low += len(piece)
-        return out[: stop - start, :low]
+        return Recall(float(np.mean(shares)), k, len(asked), of, len(self), self.version)
 
 
 def index(

@@ -198,8 +198,13 @@ class Store:
         self.table.delete(f"id IN ({listed})")
 
     def compact(self, *, keep: timedelta) -> None:
-        """Joins small pieces, brings an approximate index up to date, forgets versions older than `keep`."""
+        """Joins small pieces, and forgets versions older than `keep`; there must be no approximate index."""
         self.table.optimize(cleanup_older_than=keep)
+
+    def drop_index(self) -> None:
+        """Removes the approximate index, where there is one; a search then compares all rows."""
+        for held in self.table.list_indices():
+            self.table.drop_index(held.name)
 
     # --- notes -----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,204 @@
+"""Corrections where the plain way breaks: forbidden pairs, sharp temperatures, large scores, statistics used again."""
+
+import numpy as np
+import pytest
+import slow
+
+from limner import Embeddings, LimnerError, Scores
+from limner.match.correct import CORRECTIONS, Statistics, named
+
+PATHS = ["float32", "float64", "torch"]
+
+
+def given_as(matrix, path="float64", *, queries="q", candidates="c"):
+    """The same numbers on each path: products of whole rows with unit vectors are exact."""
+    ids = [f"{queries}{i}" for i in range(len(matrix))], [f"{candidates}{j}" for j in range(matrix.shape[1])]
+    if path == "torch":
+        torch = pytest.importorskip("torch", reason="torch is not installed")
+        from limner.ids import Ids
+        from limner.scores.device import TorchScores
+
+        sides = torch.tensor(np.float32(matrix)), torch.eye(matrix.shape[1])
+        return TorchScores(Ids(ids[0]), Ids(ids[1]), *sides, "dot")
+    return Scores.from_matrix(matrix.astype(path), *ids)
+
+
+def close(got, expected, path, *, spread=0.0):
+    """To rounding: of the result, and of a spread of scores times beta where those are held in between (Sinkhorn)."""
+    tolerance = 1e-9 if path == "float64" else 1e-5
+    assert np.array_equal(np.isneginf(got), np.isneginf(expected))
+    there = np.isfinite(expected)
+    assert np.isfinite(got[there]).all()
+    assert (np.abs(got[there] - expected[there]) <= tolerance * (1 + np.abs(expected[there]) + spread)).all()
+
+
+def order(matrix):
+    return np.argsort(-matrix, axis=1, kind="stable")
+
+
+# --- sharp temperatures and large scores --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("beta", [1.0, 30.0, 200.0, 3000.0])
+def test_inverted_softmax_does_not_saturate(path, beta):
+    """The second highest is far below the highest: the sum over the others, exp(-thousands), must not be lost."""
+    rng = np.random.default_rng(0)
+    matrix = np.float32(rng.uniform(-1, 1, (60, 50)) + 3 * np.eye(60, 50))
+    expected = slow.inverted_softmax(np.float64(matrix), np.float64(matrix), own=True, beta=beta)
+    got = given_as(matrix, path).correct("inverted_softmax", beta=beta).matrix()
+    close(got, expected, path)
+    assert np.array_equal(got.argmax(axis=1), expected.argmax(axis=1))
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("name", CORRECTIONS)
+def test_large_scores_keep_their_differences(path, name):
+    """Products of a few hundred to a thousand, as of vectors that are not normalised, at every sharp temperature."""
+    rng = np.random.default_rng(1)
+    matrix = np.float32(700 + 20 * rng.standard_normal((70, 40)))
+    for beta in (30.0, 200.0) if "softmax" in name or name == "sinkhorn" else (None,):
+        options = {} if beta is None else {"beta": beta}
+        expected = slow.CORRECTIONS[name](np.float64(matrix), np.float64(matrix), own=True, **options)
+        got = given_as(matrix, path).correct(name, **options).matrix()
+        close(got, expected, path, spread=beta * np.ptp(matrix) if name == "sinkhorn" else 0.0)
+        gaps = np.diff(np.sort(expected, axis=1)).min()
+        if gaps > 1e-2:
+            assert np.array_equal(order(got), order(expected))
+
+
+@pytest.mark.parametrize("path", ["float32", "torch"])
+def test_equal_columns_stay_equal_wherever_they_stand(path):
+    matrix = np.float32(np.random.default_rng(2).standard_normal((30, 300)))
+    matrix[:, 64:128] *= 0.01  # neighbours of another size: whether a piece is walked the quick way must not matter
+    twins = [3, 70, 150, 299]
+    matrix[:, twins] = matrix[:, [3]]
+    for name in CORRECTIONS:
+        got = given_as(matrix, path).correct(name).matrix()
+        assert all(np.array_equal(got[:, 3], got[:, t]) for t in twins), name
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("name", CORRECTIONS)
+def test_scores_that_cannot_be_weighed_are_refused(path, name):
+    matrix = np.zeros((5, 4))
+    matrix[3, 2] = np.inf
+    if path != "torch":
+        with pytest.raises(LimnerError, match=r"row 3, column 2.*\+inf"):
+            given_as(matrix, path).correct(name).matrix()
+        with pytest.raises(LimnerError, match=r"row 3, column 2.*\+inf"):
+            given_as(matrix, path).correct(name, bank=given_as(np.ones((6, 4)), path, queries="b")).matrix()
+    matrix[3, 2] = 3e38 if path != "float64" else 1.7e308
+    with pytest.raises(LimnerError, match=r"row 3, column 2.*overflow"):
+        given_as(matrix, path).correct(name).matrix()
+
+
+# --- forbidden pairs ----------------------------------------------------------------------------------------------
+
+
+def holed(seed, shape=(12, 9), share=0.4):
+    rng = np.random.default_rng(seed)
+    return np.float32(np.where(rng.random(shape) < share, -np.inf, rng.standard_normal(shape)))
+
+
+@pytest.mark.parametrize("path", ["float32", "float64"])
+@pytest.mark.parametrize("name", CORRECTIONS)
+@pytest.mark.parametrize("share", [0.3, 0.8, 0.95, 1.0])
+def test_forbidden_pairs_stay_forbidden_and_count_for_nothing(path, name, share):
+    for seed in range(5):
+        matrix, bank = holed(seed, share=share), holed(seed + 50, (7, 9), share)
+        s, b = np.float64(matrix), np.float64(bank)
+        close(given_as(matrix, path).correct(name).matrix(), slow.CORRECTIONS[name](s, s, own=True), path)
+        got = given_as(matrix, path).correct(name, bank=given_as(bank, path, queries="b")).matrix()
+        close(got, slow.CORRECTIONS[name](s, b), path)
+
+
+@pytest.mark.parametrize("name", ["csls", "nnn"])
+def test_a_candidate_that_few_queries_may_have_is_not_everybodys_first(name):
+    """Three of 30 queries may have candidate 4: the k best of it are those three, not -inf."""
+    matrix = np.random.default_rng(3).uniform(0.3, 0.5, (30, 20))
+    matrix[3:, 4] = -np.inf
+    corrected = Scores.from_matrix(matrix, range(30), range(20)).correct(name)
+    expected = slow.CORRECTIONS[name](matrix, matrix)
+    assert np.array_equal(order(corrected.matrix()), order(expected))
+    bank = Scores.from_matrix(matrix, range(30), range(20))
+    others = np.random.default_rng(4).uniform(0.3, 0.5, (40, 20))
+    live = Scores.from_matrix(others, range(40), range(20)).correct(name, bank=bank)
+    assert (live.matrix().argmax(axis=1) == 4).mean() < 0.5
+
+
+def test_a_candidate_of_which_the_bank_says_nothing_is_corrected_as_the_average_one():
+    bank = np.array([[0.5, 0.1, -np.inf], [0.7, 0.3, -np.inf]])
+    live = Scores.from_matrix([[0.5, 0.5, 0.5]], ["q"], "xyz")
+    near = live.correct("nnn", bank=Scores.from_matrix(bank, "ab", "xyz"), k=2, alpha=1.0).matrix()[0]
+    assert near.tolist() == pytest.approx([0.5 - 0.6, 0.5 - 0.2, 0.5 - 0.4])
+
+
+# --- statistics used again ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["in memory", "saved"])
+def again(request, tmp_path):
+    def given(statistics):
+        return statistics if request.param == "in memory" else Statistics.load(statistics.save(tmp_path / "s.npz"))
+
+    return given
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("name", CORRECTIONS)
+def test_statistics_of_the_queries_themselves_used_again(path, name, again):
+    """For other queries every bank row counts; for rows of the bank, in any order, each row's own term is left out."""
+    rng = np.random.default_rng(5)
+    bank, others = np.float32(rng.uniform(-1, 1, (30, 25))), np.float32(rng.uniform(-1, 1, (8, 25)))
+    b, o = np.float64(bank), np.float64(others)
+    scores, oracle = given_as(bank, path), slow.CORRECTIONS[name]
+    corrected = scores.correct(name)
+    known = again(corrected.statistics)
+    assert np.array_equal(scores.correct(known).matrix(), corrected.matrix())
+    close(given_as(others, path, queries="o").correct(known).matrix(), oracle(o, b), path)
+    close(given_as(others, path).correct(known).matrix(), oracle(o, b), path)  # ids of the bank, other queries
+    some = scores.restrict(queries=["q7", "q3", "q29"])
+    close(some.correct(known).matrix(), oracle(b, b, own=True)[[7, 3, 29]], path)
+    mixed = np.concatenate([bank[:4], others])
+    expected = np.concatenate([oracle(b, b, own=True)[:4], oracle(o, b)])
+    close(given_as(mixed, path).correct(known).matrix(), expected, path)
+
+
+def test_statistics_of_another_correction_or_with_other_options_are_refused(again, tmp_path):
+    matrix = np.random.default_rng(6).standard_normal((20, 15))
+    scores = Scores.from_matrix(matrix, range(20), range(15))
+    known = again(scores.correct("csls", k=5).statistics)
+    path = known.save(tmp_path / "k.npz")
+    expected = scores.correct("csls", k=5).matrix()
+    for how in (known, str(path)):
+        assert np.array_equal(scores.correct(how).matrix(), expected)
+        assert np.array_equal(scores.correct(how, k=5).matrix(), expected)
+    assert np.array_equal(scores.correct("csls", bank=known).matrix(), expected)  # options follow the statistics
+    assert np.array_equal(scores.correct(named("csls", k=5), bank=known).matrix(), expected)
+    with pytest.raises(LimnerError, match="statistics are of csls.*asked is nnn"):
+        scores.correct("nnn", bank=known)
+    with pytest.raises(LimnerError, match="k=5.*k=10"):
+        scores.correct("csls", bank=known, k=10)
+    with pytest.raises(LimnerError, match="k=5.*k=10"):
+        scores.correct(named("csls"), bank=known)
+    with pytest.raises(LimnerError, match="k=5.*k=10"):
+        scores.correct(str(path), k=10)
+    with pytest.raises(LimnerError, match="unknown option of csls 'beta'"):
+        scores.correct(known, beta=10)
+    with pytest.raises(LimnerError, match="leave out the bank"):
+        scores.correct(known, bank=scores)
+    from limner.match.correct import CorrectedScores
+
+    with pytest.raises(LimnerError, match="statistics are of csls"):
+        CorrectedScores(scores, named("nnn"), known)
+
+
+def test_a_bank_of_other_vectors_with_the_same_ids():
+    """Ids shared between bank and queries say nothing: a bank that is given counts whole."""
+    rng = np.random.default_rng(7)
+    sides = [Embeddings(range(n), rng.standard_normal((n, 6))) for n in (20, 30, 20)]
+    scores = Scores.from_embeddings(sides[0], sides[1])
+    bank = Scores.from_embeddings(sides[2], sides[1])
+    got = scores.correct("inverted_softmax", bank=sides[2]).matrix()
+    close(got, slow.inverted_softmax(np.float64(scores.matrix()), np.float64(bank.matrix())), "float32")
