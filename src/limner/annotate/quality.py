@@ -18,6 +18,7 @@ from limner.annotate.store.exclusions import exclude
 from limner.annotate.store.schema import assignment as assignments
 from limner.annotate.store.schema import review as reviews
 from limner.errors import LimnerError, MissingExtra, UnknownId, UnknownName
+from limner.stats import cohen_kappa
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,7 +79,7 @@ def agreement(
 ) -> Agreement:
     """Krippendorff's alpha with an interval, and Cohen's kappa of every two annotators.
 
-    Alpha and its bootstrap are evalica's, kappa is scikit-learn's. Rows of the table are annotators, columns pairs; it
+    Alpha and its bootstrap are evalica's. Rows of the table are annotators, columns pairs; it
     is made here from named answers, because the other way round gives a number near 0 without a word.
 
     Args:
@@ -141,11 +142,7 @@ def kappa(one: Sequence[int], other: Sequence[int]) -> float:
     >>> round(kappa([1, 1, 4, 4], [1, 2, 4, 4]), 3), kappa([4, 4], [4, 4])
     (0.833, nan)
     """
-    from sklearn.metrics import cohen_kappa_score
-
-    if len({*one, *other}) < 2:
-        return math.nan
-    return float(cohen_kappa_score(list(one), list(other), weights="linear", labels=[1, 2, 3, 4]))
+    return math.nan if len({*one, *other}) < 2 else cohen_kappa(one, other, weights="linear")
 
 
 # --- annotators -------------------------------------------------------------------------------------------------
