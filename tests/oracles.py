@@ -1,4 +1,7 @@
-"""Slow, obvious versions of the measures: an ordered list of grades in, one number out; ties by listing all orders."""
+"""Slow, obvious versions of the measures: an ordered list of grades in, one number out.
+
+Ties and truncated lists by listing every order that is possible.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +16,22 @@ from limner import Measure
 
 def of_order(measure: Measure, grades: Sequence[float]) -> float:
     """The measure of one query whose candidates, best first, have these grades."""
-    least = dict(measure.options).get("min_grade", 0)
-    if least:
-        grades = [g if g >= least else 0.0 for g in grades]
+    chosen = dict(measure.options)
+    grades = [g if g >= chosen.get("min_grade", 0) else 0.0 for g in grades]
     hits = [g > 0 for g in grades]
     relevant, k = sum(hits), measure.k or len(grades)
-    graded = dict(measure.options).get("graded", False)
-    worth = list(grades) if graded else [float(h) for h in hits]
+    worth = list(grades) if "graded" in chosen else [float(h) for h in hits]
+    ideal = sorted(worth, reverse=True)
     first = hits.index(True) + 1 if relevant else math.inf
 
     def precision(n: int) -> float:
         return sum(hits[:n]) / n
 
     def gain(listed: Sequence[float]) -> float:
-        return sum((2**g - 1) / math.log2(i + 2) for i, g in enumerate(listed[:k]))
+        gained = [g if "linear" in chosen else 2**g - 1 for g in listed[:k]]
+        return sum(g / math.log2(i + 2) for i, g in enumerate(gained))
 
-    cap = min(relevant, int(dict(measure.options).get("cap", 50)))
+    cap = min(relevant, int(chosen.get("cap", 50)))
     return {
         "R": lambda: max(worth[:k]),
         "S": lambda: max(worth[:k]),
@@ -40,8 +43,8 @@ def of_order(measure: Measure, grades: Sequence[float]) -> float:
         "nDCG": lambda: gain(grades) / gain(sorted(grades, reverse=True)),
         "MAP": lambda: sum(precision(i + 1) for i in range(min(k, len(grades))) if hits[i]) / relevant,
         "mAP@R": lambda: sum(precision(i + 1) for i in range(relevant) if hits[i]) / relevant,
-        "RP": lambda: sum(worth[:relevant]) / relevant,
-        "PMRP": lambda: sum(worth[:cap]) / cap,
+        "RP": lambda: sum(worth[:relevant]) / sum(ideal[:relevant]),
+        "PMRP": lambda: sum(worth[:cap]) / sum(ideal[:cap]),
     }[measure.name]()
 
 
@@ -63,6 +66,12 @@ def in_order(measure: Measure, scores: Sequence[float], grades: Sequence[float])
 
 
 def pessimistic(measure: Measure, scores: Sequence[float], grades: Sequence[float]) -> float:
-    """Among equal scores, relevant candidates come last, the higher grade last of all where it matters to none."""
-    order = sorted(range(len(scores)), key=lambda c: (-scores[c], grades[c] > 0))
-    return of_order(measure, [grades[c] for c in order])
+    """The worst of every order that the scores allow."""
+    found = [of_order(measure, [grades[c] for c in o]) for o in orders(scores)]
+    return min(found) if measure.kind.better > 0 else max(found)
+
+
+def continued(measure: Measure, listed: Sequence[float], rest: Sequence[float]) -> tuple[float, float]:
+    """The least and the greatest value when a list goes on with the rest of its pool, in any order."""
+    found = [of_order(measure, [*listed, *o]) for o in set(itertools.permutations(rest))]
+    return min(found), max(found)
