@@ -16,7 +16,7 @@ from limner.measures import DEFAULT, RSUM_PARTS, Measure, parse
 from limner.placements import Asked, Placements, place
 from limner.protocols import View, views
 from limner.ranking import Ranking
-from limner.report import Report, Result
+from limner.report import ALONE, Report, Result
 from limner.scores import Progress, Scores
 
 Source = Scores | Ranking
@@ -25,7 +25,6 @@ GAIN = (
     "nDCG takes the gain 2^grade - 1, as ranx's ndcg_burges; nDCG(linear) takes the grade itself, as trec_eval and "
     "ranx's ndcg"
 )
-ALONE = "queries count as independent: where some belong together, such as captions of one image, say so with groups"
 
 
 def evaluate(
@@ -166,19 +165,21 @@ def directions(
         unknown = set(system) - {"i2t", "t2i"}
         if unknown:
             raise LimnerError(f"directions {shown(unknown)}: expected 'i2t' (image queries) and 't2i' (text queries)")
-        return dict(system)
+        return {towards: system[towards] for towards in ("i2t", "t2i") if towards in system}
     if not isinstance(system, (Scores, Ranking)):
         raise LimnerError(
             f"got {type(system).__name__}: expected Scores, a Ranking, or a mapping from 'i2t' and 't2i' to them"
         )
-    towards = _towards(system, collection) if direction is None else _said(system, collection, direction)
+    towards = direction_of(system, collection, direction)
     if isinstance(system, Ranking):
         return {towards: system}
     return {"i2t": system, "t2i": system.T} if towards == "i2t" else {"i2t": system.T, "t2i": system}
 
 
-def _said(system: Source, collection: Collection, direction: str) -> str:
-    """The direction that was given, checked against the ids."""
+def direction_of(system: Source, collection: Collection, direction: str | None = None) -> str:
+    """What the queries of scores or a ranking are: "i2t" images, "t2i" texts; as it is said, or by their ids."""
+    if direction is None:
+        return _towards(system, collection)
     if direction not in ("i2t", "t2i"):
         raise UnknownName("direction", direction, ("i2t", "t2i"))
     items = collection.images if direction == "i2t" else collection.texts

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 DIRECTIONS = {"i2t": "image -> text", "t2i": "text -> image", "both": "both directions", "run": "query -> candidate"}
 FORMAT = 1
+ALONE = "queries count as independent: where some belong together, such as captions of one image, say so with groups"
 LEAST_FOR_MEDIAN = 6
 """Of fewer queries, all lie on one side of the median more often than one time in twenty: there is no 95% interval."""
 
@@ -65,7 +66,7 @@ class Result:
     @cached_property
     def value(self) -> float:
         """The one number."""
-        return 100 * sum(part.value for part in self.parts) if self.parts else self.summarise(self.values)
+        return 100 * math.fsum(part.value for part in self.parts) if self.parts else self.summarise(self.values)
 
     @cached_property
     def contributions(self) -> FloatArray:

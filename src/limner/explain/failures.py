@@ -12,6 +12,7 @@ import numpy as np
 
 from limner.collection import Collection
 from limner.errors import LimnerError
+from limner.evaluation import direction_of
 from limner.explain.agreement import HIGHER, SCORES, THRESHOLD, Agreement, agreement, similarities
 from limner.explain.concepts import Concepts, Faults, of_images
 from limner.explain.reading import mentioned
@@ -42,19 +43,24 @@ class Failure:
 
 
 def failures(
-    system: Scores | Ranking, collection: Collection, *, judgements: str = "pairs", fuller: str | None = "complete"
+    system: Scores | Ranking,
+    collection: Collection,
+    *,
+    direction: str | None = None,
+    judgements: str = "pairs",
+    fuller: str | None = "complete",
 ) -> list[Failure]:
     """Every query whose first answer the judgements do not call right.
 
     Args:
         system: Scores or a ranking, from texts to images or from images to texts.
         collection: Images, texts, and which belong together.
+        direction: "t2i" where texts ask, "i2t" where images do; needed only where they share ids.
         judgements: The judgements that say what is right.
         fuller: Judgements that know more right pairs, to find successful alternatives; ignored where there are none.
     """
-    top = system.top(1)
-    forward = all(q in collection.texts.ids for q in top.queries)
-    direction = "t2i" if forward else "i2t"
+    direction = direction_of(system, collection, direction)
+    top, forward = system.top(1), direction == "t2i"
     right = collection.judged(judgements, direction)
     more = collection.judged(fuller, direction) if fuller in collection.all_judgements else None
     home = _homes(collection)

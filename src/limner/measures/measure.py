@@ -89,6 +89,15 @@ class Measure:
         """The number as tables show it: shares in percent."""
         return f"{100 * value:.1f}" if self.kind.share else f"{value:.1f}"
 
+    def show_change(self, value: float) -> str:
+        """A difference of two numbers as tables show it, with its sign; nothing is neither up nor down.
+
+        >>> Measure("R", 1).show_change(0.013), Measure("MRR").show_change(-0.0001), Measure("MedR").show_change(-2.5)
+        ('+1.3', '0.0', '-2.5')
+        """
+        shown = self.show(value)
+        return shown.lstrip("-") if shown.strip("-0.") == "" else shown if shown.startswith("-") else f"+{shown}"
+
     def __str__(self) -> str:
         cut = "" if self.k is None else f"@{self.k}"
         options = ", ".join(name if value is True else f"{name}={_written(value)}" for name, value in self.options)
