@@ -129,7 +129,7 @@ class Result:
         if self._bounded:
             return True
         units = len(self.values if self.clusters is None else np.unique(self.clusters))
-        return units >= LEAST_FOR_MEDIAN if self.measure.name == "MedR" else bool(np.ptp(self.values) > 0)
+        return units >= LEAST_FOR_MEDIAN if self.measure.name == "MedR" else bool(units > 1 and np.ptp(self.values) > 0)
 
     @property
     def _bounded(self) -> bool:
