@@ -174,6 +174,7 @@ def test_parse_several():
         ("PMRP(cap=0)", "expected a whole number, 1 or above"),
         ("nDCG(linear, exponential)", "one of linear and exponential"),
         ("R@99999999999999999999", "the cut must be 1 to 1,000,000,000"),
+        (f"R@{'9' * 5000}", "the cut must be 1 to 1,000,000,000"),
     ],
 )
 def test_refused(text, message):

@@ -162,7 +162,7 @@ def _split(text: str) -> tuple[Kind, int | None, tuple[tuple[str, Any], ...]]:
     if {"linear", "exponential"} <= set(names):
         raise LimnerError(f"measure {text!r}: give one of linear and exponential")
     told = sorted((name, value) for name, value in options if value != kind.options[name])
-    return kind, int(match["cut"]) if match["cut"] else None, tuple(told)
+    return kind, int(match["cut"][:12]) if match["cut"] else None, tuple(told)
 
 
 def _option(kind: Kind, text: str, part: str) -> tuple[str, Any]:
