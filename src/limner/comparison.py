@@ -285,7 +285,7 @@ def _line(results: Sequence[Result], test: str, samples: int, seed: int) -> Line
     for other in results[1:]:
         _refuse_unpaired(first, other)
     pairs = [(a, b) for a, b in itertools.combinations(range(len(results)), 2) if _comparable(results[a], results[b])]
-    tests = [_test(results[a], results[b], test, samples, seed) for a, b in pairs]
+    tests = [paired_test(results[a], results[b], test=test, samples=samples, seed=seed) for a, b in pairs]
     adjusted = holm([t.p_value for t in tests]).tolist() if tests else []
     found = [
         _difference((a, results[a]), (b, results[b]), t, p) for (a, b), t, p in zip(pairs, tests, adjusted, strict=True)
@@ -331,7 +331,8 @@ def _comparable(a: Result, b: Result) -> bool:
     return bool(len(a.values) and np.isfinite(a.values).all() and np.isfinite(b.values).all())
 
 
-def _test(a: Result, b: Result, test: str, samples: int, seed: int) -> PairedTest:
+def paired_test(a: Result, b: Result, *, test: str = "auto", samples: int = 100_000, seed: int = 0) -> PairedTest:
+    """Tests two results on the same queries, as `compare` does: by image where captions share one."""
     from limner import stats
 
     binary = bool(np.isin([a.values, b.values], (0.0, 1.0)).all())
