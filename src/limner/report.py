@@ -59,7 +59,7 @@ class Result:
 
     def summarise(self, values: FloatArray) -> float:
         """One number from one value per query: mean or median; with folds, the mean over folds of that."""
-        if self.folds is None:
+        if self.folds is None or not len(values):
             return self.measure.summarise(values)
         return float(np.mean([self.measure.summarise(values[self.folds == f]) for f in np.unique(self.folds)]))
 
@@ -90,7 +90,8 @@ class Result:
             return stats.sum_interval([part._addend(part.values) for part in self.parts])
         if self._bounded:
             return stats.mean_interval(self.values, clusters=self.clusters, folds=self.folds)
-        return stats.bootstrap(self.values, statistic=self.statistic, clusters=self._drawn, folds=self.folds)
+        how: dict[str, Any] = {"statistic": self.statistic, "clusters": self._drawn, "folds": self.folds}
+        return self._unless_point(stats.bootstrap(self.values, **how))
 
     def difference(self, other: Result) -> Interval | None:
         """95% interval of this number less that of another system on the same queries; None as for `interval`."""
@@ -101,13 +102,15 @@ class Result:
         if self.parts:
             addends = [a._addend(a.values - b.values) for a, b in zip(self.parts, other.parts, strict=True)]
             return stats.sum_interval(addends, bounds=(-1, 1))
-        apart = self.values - other.values
         if self._bounded and other._bounded:
+            apart = self.values - other.values
             return stats.mean_interval(apart, clusters=self.clusters, folds=self.folds, bounds=(-1, 1))
-        if self.measure.name != "MedR" and np.ptp(apart) == 0:
-            return None
-        how: dict[str, Any] = {"clusters": self._drawn, "folds": self.folds}
-        return stats.bootstrap_difference(self.values, other.values, statistic=self.statistic, **how)
+        how: dict[str, Any] = {"statistic": self.statistic, "clusters": self._drawn, "folds": self.folds}
+        return self._unless_point(stats.bootstrap_difference(self.values, other.values, **how))
+
+    def _unless_point(self, drawn: Interval) -> Interval | None:
+        """Draws that are all alike do not say how sure a mean is; of a median they do, if there are enough queries."""
+        return drawn if drawn.low < drawn.high or self.measure.name == "MedR" else None
 
     def _addend(self, values: FloatArray) -> Part:
         from limner.stats import Part
@@ -126,10 +129,14 @@ class Result:
         """Whether there is enough to say how sure the number is."""
         if not len(self.values) or not np.isfinite(self.values).all() or not all(len(p.values) for p in self.parts):
             return False
-        if self._bounded:
-            return True
-        units = len(self.values if self.clusters is None else np.unique(self.clusters))
-        return units >= LEAST_FOR_MEDIAN if self.measure.name == "MedR" else bool(units > 1 and np.ptp(self.values) > 0)
+        return self.measure.name != "MedR" or self._fewest >= LEAST_FOR_MEDIAN
+
+    @property
+    def _fewest(self) -> int:
+        """How many queries, or clusters of them, there are in the smallest fold."""
+        units = np.arange(len(self.values)) if self._drawn is None else self._drawn
+        folds = np.zeros(len(units)) if self.folds is None else self.folds
+        return min(len(np.unique(units[folds == fold])) for fold in np.unique(folds))
 
     @property
     def _bounded(self) -> bool:
