@@ -9,7 +9,8 @@ much, `p (1 - p) / variance` (the effective sample size of Kish 1965), and Stude
   A mean over folds is a weighted mean; so is a sum of means that share clusters.
 - A variance that is estimated from few hits is not known well. With E clusters that carry the hits (or the misses, if
   they are fewer), `E = (sum t)^2 / (sum t^2)`, it is mixed with the variance of clusters that succeed or fail as a
-  whole, E parts to 1. So equal values are no certainty.
+  whole, E parts to 1. So equal values are no certainty. For differences, E clusters carry what differs, and where
+  nothing differs it is taken that one cluster more would.
 - Near an end, where Wilson's interval covers too little, its inner limit is the one-sided one of Clopper and Pearson
   if that reaches further, as Brown, Cai & DasGupta (2001) do with Poisson's.
 
@@ -46,7 +47,8 @@ def mean_interval(
         values: one number per query.
         clusters: a label per query; what belongs together counts together.
         folds: a label per query; the mean is then the mean over folds.
-        bounds: the least and the greatest value there can be; `(-1, 1)` for differences of shares.
+        bounds: the least and the greatest value there can be; `(-1, 1)` for differences of shares. Where 0 lies
+            between them, it means that nothing happened.
         level: how often such an interval is to hold the truth.
 
     Returns:
@@ -101,6 +103,8 @@ class _Units:
         queries: Effective number of queries, were they independent.
         folds: Into how many folds they are cut.
         binary: Whether all values are 0 or 1.
+        rest: The value that means that nothing happened; None where there is none.
+        square: The weighted mean of squared distances from it.
     """
 
     mean: float
@@ -110,6 +114,8 @@ class _Units:
     queries: float
     folds: int
     binary: bool
+    rest: float | None = None
+    square: float = 0.0
 
     @property
     def n(self) -> int:
@@ -129,9 +135,18 @@ class _Units:
         if self.independent or free <= 0:
             return least
         seen = float((self.spread**2).sum()) * self.n / max(self.n - self.folds, 1)
-        known = min(_carriers(self.total), _carriers(self.weight - self.total))
-        variance = (known * seen + free / least) / (known + 1)
+        known, whole = self._carried
+        variance = (known * seen + whole / least) / (known + 1)
         return min(max(free / variance, least), most)
+
+    @property
+    def _carried(self) -> tuple[float, float]:
+        """How many clusters the variance rests on, and what it would be for one query if clusters went as a whole."""
+        if self.rest is None:
+            hits, misses = _carriers(self.total), _carriers(self.weight - self.total)
+            return min(hits, misses), self.mean * (1 - self.mean)
+        unseen = max(self.rest, 1 - self.rest) ** 2 / (self.n + 1)
+        return _carriers(np.abs(self.total - self.rest * self.weight)), max(self.square, unseen)
 
 
 def _carriers(totals: Vector) -> float:
@@ -145,7 +160,8 @@ def _interval(parts: list[Part], bounds: Bounds, level: float) -> Interval:
     if not low < high:
         raise LimnerError(f"bounds: got {bounds}, expected the lower one first, as in (0, 1)")
     columns = [vector(part.values, f"part {i}") for i, part in enumerate(parts)]
-    units = _units(parts, [_scaled(column, low, high) for column in columns])
+    rest = -low / (high - low) if low < 0 < high else None
+    units = _units(parts, [_scaled(column, low, high) for column in columns], rest)
     scale = sum(part.scale for part in parts)
     least, most = (scale * (low + (high - low) * end) for end in _wilson(units, level))
     estimate = sum(part.scale * _mean(c, _folds(part, c)) for part, c in zip(parts, columns, strict=True))
@@ -164,7 +180,7 @@ def _scaled(values: Vector, low: float, high: float) -> Vector:
     return (values - low) / (high - low)
 
 
-def _units(parts: list[Part], columns: list[Vector]) -> _Units:
+def _units(parts: list[Part], columns: list[Vector], rest: float | None) -> _Units:
     clusters = joint_codes([part.clusters for part in parts], columns, "clusters")
     scales = vector([part.scale for part in parts], "scales")
     if (scales <= 0).any():
@@ -178,7 +194,8 @@ def _units(parts: list[Part], columns: list[Vector]) -> _Units:
     many = max(int(f.max()) + 1 for f in folds)
     mean = min(max(float((weight * value).sum()), 0.0), 1.0)
     binary = bool(np.isin(value, (0.0, 1.0)).all())
-    return _Units(mean, by_weight, by_total, by_spread, 1 / float((weight**2).sum()), many, binary)
+    square = float((weight * (value - (rest or 0.0)) ** 2).sum())
+    return _Units(mean, by_weight, by_total, by_spread, 1 / float((weight**2).sum()), many, binary, rest, square)
 
 
 def _folds(part: Part, column: Vector) -> Codes:
