@@ -243,6 +243,15 @@ def test_a_wrong_direction_is_refused(toy, scored, options, message):
         evaluate(scored, toy, **options)
 
 
+def test_a_swapped_mapping_is_refused(toy, scored):
+    with pytest.raises(LimnerError, match="'i2t' has queries .* that are texts of 'toy'.* swapped"):
+        evaluate({"i2t": scored.T, "t2i": scored}, toy)
+    world = numbered(4, 8)
+    scores = Scores.from_matrix(np.random.default_rng(2).random((4, 8)), range(4), range(8))
+    with pytest.raises(LimnerError, match="swapped"):
+        evaluate({"i2t": scores.T, "t2i": scores}, world)
+
+
 def test_a_direction_goes_with_one_system_on_a_collection(toy, scored):
     with pytest.raises(LimnerError, match="a mapping says its directions itself"):
         evaluate({"i2t": scored}, toy, direction="i2t")

@@ -165,6 +165,7 @@ def directions(
         unknown = set(system) - {"i2t", "t2i"}
         if unknown:
             raise LimnerError(f"directions {shown(unknown)}: expected 'i2t' (image queries) and 't2i' (text queries)")
+        _refuse_swapped(system, collection)
         return {towards: system[towards] for towards in ("i2t", "t2i") if towards in system}
     if not isinstance(system, (Scores, Ranking)):
         raise LimnerError(
@@ -174,6 +175,18 @@ def directions(
     if isinstance(system, Ranking):
         return {towards: system}
     return {"i2t": system, "t2i": system.T} if towards == "i2t" else {"i2t": system.T, "t2i": system}
+
+
+def _refuse_swapped(system: Mapping[str, Source], collection: Collection) -> None:
+    """Refuses a mapping that calls image queries texts, or the other way round, where the ids show it."""
+    sides = {"i2t": (collection.images, collection.texts), "t2i": (collection.texts, collection.images)}
+    for towards, source in system.items():
+        (own, other), ids = sides[towards], source.queries
+        if not _all_in(ids, own.ids) and _all_in(ids, other.ids):
+            raise LimnerError(
+                f"{towards!r} has queries ({shown(ids, most=2)}) that are {other.kind}s of {collection.name!r}: "
+                f"expected its {own.kind}s; the two directions seem to be swapped"
+            )
 
 
 def direction_of(system: Source, collection: Collection, direction: str | None = None) -> str:
