@@ -30,10 +30,10 @@ class Interval:
         estimate: the statistic of the data as they are.
         low: lower end.
         high: upper end.
-        level: the share of resamples inside, 0.95 by default.
-        samples: how many resamples were drawn.
-        method: `percentile` or `bca`.
-        unit: what was drawn, `queries` or `clusters`.
+        level: how often such an interval is to hold the truth, 0.95 by default.
+        samples: how many resamples were drawn; 0 where none were.
+        method: `percentile`, `bca` or `Wilson`.
+        unit: what counts as independent, `queries` or `clusters`.
         n: how many of them there are.
     """
 
