@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import toys
-from limner import Judgements, LimnerError, Measure, Ranking, Scores, evaluate
+from limner import Collection, Items, Judgements, LimnerError, Measure, Ranking, Scores, evaluate
 from limner.protocols import PROTOCOLS
 
 
@@ -44,6 +44,75 @@ def test_both_directions_against_plain_loops(toy, scored):
 def test_rsum_has_an_interval_around_it(toy, scored):
     rsum = evaluate(scored, toy, measures="rsum").find("rsum")
     assert rsum.interval.low < rsum.value < rsum.interval.high
+
+
+def recalls(report, view):
+    return [report.value(f"R@{k}", direction=d, view=view) for d in ("i2t", "t2i") for k in (1, 5, 10)]
+
+
+def odd_collection(*, folds=None):
+    """Five images, the last without a text; eight texts, the last three without an image but under "more"."""
+    pairs = [("i0", "t0"), ("i0", "t1"), ("i1", "t2"), ("i2", "t3"), ("i3", "t4")]
+    more = [*pairs, ("i0", "t5"), ("i1", "t6"), ("i4", "t7")]
+    images, texts = [f"i{k}" for k in range(5)], [f"t{k}" for k in range(8)]
+    fields = [{}, {}] if folds is None else [{"fold": folds[0]}, {"fold": folds[1]}]
+    return Collection(
+        "odd",
+        Items(images, [None] * 5, fields[0]),
+        Items(texts, list(texts), fields[1], "text"),
+        Judgements.from_pairs(pairs),
+        extra={"more": Judgements.from_pairs(more)},
+    )
+
+
+def perfect(collection, view):
+    """A system that puts every right text and image first."""
+    judged = collection.judged(view, "i2t")
+    matrix = np.zeros((len(collection.images), len(judged.candidates)))
+    matrix[judged.rows, judged.columns] = judged.grades
+    return Scores.from_matrix(matrix, collection.images.ids, judged.candidates)
+
+
+@pytest.mark.parametrize("view", ["pairs", "more"])
+def test_rsum_is_the_sum_where_texts_have_no_image(view):
+    odd = odd_collection()
+    report = evaluate(perfect(odd, view), odd, measures="rsum")
+    rsum = report.find("rsum", view=view)
+    assert rsum.value == 600 == 100 * sum(recalls(report, view)) and rsum.values.mean() == pytest.approx(600)
+    assert rsum.interval.low < 600 == rsum.interval.high
+    noisy = Scores.from_matrix(np.random.default_rng(0).random((5, 8)), odd.images.ids, odd.texts.ids)
+    report = evaluate(noisy, odd, measures="rsum")
+    rsum = report.find("rsum", view=view)
+    assert rsum.value == pytest.approx(100 * sum(recalls(report, view)), abs=1e-9)
+    assert rsum.values.mean() == pytest.approx(rsum.value) and rsum.value in rsum.interval
+    if view == "more":
+        assert list(rsum.queries) == ["i0", "i1", "i2", "i3", "i4", "text t5", "text t6", "text t7"]
+
+
+@pytest.mark.parametrize("start", [0, 1, 7])
+@pytest.mark.parametrize("label", [int, str, lambda f: f"part {f}"])
+def test_rsum_is_the_sum_whatever_the_folds_are_called(monkeypatch, start, label):
+    monkeypatch.setattr("limner.protocols.Protocol.notes", lambda self, collection: [])
+    sizes = [3, 1, 2]  # unequal, too
+    of_image = np.repeat(np.arange(3), sizes)
+    toy = toys.collection(n=6, per_image=2)
+    folds = [label(int(f) + start) for f in of_image], [label(int(f) + start) for f in np.repeat(of_image, 2)]
+    images, texts = toy.images.with_fields(fold=folds[0]), toy.texts.with_fields(fold=folds[1])
+    cut = Collection("cut", images, texts, toy.judgements)
+    report = evaluate(toys.scores(toy, noise=2), cut, protocol="coco-1k")
+    assert report.value("rsum") == pytest.approx(100 * sum(recalls(report, "coco-1k")), abs=1e-9)
+    plain = evaluate(toys.scores(toy, noise=2), cut, protocol="coco-1k", measures="R@1")
+    values = plain.find("R@1", direction="i2t").values
+    assert plain.value("R@1", direction="i2t") == np.mean([values[of_image == f].mean() for f in range(3)])
+    perfect_report = evaluate(toys.scores(toy, noise=0), cut, protocol="coco-1k")
+    assert perfect_report.value("rsum") == 600 and perfect_report.find("rsum").interval.low < 590
+
+
+def test_an_item_without_a_fold_is_in_none(monkeypatch):
+    monkeypatch.setattr("limner.protocols.Protocol.notes", lambda self, collection: [])
+    odd = odd_collection(folds=([0, 0, 1, 1, None], [0, 0, 0, 1, 1, None, float("nan"), None]))
+    report = evaluate(perfect(odd, "pairs"), odd, protocol="coco-1k")
+    assert len(report.find("R@1", direction="i2t").queries) == 4 and report.value("rsum") == 600
 
 
 def test_every_way_in_gives_the_same(toy, scored, tmp_path):
@@ -118,6 +187,113 @@ def test_positives_outside_the_pool_are_noted(toy, scored):
         "1 relevant candidates are not in the pool and are left out"
         in evaluate({"i2t": fewer}, toy, measures="R@1").notes[0]
     )
+
+
+# --- whose ids are these? ---------------------------------------------------------------------------------------
+
+
+def numbered(images=4, texts=4):
+    """Images and texts that are both called 0, 1, 2, ...; text k belongs with image k."""
+    return Collection(
+        "numbered",
+        Items(range(images), [None] * images),
+        Items(range(texts), [""] * texts, kind="text"),
+        Judgements.from_pairs([(k, k % images) for k in range(min(images, texts))]),
+    )
+
+
+def test_shared_ids_are_refused_unless_the_direction_is_said():
+    world, matrix = numbered(), np.random.default_rng(1).random((4, 4))
+    scores = Scores.from_matrix(matrix, range(4), range(4))
+    for system in (scores, scores.ranking()):
+        with pytest.raises(LimnerError, match="could be images or texts.*direction='i2t'"):
+            evaluate(system, world)
+    said = evaluate(scores, world, direction="i2t", measures="MeanR")
+    mapped = evaluate({"i2t": scores, "t2i": scores.T}, world, measures="MeanR")
+    turned = evaluate(scores.T, world, direction="t2i", measures="MeanR")
+    ranks = (
+        [1 + (row > row[q]).sum() for q, row in enumerate(matrix)],
+        [1 + (row > row[q]).sum() for q, row in enumerate(matrix.T)],
+    )
+    for report in (said, mapped, turned):
+        got = [report.find("MeanR", direction=d).values.tolist() for d in ("i2t", "t2i")]
+        assert got == [list(map(float, each)) for each in ranks]
+    assert [r.direction for r in evaluate(scores.ranking(), world, direction="t2i", measures="R@1").results] == ["t2i"]
+
+
+def test_ids_that_fit_only_one_way_need_no_word():
+    """Images 0 to 3, texts 0 to 7: eight candidates that are no images are texts."""
+    world = numbered(4, 8)
+    scores = Scores.from_matrix(np.random.default_rng(2).random((4, 8)), range(4), range(8))
+    found = [evaluate(system, world, measures="MRR") for system in (scores, scores.T)]
+    assert [r.value for r in found[0].results] == [r.value for r in found[1].results]
+    with pytest.raises(LimnerError, match="could be images or texts"):
+        evaluate(Scores.from_matrix(np.ones((4, 4)), range(4), range(4)), world)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"direction": "i2i"}, "unknown direction 'i2i'"),
+        ({"direction": "t2i"}, "direction 't2i' with queries .* that are no texts"),
+    ],
+)
+def test_a_wrong_direction_is_refused(toy, scored, options, message):
+    with pytest.raises(LimnerError, match=message):
+        evaluate(scored, toy, **options)
+
+
+def test_a_swapped_mapping_is_refused(toy, scored):
+    with pytest.raises(LimnerError, match="'i2t' has queries .* that are texts of 'toy'.* swapped"):
+        evaluate({"i2t": scored.T, "t2i": scored}, toy)
+    world = numbered(4, 8)
+    scores = Scores.from_matrix(np.random.default_rng(2).random((4, 8)), range(4), range(8))
+    with pytest.raises(LimnerError, match="swapped"):
+        evaluate({"i2t": scores.T, "t2i": scores}, world)
+
+
+def test_a_direction_goes_with_one_system_on_a_collection(toy, scored):
+    with pytest.raises(LimnerError, match="a mapping says its directions itself"):
+        evaluate({"i2t": scored}, toy, direction="i2t")
+    run = Ranking.from_lists({"q1": ["a", "b"]}, candidates="ab")
+    truth = Judgements.from_pairs([("q1", "b")])
+    for options, message in (
+        ({"direction": "i2t"}, "direction with plain judgements"),
+        ({"protocol": "coco-5k"}, "protocol with plain judgements"),
+    ):
+        with pytest.raises(LimnerError, match=message):
+            evaluate(run, truth, **options)
+
+
+# --- queries that belong together -------------------------------------------------------------------------------
+
+
+def test_groups_of_plain_judgements():
+    rng = np.random.default_rng(0)
+    queries = [f"img{k // 5}#{k % 5}" for k in range(50)]
+    scores = Scores.from_matrix(rng.random((50, 20)), queries, range(20))
+    truth = Judgements.from_pairs([(q, k % 20) for k, q in enumerate(queries)])
+    alone = evaluate(scores, truth, measures="R@5")
+    grouped = evaluate(scores, truth, measures="R@5", groups={q: q.partition("#")[0] for q in queries})
+    assert alone.results[0].clusters is None and "queries count as independent" in alone.notes[-1]
+    assert grouped.results[0].clusters.tolist() == [k // 5 for k in range(50)]
+    assert grouped.results[0].interval.unit == "clusters" and grouped.results[0].interval.n == 10
+    assert not any("independent" in note for note in grouped.notes)
+    with pytest.raises(LimnerError, match=r"groups name no group of 49 queries \('img0#1'"):
+        evaluate(scores, truth, groups={queries[0]: "img0"})
+    toy = toys.collection(n=5)
+    with pytest.raises(LimnerError, match="groups with a collection"):
+        evaluate(toys.scores(toy), toy, groups={})
+
+
+def test_graded_ndcg_says_which_gain():
+    run = Ranking.from_lists({"q": "abc"}, candidates="abc")
+    graded = Judgements.from_pairs([("q", "b", 2), ("q", "c", 1)])
+    notes = evaluate(run, graded, measures="nDCG@3").notes
+    assert any("nDCG takes the gain 2^grade - 1" in note and "trec_eval" in note for note in notes)
+    binary = Judgements.from_pairs([("q", "b"), ("q", "c")])
+    for truth, measures in ((binary, "nDCG@3"), (graded, "nDCG@3(linear)"), (graded, "MAP")):
+        assert not any("gain" in note for note in evaluate(run, truth, measures=measures).notes)
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,15 @@ from hypothesis import strategies as st
 import oracles
 from limner import Judgements, LimnerError, Measure, Ranking, Scores
 from limner.errors import TooShort
-from limner.measures import DEFAULT, KINDS, parse
+from limner.measures import DEFAULT, KINDS, bounds, parse
 from limner.placements import Asked, place
 
 ALL = parse(
     "R@1 R@2 R@5 S@3 Recall@2 Recall@4 P@1 P@3 MedR MeanR MRR MRR@2 nDCG nDCG@1 nDCG@3 MAP MAP@2 mAP@R RP PMRP "
     "PMRP(cap=2) R@2(graded) S@1(graded) Recall@3(graded) P@2(graded) RP(graded) PMRP(cap=2, graded) R@2(min_grade=1) "
-    "MRR(min_grade=0.5)"
+    "MRR(min_grade=0.5) nDCG(linear) nDCG@2(linear) R@2(graded, min_grade=1) P@3(graded, min_grade=0.75) "
+    "MAP(min_grade=1) mAP@R(min_grade=1) RP(graded, min_grade=0.75) MeanR(min_grade=1) Recall@2(min_grade=1) "
+    "PMRP(cap=1, graded, min_grade=0.5) RP(min_grade=1)"
 )
 graded_query = st.integers(2, 6).flatmap(
     lambda n: st.tuples(
@@ -50,12 +52,10 @@ def test_candidate_order(query):
     agree(ALL, placed_by_scores(*query, ties="order"), lambda m: oracles.in_order(m, *query))
 
 
-BINARY = [m for m in ALL if not m.options and m.name != "nDCG"]
-
-
 @given(graded_query)
-def test_relevant_last(query):
-    agree(BINARY, placed_by_scores(*query, ties="pessimistic"), lambda m: oracles.pessimistic(m, *query))
+def test_pessimistic_is_the_worst_of_all_orders(query):
+    """So it bounds what is expected and what candidate order gives, whatever the grades and the least grade."""
+    agree(ALL, placed_by_scores(*query, ties="pessimistic"), lambda m: oracles.pessimistic(m, *query))
 
 
 @given(graded_query)
@@ -97,6 +97,55 @@ def test_prints_as_it_parses(text):
     assert str(Measure.parse(text)) == text and Measure.parse(text) == Measure.parse(str(Measure.parse(text)))
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["R@1(min_grade=0.1234567)", "PMRP(cap=1234567)", "R@1(min_grade=1e-07)", "R@5(min_grade=2.0000000000000004)"],
+)
+def test_no_digit_is_lost(text):
+    assert str(Measure.parse(text)) == text and Measure.parse(str(Measure.parse(text))) == Measure.parse(text)
+
+
+def test_one_measure_has_one_text():
+    assert Measure.parse("R@1(min_grade=0)") == Measure.parse("R@1") == Measure("R", 1)
+    assert Measure.parse("nDCG@5(exponential)") == Measure.parse("nDCG@5")
+    assert str(Measure.parse("R@1(min_grade=2.0, graded)")) == "R@1(graded, min_grade=2)"
+
+
+@pytest.mark.parametrize("text", ["R@2(graded, min_grade=9)", "R@2(graded)", "nDCG", "MedR(min_grade=9)", "RP(graded)"])
+def test_no_positive_at_all(text):
+    judgements = Judgements.from_pairs([("q", "a", 0.0)] if "min" not in text else [("q", "a", 1.0)])
+    (placed,), _ = place(Ranking.from_lists({"q": "ab"}, candidates="ab"), [Asked(judgements)])
+    assert Measure.parse(text)(placed).shape == (0,)
+    assert Measure.parse(text).counted(placed).left_out == 1
+
+
+@pytest.mark.parametrize("grade", [2000.0, 1e200, 1.7e308])
+def test_huge_grades_are_borne(grade):
+    """2^2000 is no number of the machine; the ratio of gains is."""
+    placed = placed_by_scores([2.0, 1.0, 0.0, -1.0], [grade, grade, 0.5, 0.0])
+    for text in ("nDCG", "nDCG(linear)", "Recall@2(graded)", "RP(graded)", "PMRP(graded)", "MAP", "R@1"):
+        assert float(Measure.parse(text)(placed)[0]) == pytest.approx(1.0, rel=1e-3), text
+    for text in ("P@2(graded)", "R@1(graded)", "S@3(graded)"):
+        assert float(Measure.parse(text)(placed)[0]) == pytest.approx(grade), text
+
+
+def test_a_perfect_ranking_scores_one_whatever_the_grades():
+    """P@k and R@k (graded) tell grades instead: a perfect ranking gets the grades it could find."""
+    placed = placed_by_scores([3.0, 2.0, 1.0, 0.0], [1.0, 0.5, 0.5, 0.0])
+    for text in ("nDCG", "nDCG(linear)", "RP", "RP(graded)", "PMRP(graded)", "PMRP(cap=2, graded)", "Recall@3(graded)"):
+        assert float(Measure.parse(text)(placed)[0]) == pytest.approx(1.0), text
+
+
+def test_medr_under_ties_is_the_median_of_expected_ranks():
+    """Not the expectation of the median: that has no value per query, which tests and intervals need."""
+    source = Scores.from_matrix(np.array([[1.0, 1, 1, 1], [4, 3, 2, 1], [1, 1, 0, 0]]), "abc", range(4))
+    truth = Judgements.from_pairs([("a", 0), ("b", 3), ("c", 1)], candidates=range(4))
+    (placed,), _ = place(source, [Asked(truth)])
+    ranks = Measure.parse("MedR")(placed)
+    assert ranks.tolist() == [2.5, 4.0, 1.5]
+    assert Measure.parse("MedR").summarise(ranks) == 2.5 and Measure.parse("MedR(floor)").summarise(ranks) == 2.0
+
+
 def test_parse_several():
     assert parse("r@1, NDCG@5 MedR(floor)\n R@1") == (
         Measure("R", 1),
@@ -112,10 +161,20 @@ def test_parse_several():
         ("nDGC@5", "did you mean 'nDCG'"),
         ("R", "needs a cut: write for example 'R@10'"),
         ("MedR@5", "takes no cut"),
-        ("R@0", "1 or more"),
+        ("R@0", "the cut must be 1 to"),
         ("R@1(soft)", "unknown option of R 'soft'"),
         ("R@1(min_grade=high)", "expected a number"),
         ("nDCG(graded)", "unknown option"),
+        ("R@1(min_grade=nan)", "expected a finite number"),
+        ("R@1(min_grade=-1)", "expected a finite number, 0 or above"),
+        ("R@1(min_grade)", "write for example min_grade=1"),
+        ("R@1(graded=3)", "graded takes no value"),
+        ("R@1(graded, graded)", "graded is given twice"),
+        ("PMRP(cap=2.5)", "expected a whole number, 1 or above"),
+        ("PMRP(cap=0)", "expected a whole number, 1 or above"),
+        ("nDCG(linear, exponential)", "one of linear and exponential"),
+        ("R@99999999999999999999", "the cut must be 1 to 1,000,000,000"),
+        (f"R@{'9' * 5000}", "the cut must be 1 to 1,000,000,000"),
     ],
 )
 def test_refused(text, message):
@@ -133,11 +192,24 @@ def truncated(grades_of, lists, **options):
 
 
 @pytest.mark.parametrize(
-    "text", ["R@3", "P@3", "Recall@3", "nDCG@3", "MRR@3", "MAP", "MeanR", "MRR", "nDCG", "mAP@R", "RP"]
+    ("text", "between"),
+    [
+        ("R@3", "0.0 and 100.0"),
+        ("P@3", "0.0 and 33.3"),
+        ("Recall@3", "0.0 and 100.0"),
+        ("nDCG@3", "0.0 and 50.0"),
+        ("MRR@3", "0.0 and 33.3"),
+        ("MAP", "0.0 and 33.3"),
+        ("MeanR", "3.0 and inf"),
+        ("MRR", "0.0 and 33.3"),
+        ("nDCG", "0.0 and 50.0"),
+        ("mAP@R", "0.0 and 11.1"),
+        ("RP", "0.0 and 33.3"),
+    ],
 )
-def test_what_a_short_list_cannot_tell_is_refused(text):
+def test_what_a_short_list_cannot_tell_is_refused(text, between):
     placed = truncated({"q": ["z"] if text not in ("mAP@R", "RP") else ["x", "y", "z"]}, {"q": ["a", "b"]})
-    with pytest.raises(TooShort, match=r"query 'q', whose list ends at 2"):
+    with pytest.raises(TooShort, match=rf"query 'q' ends at 2, and what follows decides between {between} \(1 such"):
         Measure.parse(text)(placed)
 
 
@@ -153,6 +225,69 @@ def test_what_a_short_list_can_tell_is_told(text, expected):
 )
 def test_a_short_list_that_holds_all_positives_is_enough(text, expected):
     assert Measure.parse(text)(truncated({"q": ["b"]}, {"q": ["a", "b"]}))[0] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("R@10", 1), ("S@10", 1), ("MRR", 1), ("MRR@10", 1), ("MeanR", 1), ("R@10(graded)", 1)]
+)
+def test_what_no_continuation_can_change_is_told(text, expected):
+    """A list of two whose first is relevant: another positive may stand anywhere below."""
+    assert Measure.parse(text)(truncated({"q": ["a", "z"]}, {"q": ["a", "b"]}))[0] == expected
+
+
+cut_query = st.integers(1, 5).flatmap(
+    lambda n: st.tuples(
+        st.lists(st.sampled_from([0.0, 0.0, 0.5, 1.0]), min_size=n, max_size=n).filter(lambda g: max(g) == 1.0),
+        st.integers(0, n),
+    )
+)
+
+
+def cut_list(grades, depth, **pool):
+    judgements = Judgements.from_pairs([("q", c, g) for c, g in enumerate(grades)], candidates=range(len(grades)))
+    ranking = Ranking.from_lists({"q": range(depth)}, **pool)
+    (placed,), _ = place(ranking, [Asked(judgements)])
+    return placed
+
+
+@given(cut_query)
+def test_bounds_are_those_of_every_continuation(query):
+    """And a value is given if and only if all continuations agree on it."""
+    grades, depth = query
+    placed = cut_list(grades, depth, candidates=range(len(grades)))
+    for measure in ALL:
+        low, high = (float(end[0]) for end in bounds(placed, measure))
+        assert (low, high) == pytest.approx(oracles.continued(measure, grades[:depth], grades[depth:])), measure
+        if high - low < 1e-9:
+            assert float(measure(placed)[0]) == pytest.approx(low)
+        else:
+            with pytest.raises(TooShort):
+                measure(placed)
+
+
+@given(cut_query, st.integers(0, 3))
+def test_bounds_of_an_unknown_pool_hold_those_of_every_pool(query, more):
+    grades, depth = query
+    placed = cut_list(grades, depth)
+    for measure in ALL:
+        low, high = (float(end[0]) for end in bounds(placed, measure))
+        least, most = oracles.continued(measure, grades[:depth], [*grades[depth:], *[0.0] * more])
+        assert low - 1e-12 <= least and most <= high + 1e-12, measure
+
+
+def test_bounds_of_whole_rankings_are_the_values():
+    placed = placed_by_scores([2, 2, 1, 0], [0.0, 1.0, 0.5, 1.0])
+    for measure in ALL:
+        low, high = bounds(placed, measure)
+        assert low is high and low.tolist() == measure(placed).tolist()
+
+
+def test_a_positive_outside_the_pool_is_certainly_not_found():
+    """It counts in R under "count", and no continuation of the list can hold it."""
+    ranking = Ranking.from_lists({"q": ["a", "b"]}, candidates="abc")
+    judgements = Judgements.from_pairs([("q", "a"), ("q", "elsewhere")])
+    (placed,), _ = place(ranking, [Asked(judgements, outside="count")])
+    assert Measure.parse("RP")(placed).tolist() == [0.5] and Measure.parse("MAP")(placed).tolist() == [0.5]
 
 
 def test_unretrieved_never_is_the_convention_of_trec():

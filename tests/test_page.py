@@ -9,6 +9,7 @@ import itertools
 import math
 import re
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -264,7 +265,7 @@ def test_comparison_says_who_wins(world):
     assert rivals.findings(good, limner.compare([good, good], samples=100)) == [
         f"No significant difference to “0 (2)” on any of {len(good.results)} numbers."
     ]
-    comparison = limner.compare([bad, good], samples=2000)
+    comparison = limner.compare([bad, good], samples=2000, family="line")
     verdicts = Counter(row.verdict for contest in rivals.contests(comparison) for row in contest.rows)
     assert verdicts["worse"] == sum(bool(line.beaten(1)) for line in comparison.lines) > 0
     assert verdicts["better"] == 0
@@ -427,11 +428,8 @@ def test_the_page_asks_for_nothing_and_allows_only_its_own_script(page):
 def test_nothing_from_outside_becomes_markup():
     evil = collection(evil=True)
     few = "R@1 MedR"
-    hostile = system(evil, 0, name=f"system {EVIL}", measures=few)
-    hostile = limner.Report(
-        hostile.system, hostile.collection, hostile.results, hostile.top, {"ties": EVIL, EVIL: EVIL}, (EVIL,)
-    )
-    rest = [system(evil, seed, name=EVIL, measures=few) for seed in (1, 2)]
+    made = [system(evil, seed, name=f"system {EVIL}", measures=few) for seed in (0, 1, 2)]
+    hostile, *rest = (replace(each, settings={"ties": EVIL, EVIL: EVIL}, notes=(EVIL,)) for each in made)
     outline = Outline(render(hostile, collection=evil, others=rest))
     assert len(outline.of("script")) == 1
     assert outline.of("img") == []
@@ -486,7 +484,8 @@ def test_an_image_and_a_caption_may_have_the_same_id():
     texts = limner.Items(same, [f"caption {k}" for k in range(6)], kind="text")
     pairs = limner.Judgements.from_pairs(zip(same, same, strict=True))
     world = limner.Collection("toy", images, texts, pairs)
-    report = limner.evaluate(limner.Scores.from_matrix(np.eye(6), same, same), world, measures="MedR")
+    scores = limner.Scores.from_matrix(np.eye(6), same, same)
+    report = limner.evaluate(scores, world, measures="MedR", direction="i2t")
     forth, back = examples.examples(report, Truth(world), pictures.Gallery(world), total=4)
     assert (forth.best[0].query.kind, forth.best[0].returned[0].item.kind) == ("image", "text")
     assert (back.best[0].query.kind, back.best[0].returned[0].item.kind) == ("text", "image")

@@ -95,6 +95,15 @@ def test_positives_outside_the_pool_are_dropped_or_counted():
     assert parse("RP")[0](counted).tolist() == [0.5] and parse("RP")[0](dropped).tolist() == [1.0]
 
 
+def test_listed_positives_of_another_fold_are_no_positives():
+    """Even where the pool is unknown: the fold of what is listed is known."""
+    ranking = Ranking.from_lists({"q": ["a", "b", "c"]})
+    judgements = Judgements.from_pairs([("q", "b"), ("q", "c"), ("q", "unlisted")])
+    folds = np.array([0]), np.array([0, 0, 1])
+    (placed,), _ = place(ranking, [Asked(judgements, *folds)])
+    assert placed.above.tolist() == [1, NEVER] and placed.relevant.tolist() == [2]
+
+
 def test_queries_without_positives_are_left_out_and_counted():
     source = Scores.from_matrix(np.ones((3, 2)), "xyz", "ab")
     (placed,), _ = place(source, [Asked(Judgements.from_pairs([("y", "a"), ("z", "b", 0)]))])

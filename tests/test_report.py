@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import shutil
 import subprocess
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import toys
-from limner import LimnerError, Report, evaluate
+from limner import Judgements, LimnerError, Ranking, Report, Scores, evaluate
 
 
 @pytest.fixture(scope="module")
@@ -93,3 +94,48 @@ def test_infinite_ranks_have_no_interval_and_still_print(tmp_path):
     assert np.isinf(report.value("MeanR")) and "inf" in str(report)
     assert Report.load(report.save(tmp_path / "r.json")).value("MeanR") == np.inf
     assert "Infinity" not in (tmp_path / "r.json").read_text()  # JSON knows no infinity
+
+
+def test_minus_infinity_and_huge_grades_are_saved(tmp_path):
+    scores = Scores.from_matrix(np.array([[1.0, -np.inf, -np.inf], [0.0, 2.0, -np.inf]]), "pq", "abc")
+    truth = Judgements.from_pairs([("p", "a", 1e300), ("p", "b", 2000.0), ("q", "c", 1.7e308)])
+    report = evaluate(scores, truth, measures="nDCG nDCG(linear) P@2(graded) R@1(graded) MeanR RP(graded)")
+    again = Report.load(report.save(tmp_path / "r.json"))
+    assert str(again) == str(report)
+    for a, b in zip(report.results, again.results, strict=True):
+        assert a.values.tolist() == b.values.tolist() and np.isfinite(a.values).all()
+    assert again.top["run"].scores.tolist() == report.top["run"].scores.tolist()
+    text = (tmp_path / "r.json").read_text()
+    assert "Infinity" not in text and "NaN" not in text
+    for ending in ("csv", "md", "tex", "html"):
+        report.save(tmp_path / f"r.{ending}")
+
+
+def test_rsum_of_a_loaded_report_is_still_the_sum_of_its_parts(report, tmp_path):
+    again = Report.load(report.save(tmp_path / "r.json"))
+    for view in ("pairs", "complete"):
+        ours, theirs = (r.find("rsum", view=view) for r in (report, again))
+        assert len(theirs.parts) == 6 and theirs.value == ours.value and theirs.interval == ours.interval
+
+
+def test_a_report_of_an_earlier_version_still_loads(report, tmp_path):
+    content = json.loads(report.save(tmp_path / "r.json").read_text())
+    for result in content["results"]:
+        result.pop("images", None)
+    for setting in ("truth", "pool"):
+        content["settings"].pop(setting)
+    (tmp_path / "old.json").write_text(json.dumps(content))
+    old = Report.load(tmp_path / "old.json")
+    assert old.value("rsum", view="pairs") == pytest.approx(report.value("rsum", view="pairs"))
+    assert old.find("rsum", view="pairs").interval is not None
+
+
+def test_no_interval_is_a_point(tmp_path):
+    """Neither where every query succeeds, nor where every query fails, nor where there is one query."""
+    toy = toys.collection(n=30)
+    for noise in (0.0, 50.0):
+        for r in evaluate(toys.scores(toy, noise=noise), toy).results:
+            assert r.interval is None or r.interval.low < r.interval.high or r.measure.name == "MedR", r
+    one = evaluate(Ranking.from_lists({"q": "ab"}, candidates="ab"), Judgements.from_pairs([("q", "b")]))
+    assert all(r.interval is None or r.interval.high - r.interval.low > 0.5 for r in one.results)
+    assert one.find("MedR").interval is None and "[0.0, 0.0]" not in str(one) and "[100.0, 100.0]" not in str(one)

@@ -228,8 +228,27 @@ def test_kappa_by_definition(weights: str | None, labels: list) -> None:
     weight = {None: distance > 0, "linear": distance, "quadratic": distance**2}[weights]
     expected = np.mean([weight[x, y] for x in a for y in b])
     ordered = sorted(labels)
-    found = stats.cohen_kappa([ordered[i] for i in a], [ordered[i] for i in b], weights=weights)
+    scale = {"labels": ordered} if isinstance(labels[0], str) else {}
+    found = stats.cohen_kappa([ordered[i] for i in a], [ordered[i] for i in b], weights=weights, **scale)
     assert found == pytest.approx(1 - weight[a, b].mean() / expected)
+
+
+grades = st.integers(2, 30).flatmap(
+    lambda n: st.tuples(*(st.lists(st.sampled_from([1, 2, 3, 4]), min_size=n, max_size=n) for _ in range(2)))
+)
+
+
+@given(grades.filter(lambda pair: len({*pair[0], *pair[1]}) > 1), st.sampled_from([None, "linear", "quadratic"]))
+def test_kappa_does_not_depend_on_which_labels_were_used(pair, weights) -> None:
+    """A grade that nobody gave still lies between its neighbours: 2 and 4 are two steps apart, with or without a 3."""
+    from sklearn.metrics import cohen_kappa_score
+
+    whole = cohen_kappa_score(*pair, weights=weights, labels=[1, 2, 3, 4])
+    assert stats.cohen_kappa(*pair, weights=weights) == pytest.approx(whole)
+    assert stats.cohen_kappa(*pair, weights=weights, labels=[1, 2, 3, 4]) == pytest.approx(whole)
+    words = [[["no", "weak no", "weak yes", "yes"][g - 1] for g in side] for side in pair]
+    named = stats.cohen_kappa(*words, weights=weights, labels=["no", "weak no", "weak yes", "yes"])
+    assert named == pytest.approx(whole)
 
 
 @given(columns.filter(lambda pair: np.ptp(pair[0]) > 0 and np.ptp(pair[1]) > 0))
@@ -306,6 +325,9 @@ def test_paired_functions_refuse_bad_columns(function, a, b, message: str) -> No
         (lambda: stats.cohen_kappa([1, 0], [1]), "got 2 labels for a and 1 for b"),
         (lambda: stats.cohen_kappa([1, NAN], [1, 0]), "a: got a label that is not finite"),
         (lambda: stats.cohen_kappa([1, 0], ["1", "0"]), "expected one type"),
+        (lambda: stats.cohen_kappa(["n", "y"], ["y", "y"], weights="linear"), "the order of names is not known"),
+        (lambda: stats.cohen_kappa([1, 5], [1, 1], labels=[1, 2, 3]), "got the label 5, expected one of 1, 2, 3"),
+        (lambda: stats.cohen_kappa([1, 2], [1, 1], labels=[1, 2, 2]), "labels: got 2 twice"),
         (lambda: stats.cohen_kappa([], []), "a: got an array of shape (0,)"),
         (lambda: stats.cohen_kappa([1, 0], [1, 1], weights="cubic"), "weights: got 'cubic'"),
         (lambda: stats.krippendorff_alpha([[1, 1], [1, 1]]), "alpha is undefined: every rating is 1"),

@@ -200,9 +200,9 @@ def _sure(compared: Comparison) -> Chapter:
 
 
 def _gain(difference: Difference) -> str:
-    low, high = (100 * bound for bound in (difference.interval.low, difference.interval.high))
-    p = difference.test.p_value
-    return f"{100 * difference.value:+.1f} [{low:+.1f}, {high:+.1f}], p {'< 0.0001' if p < 0.0001 else f'= {p:.4f}'}"
+    span, p = difference.interval, difference.test.p_value
+    within = "" if span is None else f" [{100 * span.low:+.1f}, {100 * span.high:+.1f}]"
+    return f"{100 * difference.value:+.1f}{within}, p {'< 0.0001' if p < 0.0001 else f'= {p:.4f}'}"
 
 
 def _where(folder: Path, seconds: float) -> Chapter:

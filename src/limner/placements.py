@@ -22,7 +22,10 @@ from limner.ranking import Ranking
 from limner.scores import Best, Block, PairScores, Progress, Scores, kernels
 
 NEVER = int(np.iinfo(np.int64).max // 4)
-"""Stands for "beyond every cut": a positive that the list does not hold, or that is outside the pool."""
+"""Stands for "beyond every cut": a positive that is never found, or that a list cut off before it does not hold."""
+
+OUTSIDE_POOL = NEVER + 1
+"""The place of a positive that is known not to be in the pool, so that no list can hold it however it goes on."""
 
 NO_COUNTS = np.zeros((0, 3), dtype=np.int64)
 
@@ -38,7 +41,8 @@ class Placements:
     Args:
         queries: The queries that have a relevant candidate; all others are left out of every mean.
         indptr: Positives of query q are `indptr[q]:indptr[q + 1]`, best placed first.
-        above: How many candidates stand strictly above each positive (`NEVER` where it is not found).
+        above: How many candidates stand strictly above each positive; `NEVER` where it is not found, `OUTSIDE_POOL`
+            where it cannot be.
         tied: How many candidates share its place, itself included; 1 where ties are resolved.
         grades: The grade of each positive.
         pool: How many candidates each query was ranked against (`NEVER` when unknown).
@@ -92,6 +96,24 @@ class Placements:
         """For each query: whether a positive may stand anywhere below a cut-off list."""
         lost = np.bincount(self.query[self.above == NEVER], minlength=len(self.queries)) > 0
         return np.asarray(lost & (self.known < NEVER))
+
+    def continued(self, *, best: bool) -> Placements:
+        """Cut-off lists as they go on at best, or at worst.
+
+        At best they go on with the positives that they do not hold, the greatest grade first; at worst these come last
+        of the pool, the greatest grade last of all, or never where the pool is unknown.
+        """
+        missing = np.flatnonzero((self.above == NEVER) & (self.known[self.query] < NEVER))
+        grades, query = self.grades[missing], self.query[missing]
+        missing = missing[np.lexsort((-grades if best else grades, query))]
+        many = np.bincount(query, minlength=len(self.queries))
+        number = np.arange(len(missing)) - (np.cumsum(many) - many)[query]
+        start = self.known if best else np.where(self.pool >= NEVER, NEVER, self.pool - many)
+        above = self.above.copy()
+        above[missing] = start[query] + number
+        order = np.lexsort((above, self.query))
+        whole = np.full_like(self.known, NEVER)
+        return replace(self, above=above[order], tied=self.tied[order], grades=self.grades[order], known=whole)
 
     def at_least(self, grade: float) -> Placements:
         """Only positives of this grade or above; queries left with none stay, with nothing to find."""
@@ -195,11 +217,12 @@ def _align(source: Scores | Ranking, asked: Asked) -> _Positives:
         isinstance(source, Ranking) and source.n_candidates is None
     )  # what no list holds may still be in the pool
     outside = 0 if open_pool else int((~inside).sum())
+    listed = inside.copy()
     if asked.query_pools is not None and asked.candidate_pools is not None:
         inside &= (asked.query_pools[rows] == asked.candidate_pools[columns]) & (asked.query_pools[rows] >= 0)
     if asked.outside == "count" or open_pool:
-        columns = np.where(inside, columns, -1)
-        inside = np.ones(len(rows), dtype=bool)
+        kept = inside | (asked.outside == "count") | ~listed
+        columns, inside = np.where(inside, columns, -1), kept
     return _Positives(rows[inside], columns[inside], judged.grades[inside], outside)
 
 
@@ -347,6 +370,7 @@ def _from_counts(source: Scores, asked: Asked, p: _Positives, counts: IntArray, 
 
 
 def _relevant_last(placed: Placements) -> Placements:
+    """Every tie in its worst order for every measure: what is not relevant first, then by rising grade."""
     before, size = placed.group
     below_others = placed.tied - size + (placed.order - before)
     return replace(placed, above=np.minimum(placed.above + below_others, NEVER), tied=np.ones_like(placed.tied))
@@ -365,6 +389,8 @@ def _from_lists(source: Ranking, asked: Asked, p: _Positives, unretrieved: str) 
         filter_lists(source.indices, indptr, asked.query_pools, asked.candidate_pools, found, lengths)
     above = np.empty_like(found)
     above[order] = np.where(found < 0, NEVER, found)
+    if source.n_candidates is not None:
+        above[p.columns < 0] = OUTSIDE_POOL
     whole = NEVER if source.n_candidates is None else source.n_candidates
     pool = _pool_sizes(asked, len(source.queries), whole)
     complete = (lengths >= pool) | (unretrieved == "never")
@@ -383,7 +409,7 @@ def _pool_sizes(asked: Asked, n: int, whole: int) -> IntArray:
 def _placements(
     source: Any, p: _Positives, above: IntArray, tied: IntArray, pool: IntArray, known: IntArray
 ) -> Placements:
-    order = np.lexsort((above, p.rows))
+    order = np.lexsort((p.grades, above, p.rows))  # of equal places the lower grade first: the worst order of a tie
     indptr = np.searchsorted(p.rows[order], np.arange(len(source.queries) + 1)).astype(np.int64)
     every = Placements(source.queries, indptr, above[order], tied[order], p.grades[order], pool, known, 0, p.outside)
     return every.with_positives()

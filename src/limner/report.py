@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,15 +17,18 @@ from limner.files import write_text
 from limner.hubs import Hubs
 from limner.ids import Ids, IntArray
 from limner.judgements import FloatArray
-from limner.measures import Measure
+from limner.measures import RSUM_PARTS, Measure
 from limner.ranking import Ranking
 
 if TYPE_CHECKING:
     from limner.comparison import Comparison
-    from limner.stats import Interval
+    from limner.stats import Interval, Part
 
 DIRECTIONS = {"i2t": "image -> text", "t2i": "text -> image", "both": "both directions", "run": "query -> candidate"}
 FORMAT = 1
+ALONE = "queries count as independent: where some belong together, such as captions of one image, say so with groups"
+LEAST_FOR_MEDIAN = 6
+"""Of fewer queries, all lie on one side of the median more often than one time in twenty: there is no 95% interval."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +44,7 @@ class Result:
         clusters: What each query belongs with (captions of one image); None where queries are independent.
         folds: Fold of each query; the value is then the mean over folds.
         left_out: Queries without any relevant candidate, which do not count.
+        parts: The recalls that rsum is the sum of, each with its images as clusters; empty for all other measures.
     """
 
     view: str
@@ -50,26 +55,93 @@ class Result:
     clusters: IntArray | None = None
     folds: IntArray | None = None
     left_out: int = 0
+    parts: tuple[Result, ...] = ()
 
     def summarise(self, values: FloatArray) -> float:
         """One number from one value per query: mean or median; with folds, the mean over folds of that."""
-        if self.folds is None:
+        if self.folds is None or not len(values):
             return self.measure.summarise(values)
         return float(np.mean([self.measure.summarise(values[self.folds == f]) for f in np.unique(self.folds)]))
 
     @cached_property
     def value(self) -> float:
         """The one number."""
-        return self.summarise(self.values)
+        return 100 * math.fsum(part.value for part in self.parts) if self.parts else self.summarise(self.values)
+
+    @cached_property
+    def contributions(self) -> FloatArray:
+        """What each query adds to a mean: its value, weighted where folds of unequal size count alike."""
+        if self.folds is None:
+            return self.values
+        _, fold, sizes = np.unique(self.folds, return_inverse=True, return_counts=True)
+        return np.asarray(self.values * (len(self.values) / (len(sizes) * sizes[fold])))
 
     @cached_property
     def interval(self) -> Interval | None:
-        """95% bootstrap interval, None where a value is infinite; queries that belong together are drawn together."""
-        from limner.stats import bootstrap
+        """95% interval of the number; None where a value is infinite, or so few queries tell nothing.
 
-        if not len(self.values) or not np.isfinite(self.values).all():
+        Shares and rsum: Wilson's, by the effective number of queries. Ranks: by the bootstrap.
+        """
+        from limner import stats
+
+        if not self._known:
             return None
-        return bootstrap(self.values, statistic=self.statistic, clusters=self.clusters, folds=self.folds)
+        if self.parts:
+            return stats.sum_interval([part._addend(part.values) for part in self.parts])
+        if self._bounded:
+            return stats.mean_interval(self.values, clusters=self.clusters, folds=self.folds)
+        how: dict[str, Any] = {"statistic": self.statistic, "clusters": self._drawn, "folds": self.folds}
+        return self._unless_point(stats.bootstrap(self.values, **how))
+
+    def difference(self, other: Result) -> Interval | None:
+        """95% interval of this number less that of another system on the same queries; None as for `interval`."""
+        from limner import stats
+
+        if not (self._known and other._known):
+            return None
+        if self.parts:
+            addends = [a._addend(a.values - b.values) for a, b in zip(self.parts, other.parts, strict=True)]
+            return stats.sum_interval(addends, bounds=(-1, 1))
+        if self._bounded and other._bounded:
+            apart = self.values - other.values
+            return stats.mean_interval(apart, clusters=self.clusters, folds=self.folds, bounds=(-1, 1))
+        how: dict[str, Any] = {"statistic": self.statistic, "clusters": self._drawn, "folds": self.folds}
+        return self._unless_point(stats.bootstrap_difference(self.values, other.values, **how))
+
+    def _unless_point(self, drawn: Interval) -> Interval | None:
+        """Draws that are all alike do not say how sure a mean is; of a median they do, if there are enough queries."""
+        return drawn if drawn.low < drawn.high or self.measure.name == "MedR" else None
+
+    def _addend(self, values: FloatArray) -> Part:
+        from limner.stats import Part
+
+        return Part(values, np.arange(len(values)) if self.clusters is None else self.clusters, 100.0, self.folds)
+
+    @property
+    def _drawn(self) -> IntArray | None:
+        """What the bootstrap draws as one: a cluster, as far as it lies in one fold."""
+        if self.clusters is None or self.folds is None:
+            return self.clusters
+        return np.asarray(self.clusters * (int(self.folds.max(initial=0)) + 1) + self.folds)
+
+    @property
+    def _known(self) -> bool:
+        """Whether there is enough to say how sure the number is."""
+        if not len(self.values) or not np.isfinite(self.values).all() or not all(len(p.values) for p in self.parts):
+            return False
+        return self.measure.name != "MedR" or self._fewest >= LEAST_FOR_MEDIAN
+
+    @property
+    def _fewest(self) -> int:
+        """How many queries, or clusters of them, there are in the smallest fold."""
+        units = np.arange(len(self.values)) if self._drawn is None else self._drawn
+        folds = np.zeros(len(units)) if self.folds is None else self.folds
+        return min(len(np.unique(units[folds == fold])) for fold in np.unique(folds))
+
+    @property
+    def _bounded(self) -> bool:
+        """Whether the value of a query lies between 0 and 1."""
+        return bool(self.parts) or bool(self.measure.kind.share and self.values.max(initial=0) <= 1)
 
     @property
     def statistic(self) -> Any:
@@ -238,23 +310,40 @@ def _result_to_json(r: Result, id_lists: dict[int, list[str]]) -> dict[str, Any]
     key = next((k for k, v in id_lists.items() if v == list(r.queries)), len(id_lists))
     id_lists.setdefault(key, list(r.queries))
     interval = r.interval
-    return {
+    content = {
         "view": r.view,
         "direction": r.direction,
         "measure": str(r.measure),
-        "value": _finite(r.value),
-        "interval": [interval.low, interval.high] if interval else None,
+        "value": plain(r.value),
+        "interval": [plain(interval.low), plain(interval.high)] if interval else None,
         "left_out": r.left_out,
         "queries": str(key),
-        "values": [_finite(v) for v in r.values.tolist()],
+        "values": plain(r.values.tolist()),
         "clusters": None if r.clusters is None else r.clusters.tolist(),
         "folds": None if r.folds is None else r.folds.tolist(),
     }
+    images = next((part.clusters for part in r.parts if part.direction == "i2t"), None)
+    return content if images is None else {**content, "images": images.tolist()}
 
 
-def _finite(value: float) -> float | None:
-    """JSON knows no infinity: the rank of what was never found is written as null."""
-    return value if np.isfinite(value) else None
+def plain(value: Any) -> Any:
+    """The same data with only what JSON knows: it has no infinity, which is the rank of what was never found.
+
+    >>> plain({"ranks": [1.0, float("inf")], "score": float("-inf")})
+    {'ranks': [1.0, None], 'score': '-inf'}
+    """
+    if isinstance(value, Mapping):
+        return {key: plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(entry) for entry in value]
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return None if value == math.inf else str(value)
+
+
+def _numbers(values: Any) -> FloatArray:
+    """What `plain` made of an array of numbers, as numbers again."""
+    return np.array([math.inf if v is None else float(v) for v in values], dtype=np.float64)
 
 
 def _top_to_json(ranking: Ranking) -> dict[str, Any]:
@@ -262,7 +351,7 @@ def _top_to_json(ranking: Ranking) -> dict[str, Any]:
         "queries": list(ranking.queries),
         "candidates": list(ranking.candidates),
         "indices": ranking.indices.tolist(),
-        "scores": None if ranking.scores is None else ranking.scores.tolist(),
+        "scores": None if ranking.scores is None else plain(ranking.scores.tolist()),
         "n_candidates": ranking.n_candidates,
     }
 
@@ -275,15 +364,28 @@ def _from_json(content: Mapping[str, Any]) -> Report:
             r["direction"],
             Measure.parse(r["measure"]),
             ids[r["queries"]],
-            np.array([np.inf if v is None else v for v in r["values"]], dtype=np.float64),
+            _numbers(r["values"]),
             _codes(r["clusters"]),
             _codes(r["folds"]),
             r["left_out"],
         )
         for r in content["results"]
     )
+    results = tuple(
+        _with_parts(r, saved.get("images"), results) for r, saved in zip(results, content["results"], strict=True)
+    )
     top = {d: _top_from_json(t) for d, t in content["top"].items()}
     return Report(content["system"], content["collection"], results, top, content["settings"], tuple(content["notes"]))
+
+
+def _with_parts(result: Result, images: Sequence[int] | None, every: Sequence[Result]) -> Result:
+    """rsum with the recalls it is the sum of; files of earlier versions do not say which image a query is."""
+    if images is None:
+        return result
+    found = [r for r in every if r.view == result.view and r.measure in RSUM_PARTS and r.direction in ("i2t", "t2i")]
+    return replace(
+        result, parts=tuple(replace(r, clusters=_codes(images)) if r.direction == "i2t" else r for r in found)
+    )
 
 
 def _codes(values: Sequence[int] | None) -> IntArray | None:
@@ -292,9 +394,8 @@ def _codes(values: Sequence[int] | None) -> IntArray | None:
 
 def _top_from_json(content: Mapping[str, Any]) -> Ranking:
     indices = np.asarray(content["indices"], dtype=np.int32).reshape(len(content["queries"]), -1)
-    scores = (
-        None if content["scores"] is None else np.asarray(content["scores"], dtype=np.float64).reshape(indices.shape)
-    )
+    listed = content["scores"]
+    scores = None if listed is None else np.array([_numbers(row) for row in listed]).reshape(indices.shape)
     return Ranking(Ids(content["queries"]), Ids(content["candidates"]), indices, scores, content["n_candidates"])
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from limner.report import DIRECTIONS
 
 if TYPE_CHECKING:
-    from limner.comparison import Comparison, Line
+    from limner.comparison import Comparison, Difference, Line
+    from limner.measures import Measure
     from limner.report import Report, Result
-    from limner.stats import Interval
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def comparison_grids(comparison: Comparison) -> list[Grid]:
 
 
 def _two(comparison: Comparison, title: str, lines: list[Line]) -> tuple[tuple[str, ...], ...]:
-    rows = [(title, *comparison.systems, "difference", "p (Holm)", "test")]
+    rows = [(title, *comparison.systems, "difference", f"p (Holm, {comparison.family})", "test")]
     for line in lines:
         values = [line.measure.show(v) for v in line.values]
         if not line.differences:
@@ -117,14 +117,13 @@ def _two(comparison: Comparison, title: str, lines: list[Line]) -> tuple[tuple[s
             continue
         d = line.differences[0]
         mark = " *" if d.significant(comparison.level) else ""
-        rows.append((str(line.measure), *values, _signed(line, d.interval) + mark, _p(d.p_adjusted), d.test.method))
+        rows.append((str(line.measure), *values, _signed(line.measure, d) + mark, _p(d.p_adjusted), d.test.method))
     return tuple(rows)
 
 
-def _signed(line: Line, interval: Interval) -> str:
-    show = line.measure.show
-    sign = "+" if interval.estimate >= 0 else ""
-    return f"{sign}{show(interval.estimate)} [{show(interval.low)}, {show(interval.high)}]"
+def _signed(measure: Measure, d: Difference) -> str:
+    span = "" if d.interval is None else f" [{measure.show(d.interval.low)}, {measure.show(d.interval.high)}]"
+    return measure.show_change(d.value) + span
 
 
 def _p(value: float) -> str:
@@ -147,28 +146,28 @@ def _many(comparison: Comparison, title: str, lines: list[Line]) -> tuple[tuple[
     return (head, *body)
 
 
+def comparison_foot(comparison: Comparison) -> str:
+    """What the marks of the table mean."""
+    mark = "*: significant" if len(comparison.systems) == 2 else "letters: significantly better than these systems"
+    return f"{mark} at {comparison.level:g}, p-values {comparison.corrected}"
+
+
 def comparison_text(comparison: Comparison) -> str:
     """The comparison for a terminal."""
-    meaning = (
-        f"* significant at {comparison.level:g}"
-        if len(comparison.systems) == 2
-        else f"letters: significantly better than these systems (Holm-corrected, {comparison.level:g})"
-    )
-    return "\n\n".join(
-        [*(_plain(g) for g in comparison_grids(comparison)), meaning, *(f"note: {n}" for n in comparison.notes)]
-    )
+    notes = [comparison_foot(comparison), *(f"note: {n}" for n in comparison.notes)]
+    return "\n\n".join([*(_plain(g) for g in comparison_grids(comparison)), *notes])
 
 
 def comparison_markdown(comparison: Comparison) -> str:
     """The comparison as Markdown."""
-    return _document(f"# {' and '.join(comparison.systems)}", comparison_grids(comparison), comparison.notes, _markdown)
+    notes = [comparison_foot(comparison), *comparison.notes]
+    return _document(f"# {' and '.join(comparison.systems)}", comparison_grids(comparison), notes, _markdown)
 
 
 def comparison_latex(comparison: Comparison) -> str:
     """The comparison as LaTeX tables (booktabs)."""
-    return _document(
-        f"% {' and '.join(comparison.systems)}", comparison_grids(comparison), comparison.notes, _latex, note="% "
-    )
+    notes = [comparison_foot(comparison), *comparison.notes]
+    return _document(f"% {' and '.join(comparison.systems)}", comparison_grids(comparison), notes, _latex, note="% ")
 
 
 # --- four ways to write a grid ----------------------------------------------------------------------------------

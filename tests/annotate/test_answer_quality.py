@@ -314,6 +314,21 @@ def test_graded_measures_are_the_slow_ones():
     assert grades_at(ranking, empty, depth=2).sum() == 0
 
 
+def test_a_match_outside_the_pool_is_never_found():
+    """It counts in R, as in ECCV Caption, and no list can hold it: all of a pool of two is ranked, three match."""
+    ranking = Ranking.from_lists({"q": ["b", "a"], "p": ["a", "b"]}, candidates="ab")
+    outside = Judgements.from_pairs([("q", "a"), ("q", "b", 0.5), ("q", "elsewhere"), ("p", "b")])
+    assert graded_r_precision(ranking, outside) == pytest.approx(np.mean([(0.5 + 1) / 3, 0]))
+    assert graded_recall(ranking, outside) == pytest.approx(np.mean([0.5, 0]))
+
+
+def test_a_list_that_is_shorter_than_others_is_told():
+    ranking = Ranking.from_lists({"q": ["a"], "p": ["a", "b", "c"]}, candidates="abc")
+    matches = Judgements.from_pairs([("q", "a"), ("q", "b"), ("p", "b")])
+    with pytest.raises(TooShort, match="query 'q' has 2 matches and its list 1 places"):
+        graded_r_precision(ranking, matches)
+
+
 def test_bias_by_subsets_is_the_definition_and_falls():
     systems, full = toy(seed=5)
     proposals = proposed(systems, depth=3)

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import limner
+from limner import stats
 from limner.collection import Items
 from limner.errors import LimnerError
 from limner.explain.agreement import SCORES, agreement, match, similarities
 from limner.explain.concepts import Concepts, Faults, Thing, of_images, read_csv, read_visual_genome
-from limner.explain.failures import Failure, explain, failures, told
+from limner.explain.failures import Explanations, Failure, explain, failures, told
 from limner.explain.reading import mentioned, phrases
 from limner.wordnet import Similarities, WordNet
 
@@ -261,6 +262,46 @@ def test_the_table_agrees_with_the_failures(world, wrong):
     values = [a["CA"] for a in done.agreements]
     assert done.summary["CA"]["mean"] == pytest.approx(np.mean(values))
     assert done.totals["object hits"] == sum(len(a.common) for a in done.agreements)
+
+
+def test_intervals_go_by_image(world):
+    """Captions of one image that return the same image say the same, once."""
+    answers = np.repeat(np.random.default_rng(0).random((30, 30)), 5, axis=0)
+    by_text = limner.Scores.from_matrix(answers, world.texts.ids, world.images.ids)
+    done = explain(failures(by_text, world), world)
+    values, images = done.values("CA"), [f.truth for f in done.failures]
+    known = ~np.isnan(values)
+    by_image = stats.mean_interval(values[known], clusters=np.array(images)[known])
+    found = done.summary["CA"]
+    assert (found["low"], found["high"]) == (by_image.low, by_image.high)
+    alone = stats.mean_interval(values[known])
+    assert found["high"] - found["low"] > 1.5 * (alone.high - alone.low)
+    drawn = done.summary["CE"]
+    counts = done.values("CE")
+    expected = stats.bootstrap(counts[~np.isnan(counts)], clusters=np.array(images)[~np.isnan(counts)])
+    assert (drawn["low"], drawn["high"]) == (expected.low, expected.high)
+    assert "95% interval by image" in str(done)
+
+
+def explained(*pairs):
+    """Explanations of failures that compare these pairs of images."""
+    made = [compared(*pair) for pair in pairs]
+    found = [Failure(f"q{n}", "words", f"g{n}", f"r{n}") for n in range(len(pairs))]
+    return Explanations(found, made, {}, informed=False)
+
+
+def test_one_failure_is_no_interval_and_no_certainty():
+    done = explained(zebras())
+    assert 0 <= done.summary["CA"]["low"] < 0.1 and done.summary["CA"]["high"] > 0.9
+    assert np.isnan(done.summary["CE"]["low"]) and "nan" not in str(done)
+
+
+def test_counts_are_counts_and_shares_are_shares():
+    """One hit is 1, not 100%; none is 0, not 0.0%."""
+    dog, cat = Concepts((Thing("dog.n.01"),)), Concepts((Thing("cat.n.01"),))
+    assert {"object hits: 1", "object misses: 0", "wrong counts: 0.0%"} <= set(str(explained((dog, dog))).split("\n"))
+    lines = str(explained((dog, cat))).split("\n")
+    assert {"object hits: 0", "object misses: 1", "matched synsets: 50.0%", "wrong counts: –"} <= set(lines)
 
 
 def test_a_failure_in_words():

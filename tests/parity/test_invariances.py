@@ -110,8 +110,6 @@ def expected_best(measure: str, grades: np.ndarray) -> float:
     worth = np.sort(grades if graded else (grades > 0).astype(float))[::-1]
     if at.name in ("P", "Recall"):
         return worth[: at.k].sum() / (at.k if at.name == "P" else worth.sum())
-    if at.name == "RP" and graded:
-        return worth.sum() / (grades > 0).sum()
     return min(at.k / (grades > 0).sum(), 1.0) if at.name == "MAP" and at.k else 1.0
 
 

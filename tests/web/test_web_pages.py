@@ -8,6 +8,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from starlette.testclient import TestClient
 
 import limner
 import websites
@@ -41,6 +42,60 @@ def test_the_first_page_loads_no_collection(tmp_path):
     assert asked.get("/").status_code == 200
     assert not asked.app.state.site.library.jobs.ready(("collection", "scenes"))
     assert not (tmp_path / "answers.db").exists()
+
+
+def parts(collection):
+    from limner.web.library import Loaded
+
+    loaded = Loaded(collection)
+    return [set(each.images.ids) for each in (loaded.seen, loaded.held)]
+
+
+@pytest.mark.parametrize(
+    "splits",
+    [
+        ("train", "dev", "test"),
+        ("test",),
+        ("train",),
+        ("train", "dev"),
+        (),
+    ],
+)
+def test_what_is_learned_from_is_never_searched_or_measured(splits):
+    world = websites.world()
+    kept = {name: world.splits[name] for name in splits}
+    part = limner.Collection("part", world.images, world.texts, world.judgements, kept, world.extra)
+    seen, held = parts(part)
+    assert seen and held and not seen & held
+    if "train" in splits:
+        assert seen == set(world.splits["train"])
+
+
+def test_a_train_split_of_everything_is_divided():
+    """Nothing is left outside of it, so a part of it is held out, and not learned from."""
+    world = websites.world()
+    everything = {"train": list(world.images.ids)}
+    seen, held = parts(limner.Collection("all", world.images, world.texts, world.judgements, everything))
+    assert seen and held and not seen & held
+
+
+def test_a_test_split_of_everything_leaves_nothing_to_train_on():
+    world = websites.world()
+    everything = {"test": list(world.images.ids)}
+    with pytest.raises(limner.LimnerError, match="some that are not in the test split"):
+        parts(limner.Collection("all", world.images, world.texts, world.judgements, everything))
+
+
+def test_a_few_images_are_refused_as_the_shell_does(tmp_path):
+    """Trained and measured on the same nine images, a page would show numbers that mean nothing."""
+    from limner.web import make_app
+
+    world = websites.world().restrict(websites.world().images.ids[:9])
+    app = make_app([world], systems=("colours",), store=tmp_path / "a.db")
+    asked = TestClient(app, base_url="http://localhost", follow_redirects=False)
+    for page in (f"/compare?c={world.name}", f"/failures?c={world.name}"):
+        reply = patient(asked, page)
+        assert "9 images: expected at least 10 to train on" in words(reply), page
 
 
 def test_words_find_the_images_that_the_scores_put_first(site, scores):
@@ -256,7 +311,22 @@ def test_the_effect_of_answers_is_what_evaluate_says_of_the_merged_judgements(tm
     old = limner.evaluate(scores, held, measures="R@10")
     for before, after in zip([r for r in old.results if r.view == "pairs"], report.results, strict=True):
         show = before.measure.show
-        assert f"R@10 {show(before.value)} {show(after.value)}" in page
+        changed = before.measure.show_change(after.value - before.value)
+        assert f"R@10 {show(before.value)} {show(after.value)} {changed}" in page
+
+
+def test_a_change_is_that_of_the_numbers_not_of_their_rounded_text():
+    """33.34 and 33.46 print as 33.3 and 33.5; they differ by 0.1."""
+    from limner.measures import Measure
+    from limner.report import Result
+    from limner.web.effect import change
+
+    ids = limner.Ids("ab", what="query")
+    before, after = (Result("v", "i2t", Measure("R", 1), ids, np.full(2, v)) for v in (0.3334, 0.3346))
+    told = change("ours", before, after)
+    assert (told.before, told.after, told.change) == ("33.3", "33.5", "+0.1")
+    lost, never = (Result("v", "i2t", Measure("MeanR"), ids, np.full(2, v)) for v in (np.inf, np.inf))
+    assert change("ours", lost, never).change == "–"
 
 
 def test_an_annotator_is_set_aside_with_a_reason_and_put_back(tmp_path):

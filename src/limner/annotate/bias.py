@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from limner.annotate.store.contents import Key, Proposal
 from limner.errors import LimnerError, TooShort, shown
+from limner.ids import IntArray
 from limner.judgements import Judgements
 from limner.ranking import Ranking
 
@@ -82,19 +83,31 @@ def graded_recall(ranking: Ranking, judgements: Judgements) -> float:
 def graded_r_precision(ranking: Ranking, judgements: Judgements) -> float:
     """The mean grade of the first R(x) answers, R(x) being the number of matches: `1/N sum_n 1/R sum_i m_i(x_n)`.
 
-    Queries without a match are left out. Source: Chun et al. 2022, equations E.3, E.4.
+    Queries without a match are left out; a match outside the pool counts in R and is never found. A perfect ranking
+    with weak matches stays below 1, as in the paper; `RP(graded)` divides by the most there could be instead. Source:
+    Chun et al. 2022, equations E.3, E.4.
 
     >>> lists = Ranking.from_lists({"q": ["b", "c", "a"]}, candidates=["a", "b", "c"])
     >>> graded_r_precision(lists, Judgements.from_pairs([("q", "a"), ("q", "b", 0.5)]))
     0.25
     """
     matches = judgements.restrict(queries=ranking.queries).counts
-    deepest = int(matches.max(initial=0))
-    if deepest > ranking.depth and ranking.truncated:
-        raise TooShort(f"a query has {deepest} matches and the lists {ranking.depth} places: expected longer lists")
-    found = np.cumsum(grades_at(ranking, judgements, depth=max(deepest, 1)), axis=1)
     asked = np.flatnonzero(matches > 0)
-    return float((found[asked, matches[asked] - 1] / matches[asked]).mean()) if len(asked) else float("nan")
+    if not len(asked):
+        return float("nan")
+    _refuse_short(ranking, matches)
+    within = np.minimum(matches[asked], ranking.depth)
+    found = np.cumsum(np.pad(grades_at(ranking, judgements, depth=int(within.max())), ((0, 0), (1, 0))), axis=1)
+    return float((found[asked, within] / matches[asked]).mean())
+
+
+def _refuse_short(ranking: Ranking, matches: IntArray) -> None:
+    """Refuses a list that ends before its first R places, though the pool goes on."""
+    pool = np.inf if ranking.n_candidates is None else ranking.n_candidates
+    short = np.flatnonzero(ranking.lengths < np.minimum(matches, pool))
+    if len(short):
+        query, many, places = ranking.queries[int(short[0])], matches[short[0]], ranking.lengths[short[0]]
+        raise TooShort(f"query {query!r} has {many} matches and its list {places} places: expected longer lists")
 
 
 def grades_at(ranking: Ranking, judgements: Judgements, *, depth: int) -> FloatArray:

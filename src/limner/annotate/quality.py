@@ -10,7 +10,6 @@ from itertools import combinations
 from statistics import fmean, mean, median
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-import numpy as np
 
 from limner.annotate._sql import inserted, sa
 from limner.annotate.scale import relevant
@@ -20,6 +19,7 @@ from limner.annotate.store.exclusions import exclude
 from limner.annotate.store.schema import assignment as assignments
 from limner.annotate.store.schema import review as reviews
 from limner.errors import LimnerError, MissingExtra, UnknownId, UnknownName
+from limner.stats import cohen_kappa
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +30,6 @@ LEAST = 4
 """So many controls are needed before anybody is set aside."""
 DECISIONS = ("accept", "reject")
 _QUICK = 0.25  # of the median time of all answers
-_APART = np.abs(np.subtract.outer(np.arange(4), np.arange(4)))  # how far two grades are from each other
 Level = Literal["nominal", "ordinal", "interval"]
 
 
@@ -144,12 +143,7 @@ def kappa(one: Sequence[int], other: Sequence[int]) -> float:
     >>> round(kappa([1, 1, 4, 4], [1, 2, 4, 4]), 3), kappa([4, 4], [4, 4])
     (0.833, nan)
     """
-    if len({*one, *other}) < 2:
-        return math.nan
-    both = np.zeros((4, 4))
-    np.add.at(both, (np.asarray(one) - 1, np.asarray(other) - 1), 1.0)
-    by_chance = np.outer(both.sum(axis=1), both.sum(axis=0)) / len(one)
-    return float(1 - (_APART * both).sum() / (_APART * by_chance).sum())
+    return math.nan if len({*one, *other}) < 2 else cohen_kappa(one, other, weights="linear")
 
 
 # --- annotators -------------------------------------------------------------------------------------------------

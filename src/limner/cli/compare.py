@@ -24,6 +24,12 @@ def compare(
         list[Path], typer.Argument(metavar="REPORT", help="Reports that 'limner evaluate --save FILE.json' wrote.")
     ],
     test: Annotated[str, word("auto, mcnemar, randomisation, sign or wilcoxon.")] = "auto",
+    family: Annotated[
+        str, word("P-values are corrected over the whole table, or over the pairs of systems of each line.")
+    ] = "table",
+    allow_different: Annotated[
+        bool, flag("--allow-different", "Compare reports that were measured differently, and note it.")
+    ] = False,
     samples: Annotated[int, word("Random swaps of the randomisation test.", metavar="N", min=1)] = 100_000,
     seed: Annotated[int, word("The same seed gives the same p-values.", metavar="N")] = 0,
     level: Annotated[float, word("What is significant, after Holm's correction.", metavar="P", min=0, max=1)] = 0.05,
@@ -38,16 +44,18 @@ def compare(
     """Compare systems query by query: differences with intervals, p-values and significance marks.
 
     A star marks a significant difference of two systems; with more, letters name the systems that one is better than.
+    Every test goes by image where several captions belong to one.
 
     Examples:
       $ limner compare ours.json baseline.json
       $ limner compare a.json b.json c.json --agreement --save table.tex
-      $ limner compare new.json old.json --fail-if-worse
+      $ limner compare new.json old.json --fail-if-worse --family line
       $ limner compare ours.json --published
     """
     refuse_ending(save, ENDINGS, "comparison")
     loaded = _loaded(reports, published)
-    compared = _compared(loaded, test=test, samples=samples, seed=seed, level=level) if len(loaded) > 1 else None
+    how = {"family": family, "allow_different": allow_different, "samples": samples, "seed": seed, "level": level}
+    compared = _compared(loaded, test=test, **how) if len(loaded) > 1 else None
     _refuse_lone(compared, {"--agreement": agreement, "--fail-if-worse": fail_if_worse, "--save": bool(save)})
     placed = [(report, placements(report)) for report in loaded] if published else []
     if compared is not None and save:
@@ -147,12 +155,7 @@ def published_text(report: Report, places: list[Placement]) -> str:
 def _data(compared: Comparison | None, agreement: bool, placed: list[tuple[Report, list[Placement]]]) -> dict[str, Any]:
     data: dict[str, Any] = {}
     if compared is not None:
-        data |= {
-            "systems": list(compared.systems),
-            "level": compared.level,
-            "rows": compared.rows(),
-            "notes": list(compared.notes),
-        }
+        data |= compared.describe()
     if compared is not None and agreement:
         names, taus = compared.agreement
         data["agreement"] = {"measures": names, "tau_b": taus.tolist()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from limner.cli.console import answer, progress
 from limner.cli.correcting import Correct, Tune, corrected
 from limner.cli.options import Address, Json, Loading, Split, load, on_cluster, part, refuse_ending, saved, word
 from limner.cli.training import trained
-from limner.cli.ways import Way, in_order, is_qrels, opened, unnamed
+from limner.cli.ways import Way, by_direction, in_order, is_qrels, opened, unnamed
 
 if TYPE_CHECKING:
     from limner.collection import Collection
@@ -43,6 +44,14 @@ def evaluate(
     ] = None,
     split: Split = None,
     option: Loading = None,
+    direction: Annotated[
+        list[str] | None,
+        word("What a run's queries are, where ids are shared: i2t (images), t2i. One per --run.", metavar="WAY"),
+    ] = None,
+    groups: Annotated[
+        Path | None,
+        word("For a qrels file: what queries belong with, 'query group' per line, or json.", metavar="FILE"),
+    ] = None,
     measures: Annotated[str | None, word("Such as 'R@1 nDCG@5 MedR': see 'limner measures'.", metavar="LIST")] = None,
     protocol: Annotated[list[str] | None, word("See 'limner protocols'. Repeatable.")] = None,
     ties: Annotated[str, word("Equal scores: expected, order or pessimistic.", metavar="HOW")] = "expected",
@@ -67,6 +76,7 @@ def evaluate(
       $ limner evaluate flickr8k:DIR --scores similarity.npy --protocol flickr8k-1k
       $ limner evaluate flickr8k:DIR --run i2t.run --run t2i.run --unretrieved never
       $ limner evaluate pairs.qrels --run system.run --measures "MAP nDCG@10" --unretrieved never
+      $ limner evaluate pairs.qrels --run system.run --groups images.txt
       $ limner evaluate --per-image 5 --images images.npy --texts texts.npy
       $ limner evaluate scenes --system histograms --correct csls --tune dev
     """
@@ -74,10 +84,11 @@ def evaluate(
     if cluster is not None and workers is not None:
         raise typer.BadParameter("--workers with --cluster: the cluster says how many work at once; give one of them")
     way = Way(images, texts, image_ids, text_ids, scores, tuple(run or ()), system)
-    source, truth, notes, dev = _given(collection, way, per_image, split, option)
+    source, truth, notes, dev = _given(collection, way, per_image, split, option, direction or [])
     if correct or tune:
         source = corrected(source, correct, tune, dev)
     how: dict[str, Any] = {"measures": measures, "protocol": protocol or None, "ties": ties, "unretrieved": unretrieved}
+    how["groups"] = None if groups is None else _groups(groups, truth)
     with on_cluster(cluster):
         report = _measured(source, truth, name or _name(way, correct), notes, {**how, "workers": workers})
     _save(report, truth, save or [])
@@ -85,7 +96,12 @@ def evaluate(
 
 
 def _given(
-    spec: str | None, way: Way, per_image: int | None, split: str | None, words: list[str] | None
+    spec: str | None,
+    way: Way,
+    per_image: int | None,
+    split: str | None,
+    words: list[str] | None,
+    directions: Sequence[str],
 ) -> tuple[Any, Collection | Judgements, list[str], Any]:
     """The system, the truth, notes for the reader, and what gives scores and collection of another split."""
     kind = way.kind
@@ -93,14 +109,14 @@ def _given(
         raise typer.BadParameter("give a COLLECTION, or --per-image N for embeddings in order; exactly one of them")
     if spec is None:
         made = in_order(way, per_image or 0)
-        return opened(way, made, made), made, [], partial(_on, way, made)
+        return opened(way, made, made, directions), made, [], partial(_on, way, made)
     if kind == "runs" and is_qrels(spec):
-        return *_qrels(spec, way.runs), None
+        return *_qrels(spec, way.runs, directions), None
     whole = load(spec, words)
     if kind == "system":
         return *trained(str(way.system), whole, split), partial(_on, way, whole)
     chosen = part(whole, split)
-    return opened(way, whole, chosen), chosen, unnamed(way), partial(_on, way, whole)
+    return opened(way, whole, chosen, directions), chosen, unnamed(way), partial(_on, way, whole)
 
 
 def _on(way: Way, whole: Collection, split: str) -> tuple[Any, Collection]:
@@ -111,10 +127,21 @@ def _on(way: Way, whole: Collection, split: str) -> tuple[Any, Collection]:
     return opened(way, whole, chosen), chosen
 
 
-def _qrels(spec: str, runs: tuple[Path, ...]) -> tuple[Source, Judgements, list[str]]:
+def _groups(file: Path, truth: Any) -> dict[str, str]:
+    from limner.datasets.trec import read_groups
+    from limner.judgements import Judgements
+
+    if not isinstance(truth, Judgements):
+        raise typer.BadParameter("--groups is for a qrels file: the texts of a collection go by image anyhow")
+    return read_groups(file)
+
+
+def _qrels(spec: str, runs: tuple[Path, ...], directions: Sequence[str]) -> tuple[Source, Judgements, list[str]]:
     from limner.datasets.trec import read_qrels
     from limner.ranking import Ranking
 
+    if directions:
+        raise typer.BadParameter("--direction with a qrels file: it has no images and texts; leave it out")
     if len(runs) > 1:
         raise typer.BadParameter(
             f"got {len(runs)} runs for one qrels file: evaluate them one by one with --save, then 'limner compare'"
@@ -132,6 +159,8 @@ def _name(way: Way, correct: str | None) -> str:
 def _measured(source: Any, truth: Any, name: str, notes: list[str], how: dict[str, Any]) -> Report:
     import limner
 
+    if isinstance(truth, limner.Collection):
+        source = by_direction(source, truth)
     with progress(f"evaluating {name}") as told:
         report = limner.evaluate(source, truth, name=name, progress=told, **how)
     return replace(report, notes=(*report.notes, *notes))

@@ -12,13 +12,12 @@ from limner.cli.console import answer, progress, tell
 from limner.cli.evaluate import COLLECTION
 from limner.cli.options import Json, Loading, Split, flag, load, part, refuse_ending, saved, word
 from limner.cli.training import trained
-from limner.cli.ways import Way, opened
+from limner.cli.ways import Way, by_direction, opened
 from limner.errors import LimnerError, UnknownName
 
 if TYPE_CHECKING:
     from limner.collection import Collection
     from limner.explain.failures import Explanations
-    from limner.scores import Scores
 
 OBJECTS = "Objects of the images: a csv, or Visual Genome's objects.json."
 
@@ -31,7 +30,9 @@ def explain(
     run: Annotated[list[Path] | None, word("Or a TREC run, or JSON lists.", metavar="FILE")] = None,
     system: Annotated[str | None, word("Or a system: a saved model, or one of 'limner systems', trained now.")] = None,
     query: Annotated[str | None, word("Explain this one query.", metavar="ID")] = None,
-    direction: Annotated[str, word("t2i (a text asks) or i2t.", metavar="WAY")] = "t2i",
+    direction: Annotated[
+        str | None, word("t2i (a text asks) or i2t.", metavar="WAY", show_default="t2i, or that of the run")
+    ] = None,
     objects: Annotated[Path | None, word(OBJECTS, metavar="FILE")] = None,
     labels: Annotated[
         str | None, word("People's labels: a csv of query,label, or a store.", metavar="FILE|URL")
@@ -58,52 +59,46 @@ def explain(
     _refuse_words(direction, only)
     whole = load(collection, option)
     way = Way(images, texts, None, None, scores, tuple(run or ()), system)
-    source, chosen = _opened(way, whole, split)
+    source, chosen = _opened(way, whole, split, direction)
     chosen = _with_objects(chosen, objects)
+    towards = _towards(source, direction)
     with progress("explaining"):
-        done, classes = _explained(towards(source, chosen, direction), chosen, whole, labels, informed=informed)
+        done, classes = _explained(source, towards, chosen, whole, labels, informed=informed)
     if save:
         _save(source, chosen, done, classes, save, way.system or "system")
     answer(*_said(done, classes, query, only, most), as_json=as_json)
 
 
-def _refuse_words(direction: str, only: str | None) -> None:
+def _refuse_words(direction: str | None, only: str | None) -> None:
     from limner.explain.labels import CLASSES
     from limner.explain.rules import NONE
 
-    if direction not in ("t2i", "i2t"):
+    if direction not in (None, "t2i", "i2t"):
         raise UnknownName("direction", direction, ("t2i", "i2t"))
     if only is not None and only not in (*CLASSES, NONE):
         raise UnknownName("class of failure", only, (*CLASSES, NONE))
 
 
-def _opened(way: Way, whole: Collection, split: str | None) -> tuple[Any, Collection]:
+def _opened(
+    way: Way, whole: Collection, split: str | None, direction: str | None
+) -> tuple[Mapping[str, Any], Collection]:
+    """The system by direction, and what it is measured on. One run is of the direction that was asked for."""
     if way.kind == "system":
         source, held, notes = trained(str(way.system), whole, split)
         for note in notes:
             tell(note)
-        return source, held
+        return by_direction(source, held), held
     chosen = part(whole, split)
-    return opened(way, whole, chosen), chosen
+    said = [direction] if direction is not None and len(way.runs) == 1 else []
+    return by_direction(opened(way, whole, chosen, said), chosen), chosen
 
 
-def towards(source: Any, collection: Collection, direction: str) -> Any:
-    """The scores or ranking of one direction."""
-    from limner.ranking import Ranking
-
-    if isinstance(source, Mapping):
-        if direction not in source:
-            raise LimnerError(f"no system for {direction!r}: got {', '.join(source)}; give a run of that direction too")
-        return source[direction]
-    wanted = collection.texts.ids if direction == "t2i" else collection.images.ids
-    if all(q in wanted for q in source.queries):
-        return source
-    if isinstance(source, Ranking):
-        raise LimnerError(
-            f"the run does not answer {direction!r}: try --direction {'i2t' if direction == 't2i' else 't2i'}"
-        )
-    turned: Scores = source.T
-    return turned
+def _towards(source: Mapping[str, Any], direction: str | None) -> str:
+    """The direction to explain: what was asked for, or text queries where the system answers them."""
+    chosen = direction or ("t2i" if "t2i" in source else next(iter(source)))
+    if chosen not in source:
+        raise LimnerError(f"no system for {chosen!r}: got {', '.join(source)}; give a run of that direction too")
+    return chosen
 
 
 def _with_objects(collection: Collection, file: Path | None) -> Collection:
@@ -121,14 +116,21 @@ def _with_objects(collection: Collection, file: Path | None) -> Collection:
 
 
 def _explained(
-    source: Any, collection: Collection, whole: Collection, labels: str | None, *, informed: bool
+    source: Mapping[str, Any],
+    direction: str,
+    collection: Collection,
+    whole: Collection,
+    labels: str | None,
+    *,
+    informed: bool,
 ) -> tuple[Explanations, dict[str, frozenset[str]]]:
     from limner.explain.failures import explain, failures
     from limner.explain.labels import Reader, label_all, setting_words
     from limner.wordnet import WordNet
 
     wordnet = WordNet.load()
-    done = explain(failures(source, collection), collection, informed=informed, wordnet=wordnet)
+    found = failures(source[direction], collection, direction=direction)
+    done = explain(found, collection, informed=informed, wordnet=wordnet)
     if labels is None:
         return done, label_all(done.failures, done.concepts, Reader(wordnet, setting_words(whole, wordnet)))
     given = _of_people(labels, done)

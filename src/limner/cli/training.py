@@ -7,19 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from limner.cli.console import progress
 from limner.cli.options import part
 from limner.errors import LimnerError
+from limner.systems.held_out import SEED, TEST_SHARE, dev_of, drawn, outside
 
 if TYPE_CHECKING:
     from limner.collection import Collection
     from limner.scores import Progress, Scores
     from limner.systems import Model
-
-SEED = 0
-TEST_SHARE = 5  # one image in so many is for testing, where a collection says nothing
 
 
 def trained(name: str, whole: Collection, split: str | None) -> tuple[Scores, Collection, list[str]]:
@@ -39,21 +35,13 @@ def trained(name: str, whole: Collection, split: str | None) -> tuple[Scores, Co
     trainer = resolve(name, SYSTEMS, what="system")
     seen, held, notes = halves(whole, split)
     with progress(f"training {name} on {len(seen.images):,} images") as told:
-        model = train(seen, name, **told_to(trainer, told), **_dev(trainer, whole, held))
+        model = train(seen, name, **told_to(trainer, told), **dev_of(trainer, whole, held))
     return _scored(model, name, held), held, notes
 
 
 def _scored(model: Model, name: str, held: Collection) -> Scores:
     with progress(f"scoring {len(held.images):,} images with {name}") as told:
         return model.scores(held, **told_to(model.scores, told))
-
-
-def _dev(trainer: Callable[..., Any], whole: Collection, held: Collection) -> dict[str, Any]:
-    """The dev split for a system that chooses its settings on one, unless that is what is measured."""
-    wanted = "dev" in inspect.signature(trainer).parameters and "dev" in whole.splits
-    if not wanted or set(whole.dev.images.ids) & set(held.images.ids):
-        return {}
-    return {"dev": whole.dev}
 
 
 def halves(whole: Collection, split: str | None) -> tuple[Collection, Collection, list[str]]:
@@ -66,25 +54,16 @@ def halves(whole: Collection, split: str | None) -> tuple[Collection, Collection
         raise LimnerError(
             f"{whole.name!r} has no splits: leave out --split {split}, and one image in {TEST_SHARE} is held out"
         )
-    if len(whole.images) < 2 * TEST_SHARE:
-        raise LimnerError(
-            f"{whole.name!r} has {len(whole.images)} images: expected at least {2 * TEST_SHARE} to train on"
-        )
-    order = np.random.default_rng(SEED).permutation(len(whole.images))
-    cut = len(order) // TEST_SHARE
-    seen, held = (whole.restrict(whole.images.ids[np.sort(rows)]) for rows in (order[cut:], order[:cut]))
-    note = (
-        f"{whole.name} has no splits: trained on {len(seen.images):,} images, measured on {cut:,} others (seed {SEED})"
-    )
-    return seen, held, [note]
+    seen, held = drawn(whole)
+    many = f"trained on {len(seen.images):,} images, measured on {len(held.images):,} others (seed {SEED})"
+    return seen, held, [f"{whole.name} has no splits: {many}"]
 
 
 def _by_split(whole: Collection, name: str) -> tuple[Collection, Collection, list[str]]:
     held = part(whole, name)
     if "train" in whole.splits and name != "train":
         return whole.train, held, []
-    rest = [key for key in whole.images.ids if key not in held.images.ids]
-    return whole.restrict(rest), held, [f"trained on every image outside the split {name!r}"]
+    return outside(whole, held), held, [f"trained on every image outside the split {name!r}"]
 
 
 def told_to(function: Callable[..., Any], told: Progress) -> dict[str, Any]:

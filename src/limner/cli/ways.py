@@ -5,7 +5,7 @@ Rows are matched by id; rows without ids are taken in the order of the collectio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
-from limner.errors import LimnerError, shown
+from limner.errors import LimnerError, UnknownName, shown
 from limner.ids import Ids
 
 if TYPE_CHECKING:
@@ -71,19 +71,36 @@ def _vectors(file: Path | None, ids: Path | None) -> Vectors:
     return read, None if numbered and ids is None else read.ids
 
 
-def opened(way: Way, whole: Collection, part: Collection) -> Source | Mapping[str, Source]:
+def opened(
+    way: Way, whole: Collection, part: Collection, directions: Sequence[str] = ()
+) -> Source | Mapping[str, Source]:
     """The system on one part of a collection.
 
     Args:
         way: What was named; not a system to be trained.
         whole: The collection as it was loaded; a file may cover all of it.
         part: What to evaluate.
+        directions: What the queries of each run are, where that was said.
     """
+    if directions and way.kind != "runs":
+        raise typer.BadParameter("--direction says what the queries of a --run are: scores here are images by texts")
     if way.kind == "embeddings":
         return _from_embeddings(way, whole, part)
     if way.kind == "matrix":
         return _from_matrix(way, whole, part)
-    return _both([_run(path, part) for path in way.runs])
+    if directions and len(directions) != len(way.runs):
+        raise typer.BadParameter(f"got {len(directions)} directions for {len(way.runs)} run(s): give one for each")
+    said: Sequence[str | None] = directions or [None] * len(way.runs)
+    return _both([_run(path, part, direction) for path, direction in zip(way.runs, said, strict=True)])
+
+
+def by_direction(source: Source | Mapping[str, Source], collection: Collection) -> Mapping[str, Source]:
+    """Sources by direction. Scores here are images by texts, so it does not matter if both share ids."""
+    from limner.evaluation import directions
+    from limner.scores import Scores
+
+    images = isinstance(source, Scores) and all(query in collection.images.ids for query in source.queries)
+    return directions(source, collection, "i2t" if images else None)
 
 
 def unnamed(way: Way) -> list[str]:
@@ -214,23 +231,36 @@ def _both(runs: list[tuple[str, Ranking]]) -> dict[str, Ranking]:
     return found
 
 
-def _run(path: Path, part: Collection) -> tuple[str, Ranking]:
-    """A run and its direction, found by whose ids it has; what it does not list is cut off the collection's pool."""
+def _run(path: Path, part: Collection, direction: str | None) -> tuple[str, Ranking]:
+    """A run and its direction, as said or by whose ids it has; what it does not list is cut off the pool."""
     from limner.ranking import Ranking
 
+    if direction not in (None, "i2t", "t2i"):
+        raise UnknownName("direction", direction, ("i2t", "t2i"))
     read = Ranking.load(path)
-    images, texts = part.images.ids, part.texts.ids
-    forward, backward = (_of(read, queries, pool) for queries, pool in ((images, texts), (texts, images)))
-    if forward == backward:
-        why = "fit both the images and the texts" if forward else "are neither images nor texts"
-        raise LimnerError(
-            f"{path}: its queries ({shown(read.queries, most=2)}) and candidates ({shown(read.candidates, most=2)}) "
-            f"{why} of {part.name!r} (images {shown(images, most=2)}, texts {shown(texts, most=2)}): use its ids, or "
-            "choose another --split"
-        )
-    pool = texts if forward else images
+    sides = {"i2t": (part.images.ids, part.texts.ids), "t2i": (part.texts.ids, part.images.ids)}
+    fits = [d for d, (queries, pool) in sides.items() if direction in (None, d) and _of(read, queries, pool)]
+    if len(fits) != 1:
+        raise LimnerError(f"{path}: {_unfit(read, part, direction, both=bool(fits))}")
+    pool = sides[fits[0]][1]
     indices = np.where(read.indices >= 0, pool.positions(read.candidates)[read.indices], -1)
-    return "i2t" if forward else "t2i", Ranking(read.queries, pool, indices, read.scores, len(pool))
+    return fits[0], Ranking(read.queries, pool, indices, read.scores, len(pool))
+
+
+def _unfit(read: Ranking, part: Collection, direction: str | None, *, both: bool) -> str:
+    """Why a run is not of one direction, and what to do."""
+    images, texts = shown(part.images.ids, most=2), shown(part.texts.ids, most=2)
+    queries, candidates = shown(read.queries, most=2), shown(read.candidates, most=2)
+    if both:
+        return (
+            f"its queries ({queries}) could be images or texts of {part.name!r}, which share ids: say which they are "
+            "with --direction i2t (images) or t2i (texts)"
+        )
+    wanted = {"i2t": "are no images and texts", "t2i": "are no texts and images", None: "are neither images nor texts"}
+    return (
+        f"its queries ({queries}) and candidates ({candidates}) {wanted[direction]} of {part.name!r} (images {images}, "
+        f"texts {texts}): use its ids, or choose another --split"
+    )
 
 
 def _of(ranking: Ranking, queries: Ids, pool: Ids) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from limner.collection import Collection, Items
-from limner.datasets._read import At, existing, number, refuse, split_lines
+from limner.datasets._read import At, existing, json_file, number, refuse, split_lines, table
 from limner.errors import LimnerError, UnknownName
 from limner.files import replacing
 from limner.judgements import Judgements
@@ -41,6 +42,40 @@ def read_qrels(path: str | Path, *, name: str = "pairs", negative: str = "refuse
     if not grades:
         refuse(At(Path(path)), "no judgements; expected lines of query, 0, candidate, grade")
     return Judgements.from_pairs(((q, c, grade) for (q, c), grade in grades.items()), name=name)
+
+
+def read_groups(path: str | Path) -> dict[str, str]:
+    r"""Reads what queries belong with, such as the image of each caption, for `limner.evaluate(..., groups=...)`.
+
+    Args:
+        path: Lines of `query group`; a csv with the columns query and group; or a JSON object, group by query.
+
+    >>> import tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "images.txt")
+    ...     _ = file.write_text("dog.jpg#0 dog.jpg\ndog.jpg#1 dog.jpg\n")
+    ...     read_groups(file)
+    {'dog.jpg#0': 'dog.jpg', 'dog.jpg#1': 'dog.jpg'}
+    """
+    file = existing(path, what="file of groups")
+    if file.suffix.lower() == ".json":
+        return {query: str(group) for query, group in json_file(file).items()}
+    groups: dict[str, str] = {}
+    for at, (query, group) in _columns(file):
+        if query in groups:
+            refuse(at, f"query {query!r} is in a group already")
+        groups[query] = group
+    return groups
+
+
+def _columns(file: Path) -> Iterator[tuple[At, tuple[str, str]]]:
+    if file.suffix.lower() != ".csv":
+        yield from ((at, (cells[0], cells[1])) for at, cells in split_lines(file, None, 2))
+        return
+    for at, row in table(file, delimiter=","):
+        if not {"query", "group"} <= row.keys():
+            refuse(at, f"columns {', '.join(row)}: expected query and group")
+        yield at, (row["query"], row["group"])
 
 
 def write_qrels(judgements: Judgements, path: str | Path) -> None:

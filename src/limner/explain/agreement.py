@@ -30,6 +30,7 @@ from limner.wordnet import Similarities, WordNet
 THRESHOLD = 1.0
 SCORES = ("CA", "NCS", "CE", "SD", "SD mean", "AA", "RA")
 HIGHER = {"CA", "NCS", "AA", "RA"}
+SHARES = {"CA", "NCS", "SD", "AA", "RA"}
 
 
 @dataclass(frozen=True)

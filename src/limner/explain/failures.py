@@ -12,11 +12,14 @@ import numpy as np
 
 from limner.collection import Collection
 from limner.errors import LimnerError
-from limner.explain.agreement import HIGHER, SCORES, THRESHOLD, Agreement, agreement, similarities
+from limner.evaluation import direction_of
+from limner.explain.agreement import HIGHER, SCORES, SHARES, THRESHOLD, Agreement, agreement, similarities
 from limner.explain.concepts import Concepts, Faults, of_images
 from limner.explain.reading import mentioned
+from limner.judgements import FloatArray
 from limner.ranking import Ranking
 from limner.scores import Scores
+from limner.stats import bootstrap, mean_interval
 from limner.wordnet import WordNet
 
 
@@ -42,19 +45,24 @@ class Failure:
 
 
 def failures(
-    system: Scores | Ranking, collection: Collection, *, judgements: str = "pairs", fuller: str | None = "complete"
+    system: Scores | Ranking,
+    collection: Collection,
+    *,
+    direction: str | None = None,
+    judgements: str = "pairs",
+    fuller: str | None = "complete",
 ) -> list[Failure]:
     """Every query whose first answer the judgements do not call right.
 
     Args:
         system: Scores or a ranking, from texts to images or from images to texts.
         collection: Images, texts, and which belong together.
+        direction: "t2i" where texts ask, "i2t" where images do; needed only where they share ids.
         judgements: The judgements that say what is right.
         fuller: Judgements that know more right pairs, to find successful alternatives; ignored where there are none.
     """
-    top = system.top(1)
-    forward = all(q in collection.texts.ids for q in top.queries)
-    direction = "t2i" if forward else "i2t"
+    direction = direction_of(system, collection, direction)
+    top, forward = system.top(1), direction == "t2i"
     right = collection.judged(judgements, direction)
     more = collection.judged(fuller, direction) if fuller in collection.all_judgements else None
     home = _homes(collection)
@@ -104,18 +112,22 @@ class Explanations:
     def __len__(self) -> int:
         return len(self.failures)
 
-    def values(self, score: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def values(self, score: str) -> FloatArray:
         """One score for every failure; NaN where undefined."""
         return np.array([each[score] for each in self.agreements], dtype=np.float64)
 
     @cached_property
     def summary(self) -> dict[str, dict[str, float]]:
-        """Mean of every score with its 95% interval over failures, and how many are undefined."""
-        return {score: _summed(self.values(score)) for score in SCORES}
+        """Mean of every score with its 95% interval, and how many are undefined.
+
+        Failures that look for the same image count together, as in every interval of limner.
+        """
+        images = np.array([failure.truth for failure in self.failures], dtype=str)
+        return {score: _summed(self.values(score), images, share=score in SHARES) for score in SCORES}
 
     @cached_property
-    def totals(self) -> dict[str, float]:
-        """Object hits and misses, share of matched synsets, share of common concepts with a wrong count."""
+    def totals(self) -> dict[str, float | int]:
+        """Object hits and misses (counts), share of matched synsets, share of common concepts with a wrong count."""
         hits = sum(len(each.common) for each in self.agreements)
         misses = sum(len(each.missing) for each in self.agreements)
         wrong = sum(a != b for each in self.agreements for a, b in each.counts.values())
@@ -131,23 +143,31 @@ class Explanations:
     def __str__(self) -> str:
         """The global table."""
         how = "query-informed" if self.informed else "query-agnostic"
-        lines = [f"{len(self):,} failures, {how}", f"{'score':8} {'mean':>7}  {'95% interval':16} better  undefined"]
+        head = f"{'score':8} {'mean':>7}  {'95% interval by image':21} better  undefined"
+        lines = [f"{len(self):,} failures, {how}", head]
         for score, row in self.summary.items():
             span = "–" if math.isnan(row["low"]) else f"[{row['low']:.3f}, {row['high']:.3f}]"
             mean = "–" if math.isnan(row["mean"]) else f"{row['mean']:.3f}"
             better = "higher" if score in HIGHER else "lower"
-            lines.append(f"{score:8} {mean:>7}  {span:16} {better:6}  {int(row['undefined']):,}")
-        lines += [
-            f"{name}: {value:.1%}" if value <= 1 else f"{name}: {value:,.0f}" for name, value in self.totals.items()
-        ]
+            lines.append(f"{score:8} {mean:>7}  {span:21} {better:6}  {int(row['undefined']):,}")
+        lines += [f"{name}: {_total(value)}" for name, value in self.totals.items()]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
-def _summed(values: np.ndarray[Any, np.dtype[np.float64]]) -> dict[str, float]:
-    known = values[~np.isnan(values)]
+def _total(value: float | int) -> str:
+    """Counts are whole numbers, all others are shares."""
+    return f"{value:,}" if isinstance(value, int) else "–" if math.isnan(value) else f"{value:.1%}"
+
+
+def _summed(values: FloatArray, images: np.ndarray[Any, Any], *, share: bool) -> dict[str, float]:
+    there = ~np.isnan(values)
+    known, by = values[there], images[there]
     mean = float(known.mean()) if len(known) else math.nan
-    half = 1.96 * float(known.std(ddof=1)) / math.sqrt(len(known)) if len(known) > 1 else math.nan
-    return {"mean": mean, "low": mean - half, "high": mean + half, "undefined": float(np.isnan(values).sum())}
+    found = {"mean": mean, "low": math.nan, "high": math.nan, "undefined": float((~there).sum())}
+    if len(known) and (share or (np.ptp(known) > 0 and len(np.unique(by)) > 1)):
+        interval = mean_interval(known, clusters=by) if share else bootstrap(known, clusters=by)
+        found |= {"low": interval.low, "high": interval.high}
+    return found
 
 
 def explain(

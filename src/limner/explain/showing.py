@@ -33,7 +33,7 @@ def shown_failures(done: Explanations, labels: Mapping[str, frozenset[str]], *, 
 def _score(name: str, row: Mapping[str, float]) -> tuple[str, ...]:
     if math.isnan(row["mean"]):
         return name, "–", "–", "higher" if name in HIGHER else "lower", f"{int(row['undefined']):,}"
-    span = f"{row['low']:.3f} to {row['high']:.3f}"
+    span = "–" if math.isnan(row["low"]) else f"{row['low']:.3f} to {row['high']:.3f}"
     better = "higher" if name in HIGHER else "lower"
     return name, f"{row['mean']:.3f}", span, better, f"{int(row['undefined']):,}"
 

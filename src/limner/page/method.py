@@ -19,6 +19,10 @@ UNRETRIEVED = {
 }
 
 
+TOLD = ("ties", "unretrieved", "version", "truth", "pool")
+"""Settings that are told in words of their own, or that only a comparison looks at."""
+
+
 def method(report: Report) -> dict[str, Any]:
     """What the last section of the page tells."""
     return {"settings": _settings(report), "left_out": _left_out(report), "glossary": _glossary(report)}
@@ -27,7 +31,7 @@ def method(report: Report) -> dict[str, Any]:
 def _settings(report: Report) -> list[tuple[str, str]]:
     """(what, how) of everything that could have been done otherwise."""
     ties, unretrieved = (str(report.settings.get(name, "")) for name in ("ties", "unretrieved"))
-    rest = {name: value for name, value in report.settings.items() if name not in ("ties", "unretrieved", "version")}
+    rest = {name: value for name, value in report.settings.items() if name not in TOLD}
     said = [
         ("Ties", TIES.get(ties, ties)),
         ("Short lists", UNRETRIEVED.get(unretrieved, unretrieved)),
@@ -42,8 +46,15 @@ def _intervals(report: Report) -> str:
     found = [r.interval for r in report.results if r.interval is not None]
     if not found:
         return ""
-    units = " Captions of one image are drawn together." if any(i.unit == "clusters" for i in found) else ""
-    return f"{100 * found[0].level:g}% by the bootstrap, {found[0].samples:,} resamples ({found[0].method}).{units}"
+    drawn = next((i for i in found if i.samples), None)
+    said = [f"{100 * found[0].level:g}%."]
+    if any(not i.samples for i in found):
+        said.append("Shares and sums of them: Wilson's, by how many independent queries would vary as much.")
+    if drawn is not None:
+        said.append(f"Ranks: by the bootstrap, {drawn.samples:,} resamples.")
+    if any(i.unit == "clusters" for i in found):
+        said.append("What belongs together, such as the captions of one image, counts together.")
+    return " ".join(said)
 
 
 def _left_out(report: Report) -> list[tuple[str, str, str, str]]:

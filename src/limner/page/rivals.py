@@ -73,7 +73,8 @@ def _contest(comparison: Comparison, view: str, direction: str, lines: list[Line
 
 
 def _reach(line: Line) -> float:
-    return max((max(abs(d.interval.low), abs(d.interval.high)) for d in line.differences), default=0.0)
+    spans = (d.interval for d in line.differences if d.interval is not None)
+    return max((max(abs(span.low), abs(span.high)) for span in spans), default=0.0)
 
 
 def _versus(comparison: Comparison, line: Line, reach: float) -> Versus:
@@ -81,12 +82,13 @@ def _versus(comparison: Comparison, line: Line, reach: float) -> Versus:
     if not line.differences:
         return Versus(str(line.measure), values, "–", "", "–", "not comparable", None)
     d, show, scale = line.differences[0], line.measure.show, 50 / reach if reach else 0.0
-    low, high = d.interval.low, d.interval.high
-    bar = (50 + scale * low, 50 + scale * d.value, 50 + scale * high) if scale and line.measure.kind.share else None
-    within = f"{signed(show(low))} to {signed(show(high))}"
-    return Versus(
-        str(line.measure), values, signed(show(d.value)), within, p_value(d.p_adjusted), _verdict(comparison, line), bar
-    )
+    bar, within = None, ""
+    if d.interval is not None:
+        low, high = d.interval.low, d.interval.high
+        bar = (50 + scale * low, 50 + scale * d.value, 50 + scale * high) if scale and line.measure.kind.share else None
+        within = f"{signed(show(low))} to {signed(show(high))}"
+    verdict = _verdict(comparison, line)
+    return Versus(str(line.measure), values, signed(show(d.value)), within, p_value(d.p_adjusted), verdict, bar)
 
 
 def _verdict(comparison: Comparison, line: Line) -> str:

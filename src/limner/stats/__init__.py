@@ -6,9 +6,11 @@ rankings. Nothing here knows what a query is: values come as one number per quer
 
 from limner.stats.agreement import cohen_kappa, krippendorff_alpha
 from limner.stats.bootstrap import Interval, Part, bootstrap, bootstrap_difference, bootstrap_sum
+from limner.stats.bounded import mean_interval, sum_interval
 from limner.stats.correlation import correlation_matrix, kendall_tau_b, spearman
 from limner.stats.effects import cliff_delta, cohen_d, cohen_g, odds_ratio, rank_biserial
-from limner.stats.paired import PairedTest, holm, mcnemar, randomisation, randomisation_of, sign_test, wilcoxon
+from limner.stats.paired import PairedTest, holm, mcnemar, sign_test, wilcoxon
+from limner.stats.randomisation import randomisation, randomisation_of
 
 __all__ = [
     "Interval",
@@ -26,11 +28,13 @@ __all__ = [
     "kendall_tau_b",
     "krippendorff_alpha",
     "mcnemar",
+    "mean_interval",
     "odds_ratio",
     "randomisation",
     "randomisation_of",
     "rank_biserial",
     "sign_test",
     "spearman",
+    "sum_interval",
     "wilcoxon",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -13,23 +14,34 @@ from limner.stats.inputs import Vector, numbers, one_of
 Level = Literal["nominal", "ordinal", "interval", "ratio"]
 
 
-def cohen_kappa(a: npt.ArrayLike, b: npt.ArrayLike, *, weights: Literal["linear", "quadratic"] | None = None) -> float:
+def cohen_kappa(
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    *,
+    weights: Literal["linear", "quadratic"] | None = None,
+    labels: Sequence[Any] | None = None,
+) -> float:
     """Cohen's kappa of two raters (Cohen 1960; weighted: Cohen 1968).
 
     `1 - sum(w o) / sum(w e)` over pairs of labels: o the shares seen, e those expected of independent raters, w = 1
-    off the diagonal, or the distance of the labels in sorted order, or its square. Undefined when both raters give one
-    and the same label throughout, and then refused.
+    off the diagonal, or the distance of the labels, or its square. Numbers are as far apart as they are: 2 and 4 differ
+    by two, whether anybody gave a 3 or not. With `labels`, the whole scale in order, the distance is the steps between
+    them. Undefined when both raters give one and the same label throughout, and then refused.
 
     Args:
         a: the first rater's label of each item: numbers or names.
         b: the second rater's.
         weights: nothing, `linear` or `quadratic`.
+        labels: the whole scale in order, labels that nobody gave included; weighted kappa of names needs it.
 
     Returns:
         1 for full agreement, 0 for chance, below 0 for less.
 
     >>> cohen_kappa([1, 1, 0, 0], [1, 0, 0, 0])
     0.5
+    >>> cohen_kappa([1, 2, 4], [1, 4, 4], weights="linear") == cohen_kappa(
+    ...     ["a", "b", "d"], ["a", "d", "d"], weights="linear", labels=["a", "b", "c", "d"])
+    True
     """
     first, second = _labels(a, "a"), _labels(b, "b")
     if len(first) != len(second):
@@ -44,9 +56,38 @@ def cohen_kappa(a: npt.ArrayLike, b: npt.ArrayLike, *, weights: Literal["linear"
             f"kappa is undefined: both raters gave {used[0]} to all {len(first)} items, so chance agreement is 1; "
             "expected at least two labels in use; report the raw agreement instead"
         )
-    from sklearn.metrics import cohen_kappa_score
+    places = _places(used, weights, labels)
+    weight = _apart(places, weights)
+    seen = np.zeros((len(used), len(used)))
+    np.add.at(seen, (both[: len(first)], both[len(first) :]), 1.0)
+    chance = np.outer(seen.sum(axis=1), seen.sum(axis=0)) / len(first)
+    return 1 - float((weight * seen).sum()) / float((weight * chance).sum())
 
-    return float(cohen_kappa_score(both[: len(first)], both[len(first) :], weights=weights))
+
+def _places(used: npt.NDArray[Any], weights: str | None, labels: Sequence[Any] | None) -> Vector:
+    """Where each label stands on its scale."""
+    if labels is not None:
+        scale = list(np.asarray(labels).tolist())
+        repeated = [label for label in scale if scale.count(label) > 1]
+        if repeated:
+            raise LimnerError(f"labels: got {repeated[0]} twice, expected the whole scale in order, each label once")
+        unknown = [label for label in used.tolist() if label not in scale]
+        if unknown:
+            raise LimnerError(f"got the label {unknown[0]}, expected one of {', '.join(map(str, scale))}")
+        return np.array([scale.index(label) for label in used.tolist()], dtype=np.float64)
+    if used.dtype.kind != "U":
+        return used.astype(np.float64)
+    if weights is not None:
+        raise LimnerError(
+            f"weights={weights!r} with names such as {used[0]!r}: the order of names is not known; give the whole "
+            "scale with labels=[...], or numbers"
+        )
+    return np.arange(len(used), dtype=np.float64)
+
+
+def _apart(places: Vector, weights: str | None) -> Vector:
+    distance = np.abs(places[:, None] - places[None, :])
+    return (distance > 0).astype(np.float64) if weights is None else distance ** (2 if weights == "quadratic" else 1)
 
 
 def _labels(labels: npt.ArrayLike, what: str) -> npt.NDArray[Any]:

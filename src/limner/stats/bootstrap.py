@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.errors import LimnerError
-from limner.stats.inputs import Codes, Vector, codes, one_of, paired, share, vector, whole
+from limner.stats.inputs import Codes, Vector, codes, joint_codes, one_of, paired, share, vector, whole
 from limner.stats.resampling import Function, Means, Median, Stratum
 
 Statistic = Literal["mean", "median"] | Callable[[Any], float]
@@ -30,10 +30,10 @@ class Interval:
         estimate: the statistic of the data as they are.
         low: lower end.
         high: upper end.
-        level: the share of resamples inside, 0.95 by default.
-        samples: how many resamples were drawn.
-        method: `percentile` or `bca`.
-        unit: what was drawn, `queries` or `clusters`.
+        level: how often such an interval is to hold the truth, 0.95 by default.
+        samples: how many resamples were drawn; 0 where none were.
+        method: `percentile`, `bca` or `Wilson`.
+        unit: what counts as independent, `queries` or `clusters`.
         n: how many of them there are.
     """
 
@@ -248,8 +248,8 @@ def _refuse_split_clusters(clusters: Codes, folds: Codes) -> None:
 def _shared_strata(parts: Sequence[Part]) -> list[Stratum]:
     """One stratum per fold, whose units are the clusters of all parts together."""
     columns = [vector(part.values, f"part {i}") for i, part in enumerate(parts)]
-    clusters = _joint([part.clusters for part in parts], columns, "clusters")
-    folds = _joint([_folds_of(part) for part in parts], columns, "folds")
+    clusters = joint_codes([part.clusters for part in parts], columns, "clusters")
+    folds = joint_codes([_folds_of(part) for part in parts], columns, "folds")
     _refuse_split_clusters(np.concatenate(clusters), np.concatenate(folds))
     n = 1 + max(int(part.max()) for part in clusters)
     totals = [np.bincount(by, weights=column, minlength=n) for by, column in zip(clusters, columns, strict=True)]
@@ -263,15 +263,6 @@ def _shared_strata(parts: Sequence[Part]) -> list[Stratum]:
 
 def _folds_of(part: Part) -> npt.ArrayLike:
     return np.zeros(len(np.asarray(part.values)), dtype=np.int64) if part.folds is None else part.folds
-
-
-def _joint(labels: Sequence[npt.ArrayLike], columns: Sequence[Vector], what: str) -> list[Codes]:
-    """Labels of several parts as integers that mean the same in every part."""
-    arrays = [np.asarray(part) for part in labels]
-    for i, (array, column) in enumerate(zip(arrays, columns, strict=True)):
-        codes(array, len(column), f"{what} of part {i}")
-    ends = np.cumsum([len(column) for column in columns])
-    return np.split(codes(np.concatenate(arrays), int(ends[-1]), what), ends[:-1])
 
 
 def _interval(strata: Sequence[Stratum], samples: int, level: float, seed: int, method: str, unit: str) -> Interval:

@@ -5,6 +5,7 @@ Each function returns the clean array or raises `LimnerError` with what was got,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,19 @@ def codes(labels: npt.ArrayLike, n: int, what: str) -> Codes:
     if array.dtype.kind == "O":
         array = array.astype(str)
     return np.unique(array, return_inverse=True)[1].astype(np.intp)
+
+
+def joint_codes(labels: Sequence[npt.ArrayLike], columns: Sequence[Vector], what: str) -> list[Codes]:
+    """Labels of several columns as integers that mean the same in every column.
+
+    >>> joint_codes([["b", "a"], ["c", "b"]], [np.zeros(2), np.zeros(2)], "clusters")
+    [array([1, 0]), array([2, 1])]
+    """
+    arrays = [np.asarray(part) for part in labels]
+    for i, (array, column) in enumerate(zip(arrays, columns, strict=True)):
+        codes(array, len(column), f"{what} of part {i}")
+    ends = np.cumsum([len(column) for column in columns])
+    return np.split(codes(np.concatenate(arrays), int(ends[-1]), what), ends[:-1])
 
 
 def whole(value: object, what: str, *, least: int) -> int:

@@ -214,7 +214,7 @@ class McpropTask:
         vectors = encoded_texts(self.heads, self.reader, held.captions)
         ids = held.collection.images.ids, held.collection.texts.ids
         scores = Scores.from_embeddings(Embeddings(ids[0], query), Embeddings(ids[1], vectors))
-        report = evaluate(scores, held.collection, measures=" ".join(MEASURES))
+        report = evaluate(scores, held.collection, direction="i2t", measures=" ".join(MEASURES))
         view = held.collection.judgements.name
         return {**{m: report.value(m, direction="i2t", view=view) for m in MEASURES}, **told}
 

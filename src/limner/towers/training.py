@@ -256,7 +256,7 @@ class _Held:
 
 def recalls(scores: Scores, collection: Collection) -> dict[str, float]:
     """rsum, and R@1, R@5 and R@10 of both directions in percent."""
-    report = evaluate(scores, collection, measures=MEASURES)
+    report = evaluate(scores, collection, direction="i2t", measures=MEASURES)
     view = collection.judgements.name
     found = {"rsum": report.value("rsum", view=view)}
     for direction in ("i2t", "t2i"):

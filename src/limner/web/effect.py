@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from limner.errors import LimnerError, UnknownName
+from limner.page.words import plain
 from limner.web.jobs import Job
 from limner.web.judging import judged_collection
 from limner.web.pages import MEASURES
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from limner.annotate.store.answers import Answer
     from limner.collection import Collection
     from limner.judgements import Judgements
+    from limner.report import Result
     from limner.web.library import Ready
 
 ANSWERED = "labels and answers"
@@ -111,15 +114,15 @@ def changes(ready: Ready, held: Collection, joined: Judgements, job: Job) -> lis
 
     labels = held.judgements.name
     both = replace(held, extra={ANSWERED: joined}, reverse={})
-    report = evaluate(ready.scores, both, measures=MEASURES, name=ready.name, progress=job.told)
-    found = {(r.view, r.direction, str(r.measure)): r for r in report.results}
-    rows = []
-    for (view, direction, measure), before in found.items():
-        after = found.get((ANSWERED, direction, measure))
-        if view == labels and after is not None:
-            show = before.measure.show
-            change = f"{float(show(after.value)) - float(show(before.value)):+.1f}"
-            rows.append(
-                Change(ready.name, DIRECTIONS[direction], measure, show(before.value), show(after.value), change)
-            )
-    return rows
+    report = evaluate(ready.scores, both, direction="i2t", measures=MEASURES, name=ready.name, progress=job.told)
+    found = {r.key: r for r in report.results}
+    pairs = [(r, found.get((ANSWERED, r.direction, str(r.measure)))) for r in report.results if r.view == labels]
+    return [change(ready.name, before, after) for before, after in pairs if after is not None]
+
+
+def change(system: str, before: Result, after: Result) -> Change:
+    """One measure before and after; what changed is the numbers, not their rounded text."""
+    measure, apart = before.measure, after.value - before.value
+    moved = measure.show_change(apart) if math.isfinite(apart) else "–"
+    was, now = (plain(measure, result.value) for result in (before, after))
+    return Change(system, DIRECTIONS[before.direction], str(measure), was, now, moved)

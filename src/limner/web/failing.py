@@ -111,7 +111,8 @@ def _explained(ready: Ready, loaded: Loaded, direction: str, job: Job) -> Failur
     from limner.explain.failures import explain, failures
 
     held = loaded.held
-    found = failures(ready.scores.T if direction == "t2i" else ready.scores, held, judgements=held.judgements.name)
+    scores = ready.scores.T if direction == "t2i" else ready.scores
+    found = failures(scores, held, direction=direction, judgements=held.judgements.name)
     queries = len(held.texts if direction == "t2i" else held.images)
     if "objects" not in held.images.fields:
         return Failures(found, {}, None, queries)

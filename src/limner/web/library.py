@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from limner.errors import LimnerError, UnknownName
+from limner.systems import SYSTEMS
+from limner.systems.held_out import TEST_SHARE, dev_of, drawn, outside
 from limner.web.jobs import Job, Jobs
 
 if TYPE_CHECKING:
@@ -19,29 +19,42 @@ if TYPE_CHECKING:
     from limner.embeddings import Embeddings
     from limner.scores import Scores
 
-SEED = 0
-TEST_SHARE = 5
-
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A collection as the pages need it."""
+    """A collection as the pages need it: what is learned from is never what is searched and measured."""
 
     whole: Collection
 
     @cached_property
     def held(self) -> Collection:
-        """What is searched and measured: the test split, or a part drawn with a fixed seed."""
-        return self.whole.test if "test" in self.whole.splits else self.whole.restrict(_drawn(self.whole)[1])
+        """What is searched and measured: the test split, what is no training split, or a part drawn with a fixed seed.
+
+        A collection too small to be divided is searched whole, and nothing can be trained on it.
+        """
+        if "test" in self.whole.splits:
+            return self.whole.test
+        rest = outside(self.whole, self.whole.train) if "train" in self.whole.splits else None
+        if rest is not None and len(rest.images):
+            return rest
+        return self.whole if len(self.whole.images) < 2 * TEST_SHARE else drawn(self.whole)[1]
 
     @cached_property
     def seen(self) -> Collection:
-        """What systems learn from: the rest."""
-        if "train" in self.whole.splits:
+        """What systems learn from: the training split, or the rest; refused where there is no rest."""
+        if "train" in self.whole.splits and not set(self.whole.splits["train"]) & set(self.held.images.ids):
             return self.whole.train
-        left_out = set(self.held.images.ids)
-        rest = [key for key in self.whole.images.ids if key not in left_out]
-        return self.whole.restrict(rest or list(self.whole.images.ids))
+        if not self.divided:
+            raise LimnerError(
+                f"{self.whole.name!r} has {len(self.whole.images)} images: expected at least {2 * TEST_SHARE} to train "
+                "on, and some that are not in the test split"
+            )
+        return outside(self.whole, self.held)
+
+    @property
+    def divided(self) -> bool:
+        """Whether there are images beside those that are searched."""
+        return len(self.held.images) < len(self.whole.images)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +148,8 @@ class Library:
         self.known_system(name)
         held = self.loaded(collection)
         make = self._scored if name in self.matrices else self._trained
-        verb = "reading" if name in self.matrices else f"training on {len(held.seen.images):,} images:"
+        given = name in self.matrices or self.systems[name] not in SYSTEMS
+        verb = "reading" if given else f"training on {len(held.seen.images):,} images:"
         found: Ready = self.jobs.value(
             ("system", collection, name), f"{verb} {name}", lambda job: make(held, name, job), patience=patience
         )
@@ -162,28 +176,16 @@ class Library:
         return Ready(name, scores)
 
 
-def _drawn(whole: Collection) -> tuple[list[str], list[str]]:
-    """Four parts to learn from and one to search; everything twice where there is little."""
-    ids = list(whole.images.ids)
-    if len(ids) < 2 * TEST_SHARE:
-        return ids, ids
-    order = np.random.default_rng(SEED).permutation(len(ids))
-    cut = len(order) // TEST_SHARE
-    seen, held = ([ids[row] for row in np.sort(rows)] for rows in (order[cut:], order[:cut]))
-    return seen, held
-
-
 def model_named(name: str, loaded: Loaded, job: Job) -> Any:
     """A model: trained on what may be seen, read from its file, or an object of one's own that encodes."""
     from limner.catalogue import resolve
-    from limner.systems import SYSTEMS, load, train
+    from limner.systems import load, train
 
     if name not in SYSTEMS and Path(name).exists():
         return load(name)
     thing = resolve(name, SYSTEMS, what="system")
     if name in SYSTEMS:
-        whole = loaded.whole if "train" in loaded.whole.splits else loaded.seen
-        return train(whole, name, **_told(thing, job))
+        return train(loaded.seen, name, **_told(thing, job), **dev_of(thing, loaded.whole, loaded.held))
     return thing() if inspect.isclass(thing) else thing
 
 

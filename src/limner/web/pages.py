@@ -146,7 +146,7 @@ def report_of(library: Library, collection: str, system: str, correction: str = 
         from limner.evaluation import evaluate
 
         scores = ready.scores.correct(correction) if correction else ready.scores
-        return evaluate(scores, held, measures=MEASURES, name=system, progress=job.told)
+        return evaluate(scores, held, direction="i2t", measures=MEASURES, name=system, progress=job.told)
 
     found: Report = library.jobs.value(
         ("report", collection, system, correction), f"measuring {system} on {collection}", work, patience=5.0

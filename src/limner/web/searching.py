@@ -181,11 +181,11 @@ def _corrected(library: Library, ready: Ready, loaded: Loaded, asked: Asked, kno
 
 
 def _bank(ready: Ready, loaded: Loaded, asked: Asked, job: Job) -> Statistics:
-    """What queries of the part that was learned from say of each candidate; the pool's own where that is all."""
+    """What queries of the part that is not searched say of each candidate; the pool's own where that is all."""
     from limner.match.correct import correct
 
     scores = ready.scores.T if asked.direction == "t2i" else ready.scores
-    if not ready.encodes:
+    if not ready.encodes or not loaded.divided:
         return correct(scores, asked.correction).statistics
     items = loaded.seen.texts if asked.direction == "t2i" else loaded.seen.images
     some = items[: BANK if asked.direction == "t2i" else BANK // 5]

@@ -1,0 +1,232 @@
+"""How sure a mean of bounded values is: an interval that stays honest at 0 and at 100 percent.
+
+The interval is Wilson's (1927): all rates r that the data do not contradict, `(p - r)^2 <= z^2 r (1 - r) / n`. It never
+collapses: 100 hits of 100 are `[0.963, 1]`. For independent hits and misses, n is their number. In all other cases
+(captions of one image, folds, reciprocal ranks) n is the number of independent hits and misses that would vary as
+much, `p (1 - p) / variance` (the effective sample size of Kish 1965), and Student's t takes the place of z:
+
+- The variance is that of the cluster totals around what is expected of them, so what belongs together counts together.
+  A mean over folds is a weighted mean; so is a sum of means that share clusters.
+- A variance that is estimated from few hits is not known well. With E clusters that carry the hits (or the misses, if
+  they are fewer), `E = (sum t)^2 / (sum t^2)`, it is mixed with the variance of clusters that succeed or fail as a
+  whole, E parts to 1. So equal values are no certainty. For differences, E clusters carry what differs, and where
+  nothing differs it is taken that one cluster more would.
+- Near an end, where Wilson's interval covers too little, its inner limit is the one-sided one of Clopper and Pearson
+  if that reaches further, as Brown, Cai & DasGupta (2001) do with Poisson's.
+
+`proofs/interval_coverage.py` measures what it covers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.errors import LimnerError
+from limner.stats.bootstrap import Interval, Part
+from limner.stats.inputs import Codes, Vector, codes, joint_codes, share, vector
+
+Bounds = tuple[float, float]
+
+
+def mean_interval(
+    values: npt.ArrayLike,
+    *,
+    clusters: npt.ArrayLike | None = None,
+    folds: npt.ArrayLike | None = None,
+    bounds: Bounds = (0.0, 1.0),
+    level: float = 0.95,
+) -> Interval:
+    """The interval of a mean of values that lie between two bounds, such as hits and misses.
+
+    Args:
+        values: one number per query.
+        clusters: a label per query; what belongs together counts together.
+        folds: a label per query; the mean is then the mean over folds.
+        bounds: the least and the greatest value there can be; `(-1, 1)` for differences of shares. Where 0 lies
+            between them, it means that nothing happened.
+        level: how often such an interval is to hold the truth.
+
+    Returns:
+        The estimate with its interval.
+
+    >>> print(mean_interval([1] * 100))
+    1 [0.963, 1]
+    >>> print(mean_interval([1, 1, 1, 0, 0, 0, 1, 1], clusters=["a", "a", "a", "b", "b", "b", "c", "c"]))
+    0.625 [0.05414, 0.9798]
+    """
+    n = len(vector(values))
+    labels = np.arange(n) if clusters is None else codes(clusters, n, "clusters")
+    found = _interval([Part(values, labels, 1.0, folds)], bounds, level)
+    return replace(found, unit="queries" if clusters is None else "clusters")
+
+
+def sum_interval(
+    parts: Iterable[Part | tuple[Any, ...]], *, bounds: Bounds = (0.0, 1.0), level: float = 0.95
+) -> Interval:
+    """The interval of a sum of means over several sets of queries that share clusters.
+
+    `sum_j scale_j * mean(values_j)`: rsum, where an image and its captions stand or fall together.
+
+    Args:
+        parts: the means to add, as for `bootstrap_sum`; scales are positive.
+        bounds: the least and the greatest value of a query.
+        level: how often such an interval is to hold the truth.
+
+    Returns:
+        The estimate with its interval.
+
+    >>> images = Part([1, 0, 1, 1], ["a", "b", "c", "d"], scale=100)
+    >>> texts = Part([1, 1, 0, 1, 0, 0], ["a", "a", "b", "c", "d", "d"], scale=100)
+    >>> print(sum_interval([images, texts]))
+    125 [24.22, 190.5]
+    """
+    every = [part if isinstance(part, Part) else Part(*part) for part in parts]
+    if not every:
+        raise LimnerError("got no parts, expected at least one set of values to add")
+    return _interval(every, bounds, level)
+
+
+@dataclass(frozen=True)
+class _Units:
+    """A weighted mean of values in 0..1, and its clusters.
+
+    Args:
+        mean: The weighted mean.
+        weight: What each cluster weighs; all together 1.
+        total: What each cluster contributes to the mean.
+        spread: By how much more than expected.
+        queries: Effective number of queries, were they independent.
+        folds: Into how many folds they are cut.
+        binary: Whether all values are 0 or 1.
+        rest: The value that means that nothing happened; None where there is none.
+        square: The weighted mean of squared distances from it.
+    """
+
+    mean: float
+    weight: Vector
+    total: Vector
+    spread: Vector
+    queries: float
+    folds: int
+    binary: bool
+    rest: float | None = None
+    square: float = 0.0
+
+    @property
+    def n(self) -> int:
+        """How many clusters there are."""
+        return len(self.weight)
+
+    @property
+    def independent(self) -> bool:
+        """Whether every query is a cluster of its own, and a hit or a miss: the variance follows from the mean."""
+        return self.binary and bool(np.isclose(self.queries, 1 / float((self.weight**2).sum())))
+
+    @property
+    def effective(self) -> float:
+        """How many independent hits and misses would vary as much."""
+        least, most = 1 / float((self.weight**2).sum()), self.queries if self.binary else np.inf
+        free = self.mean * (1 - self.mean)
+        if self.independent or free <= 0:
+            return least
+        seen = float((self.spread**2).sum()) * self.n / max(self.n - self.folds, 1)
+        known, whole = self._carried
+        variance = (known * seen + whole / least) / (known + 1)
+        return min(max(free / variance, least), most)
+
+    @property
+    def _carried(self) -> tuple[float, float]:
+        """How many clusters the variance rests on, and what it would be for one query if clusters went as a whole."""
+        if self.rest is None:
+            hits, misses = _carriers(self.total), _carriers(self.weight - self.total)
+            return min(hits, misses), self.mean * (1 - self.mean)
+        unseen = max(self.rest, 1 - self.rest) ** 2 / (self.n + 1)
+        return _carriers(np.abs(self.total - self.rest * self.weight)), max(self.square, unseen)
+
+
+def _carriers(totals: Vector) -> float:
+    """How many clusters carry a total, large ones counting more."""
+    square = float((totals**2).sum())
+    return float(totals.sum()) ** 2 / square if square > 0 else 0.0
+
+
+def _interval(parts: list[Part], bounds: Bounds, level: float) -> Interval:
+    level, (low, high) = share(level, "level"), bounds
+    if not low < high:
+        raise LimnerError(f"bounds: got {bounds}, expected the lower one first, as in (0, 1)")
+    columns = [vector(part.values, f"part {i}") for i, part in enumerate(parts)]
+    rest = -low / (high - low) if low < 0 < high else None
+    units = _units(parts, [_scaled(column, low, high) for column in columns], rest)
+    scale = sum(part.scale for part in parts)
+    least, most = (scale * (low + (high - low) * end) for end in _wilson(units, level))
+    estimate = sum(part.scale * _mean(c, _folds(part, c)) for part, c in zip(parts, columns, strict=True))
+    return Interval(estimate, min(least, estimate), max(most, estimate), level, 0, "Wilson", "clusters", units.n)
+
+
+def _mean(values: Vector, folds: Codes) -> float:
+    """The mean over folds of the mean within, in the very digits that anybody else computes."""
+    return float(np.mean([values[folds == fold].mean() for fold in range(int(folds.max()) + 1)]))
+
+
+def _scaled(values: Vector, low: float, high: float) -> Vector:
+    outside = values[(values < low) | (values > high)]
+    if outside.size:
+        raise LimnerError(f"got {outside[0]:g}, expected values between {low:g} and {high:g}; or use `bootstrap`")
+    return (values - low) / (high - low)
+
+
+def _units(parts: list[Part], columns: list[Vector], rest: float | None) -> _Units:
+    clusters = joint_codes([part.clusters for part in parts], columns, "clusters")
+    scales = vector([part.scale for part in parts], "scales")
+    if (scales <= 0).any():
+        raise LimnerError(f"scales: got {scales.min():g}, expected positive numbers")
+    folds = [_folds(part, column) for part, column in zip(parts, columns, strict=True)]
+    weights = [s / scales.sum() * _weights(f) for s, f in zip(scales, folds, strict=True)]
+    beyond = [c - _fold_means(c, f) for c, f in zip(columns, folds, strict=True)]
+    owner, weight, value = np.concatenate(clusters), np.concatenate(weights), np.concatenate(columns)
+    summed = (np.bincount(owner, weights=each) for each in (weight, weight * value, weight * np.concatenate(beyond)))
+    by_weight, by_total, by_spread = (each.astype(np.float64) for each in summed)
+    many = max(int(f.max()) + 1 for f in folds)
+    mean = min(max(float((weight * value).sum()), 0.0), 1.0)
+    binary = bool(np.isin(value, (0.0, 1.0)).all())
+    square = float((weight * (value - (rest or 0.0)) ** 2).sum())
+    return _Units(mean, by_weight, by_total, by_spread, 1 / float((weight**2).sum()), many, binary, rest, square)
+
+
+def _folds(part: Part, column: Vector) -> Codes:
+    if part.folds is None:
+        return np.zeros(len(column), dtype=np.intp)
+    return codes(part.folds, len(column), "folds")
+
+
+def _weights(folds: Codes) -> Vector:
+    """What each query weighs in the mean over folds of the means within them."""
+    sizes = np.bincount(folds)
+    return 1.0 / (len(sizes) * sizes[folds])
+
+
+def _fold_means(values: Vector, folds: Codes) -> Vector:
+    means: Vector = (np.bincount(folds, weights=values) / np.bincount(folds))[folds]
+    return means
+
+
+def _wilson(units: _Units, level: float) -> tuple[float, float]:
+    """The ends of the interval for a mean in 0..1."""
+    from scipy.special import betaincinv, ndtri, stdtrit
+
+    degrees = units.n - units.folds
+    if not units.independent and degrees < 1:
+        return 0.0, 1.0  # one cluster tells nothing of how much clusters vary
+    t = float(ndtri((1 + level) / 2) if units.independent else stdtrit(degrees, (1 + level) / 2))
+    p, n = units.mean, units.effective
+    middle, half = p + t**2 / (2 * n), t * np.sqrt(p * (1 - p) / n + t**2 / (4 * n**2))
+    low, high = (float(middle - half) / (1 + t**2 / n), float(middle + half) / (1 + t**2 / n))
+    hits, misses = p * n, (1 - p) * n
+    inner = float(betaincinv(hits, misses + 1, 1 - level)) if hits > 0 else 0.0
+    outer = float(betaincinv(hits + 1, misses, level)) if misses > 0 else 1.0
+    return max(min(low, inner, p), 0.0), min(max(high, outer, p), 1.0)
