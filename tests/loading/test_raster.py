@@ -103,7 +103,7 @@ def test_a_line_has_round_ends_and_joints(half, points):
 def test_the_same_form_can_be_put_down_many_times():
     once, often = Sheet(SIDE, SIDE, 2), Sheet(SIDE, SIDE, 2)
     numbers, places = (0, 0, 3 * STEPS, 2 * STEPS), [(2, 3), (-1, 7), (30, 30), (17, 1)]
-    often.paint(Form.of("oval", numbers), COLOUR, places)
+    often.strew(Form.of("oval", numbers), COLOUR, places)
     for x, y in places:
         moved = [n + (y if i % 2 else x) * STEPS for i, n in enumerate(numbers)]
         once.paint(Form.of("oval", moved), COLOUR)

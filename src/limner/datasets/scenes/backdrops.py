@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache, lru_cache
 
 from limner.datasets.scenes.dice import Dice
 from limner.datasets.scenes.layout import BACKDROP
@@ -18,6 +19,12 @@ FINE = 2
 def _steps(*lengths: float) -> list[int]:
     """Lengths in picture pixels as steps of the sheet."""
     return [round(length * FINE * STEPS) for length in lengths]
+
+
+@lru_cache(maxsize=64)
+def _form(shape: str, numbers: tuple[float, ...]) -> Form:
+    """A shape that is drawn again and again."""
+    return Form.of(shape, _steps(*numbers))
 
 
 class Scenery:
@@ -48,13 +55,9 @@ class Scenery:
         """A filled polygon."""
         self.sheet.paint(Form.of("poly", _steps(*(n for point in points for n in point))), fill)
 
-    def line(self, points: Sequence[tuple[float, float]], fill: Colour, width: float = 1.0) -> None:
-        """A line."""
-        self.strew("line", (width / 2, *(n for point in points for n in point)), [(0, 0)], fill)
-
-    def strew(self, shape: str, numbers: Iterable[float], places: Iterable[tuple[int, int]], fill: Colour) -> None:
+    def strew(self, shape: str, numbers: tuple[float, ...], places: Iterable[tuple[int, int]], fill: Colour) -> None:
         """The same form in many places."""
-        self.sheet.paint(Form.of(shape, _steps(*numbers)), fill, ((x * FINE, y * FINE) for x, y in places))
+        self.sheet.strew(_form(shape, numbers), fill, [(x * FINE, y * FINE) for x, y in places])
 
     def hills(self, base: float, height: float, fill: Colour) -> None:
         """Rolling hills that end at the line `base`."""
@@ -67,8 +70,8 @@ class Scenery:
         """One to three clouds."""
         for _ in range(self.dice.between(1, 3)):
             x, y = self.dice.between(5, SIDE - 5), self.dice.between(8, max(10, self.horizon - 30))
-            for dx, dy, r in ((-11, 2, 6), (0, 0, 9), (11, 2, 6)):
-                self.oval(x + dx, y + dy, r * 1.3, r * 0.75, fill)
+            self.strew("oval", (-7.8, -4.5, 7.8, 4.5), [(x - 11, y + 2), (x + 11, y + 2)], fill)
+            self.strew("oval", (-11.7, -6.75, 11.7, 6.75), [(x, y)], fill)
 
     def dots(self, rx: float, ry: float, places: Iterable[tuple[int, int]], fill: Colour) -> None:
         """Small ovals around the middles of pixels of the sheet."""
@@ -98,9 +101,14 @@ def beach(sheet: Scenery) -> None:
     sheet.band(sheet.horizon, sheet.shore, (58, 148, 200), (108, 200, 222))
     sheet.waves((160, 222, 238))
     sheet.band(sheet.shore, SIDE, (240, 222, 168), (228, 202, 140))
-    edge = [(x, sheet.shore + 2 * sine(x / (18 * PI))) for x in range(0, SIDE + 4, 4)]
-    sheet.line(edge, (250, 252, 250), 2.5)
+    sheet.strew("line", _surf(), [(0, sheet.shore)], (250, 252, 250))
     sheet.flecks(sheet.shore + 4, 22, (214, 186, 124), rx=1.0)
+
+
+@cache
+def _surf() -> tuple[float, ...]:
+    """A wavy line along the shore."""
+    return (1.25, *(n for x in range(0, SIDE + 4, 4) for n in (x, 2 * sine(x / (18 * PI)))))
 
 
 def meadow(sheet: Scenery) -> None:
@@ -150,10 +158,9 @@ def street(sheet: Scenery) -> None:
         sheet.rectangle(start, middle, start + 16, middle + 2.5, (226, 222, 200))
 
 
-def _windows(sheet: Scenery, x: float, top: float, width: float, fill: Colour) -> None:
-    for row in range(round(top) + 5, sheet.horizon - 6, 11):
-        for column in range(4, round(width) - 6, 9):
-            sheet.rectangle(x + column, row, x + column + 4, row + 6, fill)
+def _windows(sheet: Scenery, x: int, top: int, width: int, fill: Colour) -> None:
+    rows, columns = range(top + 5, sheet.horizon - 6, 11), range(x + 4, x + width - 6, 9)
+    sheet.strew("box", (0, 0, 4, 6, 0), [(column, row) for row in rows for column in columns], fill)
 
 
 def room(sheet: Scenery) -> None:

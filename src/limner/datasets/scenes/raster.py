@@ -6,7 +6,7 @@ Coordinates are whole numbers, `STEPS` to a pixel of the sheet, and a pixel is f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from types import MappingProxyType
@@ -24,6 +24,7 @@ Packed = npt.NDArray[np.uint32]
 
 STEPS = 16
 _HALF = STEPS // 2
+_STRIP = 64  # rows of a sheet that are averaged together
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,21 +77,22 @@ class Sheet:
         self.fine = fine
         self._pixels = np.zeros((height * fine, width * fine), np.uint32)
 
-    def paint(self, form: Form, colour: Colour, places: Iterable[tuple[int, int]] = ((0, 0),)) -> None:
-        """Paints a form; what lies beyond the sheet is left out.
+    def paint(self, form: Form, colour: Colour) -> None:
+        """Paints a form; what lies beyond the sheet is left out."""
+        (height, width), (rows, columns), left, top = self._pixels.shape, form.mask.shape, form.left, form.top
+        x0, y0, x1, y1 = max(left, 0), max(top, 0), min(left + columns, width), min(top + rows, height)
+        if x0 < x1 and y0 < y1:
+            inside = form.mask[y0 - top : y1 - top, x0 - left : x1 - left]
+            np.copyto(self._pixels[y0:y1, x0:x1], _packed(colour), where=inside)
 
-        Args:
-            form: What is painted.
-            colour: Red, green and blue.
-            places: How far it is moved, in pixels of the sheet; once, and not at all, where nothing is said.
-        """
-        (height, width), (rows, columns), paint = self._pixels.shape, form.mask.shape, _packed(colour)
-        for across, down in places:
-            left, top = form.left + across, form.top + down
-            x0, y0, x1, y1 = max(left, 0), max(top, 0), min(left + columns, width), min(top + rows, height)
-            if x0 < x1 and y0 < y1:
-                inside = form.mask[y0 - top : y1 - top, x0 - left : x1 - left]
-                np.copyto(self._pixels[y0:y1, x0:x1], paint, where=inside)
+    def strew(self, form: Form, colour: Colour, places: Sequence[tuple[int, int]]) -> None:
+        """Paints a small form many times, moved by so many pixels of the sheet across and down."""
+        height, width = self._pixels.shape
+        moves = np.array(places, np.int64).reshape(-1, 2)
+        down, across = np.nonzero(form.mask)
+        y, x = (down + form.top + moves[:, 1:]).ravel(), (across + form.left + moves[:, :1]).ravel()
+        kept = (y >= 0) & (y < height) & (x >= 0) & (x < width)
+        self._pixels[y[kept], x[kept]] = _packed(colour)
 
     def shade(self, left: int, top: int, right: int, bottom: int, first: Colour, last: Colour) -> None:
         """Paints the pixels of a rectangle, shading from one colour in its first row to another in its last."""
@@ -99,28 +101,34 @@ class Sheet:
 
     def sums(self) -> Sums:
         """Sums over the pixels of the sheet in each pixel of the picture: red, green, blue, how many are painted."""
-        fields = self._fields()
-        total = np.empty((*fields[0].shape, 4), np.uint16)
-        for channel, field in enumerate(fields):
-            total[..., channel], total[..., channel + 2] = field & np.uint32(0xFFFF), field >> np.uint32(16)
+        total = np.empty((len(self._pixels) // self.fine, self._pixels.shape[1] // self.fine, 4), np.uint16)
+        for rows, fields in self._fields():
+            for channel, field in enumerate(fields):
+                total[rows, :, channel], total[rows, :, channel + 2] = field & np.uint32(0xFFFF), field >> 16
         return total
 
     def picture(self) -> Pixels:
         """The means of red, green and blue in each pixel of the picture, of a sheet that is painted all over."""
+        packed = np.empty((len(self._pixels) // self.fine, self._pixels.shape[1] // self.fine), "<u4")
         bits = 2 * (self.fine.bit_length() - 1)
         half = np.uint32(0x10001 << bits >> 1)
-        red_blue, green = ((field + half) >> np.uint32(bits) & np.uint32(0xFF00FF) for field in self._fields())
-        packed = red_blue | green << np.uint32(8)
-        return packed.astype("<u4", copy=False).view(np.uint8).reshape(*packed.shape, 4)
+        for rows, fields in self._fields():
+            red_blue, green = (field + half >> bits & np.uint32(0xFF00FF) for field in fields)
+            packed[rows] = red_blue | green << 8
+        return packed.view(np.uint8).reshape(*packed.shape, 4)
 
-    def _fields(self) -> tuple[Packed, Packed]:
-        """Sums of red and blue, and of green and painted pixels, 16 bits each: enough for 257 pixels."""
-        fine, found = self.fine, []
-        for channel in (0, 1):
-            held = self._pixels >> np.uint32(8 * channel) & np.uint32(0xFF00FF)
-            rows = reduce(np.add, (held[step::fine] for step in range(fine)))
-            found.append(reduce(np.add, (rows[:, step::fine] for step in range(fine))))
-        return found[0], found[1]
+    def _fields(self) -> Iterator[tuple[slice, tuple[Packed, Packed]]]:
+        """Sums of red and blue, and of green and painted pixels, 16 bits each, for some rows of the picture at a time.
+
+        Sixteen bits are enough for 257 pixels, and a few rows stay in the nearest cache.
+        """
+        steps, fields = range(self.fine), np.uint32(0xFF00FF)
+        for low in range(0, len(self._pixels), _STRIP):
+            strip = self._pixels[low : low + _STRIP]
+            rows = [strip[step :: self.fine] for step in steps]
+            sides = reduce(np.add, (row & fields for row in rows)), reduce(np.add, (row >> 8 & fields for row in rows))
+            first, second = (reduce(np.add, (side[:, step :: self.fine] for step in steps)) for side in sides)
+            yield slice(low // self.fine, (low + len(strip)) // self.fine), (first, second)
 
 
 @lru_cache(maxsize=4096)
