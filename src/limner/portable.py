@@ -1,11 +1,20 @@
-"""Elementary functions that every processor computes alike.
+"""What every processor computes alike: elementary functions, signs of decompositions, numbers on a grid.
 
 Mathematical libraries and vector units disagree on the last bit of a sine or a logarithm, and a pixel, a visual word or
 a rank may turn on it. Here they are built from sums, products and quotients alone, which IEEE 754 rounds exactly, so
 that every machine gives the same bits. They are accurate to about 1e-14, take single numbers, and can be compiled.
+
+Linear algebra adds up in an order of its own on every processor, and its results differ in the last digits. Whole
+numbers do not: rounded to a grid that is far coarser than those digits, results are the same everywhere, and so is what
+is computed from them, as long as every sum is held exactly.
 """
 
 from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 PI = 3.141592653589793
 LOG_2 = 0.6931471805599453
@@ -83,3 +92,26 @@ def arctangent(x: float) -> float:
     for k in range(35, 0, -2):  # atan s = s - s^3/3 + s^5/5 - ..., from the last term on
         total = 1.0 / k - total * square
     return whole + s * total / (2 * PI)
+
+
+def signs(vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """1 or -1 for every column, whose sign a decomposition leaves open.
+
+    Times it, the first number of a column with at least half of the largest magnitude is above 0.
+
+    >>> signs(np.array([[0.1, -0.4], [-0.9, 0.6]]))
+    array([-1., -1.])
+    """
+    large = 2 * np.abs(vectors) >= np.abs(vectors).max(axis=0, initial=0)
+    first = np.take_along_axis(vectors, large.argmax(axis=0)[None], axis=0)[0]
+    return np.where(first < 0, -1.0, 1.0).astype(vectors.dtype)
+
+
+def whole(values: npt.NDArray[np.float64], bits: int) -> npt.NDArray[np.float64]:
+    """Values in whole steps of a power of two, the largest of them below 2 ** bits.
+
+    >>> whole(np.array([0.3, -1.7]), 4)
+    array([ 2., -14.])
+    """
+    exponent = int(np.frexp(np.abs(values).max(initial=0.0))[1])
+    return np.rint(np.ldexp(values, bits - exponent))

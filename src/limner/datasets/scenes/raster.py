@@ -122,11 +122,14 @@ class Sheet:
 
         Sixteen bits are enough for 257 pixels, and a few rows stay in the nearest cache.
         """
-        steps, fields = range(self.fine), np.uint32(0xFF00FF)
+        steps, fields, eight = range(self.fine), np.uint32(0xFF00FF), np.uint32(8)
         for low in range(0, len(self._pixels), _STRIP):
             strip = self._pixels[low : low + _STRIP]
             rows = [strip[step :: self.fine] for step in steps]
-            sides = reduce(np.add, (row & fields for row in rows)), reduce(np.add, (row >> 8 & fields for row in rows))
+            sides = (
+                reduce(np.add, (row & fields for row in rows)),
+                reduce(np.add, (row >> eight & fields for row in rows)),
+            )
             first, second = (reduce(np.add, (side[:, step :: self.fine] for step in steps)) for side in sides)
             yield slice(low // self.fine, (low + len(strip)) // self.fine), (first, second)
 
