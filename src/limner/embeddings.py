@@ -90,8 +90,7 @@ class Embeddings:
         2 ** -24, of which single precision holds every sum up to 1 exactly: scores are the same in whatever order they
         are added up, ranks too, and ties are ties. A score is off by about 1e-4.
 
-        To stay below 1 when rounded up, lengths are made 1 - sqrt(dimensions) / 8192. Vectors in single precision,
-        which differ far sooner, are brought to length 1 and not rounded.
+        Vectors in single precision, which differ far sooner, are brought to length 1 and not rounded.
 
         Args:
             ids: One unique id per row.
@@ -101,11 +100,9 @@ class Embeddings:
         [[0.599853515625, 0.7998046875]]
         """
         squares = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
-        lengths = np.sqrt(np.where(squares > 0, squares, 1.0))[:, None]
-        if vectors.dtype != np.float64:
-            return cls(Ids(ids, what="embedding"), (vectors / lengths).astype(np.float32))
-        steps = np.rint(vectors * ((_STEPS - np.sqrt(vectors.shape[1]) / 2) / lengths))
-        return cls(Ids(ids, what="embedding"), (steps / _STEPS).astype(np.float32))
+        unit = vectors / np.sqrt(np.where(squares > 0, squares, 1.0))[:, None]
+        held = _on_grid(unit) if vectors.dtype == np.float64 else unit
+        return cls(Ids(ids, what="embedding"), held.astype(np.float32))
 
     def subset(self, ids: Iterable[object]) -> Embeddings:
         """These rows, in this order; refuses ids that have no embedding."""
@@ -162,6 +159,15 @@ def _format(path: Path) -> _Format:
     if path.suffix.lower() not in formats:
         raise UnknownName("embeddings file ending", path.suffix or path.name, formats)
     return formats[path.suffix.lower()]
+
+
+def _on_grid(unit: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Vectors of length 1 in whole steps; those that rounding made longer are shortened a little before."""
+    steps, shorter = np.rint(unit * _STEPS), 0.0
+    while len(long := np.flatnonzero(np.einsum("ij,ij->i", steps, steps) > _STEPS**2)):
+        shorter += 0.5
+        steps[long] = np.rint(unit[long] * (_STEPS - shorter))
+    return steps / _STEPS
 
 
 def _ids_file(path: Path) -> Path:
