@@ -7,6 +7,7 @@ import math
 import struct
 
 import numba
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,3 +54,22 @@ def test_compiled_they_are_the_same(name):
 
 
 sine = numba.njit(portable.sine)
+
+
+@given(st.integers(0, 2**32))
+def test_signs_do_not_depend_on_what_a_decomposition_chose(seed):
+    rng = np.random.default_rng(seed)
+    vectors = rng.standard_normal((9, 4))
+    turned = vectors * rng.choice([-1.0, 1.0], 4)
+    fixed = turned * portable.signs(turned)
+    np.testing.assert_array_equal(fixed, vectors * portable.signs(vectors))
+    assert (np.abs(fixed) == np.abs(vectors)).all()
+    assert all(column[np.argmax(2 * np.abs(column) >= np.abs(column).max())] > 0 for column in fixed.T)
+
+
+def test_whole_numbers_are_the_same_whatever_the_last_digits():
+    values = np.random.default_rng(0).standard_normal((50, 40))
+    steps = portable.whole(values, 20)
+    assert (steps == np.rint(steps)).all() and 2**19 <= np.abs(steps).max() <= 2**20
+    np.testing.assert_array_equal(steps, portable.whole(values * (1 + 1e-14), 20))
+    np.testing.assert_allclose(steps / steps.max(), values / values.max(), atol=2e-6)
