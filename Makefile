@@ -13,7 +13,7 @@ export LIMNER_DATA := $(if $(DATA),$(abspath $(DATA)))
 export NO_MKDOCS_2_WARNING := 1
 
 # Those that need a graphics card are run by name.
-BENCHMARKS := $(filter-out benchmarks/claims.py benchmarks/pages.py $(wildcard benchmarks/*_gpu.py),$(wildcard benchmarks/*.py))
+BENCHMARKS := $(filter-out benchmarks/claims.py benchmarks/machines.py benchmarks/pages.py $(wildcard benchmarks/*_gpu.py),$(wildcard benchmarks/*.py))
 PROOFS     := $(wildcard proofs/*.py)
 
 .DEFAULT_GOAL := help
@@ -25,7 +25,7 @@ help:  ## show this list
 demo: $(VENV)/core.stamp  ## install the light core, evaluate two systems on the built-in world, write the report
 	@$(BIN)/limner demo
 
-test: $(VENV)/dev.stamp $(VENV)/browser.stamp lint  ## install everything, then lint, types, import contract, all tests, docs
+test: $(VENV)/dev.stamp $(VENV)/vision.stamp $(VENV)/browser.stamp $(VENV)/latex.stamp lint  ## install everything, then lint, types, import contract, all tests, docs
 	@echo "limner: running the tests"
 	@$(BIN)/python -m pytest -q -n $(JOBS)
 
@@ -86,14 +86,28 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt $(VENV)/made.stamp
 # Some packages ship templates that end in .py and are not Python: those do not matter.
 compile = $(BIN)/python -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib >/dev/null 2>&1 || true
 
-# The tests of the HTML report drive a real browser. Without one they are skipped and say so.
+# open_clip and timm import torchvision, whose build must fit that of torch.
+$(VENV)/vision.stamp: $(VENV)/dev.stamp
+	@$(PIP) --group vision
+	@$(BIN)/python -c 'import torchvision' 2>/dev/null || { \
+	  echo "limner: torchvision does not load with the torch installed; the tests of open_clip and timm will be skipped"; \
+	  $(BIN)/python -m pip uninstall -qq -y torchvision timm open_clip_torch; }
+	@touch $@
+
+# The tests of the HTML report drive a real browser, and LaTeX tables are compiled. Without the programs those tests are
+# skipped and say so.
 $(VENV)/browser.stamp: $(VENV)/made.stamp
-	@if command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null; then \
-	  touch $@; exit 0; fi; \
+	@$(call debian,Chromium,chromium chromium-browser google-chrome,chromium,the browser tests)
+
+$(VENV)/latex.stamp: $(VENV)/made.stamp
+	@$(call debian,LaTeX,pdflatex,texlive-latex-base texlive-latex-recommended,the test that compiles tables)
+
+# Installs Debian packages: $(call debian,name,programs of which one is enough,packages,what is skipped without them)
+debian = for program in $(2); do if command -v $$program >/dev/null; then touch $@; exit 0; fi; done; \
 	sudo=; [ "$$(id -u)" = 0 ] || sudo="sudo -n"; \
 	if ! command -v apt-get >/dev/null || ! $$sudo true 2>/dev/null; then \
-	  echo "limner: no Chromium, and no apt-get with root rights to install it; the browser tests will be skipped"; exit 0; fi; \
-	echo "limner: installing Chromium for the browser tests"; \
+	  echo "limner: no $(1), and no apt-get with root rights to install it; $(4) will be skipped"; exit 0; fi; \
+	echo "limner: installing $(1) for $(4)"; \
 	export DEBIAN_FRONTEND=noninteractive; \
-	if { $$sudo apt-get update && $$sudo apt-get install -y --no-install-recommends chromium; } >$(VENV)/browser.log 2>&1; \
-	then touch $@; else echo "limner: Chromium did not install ($(VENV)/browser.log); the browser tests will be skipped"; fi
+	if { $$sudo apt-get update && $$sudo apt-get install -y --no-install-recommends $(3); } >$(@:.stamp=.log) 2>&1; \
+	then touch $@; else echo "limner: $(1) did not install ($(@:.stamp=.log)); $(4) will be skipped"; fi

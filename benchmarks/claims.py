@@ -11,7 +11,7 @@ A script of `benchmarks/` or `proofs/` yields claims and hands itself to `main`:
 
 `main` gives it `--quick`, `--data DIR` and `--save`, prints the claims at the end, and with `--save` keeps them with
 date, machine and commit in `results/` beside the script, from which `pages.py` makes the pages of the documentation.
-What was measured with `--device cuda` is kept apart, as `NAME_gpu.json`.
+Every kind of machine has a file of its own, `NAME.KIND.json` (see `machines.py`).
 """
 
 from __future__ import annotations
@@ -22,11 +22,9 @@ import json
 import multiprocessing
 import operator
 import os
-import platform
 import re
 import resource
 import statistics
-import subprocess
 import sys
 import time
 import traceback
@@ -36,6 +34,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+
+import machines
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPARISONS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "==": operator.eq}
@@ -278,7 +278,7 @@ def _options(about: str, configure: Callable[[argparse.ArgumentParser], object])
 
 
 def _save(script: Path, about: str, claims: list[Claim], options: argparse.Namespace) -> None:
-    """Writes `results/NAME.json` beside the script, and the pages that show it."""
+    """Writes `results/NAME.KIND.json` beside the script, and the pages that show it."""
     import pages
 
     kept = {
@@ -286,64 +286,23 @@ def _save(script: Path, about: str, claims: list[Claim], options: argparse.Names
         "about": about.strip().split("\n\n")[0].replace("\n", " "),
         "quick": options.quick,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "commit": commit(),
-        "machine": machine(card=options.device if on_card(options) else None),
+        "commit": machines.commit(ROOT),
+        "machine": _machine(options),
         "claims": [claim.record() for claim in claims],
     }
-    target = script.parent / "results" / f"{result_name(script, options)}.json"
-    target.parent.mkdir(exist_ok=True)
+    target = result_file(script, options, ".json")
     target.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     pages.write()
     log(f"saved {target.relative_to(ROOT)}")
 
 
-def on_card(options: argparse.Namespace) -> bool:
-    """Whether a script measures a graphics card."""
-    return str(getattr(options, "device", "")).startswith("cuda")
+def result_file(script: Path, options: argparse.Namespace, ending: str) -> Path:
+    """Where the results of a script on this kind of machine are kept; the folder is made where there is none."""
+    folder = script.resolve().parent / "results"
+    folder.mkdir(exist_ok=True)
+    return folder / f"{script.stem}.{machines.kind(_machine(options))}{ending}"
 
 
-def result_name(script: Path, options: argparse.Namespace) -> str:
-    """What the results of a script are called, without ending."""
-    apart = on_card(options) and not script.stem.endswith("_gpu")
-    return script.stem + ("_gpu" if apart else "")
-
-
-def commit() -> str:
-    """The commit that was measured, with a `+` where the code differs from it.
-
-    `LIMNER_COMMIT` says it where the code lies without its history.
-    """
-    git = ("git", "-C", str(ROOT))
-    head = _output(*git, "rev-parse", "--short=10", "HEAD")
-    changed = _output(*git, "status", "--porcelain", "--", "src", "benchmarks/*.py", "proofs/*.py")
-    return os.environ.get("LIMNER_COMMIT", "unknown") if head is None else head + ("+" if changed else "")
-
-
-def machine(*, card: str | None = None) -> str:
-    """The processor, cores, memory and software: what a number depends on, and nothing that names the machine."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return (
-        f"{'' if card is None else _named(card)}{_processor()}, {cores} cores, {memory:.0f} GiB, {platform.system()} "
-        f"{platform.machine()}, Python {platform.python_version()}"
-    )
-
-
-def _named(card: str) -> str:
-    import torch
-
-    return f"{torch.cuda.get_device_name(card)}, torch {torch.__version__.partition('+')[0]}; "
-
-
-def _processor() -> str:
-    if platform.system() == "Darwin":
-        return _output("sysctl", "-n", "machdep.cpu.brand_string") or platform.machine()
-    named = re.search(r"^Model name:\s*(.+)$", _output("lscpu") or "", re.MULTILINE)
-    return named[1].strip() if named else platform.machine()
-
-
-def _output(*command: str) -> str | None:
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
+def _machine(options: argparse.Namespace) -> dict[str, Any]:
+    device = str(getattr(options, "device", ""))
+    return machines.machine(card=device if device.startswith("cuda") else None)

@@ -1,14 +1,18 @@
 """Makes `docs/benchmarks.md` and `docs/proofs.md` from the saved claims.
 
-With `--check` it writes nothing and fails where a page does not show what is saved.
+Results of one script on several kinds of machine stand side by side. With `--check` it writes nothing and fails where a
+page does not show what is saved.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from itertools import groupby
 from pathlib import Path
 from typing import Any
+
+import machines
 
 ROOT = Path(__file__).resolve().parents[1]
 INTRODUCTIONS = {
@@ -28,11 +32,17 @@ FOOTER = "\n*Made by `benchmarks/pages.py` from `{folder}/results/`: do not edit
 
 
 def page(folder: str) -> str:
-    """The Markdown of one page."""
-    paths = sorted((ROOT / folder / "results").glob("*.json"))
-    runs = [{**json.loads(path.read_text(encoding="utf-8")), "name": path.stem} for path in paths]
-    sections = [_summary(runs), *map(_section, runs)]
+    """The Markdown of one page: a section for every script, in which all machines stand side by side."""
+    runs = sorted(map(_read, (ROOT / folder / "results").glob("*.json")), key=lambda run: (run["script"], run["kind"]))
+    scripts = [list(each) for _, each in groupby(runs, key=lambda run: run["script"])]
+    sections = [_summary(runs), *map(_section, scripts)]
     return "\n".join([INTRODUCTIONS[folder], *sections, FOOTER.format(folder=folder).lstrip("\n")])
+
+
+def _read(path: Path) -> dict[str, Any]:
+    run = json.loads(path.read_text(encoding="utf-8"))
+    machine = machines.read(run["machine"])
+    return {**run, "machine": machine, "kind": machines.kind(machine)}
 
 
 def _summary(runs: list[dict[str, Any]]) -> str:
@@ -42,30 +52,45 @@ def _summary(runs: list[dict[str, Any]]) -> str:
     return f"**{sum(claim['met'] for claim in claims)} of {len(claims)} goals met.**\n"
 
 
-def _section(run: dict[str, Any]) -> str:
-    quick = ["", "**A quick run: smaller work, fewer rounds.**"] if run["quick"] else []
-    card = ", on a graphics card" if run["name"].endswith("_gpu") else ""
-    title = Path(run["script"]).stem.removesuffix("_gpu").replace("_", " ").capitalize() + card
+def _section(runs: list[dict[str, Any]]) -> str:
+    """One script on one or several kinds of machine."""
+    latest, several = max(runs, key=lambda run: str(run["date"])), len(runs) > 1
+    stem = Path(latest["script"]).stem
+    card = ", on a graphics card" if stem.endswith("_gpu") else ""
+    head = ["claim", *(["machine"] if several else []), "ours", "reference", "ratio", "goal", "met"]
     return "\n".join(
         [
-            f"## {title}",
+            f"## {stem.removesuffix('_gpu').replace('_', ' ').capitalize()}{card}",
             "",
-            run["about"],
-            *quick,
+            latest["about"],
             "",
-            "| claim | ours | reference | ratio | goal | met |",
-            "|---|---:|---:|---:|---|---|",
-            *map(_row, run["claims"]),
+            f"| {' | '.join(head)} |",
+            "|---|" + "---|" * several + "---:|---:|---:|---|---|",
+            *(_row(claim, run["kind"] if several else None) for run, claim in _side_by_side(runs)),
             "",
-            *_notes(run["claims"]),
-            f"`python {run['script']}`, {run['date']}, commit {run['commit']}; {run['machine']}.",
-            "",
+            *_notes(runs),
+            *(line for run in runs for line in (_measured(run), "")),
         ]
     )
 
 
-def _row(claim: dict[str, Any]) -> str:
-    cells = [claim["claim"], *(_number(claim[key]) for key in ("ours", "reference", "ratio")), claim["goal"]]
+def _side_by_side(runs: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Every claim of every run, those of the same name together, in the order in which names come up."""
+    pairs = [(run, claim) for run in runs for claim in run["claims"]]
+    places: dict[str, int] = {}
+    for _, claim in pairs:
+        places.setdefault(claim["claim"], len(places))
+    return sorted(pairs, key=lambda pair: places[pair[1]["claim"]])
+
+
+def _measured(run: dict[str, Any]) -> str:
+    quick = "**A quick run: smaller work, fewer rounds.** " if run["quick"] else ""
+    return f"{quick}`python {run['script']}`, {run['date']}, commit {run['commit']}; {machines.told(run['machine'])}."
+
+
+def _row(claim: dict[str, Any], machine: str | None) -> str:
+    named = [claim["claim"], *([machine] if machine else [])]
+    cells = [*named, *(_number(claim[key]) for key in ("ours", "reference", "ratio")), claim["goal"]]
     return (
         "| " + " | ".join([*(cell.replace("|", "\\|") for cell in cells), "yes" if claim["met"] else "**no**"]) + " |"
     )
@@ -77,8 +102,13 @@ def _number(value: float | None) -> str:
     return f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 1e4 else f"{value:.4g}"
 
 
-def _notes(claims: list[dict[str, Any]]) -> list[str]:
-    noted = [f"- {claim['claim']}: {claim['note']}" for claim in claims if claim.get("note")]
+def _notes(runs: list[dict[str, Any]]) -> list[str]:
+    where = {run["kind"]: f" ({run['kind']})" if len(runs) > 1 else "" for run in runs}
+    noted = [
+        f"- {claim['claim']}{where[run['kind']]}: {claim['note']}"
+        for run, claim in _side_by_side(runs)
+        if claim.get("note")
+    ]
     return [*noted, ""] if noted else []
 
 

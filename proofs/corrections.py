@@ -3,7 +3,7 @@
 Two spaces: CLIP vectors of 500 photographs with a text each (`clip-unsplash500`; half of them, drawn with a fixed seed,
 are the dev split), and Flickr8k, where a closed form (canonical correlation of bags of words and EfficientNet
 features) makes the space from the 6,000 training images. Needs `--data`. The table is written beside the claims, in
-`results/corrections.md`; the page of the documentation shows it.
+`results/corrections.KIND.md`; the page of the documentation shows it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
-from claims import Claim, log, main
+from claims import Claim, log, main, result_file
 from limner import Collection, Embeddings, Hubs, Items, Judgements, Report, Scores, compare, evaluate, load
 from limner.encoders.words import BagOfWords
 from limner.match.correct import CORRECTIONS
@@ -215,8 +215,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         yield from claims
     text = "\n\n".join(tables) + "\n"
     if options.save and not options.quick:
-        target = Path(__file__).parent / "results" / "corrections.md"
-        target.write_text(text, encoding="utf-8")
+        result_file(Path(__file__), options, ".md").write_text(text, encoding="utf-8")
     log(text)
 
 

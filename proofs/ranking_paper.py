@@ -36,7 +36,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
-from claims import Claim, log, main
+from claims import Claim, log, main, result_file
 from limner.classic.histograms import Histograms
 from limner.classic.kcca import Directions, Pair, Spectrum, centred, spectrum
 from limner.classic.kernels import Features, FittedPyramid, Pyramid
@@ -572,7 +572,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         if options.html is not None:
             options.html.with_stem(f"{options.html.stem}-{source}").write_text(page(found), encoding="utf-8")
     if options.save and not options.quick:
-        (Path(__file__).parent / "results" / "ranking_paper.md").write_text("\n".join(told), encoding="utf-8")
+        result_file(Path(__file__), options, ".md").write_text("\n".join(told), encoding="utf-8")
     yield from claims(reports.get("words", {}))
     yield from other_images(reports)
 

@@ -32,7 +32,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
-from claims import Claim, log, main, result_name
+from claims import Claim, log, main, result_file
 from limner import Collection, Embeddings, Scores, evaluate, load, train
 from limner.match.tuning import tune
 from limner.stats import bootstrap
@@ -310,9 +310,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
 
 def keep_tables(text: str, options: argparse.Namespace) -> None:
     """Writes tables beside the claims, for the page of the documentation."""
-    script = Path(sys.argv[0]).resolve()
-    target = script.parent / "results" / f"{result_name(script, options)}.md"
-    target.write_text(text, encoding="utf-8")
+    result_file(Path(sys.argv[0]), options, ".md").write_text(text, encoding="utf-8")
 
 
 def data_folder(options: argparse.Namespace) -> Path:

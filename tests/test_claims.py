@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import platform
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import claims
+import machines
 import pages
 from claims import Claim, Task
 
@@ -150,21 +153,74 @@ def test_saved_claims_come_out_on_the_page(project, monkeypatch, capsys):
     ):
         assert piece in text
     assert "More words" not in text
-    assert claims.platform.node() not in text or not claims.platform.node()
+    assert platform.node() not in text or not platform.node()
     assert pages.stale() == []
     (project / "docs" / "proofs.md").write_text("by hand")
     assert pages.stale() == ["docs/proofs.md"]
 
 
-def test_what_a_card_measured_is_kept_apart(project, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", [str(project / "proofs" / "losses.py"), "--save", "--device", "cuda"])
-    monkeypatch.setattr(claims, "_named", lambda card: f"some {card}; ")
+ARM = {"processor": "N1", "family": "aarch64", "cores": 2, "memory": 24, "system": "Linux", "python": "3.11.7"}
+INTEL = ARM | {"processor": "Xeon", "family": "x86_64", "cores": 16}
+CARD = INTEL | {"card": "NVIDIA H200", "torch": "2.11.0"}
+
+
+def saved(project, monkeypatch, machine, found, *arguments):
+    """Saves claims as if they were measured on a machine."""
+    monkeypatch.setattr("sys.argv", [str(project / "proofs" / "losses.py"), "--save", *arguments])
+    monkeypatch.setattr(machines, "machine", lambda card=None: machine if card is None else CARD)
     monkeypatch.setenv("LIMNER_COMMIT", "0123456789")
-    claims.main(lambda options: [], "Losses.", configure=lambda parser: parser.add_argument("--device"))
-    kept = json.loads((project / "proofs" / "results" / "losses_gpu.json").read_text())
-    assert kept["machine"].startswith("some cuda; ")
-    assert kept["commit"] == "0123456789"
-    assert "## Losses, on a graphics card" in (project / "docs" / "proofs.md").read_text()
+    claims.main(lambda options: found, "Losses.", configure=lambda parser: parser.add_argument("--device"))
+    return json.loads(max((project / "proofs" / "results").glob("*"), key=lambda p: p.stat().st_mtime_ns).read_text())
+
+
+def test_machines_of_several_kinds_stand_side_by_side(project, monkeypatch, capsys):
+    saved(project, monkeypatch, ARM, [Claim("loss", 2, 1, goal="<= 1"), Claim("time", 3, goal="< 9", note="slow")])
+    saved(project, monkeypatch, INTEL, [Claim("loss", 1, 1, goal="<= 1")])
+    kept = saved(
+        project, monkeypatch, INTEL, [Claim("time", 1, goal="< 9"), Claim("more", 5, goal="== 5")], "--device=cuda"
+    )
+    assert (kept["machine"], kept["commit"]) == (CARD, "0123456789")
+    names = sorted(p.name for p in (project / "proofs" / "results").iterdir())
+    assert names == ["losses.aarch64.json", "losses.nvidia-h200.json", "losses.x86_64.json"]
+    page = (project / "docs" / "proofs.md").read_text()
+    assert [line for line in page.splitlines() if line.startswith("|")] == [
+        "| claim | machine | ours | reference | ratio | goal | met |",
+        "|---|---|---:|---:|---:|---|---|",
+        "| loss | aarch64 | 2 | 1 | 2 | <= 1 | **no** |",
+        "| loss | x86_64 | 1 | 1 | 1 | <= 1 | yes |",
+        "| time | aarch64 | 3 |  |  | < 9 | yes |",
+        "| time | nvidia-h200 | 1 |  |  | < 9 | yes |",
+        "| more | nvidia-h200 | 5 |  |  | == 5 | yes |",
+    ]
+    assert page.count("## ") == 1 and "4 of 5 goals met" in page
+    assert "- time (aarch64): slow" in page
+    for told in (
+        "; N1, 2 cores",
+        "; NVIDIA H200, torch 2.11.0; Xeon, 16 cores",
+        "; Xeon, 16 cores, 24 GiB, Linux x86_64",
+    ):
+        assert f"commit 0123456789{told}" in page
+
+
+def test_a_machine_that_was_saved_as_one_line_is_read():
+    lines = [machines.told(each) for each in (ARM, CARD)]
+    assert [machines.read(line) for line in lines] == [ARM, CARD] == [machines.read(each) for each in (ARM, CARD)]
+    with pytest.raises(ValueError, match="a machine 'a toaster'"):
+        machines.read("a toaster")
+
+
+def test_this_machine_is_told():
+    here = machines.machine()
+    assert machines.kind(here) == here["family"].lower().replace(" ", "-")
+    assert machines.read(machines.told(here)) == here
+
+
+def test_every_saved_result_says_which_machine_and_which_commit():
+    for path in [*claims.ROOT.glob("benchmarks/results/*.json"), *claims.ROOT.glob("proofs/results/*.json")]:
+        run = json.loads(path.read_text(encoding="utf-8"))
+        assert path.name == f"{Path(run['script']).stem}.{machines.kind(run['machine'])}.json"
+        assert {"processor", "family", "cores", "memory", "system", "python"} <= set(run["machine"])
+        assert run["commit"] and run["date"]
 
 
 def test_nothing_is_saved_unasked(project, monkeypatch, capsys):

@@ -98,3 +98,38 @@ def test_files_refused(tmp_path):
 def test_subset_and_length(vectors):
     assert np.array_equal(vectors.subset(["b", "a"]).matrix, vectors.matrix[[1, 0]])
     assert np.allclose(np.linalg.norm(vectors.normalised().matrix, axis=1), 1)
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 34, 700])
+def test_on_the_grid_every_dot_product_is_exact(dimensions):
+    """In whatever order single precision adds up: the products and sums are those of whole numbers."""
+    rng = np.random.default_rng(dimensions)
+    vectors = rng.standard_normal((60, dimensions))
+    vectors[1] = vectors[0]  # a product of 1 must not go beyond what is held exactly
+    held = Embeddings.of_length_one(range(60), vectors).matrix
+    steps = np.rint(held.astype(np.float64) * 4096).astype(np.int64)
+    np.testing.assert_array_equal(steps / 4096, held)
+    assert (steps**2).sum(axis=1).max() <= 4096**2
+    exact = steps @ steps.T / 2**24
+    for order in (np.arange(dimensions), np.arange(dimensions)[::-1], rng.permutation(dimensions)):
+        moved = np.ascontiguousarray(held[:, order])
+        np.testing.assert_array_equal(moved @ moved.T, exact)
+        one_by_one = np.zeros((60, 60), np.float32)
+        for column in moved.T:
+            one_by_one += np.multiply.outer(column, column)
+        np.testing.assert_array_equal(one_by_one, exact)
+
+
+def test_on_the_grid_vectors_are_near_and_the_last_digits_do_not_matter():
+    vectors = np.random.default_rng(0).standard_normal((300, 34)) * 1e3
+    held = Embeddings.of_length_one(range(300), vectors).matrix
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(held, unit, atol=3.1e-4)
+    noise = 1 + 1e-13 * np.random.default_rng(1).standard_normal(vectors.shape)
+    np.testing.assert_array_equal(held, Embeddings.of_length_one(range(300), vectors * noise).matrix)
+
+
+def test_vectors_in_single_precision_are_not_rounded():
+    vectors = np.random.default_rng(0).standard_normal((5, 7)).astype(np.float32)
+    held = Embeddings.of_length_one("abcde", vectors).matrix
+    np.testing.assert_allclose(held, Embeddings("abcde", vectors).normalised().matrix, atol=1e-7)

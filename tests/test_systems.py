@@ -83,6 +83,30 @@ def test_shapes_tell_upright_from_level_stripes():
     assert upright[16 * 12 : 17 * 12].argmax() == 0, "an upright edge changes from left to right: direction 0"
 
 
+def test_shapes_against_a_slow_count():
+    """Directions by the arc tangent; a slope on the very line between two directions belongs to the further one."""
+    picture = np.random.default_rng(3).integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8)
+    grey = picture.astype(int).sum(axis=2)
+    for part, held in enumerate((grey, grey.reshape(80, 2, 80, 2).sum(axis=(1, 3)))):
+        down, right = (2 * np.gradient(held.astype(float), axis=axis) for axis in (0, 1))
+        counts, cell = np.zeros((17, 12)), len(held) // 4
+        for y in range(len(held)):
+            for x in range(len(held)):
+                turn = np.arctan2(down[y, x], right[y, x]) % np.pi * 12 / np.pi
+                direction = int(turn + 1e-9) % 12
+                strength = round(16 * np.hypot(down[y, x], right[y, x]))
+                counts[y // cell * 4 + x // cell, direction] += strength
+                counts[16, direction] += strength
+        found = DESCRIPTIONS["shapes"](picture).reshape(2, 17, 12)[part]
+        np.testing.assert_allclose(found**2, counts / counts[:16].sum(), atol=1e-6)
+
+
+@pytest.mark.parametrize("names", [("colours",), ("shapes",), ("colours", "shapes")])
+def test_every_description_has_length_one(world, names):
+    rows = describe(world.images[:3], names).astype(float)
+    np.testing.assert_allclose((rows**2).sum(axis=1), len(names), rtol=1e-6)
+
+
 def test_a_plain_picture_has_no_edges_and_is_still_described():
     assert np.isfinite(describe_one(_picture(), ("colours", "shapes"))).all()
 
@@ -110,6 +134,12 @@ def test_bag_of_words_against_a_slow_count():
 
 def test_the_vocabulary_keeps_the_most_frequent_words():
     assert BagOfWords.fit(["a b", "a b", "a c", "d e"], least=1, most=2).vocabulary == ("a", "b")
+
+
+def test_equally_frequent_words_are_kept_in_the_order_of_the_alphabet():
+    """Not in that of a set, which every process has its own."""
+    texts = [f"{word} {other}" for word, other in zip("hgfedcba", "abcdefgh", strict=True)] + ["x y"]
+    assert BagOfWords.fit(texts, least=1, most=4).vocabulary == tuple("abcd")
 
 
 def test_texts_without_a_common_word_are_refused():

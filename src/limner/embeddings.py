@@ -20,6 +20,7 @@ from limner.files import replacing, write_text
 from limner.ids import Ids
 
 Float32 = npt.NDArray[np.float32]
+_STEPS = 4096  # to a length of 1: products of two whole numbers of steps add up to 2 ** 24 at most
 _ROWS_AT_ONCE = 65_536  # checks and conversions walk the matrix in pieces, so that a mapped file stays on disk
 
 
@@ -83,6 +84,30 @@ class Embeddings:
         """Every vector divided by its Euclidean length."""
         norms = np.sqrt(_squares(self.matrix))
         return Embeddings(self.ids, (self.matrix / norms[:, None]).astype(np.float32))
+
+    @classmethod
+    def of_length_one(cls, ids: Iterable[object], vectors: npt.NDArray[Any]) -> Embeddings:
+        """Vectors brought to length 1; those in double precision to a grid on which every dot product is exact.
+
+        Two processors, or two versions of a linear algebra library, differ in the last of the 16 digits of a number in
+        double precision. Rounded to whole numbers of 1 / 4096, their vectors are the same, but for one in many
+        millions that lies within 1e-12 of the middle between two steps. Products of such vectors are whole numbers of
+        2 ** -24, of which single precision holds every sum up to 1 exactly: scores are the same in whatever order they
+        are added up, ranks too, and ties are ties. A score is off by about 1e-4.
+
+        Vectors in single precision, which differ far sooner, are brought to length 1 and not rounded.
+
+        Args:
+            ids: One unique id per row.
+            vectors: Rows by dimensions.
+
+        >>> Embeddings.of_length_one(["a"], np.array([[3.0, 4.0]])).matrix.tolist()
+        [[0.599853515625, 0.7998046875]]
+        """
+        squares = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
+        unit = vectors / np.sqrt(np.where(squares > 0, squares, 1.0))[:, None]
+        held = _on_grid(unit) if vectors.dtype == np.float64 else unit
+        return cls(Ids(ids, what="embedding"), held.astype(np.float32))
 
     def subset(self, ids: Iterable[object]) -> Embeddings:
         """These rows, in this order; refuses ids that have no embedding."""
@@ -157,6 +182,15 @@ def _format(path: Path) -> _Format:
     if path.suffix.lower() not in formats:
         raise UnknownName("embeddings file ending", path.suffix or path.name, formats)
     return formats[path.suffix.lower()]
+
+
+def _on_grid(unit: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Vectors of length 1 in whole steps; those that rounding made longer are shortened a little before."""
+    steps, shorter = np.rint(unit * _STEPS), 0.0
+    while len(long := np.flatnonzero(np.einsum("ij,ij->i", steps, steps) > _STEPS**2)):
+        shorter += 0.5
+        steps[long] = np.rint(unit[long] * (_STEPS - shorter))
+    return steps / _STEPS
 
 
 def _ids_file(path: Path) -> Path:

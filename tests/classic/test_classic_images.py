@@ -271,6 +271,16 @@ def test_the_pyramid_is_the_formula(histograms, words, levels, power):
     assert _positive(kernel)
 
 
+def test_intersections_are_the_same_in_any_order():
+    """Bit for bit: whole numbers are added up, so that vector lanes and processors do not matter."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.gamma(0.3, size=(rows, 5000)).astype(np.float32) for rows in (9, 6))
+    order = rng.permutation(5000)
+    np.testing.assert_array_equal(intersections(a, b), intersections(a[:, order], b[:, order]))
+    exact = np.minimum(a[:, None].astype(float), b[None]).sum(axis=2)
+    np.testing.assert_allclose(intersections(a, b), exact, rtol=1e-7)
+
+
 def test_weights_of_levels_add_up_to_one():
     assert [sum(pyramid_weights(levels)) for levels in (1, 2, 3)] == [1, 1, 1]
 

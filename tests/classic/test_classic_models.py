@@ -74,18 +74,19 @@ def test_it_scores_by_the_cosine_of_projections(model, world):
     documents = documents_of(world.train)
     y = (model.text_rows(world.test.texts) - model.text_kernel(documents).mean(axis=0)) @ space.texts.weights
     x, y = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (x, y))
-    np.testing.assert_allclose(model.scores(world.test).matrix(), x @ y.T, atol=1e-4)
+    np.testing.assert_allclose(model.scores(world.test).matrix(), x @ y.T, atol=6e-4)  # in steps of 1 / 4096
 
 
 def test_projections_of_training_pairs_correlate_as_said(model, world):
     space = model.spaces[0]
-    x = model.encode_images(world.train.images).matrix.astype(float)
+    train = model.image_kernel(model.images) ** space.setting.power
+    x = space.images(train, len(space.correlations))
     documents = documents_of(world.train)
-    y = space.texts(model.text_kernel(documents), len(space.correlations)).astype(float)
+    y = space.texts(model.text_kernel(documents), len(space.correlations))
     # With the ridge, a'K_x K_y b = lambda while a'(K_x^2 + kappa K_x)a = 1.
     products = (x * y).sum(axis=0)
     np.testing.assert_allclose(products, space.correlations, atol=2e-3)
-    kernel = centred(model.image_kernel(model.images) ** space.setting.power)
+    kernel = centred(train)
     ridge = np.einsum("ij,ij->j", space.images.weights, kernel @ space.images.weights)
     np.testing.assert_allclose((x**2).sum(axis=0) + space.setting.kappa * ridge, 1, atol=2e-3)
 
@@ -94,7 +95,7 @@ def test_projections_are_embeddings_so_corrections_and_search_work(model, world)
     scores = model.scores(world.test)
     images, texts = model.encode_images(world.test.images), model.encode_texts(world.test.texts)
     assert images.dim == texts.dim == model.settings["i2t"][0].n
-    np.testing.assert_allclose(scores.matrix(), Scores.from_embeddings(images, texts).matrix(), atol=1e-6)
+    np.testing.assert_allclose(scores.matrix(), Scores.from_embeddings(images, texts).matrix(), atol=6e-4)
     assert limner.evaluate(scores.correct("csls"), world.test, measures="R@1").rows()
     one = model.scores(world.test.restrict([world.test.images.ids[3]])).matrix()
     np.testing.assert_allclose(one[0, :5], scores.matrix()[3, 15:20], atol=1e-4)  # whoever is in the collection

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import pickle
-import platform
 import subprocess
 import sys
 from collections import Counter
@@ -15,7 +14,6 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-import PIL
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,7 +28,7 @@ from limner.errors import LimnerError, UnknownName
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN_SAID = "664a28685177c3f33e03503f8eba51ccc44ee9a42a539d81c8a6b48fe6cb5102"
-GOLDEN_PIXELS = {("13.0.0", "aarch64"): "8045760e6d470626b393ed3974a47766fb9ac60f317bc3c7ab712740defd262e"}
+GOLDEN_PIXELS = "666bf7c98c83b3eb457af51e70c62e3db0061919ff75617f76faa920b264f9c6"
 
 
 def said(collection):
@@ -72,10 +70,8 @@ def test_captions_and_meanings_are_frozen():
 
 
 def test_pixels_are_frozen():
-    here = PIL.__version__, platform.machine()
-    if here not in GOLDEN_PIXELS:
-        pytest.skip(f"no frozen pixels for Pillow {here[0]} on {here[1]}: other versions may draw other edges")
-    assert pixels(scenes.load(images=40)) == GOLDEN_PIXELS[here]
+    """On every processor and with every Pillow. The pixels, not the bytes of a PNG: zlib may pack those differently."""
+    assert pixels(scenes.load(images=40)) == GOLDEN_PIXELS
 
 
 def test_two_processes_with_different_hash_seeds_make_the_same_world():

@@ -15,28 +15,28 @@ _summing: Any = numba.njit(
     cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "nnan", "ninf"}, boundscheck=False
 )
 _jit: Any = numba.njit(cache=True, nogil=True, fastmath=False, boundscheck=False)
-_F = np.float32
+_F, _I = np.float32, np.int32
 STRIP = 2048
 """Columns walked together."""
 
 
-@_summing
+@_jit
 def intersections(a, b, out):  # type: ignore[no-untyped-def]  # numba infers the types
-    """out[i, j] = sum_v min(a[i, v], b[j, v])."""
+    """out[i, j] = sum_v min(a[i, v], b[j, v]) of whole numbers of 32 bits: the same sum in whatever order."""
     rows, others, width = a.shape[0], b.shape[0], a.shape[1]
-    out[:] = 0.0
+    out[:] = 0
     for low in range(0, width, STRIP):
         high = min(low + STRIP, width)
         for j in range(0, others - others % 4, 4):
             b0, b1, b2, b3 = b[j, low:high], b[j + 1, low:high], b[j + 2, low:high], b[j + 3, low:high]
             for i in range(rows):
                 x = a[i, low:high]
-                s0, s1, s2, s3 = _F(0.0), _F(0.0), _F(0.0), _F(0.0)
+                s0, s1, s2, s3 = _I(0), _I(0), _I(0), _I(0)
                 for v in range(np.uint64(high - low)):
-                    s0 += x[v] if x[v] < b0[v] else b0[v]
-                    s1 += x[v] if x[v] < b1[v] else b1[v]
-                    s2 += x[v] if x[v] < b2[v] else b2[v]
-                    s3 += x[v] if x[v] < b3[v] else b3[v]
+                    s0 = _I(s0 + (x[v] if x[v] < b0[v] else b0[v]))
+                    s1 = _I(s1 + (x[v] if x[v] < b1[v] else b1[v]))
+                    s2 = _I(s2 + (x[v] if x[v] < b2[v] else b2[v]))
+                    s3 = _I(s3 + (x[v] if x[v] < b3[v] else b3[v]))
                 out[i, j] += s0
                 out[i, j + 1] += s1
                 out[i, j + 2] += s2
@@ -45,9 +45,9 @@ def intersections(a, b, out):  # type: ignore[no-untyped-def]  # numba infers th
             b0 = b[j, low:high]
             for i in range(rows):
                 x = a[i, low:high]
-                s0 = _F(0.0)
+                s0 = _I(0)
                 for v in range(np.uint64(high - low)):
-                    s0 += x[v] if x[v] < b0[v] else b0[v]
+                    s0 = _I(s0 + (x[v] if x[v] < b0[v] else b0[v]))
                 out[i, j] += s0
 
 

@@ -1,6 +1,7 @@
 """Compiled loops over the pixels of one picture. All release the interpreter lock, so pictures run on threads.
 
-None may reorder sums: the same picture gives the same words, whatever the machine and the number of threads.
+None may reorder sums, or call a mathematical function that is not rounded exactly: the same picture gives the same
+words, whatever the processor and the number of threads.
 """
 
 from __future__ import annotations
@@ -11,8 +12,12 @@ from typing import Any
 import numba
 import numpy as np
 
+from limner.portable import arctangent, logarithm
+
 _jit: Any = numba.njit(cache=True, nogil=True, fastmath=False, boundscheck=False)
 _F = np.float32
+_log: Any = _jit(logarithm)
+_arctangent: Any = _jit(arctangent)
 
 
 @_jit
@@ -55,6 +60,15 @@ def down(source, kernel, start, step, out):  # type: ignore[no-untyped-def]
 
 
 @_jit
+def _turn(dy, dx):  # type: ignore[no-untyped-def]
+    """The direction of a gradient in full turns, from 0 to 1; not for one of length 0."""
+    across, down = abs(dx), abs(dy)
+    turn = _arctangent(down / across) if down <= across else 0.25 - _arctangent(across / down)
+    turn = 0.5 - turn if dx < 0 else turn
+    return 1.0 - turn if dy < 0 else turn
+
+
+@_jit
 def orientations(grey, maps):  # type: ignore[no-untyped-def]
     """Strength of the gradient, shared between the two nearest of `len(maps)` directions of the full circle."""
     kinds, height, width = maps.shape
@@ -66,7 +80,7 @@ def orientations(grey, maps):  # type: ignore[no-untyped-def]
             dx = (grey[y, right] - grey[y, left]) / _F(max(right - left, 1))
             strength = math.sqrt(dx * dx + dy * dy)
             if strength > _F(0.0):
-                turn = math.atan2(dy, dx) * (kinds / (2 * math.pi)) + kinds
+                turn = _turn(float(dy), float(dx)) * kinds
                 low = int(turn)
                 share = turn - low
                 maps[low % kinds, y, x] += _F(strength * (1.0 - share))
@@ -120,7 +134,7 @@ def _scaled(values, squares, least, out):  # type: ignore[no-untyped-def]
 
 @_jit
 def energies(slopes, bends, cosines, sines, noise, scale, out):  # type: ignore[no-untyped-def]
-    """Oriented energies of every point as whole numbers; see `texture.energy`.
+    """Oriented energies of every point as whole numbers; see `descriptors.texture`.
 
     Args:
         slopes: First derivatives, (scales, 2, points): along x and y.
@@ -144,7 +158,7 @@ def energies(slopes, bends, cosines, sines, noise, scale, out):  # type: ignore[
                 values[s * kinds + k] = math.sqrt(energy)
                 squares += energy
         length = math.sqrt(squares)
-        gain = scale * math.log(1 + length / noise) / length if length > 0 else 0.0
+        gain = scale * _log(1 + length / noise) / length if length > 0 else 0.0
         for i in range(values.shape[0]):
             out[p, i] = np.uint8(min(values[i] * gain + 0.5, 255.0))
 

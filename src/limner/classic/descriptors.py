@@ -1,12 +1,14 @@
 """What a point of a picture looks like, as whole numbers: its colour, its texture, its shape.
 
-Descriptors are whole numbers from 0 to 255, as Lowe's are, so that distances to whole-numbered words are exact and the
-words of a picture the same on every machine.
+Descriptors are whole numbers from 0 to 255, as Lowe's are, so that distances to whole-numbered words are exact. They
+come from operations that every processor rounds alike (`limner.portable`), so that the words of a picture are the same
+everywhere. A picture that has to be made smaller first is as Pillow makes it, which may differ in a grey level.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
@@ -16,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.classic import _pixels
+from limner.portable import cosine, exponential, logarithm, sine
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -68,17 +71,49 @@ def lab(colours: Pixels) -> Pixels:
     >>> lab(np.array([[255, 255, 255], [255, 0, 0], [0, 0, 0]], dtype=np.uint8)).tolist()
     [[255, 128, 128], [136, 208, 195], [0, 128, 128]]
     """
-    share = colours.astype(np.float64) / 255
-    linear = np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
-    x, y, z = np.moveaxis(linear @ _XYZ.T / _XYZ.sum(axis=1), -1, 0)
-    bent_x, bent_y, bent_z = (np.where(v > 216 / 24389, np.cbrt(v), (24389 / 27 * v + 16) / 116) for v in (x, y, z))
-    coordinates = ((116 * bent_y - 16) * 2.55, 500 * (bent_x - bent_y) + 128, 200 * (bent_y - bent_z) + 128)
-    return np.asarray(np.clip(np.rint(np.stack(coordinates, axis=-1)), 0, 255), dtype=np.uint8)
+    held = _linear()[colours]
+    red, green, blue = held[..., 0], held[..., 1], held[..., 2]
+    x, y, z = (_bent()[(r * red + g * green + b * blue) >> _BITS] for r, g, b in _WHITE_XYZ)
+    one, half = 1 << _BITS, 1 << _BITS >> 1
+    coordinates = ((116 * y - 16 * one) * 255 // 100, 500 * (x - y) + 128 * one, 200 * (y - z) + 128 * one)
+    whole = np.stack([(coordinate + half) >> _BITS for coordinate in coordinates], axis=-1)
+    return np.asarray(np.clip(whole, 0, 255), dtype=np.uint8)
 
 
-_XYZ = np.array(
-    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+_BITS = 16  # of whole numbers that stand for 0 to 1
+_XYZ = (
+    (0.4124564, 0.3575761, 0.1804375),
+    (0.2126729, 0.7151522, 0.0721750),
+    (0.0193339, 0.1191920, 0.9503041),
 )
+
+
+def _shares(row: tuple[float, float, float]) -> tuple[int, int, int]:
+    """What red, green and blue count for in a coordinate, where white has 1."""
+    red, _, blue = (round(value / math.fsum(row) * 2**_BITS) for value in row)
+    return red, 2**_BITS - red - blue, blue
+
+
+_WHITE_XYZ = tuple(map(_shares, _XYZ))
+
+
+@cache
+def _linear() -> npt.NDArray[np.int64]:
+    """The light of each of 256 levels of sRGB (IEC 61966-2-1), white being 2 ** _BITS."""
+    levels = [level / 255 for level in range(256)]
+    light = [v / 12.92 if v <= 0.04045 else exponential(2.4 * logarithm((v + 0.055) / 1.055)) for v in levels]
+    return np.array([round(v * 2**_BITS) for v in light], dtype=np.int64)
+
+
+@cache
+def _bent() -> npt.NDArray[np.int64]:
+    """The cube root of CIELAB, straight near black, of every share of white."""
+    share = np.arange(2**_BITS + 1) / 2**_BITS
+    root = np.ones(len(share))
+    for _ in range(12):  # Newton's steps: operations that are rounded exactly, which a library's cube root is not
+        root = (2 * root + share / (root * root)) / 3
+    bent = np.where(share > 216 / 24389, root, (24389 / 27 * share + 16) / 116)
+    return np.asarray(np.rint(bent * 2**_BITS), dtype=np.int64)
 
 
 def colour(picture: Pixels) -> Points:
@@ -108,11 +143,17 @@ def texture(picture: Pixels, *, step: int = 2) -> Points:
     bends = np.empty((len(SCALES), 3, *shape), np.float32)
     for s, scale in enumerate(SCALES):
         _derivatives(grey, scale, step, slopes[s], bends[s])
-    angles = np.arange(TURNS) * np.pi / TURNS
     out = np.empty((shape[0] * shape[1], len(SCALES) * TURNS), np.uint8)
     flat = slopes.reshape(len(SCALES), 2, -1), bends.reshape(len(SCALES), 3, -1)
-    _pixels.energies(*flat, np.cos(angles), np.sin(angles), _NOISE, _TEXTURE_STEPS, out)
+    _pixels.energies(*flat, *_half_circle(), _NOISE, _TEXTURE_STEPS, out)
     return Points(out, *_grid(*shape, 0, 0, step), (height, width))
+
+
+@cache
+def _half_circle() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Cosines and sines of the directions."""
+    turns = [k / (2 * TURNS) for k in range(TURNS)]
+    return np.array([cosine(turn) for turn in turns]), np.array([sine(turn) for turn in turns])
 
 
 def _derivatives(grey: Float32, scale: float, step: int, slopes: Float32, bends: Float32) -> None:
@@ -132,13 +173,20 @@ def _derivatives(grey: Float32, scale: float, step: int, slopes: Float32, bends:
 @cache
 def _gaussians(scale: float) -> tuple[Float32, Float32, Float32]:
     """A Gaussian and its first two derivatives, sampled; the derivatives see nothing in a flat picture."""
-    t = np.arange(-int(3 * scale + 0.5), int(3 * scale + 0.5) + 1) / scale
-    bell = np.exp(-(t**2) / 2)
-    bell /= bell.sum()
-    bend = (t**2 - 1) * bell
-    kernels = (bell, t * bell, bend - bend.mean())  # t rather than -t: dark to light counts as light to dark does
-    first, second, third = (kernel.astype(np.float32) for kernel in kernels)
+    reach = int(3 * scale + 0.5)
+    t = [k / scale for k in range(-reach, reach + 1)]
+    bell = _bell(t)
+    slope = [u * weight for u, weight in zip(t, bell, strict=True)]  # u, not -u: dark to light is as light to dark
+    bend = [(u * u - 1) * weight for u, weight in zip(t, bell, strict=True)]
+    flat = math.fsum(bend) / len(bend)
+    first, second, third = (np.array(k, np.float32) for k in (bell, slope, [weight - flat for weight in bend]))
     return first, second, third
+
+
+def _bell(t: Sequence[float]) -> list[float]:
+    """exp(-t^2 / 2), brought to the sum 1."""
+    heights = [exponential(-u * u / 2) for u in t]
+    return [height / math.fsum(heights) for height in heights]
 
 
 def sift(picture: Pixels, *, step: int = STEP) -> Points:
@@ -180,13 +228,14 @@ def _sift_of(maps: Float32, size: int, step: int) -> tuple[Pixels, Float32, Floa
 
 @cache
 def _window() -> Float32:
-    bell = np.exp(-((np.arange(4) - 1.5) ** 2) / 8)
+    bell = np.array([exponential(-((k - 1.5) ** 2) / 8) for k in range(4)])
     return np.outer(bell, bell).astype(np.float32)
 
 
 def _grey(picture: Pixels) -> Float32:
     """Brightness as television weighs the colours (ITU-R 601)."""
-    return np.asarray(picture @ np.array([0.299, 0.587, 0.114], dtype=np.float32), dtype=np.float32)
+    red, green, blue = (picture[..., channel].astype(np.int32) for channel in range(3))
+    return np.asarray((299 * red + 587 * green + 114 * blue).astype(np.float32) / np.float32(1000))
 
 
 def _grid(rows: int, columns: int, top: float, left: float, step: int) -> tuple[Float32, Float32]:

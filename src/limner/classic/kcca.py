@@ -13,7 +13,8 @@ With K_x = U D U' and K_y = V E V' this is the singular value decomposition of
 
 So each kernel is decomposed once (`spectrum`), each kappa takes one more decomposition (`Pair.solve`), and the first n
 columns of a and b serve every n. Multiplying the diagonal of a kernel whose diagonal is constant adds the same number
-to every eigenvalue and leaves U alone: it takes no new decomposition of the kernel either.
+to every eigenvalue and leaves U alone: it takes no new decomposition of the kernel either. The sign of each projection,
+which the decomposition leaves open, is fixed.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.errors import LimnerError, UnknownName
+from limner.portable import signs
 
 Matrix = npt.NDArray[Any]
 Method = Literal["exact", "cholesky"]
@@ -259,7 +261,8 @@ def _singular(middle: Matrix) -> tuple[Matrix, Matrix, Matrix]:
         return values, left, right
     squares, vectors = eigh(middle @ middle.T, driver="evd", overwrite_a=True, check_finite=False)
     # Squaring halves the digits: what is left of a smaller correlation is rounding.
-    kept = squares > 10 * np.finfo(middle.dtype).eps * squares[-1]
+    kept = squares > max(10 * np.finfo(middle.dtype).eps, _NOTHING) * squares[-1]
     values = np.sqrt(squares[kept][::-1])
     left = np.ascontiguousarray(vectors[:, kept][:, ::-1])
+    left *= signs(left)
     return values, left, np.asarray((middle.T @ left) / values)

@@ -7,8 +7,9 @@ of them before, which is the quicker way where pictures are compared more than o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
@@ -24,6 +25,7 @@ from limner.scores.running import Progress, counted, threads
 
 Matrix = npt.NDArray[np.float64]
 Float32 = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.float32] | npt.NDArray[np.int32]
 _ROWS = 64  # of a block of a kernel, so that its rows stay in the second cache
 
 
@@ -61,7 +63,8 @@ def intersections(
 ) -> Matrix:
     """Histogram intersection: K(x, y) = sum_v min(x_v, y_v). Swain & Ballard 1991.
 
-    Positive semi-definite for values of 0 and above (Barla, Odone & Verri 2003).
+    Positive semi-definite for values of 0 and above (Barla, Odone & Verri 2003). Values are taken in whole steps of
+    about 1e-9 of the largest sum, so that every processor adds them up to the same numbers, in whatever order.
 
     Args:
         a: One row per histogram.
@@ -75,7 +78,16 @@ def intersections(
     """
     from limner.classic import _loops
 
-    return _in_blocks(_loops.intersections, a, b, workers, progress)
+    rows = [np.ascontiguousarray(side, dtype=np.float64) for side in (a, b) if side is not None]
+    step = _step(rows)
+    whole = [np.rint(side / step).astype(np.int32) for side in rows]
+    return _in_blocks(_loops.intersections, whole[0], None if b is None else whole[1], workers, progress) * step
+
+
+def _step(rows: Sequence[Matrix]) -> float:
+    """A power of two, so small that sums of rows come near what 32 bits hold; a hundredth more for rounded sums."""
+    largest = max(float(side.sum(axis=1).max(initial=0.0)) for side in rows)
+    return float(2.0 ** (np.frexp(1.01 * largest)[1] - 30))
 
 
 def chi_squares(
@@ -90,21 +102,22 @@ def chi_squares(
     """
     from limner.classic import _loops
 
-    return _in_blocks(_loops.chi_squares, a, b, workers, progress)
+    first = np.ascontiguousarray(a, dtype=np.float32)
+    second = None if b is None else np.ascontiguousarray(b, dtype=np.float32)
+    return _in_blocks(_loops.chi_squares, first, second, workers, progress)
 
 
 def _in_blocks(
-    loop: Callable[..., None], a: Float32, b: Float32 | None, workers: int | None, progress: Progress | None
+    loop: Callable[..., None], first: Rows, b: Rows | None, workers: int | None, progress: Progress | None
 ) -> Matrix:
     """Calls a compiled loop for blocks of rows, on threads; only the lower half where a is compared with itself."""
-    first = np.ascontiguousarray(a, dtype=np.float32)
-    second = first if b is None else np.ascontiguousarray(b, dtype=np.float32)
+    second = first if b is None else b
     whole = np.empty((len(first), len(second)))
 
     def work(low: int) -> None:
         high = min(low + _ROWS, len(first))
         others = second[: high if b is None else len(second)]
-        block = np.empty((high - low, len(others)), np.float32)
+        block = np.empty((high - low, len(others)), first.dtype)
         loop(first[low:high], others, block)
         whole[low:high, : len(others)] = block
         if b is None:
@@ -118,6 +131,17 @@ def _in_blocks(
             part = whole[low : low + _ROWS, low : low + _ROWS]
             part[:] = np.tril(part) + np.tril(part, -1).T
     return whole
+
+
+def raised(kernel: Matrix, power: float) -> Matrix:
+    """A kernel to a power, element by element; a whole power by products, which every processor rounds alike.
+
+    >>> raised(np.array([[0.5, 3.0]]), 3.0).tolist()
+    [[0.125, 27.0]]
+    """
+    if power == int(power) and 1 <= power <= 8:
+        return np.asarray(reduce(np.multiply, [kernel] * int(power)))
+    return np.asarray(kernel**power)
 
 
 def pyramid_weights(levels: int) -> tuple[float, ...]:
@@ -218,10 +242,8 @@ class FittedPyramid:
         """Similarities of all pairs, from 0 to 1."""
         first = self.vectors(self.features(a))
         second = None if b is None else self.vectors(self.features(b))
-        mean = intersections(first, second, workers=self.workers, progress=progress)
-        if second is None:
-            np.fill_diagonal(mean, np.minimum(mean.diagonal(), 1.0))
-        return mean if self.power == 1 else mean**self.power
+        mean = np.minimum(intersections(first, second, workers=self.workers, progress=progress), 1.0)
+        return raised(mean, self.power)
 
     def vectors(self, histograms: Histograms) -> Float32:
         """Histograms of all features and levels side by side, scaled so that their intersection is the kernel."""
@@ -336,7 +358,7 @@ class FittedFeatures:
             mean = np.exp(-self.gamma * self.distances(first, second))
         if second is None:
             np.fill_diagonal(mean, 1.0)
-        return np.asarray(mean if self.power == 1 else mean**self.power)
+        return raised(np.asarray(mean), self.power)
 
     def state(self) -> dict[str, Any]:
         """The options and gamma."""

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from limner.classic import saving
 from limner.classic.kcca import Directions, Matrix, Pair
+from limner.classic.kernels import raised
 from limner.classic.pairs import Documents, FeatureSource, image_features
 from limner.classic.selection import TASKS, Setting
 from limner.collection import Collection, Items
@@ -33,15 +34,15 @@ class Side:
 
     Args:
         means: Of the columns of the training kernel.
-        weights: Training items by projections.
+        weights: Training items by projections, in the precision they were solved in.
     """
 
-    means: Float32
-    weights: Float32
+    means: Matrix
+    weights: Matrix
 
-    def __call__(self, rows: Matrix, n: int) -> Float32:
+    def __call__(self, rows: Matrix, n: int) -> Matrix:
         """The first n projections of items, from their similarities with every training item."""
-        moved = (rows - self.means).astype(np.float32)
+        moved = (rows - self.means).astype(self.weights.dtype)
         return np.asarray(moved @ self.weights[:, :n])
 
 
@@ -67,7 +68,7 @@ class Space:
         sides = []
         for spectrum, weights in ((pair.x, found.x), (pair.y, found.y)):
             turned = spectrum.vectors[:, : len(weights)].astype(weights.dtype) @ weights[:, : setting.n]
-            sides.append(Side(spectrum.means.astype(np.float32), turned.astype(np.float32)))
+            sides.append(Side(spectrum.means.astype(weights.dtype), turned))
         correlations = found.correlations[: setting.n].astype(np.float32)
         return cls(setting, correlations, *sides)
 
@@ -115,22 +116,22 @@ class KccaModel:
         """
         if not self.fused:
             images = self.encode_images(collection.images, features=features, progress=progress)
-            return Scores.from_embeddings(images, self.encode_texts(collection.texts))
+            return Scores.from_embeddings(images, self.encode_texts(collection.texts), similarity="dot")
         image_rows = self.image_rows(collection.images, features=features, progress=progress)
         return self.fuse(image_rows, self.text_rows(collection.texts), collection.images.ids, collection.texts.ids)
 
     def encode_images(
         self, items: Items, *, features: FeatureSource = None, progress: Progress | None = None
     ) -> Embeddings:
-        """Images in the joint space: their projections."""
+        """Images in the joint space: their projections, brought to length 1 (see `Embeddings.of_length_one`)."""
         space, n = self._only("encode_images")
         rows = self.image_rows(items, features=features, progress=progress)
-        return Embeddings(items.ids, space.images(rows**space.setting.power, n))
+        return Embeddings.of_length_one(items.ids, space.images(raised(rows, space.setting.power), n))
 
     def encode_texts(self, items: Items) -> Embeddings:
-        """Texts in the joint space: their projections."""
+        """Texts in the joint space: their projections, brought to length 1."""
         space, n = self._only("encode_texts")
-        return Embeddings(items.ids, space.texts(self.text_rows(items), n))
+        return Embeddings.of_length_one(items.ids, space.texts(self.text_rows(items), n))
 
     def _only(self, what: str) -> tuple[Space, int]:
         if self.fused:
@@ -160,8 +161,11 @@ class KccaModel:
         held: dict[Setting, Scores] = {}
         for setting in {s for settings in self.settings.values() for s in settings}:
             space = self._space(setting)
-            sides = (space.images(image_rows**setting.power, setting.n), space.texts(text_rows, setting.n))
-            held[setting] = Scores.from_embeddings(Embeddings(images, sides[0]), Embeddings(texts, sides[1]))
+            sides = (
+                Embeddings.of_length_one(images, space.images(raised(image_rows, setting.power), setting.n)),
+                Embeddings.of_length_one(texts, space.texts(text_rows, setting.n)),
+            )
+            held[setting] = Scores.from_embeddings(*sides, similarity="dot")
         forward = _points(borda([held[setting] for setting in self.settings["i2t"]]))
         backward = _points(borda([held[setting].T for setting in self.settings["t2i"]]))
         return TwoWayScores(images, texts, forward, backward)

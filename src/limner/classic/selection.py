@@ -16,6 +16,7 @@ import numpy.typing as npt
 from limner.classic.kcca import Directions, Matrix, Pair
 from limner.collection import Collection
 from limner.errors import LimnerError, UnknownName
+from limner.portable import whole
 from limner.scores.running import Progress
 
 KAPPAS = (0.1, 0.5, 1.0, 5.0)
@@ -164,8 +165,8 @@ def _measured(
 ) -> list[Trial]:
     """One trial for each n: dot products and lengths grow as projections are added."""
     kind = found.x.dtype
-    x = images[:, : len(found.x)].astype(kind) @ found.x
-    y = texts[:, : len(found.y)].astype(kind) @ found.y
+    x = _steady(images[:, : len(found.x)].astype(kind) @ found.x)
+    y = _steady(texts[:, : len(found.y)].astype(kind) @ found.y)
     products = np.zeros((len(x), len(y)), kind)
     squares_x, squares_y = np.zeros(len(x)), np.zeros(len(y))
     trials, low = [], 0
@@ -180,6 +181,16 @@ def _measured(
         }
         trials.append(_trial(replace(setting, n=n), ranks))
     return trials
+
+
+def _steady(projections: Matrix) -> Matrix:
+    """Projections in double precision as whole numbers, of which every product and sum below is exact.
+
+    So the ranks, and with them the setting that is chosen, are the same on every processor, and equal texts tie.
+    """
+    if projections.dtype != np.float64:
+        return projections
+    return whole(projections, (52 - projections.shape[1].bit_length()) // 2)
 
 
 def _within(ns: Sequence[int] | None, most: int) -> list[int]:

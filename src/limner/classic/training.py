@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from limner.classic.kcca import Directions, Matrix, Method, Pair, Spectrum, spectrum
+from limner.classic.kernels import raised
 from limner.classic.models import KccaModel, Space
 from limner.classic.pairs import (
     FeatureSource,
@@ -140,7 +141,9 @@ def search(
     found, done = Found(fuse), 0
     for power, pair in pairs_of(rows, grid.powers, method=method, rank=rank, precision=precision):
         options: dict[str, Any] = {name: getattr(grid, name) for name in ("kappas", "text_kappas", "ns", "diagonals")}
-        for directions, measured in trials(pair, dev, rows.dev_images**power, rows.dev_texts, power=power, **options):
+        for directions, measured in trials(
+            pair, dev, raised(rows.dev_images, power), rows.dev_texts, power=power, **options
+        ):
             found.add(pair, directions, measured)
             done += 1
             if progress is not None:
@@ -160,7 +163,7 @@ def pairs_of(
     precise = precision or ("single" if len(rows.images) >= _SINGLE_FROM else "double")
     texts: Spectrum = spectrum(rows.texts, method=method, rank=rank)
     for power in powers:
-        yield power, Pair(spectrum(rows.images**power, method=method, rank=rank), texts, precise)
+        yield power, Pair(spectrum(raised(rows.images, power), method=method, rank=rank), texts, precise)
 
 
 def train(

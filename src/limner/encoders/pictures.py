@@ -3,6 +3,8 @@
 Both are counted in a grid of cells and over the whole picture. Square roots are taken of the shares, so that the dot
 product of two descriptions is the sum of their Bhattacharyya coefficients (the Hellinger kernel), which suits
 histograms better than the plain product.
+
+Pixels are compared and counted in whole numbers, so that a picture is described alike on every processor.
 """
 
 from __future__ import annotations
@@ -19,13 +21,16 @@ import numpy.typing as npt
 
 from limner.collection import Items
 from limner.errors import UnknownName
+from limner.portable import cosine, sine
 from limner.scores import Progress, usable_cores
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
 Pixels = npt.NDArray[np.uint8]
+Whole = npt.NDArray[np.int64]
 
 SIDE = 160  # pictures are scaled to SIDE x SIDE pixels first
 GRID = 4  # cells along each side
@@ -46,8 +51,8 @@ def colours(pixels: Pixels) -> Float32:
 
 def shapes(pixels: Pixels) -> Float32:
     """Strength of the edges in each of 12 directions, in each cell and in the whole picture, fine and coarse."""
-    grey = pixels.astype(np.float32).mean(axis=2)
-    coarse = grey.reshape(SIDE // 2, 2, SIDE // 2, 2).mean(axis=(1, 3))
+    grey = pixels[..., 0].astype(np.int64) + pixels[..., 1] + pixels[..., 2]
+    coarse = grey.reshape(SIDE // 2, 2, SIDE // 2, 2).sum(axis=(1, 3))
     return np.concatenate([_edges(grey), _edges(coarse)])
 
 
@@ -109,18 +114,49 @@ def describe_one(picture: Image, names: Sequence[str]) -> Float32:
 
     scaled = picture if picture.size == (SIDE, SIDE) else picture.resize((SIDE, SIDE), Resampling.BOX)
     pixels = np.asarray(scaled.convert("RGB"))
-    parts = [DESCRIPTIONS[name](pixels) for name in names]
-    return np.concatenate([part / max(float(np.linalg.norm(part)), 1e-12) for part in parts]).astype(np.float32)
+    return np.concatenate([_of_length_one(DESCRIPTIONS[name](pixels)) for name in names])
 
 
-def _edges(grey: Float32) -> Float32:
-    down, right = np.gradient(grey)
-    turned = np.arctan2(down, right) % np.pi  # light to dark or dark to light is the same edge
-    code = np.minimum((turned * (DIRECTIONS / np.pi)).astype(np.intp), DIRECTIONS - 1)
-    return _histograms(code, DIRECTIONS, np.hypot(down, right))
+def _of_length_one(part: Float32) -> Float32:
+    """Shares of the cells add up to 1 and those of the whole too: the squared length is a whole number."""
+    squared = round(float(part @ part))
+    return np.asarray(part / np.sqrt(np.float32(max(squared, 1))), dtype=np.float32)
 
 
-def _histograms(code: npt.NDArray[np.intp], kinds: int, weights: Float32 | None) -> Float32:
+def _edges(grey: Whole) -> Float32:
+    down, right = _slopes(grey), _slopes(grey.T).T
+    strength = np.rint(16 * np.sqrt(down**2 + right**2))
+    return _histograms(_directions(down, right), DIRECTIONS, strength)
+
+
+def _slopes(grey: Whole) -> Whole:
+    """Twice the slope from each row to the next: over both neighbours, at the edge over one."""
+    slopes = np.empty_like(grey)
+    slopes[1:-1] = grey[2:] - grey[:-2]
+    slopes[0], slopes[-1] = 2 * (grey[1] - grey[0]), 2 * (grey[-1] - grey[-2])
+    return slopes
+
+
+def _directions(down: Whole, right: Whole) -> npt.NDArray[np.intp]:
+    """Which of 12 directions of half a circle a slope has: light to dark or dark to light is the same edge."""
+    back = np.where((down < 0) | ((down == 0) & (right < 0)), -1, 1)
+    down, right = down * back, right * back
+    legs = np.maximum(down + np.abs(right), 1)
+    turned = np.where(right < 0, 1 - right / legs, down / legs)
+    passed = np.zeros(turned.shape, np.uint8)
+    for bound in _bounds():
+        passed += turned >= bound
+    return passed.astype(np.intp)
+
+
+@cache
+def _bounds() -> tuple[float, ...]:
+    """Where each direction but the first begins, as y / (|x| + y): 0 is to the right, 1 above, up to 2 to the left."""
+    points = [(cosine(k / 2 / DIRECTIONS), sine(k / 2 / DIRECTIONS)) for k in range(1, DIRECTIONS)]
+    return tuple(round(1 - x / (y - x) if x < 0 else y / (x + y), 12) for x, y in points)
+
+
+def _histograms(code: npt.NDArray[np.intp], kinds: int, weights: Float64 | None) -> Float32:
     """Square roots of shares, cell by cell and then over the whole picture; 0 where there is nothing to count."""
     flat = None if weights is None else weights.ravel()
     counted = np.bincount((_cells(len(code)) * kinds + code).ravel(), flat, GRID * GRID * kinds)

@@ -50,7 +50,8 @@ class BagOfWords:
         """
         seen = Counter(word for text in texts for word in set(words(text)))
         # A word that every text has tells nothing apart.
-        known = [(word, count) for word, count in seen.most_common() if least <= count < len(texts)][:most]
+        frequent = sorted(seen.items(), key=lambda item: (-item[1], item[0]))  # words are met in no fixed order
+        known = [(word, count) for word, count in frequent if least <= count < len(texts)][:most]
         if not known:
             raise LimnerError(
                 f"{len(texts)} training texts have no word in common (least={least}): expected words that several "

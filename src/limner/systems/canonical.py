@@ -6,7 +6,8 @@ Vinod 1976; directions weighted by their correlation as in Gong et al. 2014):
     M = L_a^-1 C_ab L_b^-T,  L_a L_a^T = C_aa + ridge mean(diag C_aa) I,  L_b likewise;  M = U S V^T
     picture a -> (a - mean) L_a^-T U S,   text b -> (b - mean) L_b^-T V S
 
-Nothing is learned step by step and nothing is drawn at random: the same pairs give the same map.
+Nothing is learned step by step and nothing is drawn at random: the same pairs give the same map, and the sign of each
+direction, which a decomposition leaves open, is fixed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.errors import LimnerError
+from limner.portable import signs
 
 Matrix = npt.NDArray[np.float64]
 
@@ -29,9 +31,9 @@ class Side:
     mean: Matrix
     weights: Matrix
 
-    def __call__(self, rows: Any) -> npt.NDArray[np.float32]:
+    def __call__(self, rows: Any) -> Matrix:
         """Vectors in the joint space, from dense or sparse rows."""
-        return np.asarray(rows @ self.weights - self.mean @ self.weights, dtype=np.float32)
+        return np.asarray(rows @ self.weights - self.mean @ self.weights, dtype=np.float64)
 
 
 def canonical_maps(
@@ -76,6 +78,7 @@ def _directions(within: Matrix, text_within: Matrix, across: Matrix, dimensions:
     squares, vectors = eigh(whitened @ whitened.T, subset_by_index=[max(size - dimensions, 0), size - 1])
     kept = squares > 1e-12
     vectors, correlations = vectors[:, kept][:, ::-1], np.sqrt(squares[kept][::-1])
+    vectors = vectors * signs(vectors)
     text_weights = solve_triangular(text_lower.T, vectors * correlations, lower=False)
     weights = solve_triangular(lower.T, whitened.T @ vectors, lower=False)  # U S = M V
     return weights, text_weights

@@ -58,12 +58,12 @@ class HistogramModel:
     def scores(self, collection: Collection, *, workers: int | None = None, progress: Progress | None = None) -> Scores:
         """Cosine similarity of every image and every text of a collection, computed when it is read."""
         images = self.encode_images(collection.images, workers=workers, progress=progress)
-        return Scores.from_embeddings(images, self.encode_texts(collection.texts))
+        return Scores.from_embeddings(images, self.encode_texts(collection.texts), similarity="dot")
 
     def encode_images(
         self, items: Items, *, workers: int | None = None, progress: Progress | None = None
     ) -> Embeddings:
-        """Images in the joint space."""
+        """Images in the joint space, brought to length 1 (see `Embeddings.of_length_one`)."""
         pieces = []
         for low in range(0, len(items), _AT_ONCE):
             told = _from(low, len(items), progress)
@@ -72,11 +72,11 @@ class HistogramModel:
                     describe(items[low : low + _AT_ONCE], self.descriptions, workers=workers, progress=told)
                 )
             )
-        return Embeddings(items.ids, np.concatenate(pieces))
+        return Embeddings.of_length_one(items.ids, np.concatenate(pieces))
 
     def encode_texts(self, items: Items) -> Embeddings:
         """Texts in the joint space; a text without any known word gets the place of the average text."""
-        return Embeddings(items.ids, self.text_map(self.bag.vectors(items.values)))
+        return Embeddings.of_length_one(items.ids, self.text_map(self.bag.vectors(items.values)))
 
     def save(self, path: str | Path) -> Path:
         """Writes the model as one npz file, which `limner.systems.load` reads."""

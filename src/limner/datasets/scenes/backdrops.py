@@ -2,92 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import pi, sin
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from functools import cache, lru_cache
 
 from limner.datasets.scenes.dice import Dice
 from limner.datasets.scenes.layout import BACKDROP
-from limner.datasets.scenes.pen import Colour, mix
+from limner.datasets.scenes.pen import mix
+from limner.datasets.scenes.raster import STEPS, Colour, Form, Pixels, Sheet
 from limner.datasets.scenes.scene import Scene
 from limner.datasets.scenes.world import SIDE
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
+from limner.portable import PI, sine
 
 FINE = 2
 
 
-def _fine(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Points in sheet coordinates, rounded so that the last bit of a sine never moves a pixel."""
-    return [(round(x * FINE, 3), round(y * FINE, 3)) for x, y in points]
+def _steps(*lengths: float) -> list[int]:
+    """Lengths in picture pixels as steps of the sheet."""
+    return [round(length * FINE * STEPS) for length in lengths]
 
 
-class Sheet:
+@lru_cache(maxsize=64)
+def _form(shape: str, numbers: tuple[float, ...]) -> Form:
+    """A shape that is drawn again and again."""
+    return Form.of(shape, _steps(*numbers))
+
+
+class Scenery:
     """A sheet for one background: bands of colour, hills, clouds, stars."""
 
     def __init__(self, scene: Scene) -> None:
         """An empty sheet with the heights of the scene and chance of its own."""
-        from PIL import Image, ImageDraw
-
-        self.image = Image.new("RGB", (SIDE * FINE, SIDE * FINE))
-        self.draw = ImageDraw.Draw(self.image)
+        self.sheet = Sheet(SIDE, SIDE, FINE)
         self.dice = Dice(scene.seed, scene.index, BACKDROP)
         self.horizon, self.shore = scene.horizon, scene.shore
 
     def band(
         self, top: float, bottom: float, first: Colour, last: Colour, *, left: float = 0, right: float = SIDE
     ) -> None:
-        """A band shading from one colour to another in steps too small to see, across the picture unless said."""
-        steps = max(1, round((bottom - top) / 3))
-        height = (bottom - top) / steps
-        for step in range(steps):
-            y = top + step * height
-            self.rectangle(left, y, right, y + height, mix(first, last, step / max(1, steps - 1)))
+        """A band shading from one colour to another, across the picture unless said."""
+        x0, y0, x1, y1 = (round(length * FINE) for length in (left, top, right, bottom))
+        self.sheet.shade(x0, y0, x1, y1, first, last)
 
     def rectangle(self, x0: float, y0: float, x1: float, y1: float, fill: Colour) -> None:
         """A filled rectangle."""
-        self.draw.rectangle((x0 * FINE, y0 * FINE, x1 * FINE, y1 * FINE), fill=fill)
+        self.band(y0, y1, fill, fill, left=x0, right=x1)
 
     def oval(self, x: float, y: float, rx: float, ry: float, fill: Colour) -> None:
         """A filled ellipse around a centre."""
-        self.draw.ellipse(((x - rx) * FINE, (y - ry) * FINE, (x + rx) * FINE, (y + ry) * FINE), fill=fill)
+        self.sheet.paint(Form.of("oval", _steps(x - rx, y - ry, x + rx, y + ry)), fill)
 
     def polygon(self, points: Sequence[tuple[float, float]], fill: Colour) -> None:
         """A filled polygon."""
-        self.draw.polygon(_fine(points), fill=fill)
+        self.sheet.paint(Form.of("poly", _steps(*(n for point in points for n in point))), fill)
 
-    def line(self, points: Sequence[tuple[float, float]], fill: Colour, width: float = 1.0) -> None:
-        """A line."""
-        self.draw.line(_fine(points), fill=fill, width=max(1, round(width * FINE)))
+    def strew(self, shape: str, numbers: tuple[float, ...], places: Iterable[tuple[int, int]], fill: Colour) -> None:
+        """The same form in many places."""
+        self.sheet.strew(_form(shape, numbers), fill, [(x * FINE, y * FINE) for x, y in places])
 
     def hills(self, base: float, height: float, fill: Colour) -> None:
         """Rolling hills that end at the line `base`."""
-        phase, waves = self.dice.fraction() * 2 * pi, 1.2 + self.dice.fraction()
-        steps = [(x, phase + waves * 2 * pi * x / SIDE) for x in range(0, SIDE + 8, 8)]
-        crest = [(x, base - height * (0.55 + 0.45 * sin(angle))) for x, angle in steps]
+        phase, waves = self.dice.fraction(), 1.2 + self.dice.fraction()
+        turns = [(x, phase + waves * x / SIDE) for x in range(0, SIDE + 4, 4)]
+        crest = [(x, base - height * (0.55 + 0.45 * sine(turn))) for x, turn in turns]
         self.polygon([(0, base), *crest, (SIDE, base)], fill)
 
     def clouds(self, fill: Colour) -> None:
         """One to three clouds."""
         for _ in range(self.dice.between(1, 3)):
             x, y = self.dice.between(5, SIDE - 5), self.dice.between(8, max(10, self.horizon - 30))
-            for dx, dy, r in ((-11, 2, 6), (0, 0, 9), (11, 2, 6)):
-                self.oval(x + dx, y + dy, r * 1.3, r * 0.75, fill)
+            self.strew("oval", (-7.8, -4.5, 7.8, 4.5), [(x - 11, y + 2), (x + 11, y + 2)], fill)
+            self.strew("oval", (-11.7, -6.75, 11.7, 6.75), [(x, y)], fill)
+
+    def dots(self, rx: float, ry: float, places: Iterable[tuple[int, int]], fill: Colour) -> None:
+        """Small ovals around the middles of pixels of the sheet."""
+        self.strew("oval", (-rx, -ry, rx + 1 / FINE, ry + 1 / FINE), places, fill)
+
+    def spots(self, count: int, top: float, bottom: float) -> list[tuple[int, int]]:
+        """Places drawn at random between two heights."""
+        return [(self.dice.between(0, SIDE), self.dice.between(top, bottom)) for _ in range(count)]
 
     def flecks(self, top: float, count: int, fill: Colour, *, rx: float = 2.0, ry: float = 0.7) -> None:
         """Small marks strewn over the ground."""
-        for _ in range(count):
-            self.oval(self.dice.between(0, SIDE), self.dice.between(top + 3, SIDE - 2), rx, ry, fill)
+        self.dots(rx, ry, self.spots(count, top + 3, SIDE - 2), fill)
 
     def waves(self, fill: Colour) -> None:
         """Short bright lines on the water."""
         for _ in range(9):
             x, y = self.dice.between(0, SIDE - 14), self.dice.between(self.horizon + 4, self.shore - 4)
-            self.line([(x, y), (x + self.dice.between(7, 15), y)], fill)
+            self.rectangle(x, y, x + self.dice.between(7, 15), y + 1, fill)
 
 
-def beach(sheet: Sheet) -> None:
+def beach(sheet: Scenery) -> None:
     """Sun, sea and sand."""
     sheet.band(0, sheet.horizon, (150, 212, 246), (214, 240, 252))
     x = sheet.dice.between(16, SIDE - 16)
@@ -96,12 +101,17 @@ def beach(sheet: Sheet) -> None:
     sheet.band(sheet.horizon, sheet.shore, (58, 148, 200), (108, 200, 222))
     sheet.waves((160, 222, 238))
     sheet.band(sheet.shore, SIDE, (240, 222, 168), (228, 202, 140))
-    edge = [(x, sheet.shore + 2 * sin(x / 9)) for x in range(0, SIDE + 4, 4)]
-    sheet.line(edge, (250, 252, 250), 2.5)
+    sheet.strew("line", _surf(), [(0, sheet.shore)], (250, 252, 250))
     sheet.flecks(sheet.shore + 4, 22, (214, 186, 124), rx=1.0)
 
 
-def meadow(sheet: Sheet) -> None:
+@cache
+def _surf() -> tuple[float, ...]:
+    """A wavy line along the shore."""
+    return (1.25, *(n for x in range(0, SIDE + 4, 4) for n in (x, 2 * sine(x / (18 * PI)))))
+
+
+def meadow(sheet: Scenery) -> None:
     """Green hills, a lake and grass."""
     sheet.band(0, sheet.horizon, (142, 204, 248), (206, 234, 252))
     sheet.clouds((248, 252, 255))
@@ -110,12 +120,10 @@ def meadow(sheet: Sheet) -> None:
     sheet.band(sheet.horizon, sheet.shore, (92, 170, 216), (138, 202, 230))
     sheet.waves((178, 222, 240))
     sheet.band(sheet.shore, SIDE, (142, 204, 94), (112, 182, 74))
-    for _ in range(34):
-        x, y = sheet.dice.between(0, SIDE), sheet.dice.between(sheet.shore + 5, SIDE)
-        sheet.line([(x - 2, y - 4), (x, y), (x + 2, y - 4)], (92, 160, 62), 0.8)
+    sheet.strew("line", (0.4, -2, -4, 0, 0, 2, -4), sheet.spots(34, sheet.shore + 5, SIDE), (92, 160, 62))
 
 
-def snow(sheet: Sheet) -> None:
+def snow(sheet: Scenery) -> None:
     """Mountains, fir trees far off, snow on the ground and in the air."""
     sheet.band(0, sheet.horizon, (176, 196, 216), (216, 226, 236))
     for _ in range(3):
@@ -124,16 +132,14 @@ def snow(sheet: Sheet) -> None:
         sheet.polygon([(x - 44, sheet.horizon), (x, top), (x + 44, sheet.horizon)], (150, 166, 190))
         cap = [(x - 12, top + 12), (x, top), (x + 12, top + 12), (x + 4, top + 9), (x - 3, top + 14)]
         sheet.polygon(cap, (238, 244, 250))
-    for _ in range(5):
-        x, y = sheet.dice.between(0, SIDE), sheet.horizon + 2
-        sheet.polygon([(x - 5, y), (x, y - 14), (x + 5, y)], (96, 130, 126))
+    foot = sheet.horizon + 2
+    sheet.strew("poly", (-5, 0, 0, -14, 5, 0), [(sheet.dice.between(0, SIDE), foot) for _ in range(5)], (96, 130, 126))
     sheet.band(sheet.horizon, SIDE, (226, 234, 244), (242, 246, 252))
     sheet.flecks(sheet.horizon + 8, 14, (208, 220, 236), rx=7.0, ry=1.0)
-    for _ in range(36):
-        sheet.oval(sheet.dice.between(0, SIDE), sheet.dice.between(0, sheet.horizon), 1.0, 1.0, (250, 252, 255))
+    sheet.dots(1.0, 1.0, sheet.spots(36, 0, sheet.horizon), (250, 252, 255))
 
 
-def street(sheet: Sheet) -> None:
+def street(sheet: Scenery) -> None:
     """A row of facades, a pavement and a road."""
     sheet.band(0, sheet.horizon, (206, 214, 222), (226, 228, 226))
     x = -sheet.dice.between(0, 20)
@@ -152,13 +158,12 @@ def street(sheet: Sheet) -> None:
         sheet.rectangle(start, middle, start + 16, middle + 2.5, (226, 222, 200))
 
 
-def _windows(sheet: Sheet, x: float, top: float, width: float, fill: Colour) -> None:
-    for row in range(round(top) + 5, sheet.horizon - 6, 11):
-        for column in range(4, round(width) - 6, 9):
-            sheet.rectangle(x + column, row, x + column + 4, row + 6, fill)
+def _windows(sheet: Scenery, x: int, top: int, width: int, fill: Colour) -> None:
+    rows, columns = range(top + 5, sheet.horizon - 6, 11), range(x + 4, x + width - 6, 9)
+    sheet.strew("box", (0, 0, 4, 6, 0), [(column, row) for row in rows for column in columns], fill)
 
 
-def room(sheet: Sheet) -> None:
+def room(sheet: Scenery) -> None:
     """A papered wall with a window or a picture, skirting board and a wooden floor."""
     papers: tuple[Colour, ...] = ((236, 222, 200), (214, 226, 216), (222, 216, 232))
     wall = sheet.dice.choose(papers)
@@ -174,15 +179,14 @@ def room(sheet: Sheet) -> None:
     sheet.band(floor, SIDE, (206, 164, 118), (188, 144, 100))
     sheet.rectangle(0, floor - 4, SIDE, floor, (250, 246, 238))
     for y in range(floor + 10, SIDE, 14):
-        sheet.line([(0, y), (SIDE, y)], (172, 130, 90), 0.7)
+        sheet.rectangle(0, y, SIDE, y + 0.5, (172, 130, 90))
 
 
-def night(sheet: Sheet) -> None:
+def night(sheet: Scenery) -> None:
     """Moon and stars over a lake and dark grass."""
     sheet.band(0, sheet.horizon, (26, 32, 74), (62, 70, 124))
-    for _ in range(42):
-        size = sheet.dice.choose((0.5, 0.6, 0.9))
-        sheet.oval(sheet.dice.between(0, SIDE), sheet.dice.between(0, sheet.horizon), size, size, (240, 240, 214))
+    for size in (0.5, 0.7, 0.9):
+        sheet.dots(size, size, sheet.spots(14, 0, sheet.horizon), (240, 240, 214))
     x = sheet.dice.between(18, SIDE - 18)
     sheet.oval(x, 18, 10, 10, (250, 244, 206))
     sheet.oval(x + 5, 15, 8.5, 8.5, (30, 37, 80))
@@ -196,8 +200,8 @@ def night(sheet: Sheet) -> None:
 BACKDROPS = {f.__name__: f for f in (beach, meadow, snow, street, room, night)}
 
 
-def backdrop(scene: Scene) -> Image:
+def backdrop(scene: Scene) -> Pixels:
     """The background of a scene, without any object."""
-    sheet = Sheet(scene)
-    BACKDROPS[scene.background](sheet)
-    return sheet.image.reduce(FINE)
+    scenery = Scenery(scene)
+    BACKDROPS[scene.background](scenery)
+    return scenery.sheet.picture()

@@ -1,59 +1,82 @@
-"""Drawing a scene: the background, then every object from far to near."""
+"""Drawing a scene: the background, then every object from far to near. All arithmetic on pixels is in whole numbers."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from limner.datasets.scenes import creatures, things
 from limner.datasets.scenes.backdrops import backdrop
 from limner.datasets.scenes.pen import FINE, Pen
+from limner.datasets.scenes.raster import STEPS, Form, Pixels, Sheet, Sums
 from limner.datasets.scenes.scene import Scene, SceneObject
 from limner.datasets.scenes.world import KINDS
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_SHADOW = (24, 28, 40)
+_SHADOW = np.array((24, 28, 40, 0), np.uint16)
+_WHOLE = FINE * FINE  # pixels of a sheet in a pixel of the picture
 
 SHAPES = {name: getattr(creatures, name, None) or getattr(things, name) for name in KINDS}
 
 
 def render(scene: Scene) -> Image:
     """Draws a scene as an RGB picture."""
+    from PIL import Image
+
     picture = backdrop(scene)
     for thing in scene.objects:
         if thing.place == "ground":
             _cast(picture, thing)
-        stamp = sticker(thing)
-        picture.paste(stamp, thing.box[:2], stamp)
-    return picture
+        x0, y0, x1, y1 = thing.box
+        under = picture[y0:y1, x0:x1]
+        sums, clear = _sticker(*_form(thing))
+        under[:] = (sums + under * clear) // _WHOLE
+    return Image.frombytes("RGB", (picture.shape[1], picture.shape[0]), picture, "raw", "RGBX")
 
 
 def sticker(thing: SceneObject) -> Image:
     """One object alone, cut out, exactly as large as its box."""
+    from PIL import Image
+
+    held, clear = _sticker(*_form(thing))
+    sums, painted = held.astype(np.int64) - _WHOLE // 2, _WHOLE - clear
+    colours = (2 * sums + painted) // np.maximum(2 * painted, 1)
+    colours[..., 3] = painted[..., 0] * 255 // _WHOLE
+    return Image.fromarray(colours.astype(np.uint8))
+
+
+def _form(thing: SceneObject) -> tuple[str, str, int, int, bool, bool]:
     x0, y0, x1, y1 = thing.box
-    return _sticker(thing.kind, thing.colour, x1 - x0, y1 - y0, thing.flip, thing.place == "air")
+    return thing.kind, thing.colour, x1 - x0, y1 - y0, thing.flip, thing.place == "air"
 
 
-def _cast(picture: Image, thing: SceneObject) -> None:
+def _cast(picture: Pixels, thing: SceneObject) -> None:
     """A soft shadow under an object that stands on the ground, inside its box so that the box stays the whole truth."""
     x0, _, x1, y1 = thing.box
     shade = _shade(x1 - x0)
-    picture.paste(_SHADOW, (x0, y1 - shade.height, x1, y1), shade)
+    under, whole = picture[y1 - len(shade) : y1, x0:x1], 3 * _WHOLE  # a third of the light is taken
+    under[:] = (under * (whole - shade) + _SHADOW * shade + whole // 2) // whole
 
 
 @lru_cache(maxsize=128)
-def _shade(width: int) -> Image:
-    from PIL import Image, ImageDraw
-
-    sheet = Image.new("L", (width * FINE, (3 + width // 16) * FINE), 0)
-    ImageDraw.Draw(sheet).ellipse((0, 0, sheet.width - 1, sheet.height - 1), fill=85)
-    return sheet.reduce(FINE)
+def _shade(width: int) -> Sums:
+    """How much of each pixel a shadow covers."""
+    sheet, height = Sheet(width, 3 + width // 16, FINE), 3 + width // 16
+    sheet.paint(Form.of("oval", (0, 0, width * FINE * STEPS, height * FINE * STEPS)), (0, 0, 0))
+    return sheet.sums()[..., 3:]
 
 
 @lru_cache(maxsize=4096)
-def _sticker(kind: str, colour: str, width: int, height: int, flip: bool, flying: bool) -> Image:
+def _sticker(kind: str, colour: str, width: int, height: int, flip: bool, flying: bool) -> tuple[Sums, Sums]:
+    """An object alone: its sums (see `Sheet.sums`) and a half for rounding, and how much of each pixel it leaves."""
+    if flip:
+        sums, clear = _sticker(kind, colour, width, height, False, flying)
+        return np.ascontiguousarray(sums[:, ::-1]), np.ascontiguousarray(clear[:, ::-1])
     pen = Pen(KINDS[kind].grid, width=width, colour=colour, flying=flying)
     SHAPES[kind](pen)
-    return pen.cut(width=width, height=height, flip=flip)
+    sums = pen.cut(width=width, height=height)
+    return sums + np.uint16(_WHOLE // 2), np.repeat(_WHOLE - sums[..., 3:], 4, axis=2)

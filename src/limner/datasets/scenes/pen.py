@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
+from limner.datasets.scenes.raster import STEPS, Colour, Form, Sheet, Sums
 
-Colour = tuple[int, int, int]
 Point = tuple[float, float]
 Shape = tuple[Any, ...]
 
@@ -41,11 +40,39 @@ def mix(a: Colour, b: Colour, share: float) -> Colour:
     return red, green, blue
 
 
-class Pen:
-    """Draws on a transparent sheet in the units of a kind's grid.
+@dataclass(frozen=True)
+class Mark:
+    """One shape in the units of the grid, and its colour.
 
-    A shape is a tuple: ("oval", x0, y0, x1, y1), ("box", x0, y0, x1, y1, radius), ("poly", point, point, ...) or
-    ("line", width, point, point, ...).
+    Args:
+        shape: "oval", "ring", "box", "poly" or "line".
+        points: Its points.
+        wide: How far it reaches beyond them on all sides.
+        size: The radius of a box's corners, or how wide a ring is.
+        colour: Its colour.
+    """
+
+    shape: str
+    points: tuple[Point, ...]
+    wide: float
+    size: float
+    colour: Colour
+
+    def extent(self) -> tuple[float, float, float, float]:
+        """Left, top, right and bottom."""
+        across, down = zip(*self.points, strict=True)
+        return min(across) - self.wide, min(down) - self.wide, max(across) + self.wide, max(down) + self.wide
+
+    def grown(self, wide: float, colour: Colour) -> Mark:
+        """The same shape, wider on all sides."""
+        return Mark(self.shape, self.points, self.wide + wide, self.size, colour)
+
+
+class Pen:
+    """Draws in the units of a kind's grid; what was drawn is then cut out and filled.
+
+    A shape is a tuple: ("oval", x0, y0, x1, y1), ("ring", x, y, radius, width), ("box", x0, y0, x1, y1, radius),
+    ("poly", point, point, ...) or ("line", width, point, point, ...).
 
     Args:
         grid: Width and height of the grid.
@@ -55,15 +82,10 @@ class Pen:
     """
 
     def __init__(self, grid: tuple[int, int], *, width: int, colour: str, flying: bool = False) -> None:
-        """Lays out an empty sheet with a margin for the outline."""
-        from PIL import Image, ImageDraw
-
-        self.scale = width * FINE / grid[0]
-        self.edge = FINE * (0.75 if width < 26 else 1.0)
-        self.margin = 2 * FINE
-        width, height = (round(side * self.scale) + 2 * self.margin for side in grid)
-        self.sheet = Image.new("RGBA", (width, height), (0, 0, 0, 0))
-        self._draw = ImageDraw.Draw(self.sheet)
+        pixel = grid[0] / width
+        self.edge = pixel * (0.75 if width < 26 else 1.0)
+        self._thin = pixel * 0.8
+        self._marks: list[Mark] = []
         self.body = PAINT[colour]
         self.dark = mix(self.body, (0, 0, 0), 0.62 if colour == "black" else 0.42)
         self.light = mix(self.body, (255, 255, 255), 0.3 if colour == "black" else 0.45)
@@ -73,14 +95,13 @@ class Pen:
 
     def join(self, *shapes: Shape, fill: Colour | None = None, edge: Colour | None = None) -> None:
         """Fills shapes as one form with one outline around all of them."""
-        for shape in shapes:
-            self._paint(shape, edge or self.dark, self.edge)
-        self.fill(*shapes, fill=fill or self.body)
+        marks = [self._mark(shape, fill or self.body) for shape in shapes]
+        self._marks += [mark.grown(self.edge, edge or self.dark) for mark in marks]
+        self._marks += marks
 
     def fill(self, *shapes: Shape, fill: Colour) -> None:
         """Fills shapes without an outline."""
-        for shape in shapes:
-            self._paint(shape, fill, 0.0)
+        self._marks += [self._mark(shape, fill) for shape in shapes]
 
     def dot(self, x: float, y: float, radius: float, fill: Colour = INK) -> None:
         """A filled circle."""
@@ -92,44 +113,58 @@ class Pen:
         self.dot(x, y, radius)
         self.dot(x + radius * 0.3, y - radius * 0.35, radius * 0.35, (255, 255, 255))
 
-    def cut(self, *, width: int, height: int, flip: bool) -> Image:
-        """The drawing alone, cropped to what was drawn and averaged down to width x height picture pixels."""
-        from PIL import Image, ImageOps
+    def cut(self, *, width: int, height: int) -> Sums:
+        """What was drawn, stretched to fill a box of width x height picture pixels: sums over FINE x FINE each."""
+        extents = zip(*(mark.extent() for mark in self._marks), strict=True)
+        left, top, right, bottom = (limit(ends) for limit, ends in zip((min, min, max, max), extents, strict=True))
+        sheet = Sheet(width, height, FINE)
+        steps = FINE * STEPS
+        frame = Frame(left, top, width * steps / (right - left), height * steps / (bottom - top))
+        for mark in self._marks:
+            for shape, numbers in frame.place(mark):
+                sheet.paint(Form.of(shape, numbers), mark.colour)
+        return sheet.sums()
 
-        bounds = self.sheet.getbbox()
-        small = self.sheet.resize((width, height), Image.Resampling.BOX, box=bounds)
-        return ImageOps.mirror(small) if flip else small
-
-    def _at(self, x: float, y: float) -> Point:
-        # Rounded, so that the last bit of a sine, which machines disagree on, never moves a pixel.
-        return round(x * self.scale + self.margin, 3), round(y * self.scale + self.margin, 3)
-
-    def _paint(self, shape: Shape, fill: Colour, grow: float) -> None:
+    def _mark(self, shape: Shape, colour: Colour) -> Mark:
         name, *numbers = shape
-        getattr(self, f"_{name}")(numbers, fill, grow)
+        if name == "poly":
+            return Mark(name, tuple(numbers), 0.0, 0.0, colour)
+        if name == "line":
+            width, *points = numbers
+            return Mark(name, tuple(points), max(width, self._thin) / 2, 0.0, colour)
+        if name == "ring":
+            x, y, radius, width = numbers
+            corners = (x - radius, y - radius), (x + radius, y + radius)
+            return Mark(name, corners, width / 2, width, colour)
+        x0, y0, x1, y1, *radius = numbers
+        return Mark(name, ((x0, y0), (x1, y1)), 0.0, radius[0] if radius else 0.0, colour)
 
-    def _oval(self, numbers: Sequence[float], fill: Colour, grow: float) -> None:
-        (x0, y0), (x1, y1) = self._at(*numbers[:2]), self._at(*numbers[2:4])
-        self._draw.ellipse((x0 - grow, y0 - grow, x1 + grow, y1 + grow), fill=fill)
 
-    def _box(self, numbers: Sequence[float], fill: Colour, grow: float) -> None:
-        (x0, y0), (x1, y1) = self._at(*numbers[:2]), self._at(*numbers[2:4])
-        radius = numbers[4] * self.scale + grow
-        self._draw.rounded_rectangle((x0 - grow, y0 - grow, x1 + grow, y1 + grow), radius, fill=fill)
+@dataclass(frozen=True)
+class Frame:
+    """Where the grid lies on a sheet: steps = (units - origin) * scale, rounded."""
 
-    def _poly(self, points: Sequence[Point], fill: Colour, grow: float) -> None:
-        corners = [self._at(*p) for p in points]
-        self._draw.polygon(corners, fill=fill)
-        if grow:
-            self._stroke([*corners, corners[0]], fill, 2 * grow)
+    left: float
+    top: float
+    across: float
+    down: float
 
-    def _line(self, numbers: Sequence[Any], fill: Colour, grow: float) -> None:
-        width, *points = numbers
-        self._stroke([self._at(*p) for p in points], fill, max(width * self.scale, FINE * 0.8) + 2 * grow)
+    def place(self, mark: Mark) -> Iterator[tuple[str, list[int]]]:
+        """The shapes of the raster that a mark is made of."""
+        points = [n for x, y in mark.points for n in self._at(x, y)]
+        wide, size = self._length(mark.wide), self._length(mark.size)
+        if mark.shape == "poly":
+            yield "poly", points
+            if wide:
+                yield "line", [wide, *points, *points[:2]]
+        elif mark.shape == "line":
+            yield "line", [wide, *points]
+        else:
+            corners = [points[0] - wide, points[1] - wide, points[2] + wide, points[3] + wide]
+            yield mark.shape, corners + {"oval": [], "ring": [size], "box": [size + wide]}[mark.shape]
 
-    def _stroke(self, corners: Sequence[Point], fill: Colour, width: float) -> None:
-        """A line with round ends and joints."""
-        self._draw.line(corners, fill=fill, width=max(round(width), 1))
-        half = width / 2
-        for x, y in corners:
-            self._draw.ellipse((x - half, y - half, x + half, y + half), fill=fill)
+    def _at(self, x: float, y: float) -> tuple[int, int]:
+        return round((x - self.left) * self.across), round((y - self.top) * self.down)
+
+    def _length(self, length: float) -> int:
+        return round(length * (self.across + self.down) / 2)

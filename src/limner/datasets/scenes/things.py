@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from math import cos, pi, sin
+from collections.abc import Iterable
 
-from limner.datasets.scenes.pen import CREAM, GLASS, GREY, INK, LEAF, WOOD, Colour, Pen, Shape, mix
+from limner.datasets.scenes.pen import CREAM, GLASS, GREY, INK, LEAF, WOOD, Pen, Point, mix
+from limner.datasets.scenes.raster import Colour
+from limner.portable import cosine, sine
 
 _LIT = (255, 236, 150)
 _POT = (186, 96, 62)
 _CHAIR_LEGS = ((6, 8, 0), (50, 8, 0), (18, 6, 1), (40, 6, 1))
+
+
+def _around(x: float, y: float, rx: float, ry: float, turns: Iterable[float]) -> list[Point]:
+    """Points of an ellipse; a turn of 0 is to the right, one of a quarter is below."""
+    return [(x + rx * cosine(turn), y + ry * sine(turn)) for turn in turns]
 
 
 def _wheel(pen: Pen, x: float, y: float, radius: float) -> None:
@@ -45,8 +52,8 @@ def truck(pen: Pen) -> None:
 def bicycle(pen: Pen) -> None:
     """Side view: two spoked wheels, a frame, saddle and handlebar."""
     for x in (26, 96):
-        pen.fill(_ring(x, 54, 23), fill=INK)
-        rim = [(x + 22 * cos(k * pi / 4), 54 + 22 * sin(k * pi / 4)) for k in range(8)]
+        pen.fill(("ring", x, 54, 23, 4.5), fill=INK)
+        rim = _around(x, 54, 22, 22, (k / 8 for k in range(8)))
         pen.fill(*(("line", 0.8, (x, 54), end) for end in rim), fill=GREY)
     rear, pedal, saddle, front = (26, 54), (56, 54), (48, 24), (84, 22)
     frame = (
@@ -58,11 +65,6 @@ def bicycle(pen: Pen) -> None:
     pen.join(*frame)
     pen.fill(("line", 4.5, (70, 8), (84, 7), (91, 12)), ("box", 37, 16, 58, 23, 3), fill=INK)
     pen.dot(56, 54, 6)
-
-
-def _ring(x: float, y: float, radius: float) -> Shape:
-    points = [(x + radius * cos(a * pi / 18), y + radius * sin(a * pi / 18)) for a in range(37)]
-    return "line", 4.5, *points
 
 
 def boat(pen: Pen) -> None:
@@ -90,8 +92,7 @@ def ball(pen: Pen) -> None:
     """A beach ball: light and dark panels that meet in a white cap."""
     pen.join(("oval", 2, 2, 68, 68))
     for start in range(-1, 11, 4):
-        angles = [(start + k / 2) * pi / 6 for k in range(5)]
-        rim = [(35 + 32 * cos(angle), 35 + 32 * sin(angle)) for angle in angles]
+        rim = _around(35, 35, 32, 32, ((start + k / 2) / 12 for k in range(5)))
         pen.fill(("poly", (27, 25), *rim), fill=pen.light)
     pen.join(("oval", 20, 18, 34, 32), fill=(255, 255, 255))
 
@@ -126,8 +127,7 @@ def flower(pen: Pen) -> None:
     pen.join(("line", 4, (30, 50), (30, 102)), fill=LEAF, edge=mix(LEAF, INK, 0.5))
     leaves = ("poly", (30, 88), (12, 70), (8, 76), (16, 88)), ("poly", (30, 94), (48, 76), (52, 82), (44, 94))
     pen.join(*leaves, fill=LEAF, edge=mix(LEAF, INK, 0.5))
-    spots = [(30 + 18 * cos(k * pi / 3.5), 29 + 18 * sin(k * pi / 3.5)) for k in range(7)]
-    for x, y in spots:
+    for x, y in _around(30, 29, 18, 18, (k / 7 for k in range(7))):
         pen.join(("oval", x - 10, y - 10, x + 10, y + 10))
     centre: Colour = (250, 206, 60) if pen.body != (250, 210, 50) else (150, 90, 40)
     pen.join(("oval", 20, 19, 40, 39), fill=centre, edge=mix(centre, INK, 0.4))
@@ -185,13 +185,11 @@ def house(pen: Pen) -> None:
 
 def umbrella(pen: Pen) -> None:
     """An open umbrella with a hooked handle."""
-    hook = [(55 - 8 + 8 * cos(t), 92 + 8 * sin(t)) for t in (k * pi / 8 for k in range(9))]
+    hook = _around(47, 92, 8, 8, (k / 16 for k in range(9)))
     pen.fill(("line", 4, (55, 40), (55, 92), *hook), ("line", 3, (55, 2), (55, 8)), fill=INK)
-    dome = [(55 - 53 * cos(k * pi / 16), 58 - 52 * sin(k * pi / 16)) for k in range(17)]
-    turns = [k * pi / 6 for k in range(7)]
-    arcs = [(108 - 26.5 * i - 13.25 * (1 - cos(turn)), 58 - 8 * sin(turn)) for i in range(4) for turn in turns]
-    pen.join(("poly", *dome, *arcs))
-    inner = [(55 - 26 * cos(k * pi / 16), 52 - 46 * sin(k * pi / 16)) for k in range(17)]
-    pen.fill(("poly", *inner), fill=pen.light)
-    pen.fill(("poly", *[(55 - 8 * cos(k * pi / 16), 52 - 46 * sin(k * pi / 16)) for k in range(17)]), fill=pen.body)
+    half = [0.5 + k / 32 for k in range(17)]
+    arcs = [_around(94.75 - 26.5 * i, 58, 13.25, 8, (-k / 12 for k in range(7))) for i in range(4)]
+    pen.join(("poly", *_around(55, 58, 53, 52, half), *(point for arc in arcs for point in arc)))
+    pen.fill(("poly", *_around(55, 52, 26, 46, half)), fill=pen.light)
+    pen.fill(("poly", *_around(55, 52, 8, 46, half)), fill=pen.body)
     pen.fill(*(("line", 1.6, (55, 6), (x, 54)) for x in (29, 81)), fill=pen.dark)

@@ -1,0 +1,182 @@
+"""Every machine gives the same: pixels, captions, judgements, features, rankings, the README's example, the demo.
+
+Each machine writes a record of exact values and fingerprints (SHA-256 of the bytes), and two records are compared:
+
+    python proofs/same_everywhere.py --save one.json       # on one machine
+    python proofs/same_everywhere.py --save other.json     # on another
+    python proofs/same_everywhere.py --compare one.json other.json
+
+`--save` without a file keeps the record of this kind of machine in `records/`, and claims that it equals those of the
+other kinds. `--quick` takes 40 pictures and leaves out the demo. No data is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import io
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import limner
+import machines
+from claims import Claim, log, main
+from limner.classic.descriptors import DESCRIPTORS
+from limner.demo import story
+from limner.encoders.pictures import Histograms
+
+RECORDS = ROOT / "proofs" / "records"
+FEW = 40
+MEASURED = ("numpy", "scipy", "numba", "pillow", "scikit-learn")
+
+Values = dict[str, Any]
+
+
+def run(options: argparse.Namespace) -> Iterator[Claim]:
+    """Takes the record of this machine and compares it with those of other kinds."""
+    here = record(quick=options.quick)
+    own = machines.kind(here["machine"])
+    yield Claim("values in the record", len(here["values"]), goal="> 0")
+    for path in sorted(RECORDS.glob("*.json")):
+        if path.stem != own:
+            there = json.loads(path.read_text(encoding="utf-8"))
+            yield Claim(f"values that differ from those of {path.stem}", len(different(here, there)), goal="== 0")
+    if options.save and not options.quick:
+        RECORDS.mkdir(exist_ok=True)
+        write(here, RECORDS / f"{own}.json")
+
+
+def record(*, quick: bool) -> dict[str, Any]:
+    """All values of this machine, and what it is."""
+    values: Values = {}
+    for part in (world_values, readme_values, system_values, demo_values):
+        log(f"same_everywhere: {part.__name__.replace('_', ' ')}")
+        values |= part(quick)
+    versions = {name: version(name) for name in MEASURED}
+    return {"machine": machines.machine(), "commit": machines.commit(ROOT), "versions": versions, "values": values}
+
+
+def world_values(quick: bool) -> Values:
+    """The world as it is drawn, told and judged, and the features of its first pictures."""
+    world = limner.load("scenes", images=FEW if quick else 2000, graded=True)
+    first = [np.asarray(world.images.open(row)) for row in range(FEW)]
+    told = zip(world.texts.ids, world.texts.values, world.texts.field("meaning"), strict=True)
+    judged = {name: (j.rows, j.columns, j.grades) for name, j in world.extra.items()}
+    return {
+        f"pixels of the first {FEW} pictures": fingerprint(*first),
+        "captions and meanings": fingerprint("\n".join(f"{i}\t{text}\t{meaning}" for i, text, meaning in told)),
+        **{f"judgements {name}": fingerprint(*arrays) for name, arrays in judged.items()},
+        **{f"descriptors {name}": fingerprint(*(of(p).values for p in first)) for name, of in DESCRIPTORS.items()},
+        "descriptions": fingerprint(Histograms().encode(world.images[:FEW])),
+    }
+
+
+def readme_values(quick: bool) -> Values:
+    """What the README's example prints, and what it computes on the way."""
+    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    if code is None:
+        raise SystemExit("README.md has no example: expected a block of python")
+    text = code[1].replace('load("scenes")', f'load("scenes", images={FEW})') if quick else code[1]
+    names: dict[str, Any] = {}
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile(text, "README.md", "exec"), names)
+    model, scores = names["model"], names["scores"]
+    return {
+        "README": printed.getvalue().rstrip().splitlines(),
+        "kcca settings": [str(setting) for setting in model.settings["i2t"]],
+        "kcca visual words": fingerprint(*model.image_kernel.vocabulary.words.values()),
+        "kcca counts": fingerprint(*model.images.counts.values()),
+        **rankings("kcca", scores),
+        **rankings("kcca csls", scores.correct("csls")),
+    }
+
+
+def system_values(quick: bool) -> Values:
+    """The rankings of the other built-in systems."""
+    world = limner.load("scenes", images=FEW if quick else 2000)
+    values: Values = {}
+    for name in ("histograms", "colours"):
+        model: Any = limner.train(world, name)
+        values |= rankings(name, model.scores(world.test))
+    return values
+
+
+def demo_values(quick: bool) -> Values:
+    """The numbers of every chapter of the demo; none where time is short."""
+    if quick:
+        return {}
+    with tempfile.TemporaryDirectory() as folder:
+        chapters = list(story(folder))
+    return {f"demo: {c.title}": {k: v for k, v in c.data.items() if k not in ("files", "seconds")} for c in chapters}
+
+
+def rankings(name: str, scores: limner.Scores) -> Values:
+    """Scores and rankings in both directions."""
+    return {
+        f"{name} scores": fingerprint(scores.matrix()),
+        f"{name} ranking of texts": fingerprint(scores.ranking().indices),
+        f"{name} ranking of images": fingerprint(scores.T.ranking().indices),
+    }
+
+
+def fingerprint(*parts: str | np.ndarray[Any, Any]) -> str:
+    """The start of the SHA-256 of texts and of arrays with their types and shapes, in the byte order of small ends."""
+    found = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, str):
+            found.update(part.encode())
+        else:
+            plain = np.ascontiguousarray(part, dtype=part.dtype.newbyteorder("<"))
+            found.update(f"{plain.dtype.str}{plain.shape}".encode() + plain.tobytes())
+    return found.hexdigest()[:16]
+
+
+def different(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """The names of values that two records do not share."""
+    a, b = (json.loads(json.dumps(each["values"])) for each in (one, other))
+    return sorted(name for name in a.keys() | b.keys() if name not in a or name not in b or a[name] != b[name])
+
+
+def compare(paths: list[Path]) -> str:
+    """What two or more records say of each other; empty where they are the same."""
+    held = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in paths}
+    (first, here), *others = held.items()
+    told = []
+    for name, there in others:
+        for value in different(here, there):
+            mine, theirs = (json.dumps(each["values"].get(value), indent=1) for each in (here, there))
+            told.append(f"{value}\n  {first}: {mine}\n  {name}: {theirs}")
+    log(f"{len(here['values'])} values of {', '.join(held)}: {len(told)} differ")
+    return "\n".join(told)
+
+
+def write(found: dict[str, Any], path: Path) -> None:
+    """Writes a record."""
+    path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    log(f"saved {path}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help=f"{FEW} pictures, and no demo")
+    parser.add_argument("--save", nargs="?", type=Path, const=True, metavar="FILE", help="keep the record, and where")
+    parser.add_argument("--compare", nargs="+", type=Path, metavar="FILE", help="records to compare")
+    given = parser.parse_known_args()[0]
+    if given.compare:
+        sys.exit(compare(given.compare))
+    if isinstance(given.save, Path):
+        write(record(quick=given.quick), given.save)
+    else:
+        main(run, __doc__)
