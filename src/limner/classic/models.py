@@ -188,8 +188,8 @@ class KccaModel:
         return saving.write(path, KIND, content)
 
     @classmethod
-    def load(cls, path: str | Path) -> KccaModel:
-        """Reads a model that was saved."""
+    def load(cls, path: str | Path, *, trust: bool = False) -> KccaModel:
+        """Reads a model that was saved; with `trust`, also one that names kernels or taggers of its own."""
         held = saving.read(path, KIND)
         try:
             spaces = tuple(
@@ -197,10 +197,9 @@ class KccaModel:
                 for s in held["spaces"]
             )
             settings = {task: tuple(Setting(**s) for s in held["settings"][task]) for task in TASKS}
-            kernels = saving.kernel_from(held["image_kernel"]), saving.kernel_from(held["text_kernel"])
-            return cls(
-                held["name"], *kernels, saving.features_from(held["images"]), held["documents"], spaces, settings
-            )
+            images, texts = (saving.kernel_from(held[f"{side}_kernel"], trust=trust) for side in ("image", "text"))
+            features = saving.features_from(held["images"])
+            return cls(held["name"], images, texts, features, held["documents"], spaces, settings)
         except (KeyError, TypeError) as error:
             raise LimnerError(f"{path} is a damaged model ({error!r}): save it again") from error
 

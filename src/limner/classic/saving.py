@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,21 @@ from limner.ids import Ids
 FORMAT = 1
 CONFIG, TENSORS = "config.json", "model.safetensors"
 _TENSOR = "tensor"
+
+KERNELS: Mapping[str, str] = MappingProxyType(
+    {
+        place: place
+        for place in (
+            "limner.classic.kernels:FittedPyramid",
+            "limner.classic.kernels:FittedFeatures",
+            "limner.classic.strings:FittedStringKernel",
+            "limner.classic.strings:FittedOverlapF1",
+            "limner.classic.tagrank:FittedTagRank",
+            "limner.classic.lexical:FittedLexicalKernel",
+        )
+    }
+)
+"""Fitted kernels that a saved model may name, as it names them; one of your own needs trust."""
 
 
 def pack(value: Any, tensors: dict[str, npt.NDArray[Any]], name: str) -> Any:
@@ -88,12 +105,18 @@ def kernel_state(kernel: Any) -> dict[str, Any]:
     return {"class": f"{type(kernel).__module__}:{type(kernel).__qualname__}", "state": kernel.state()}
 
 
-def kernel_from(held: Mapping[str, Any]) -> Any:
-    """The fitted kernel whose `kernel_state` this is."""
-    kind = resolve(held["class"], {}, what="kernel")
+def kernel_from(held: Mapping[str, Any], *, trust: bool) -> Any:
+    """The fitted kernel whose `kernel_state` this is.
+
+    Args:
+        held: The state, as a file has it.
+        trust: Whether the file may name a kernel, or the tagger of one, that is not limner's own.
+    """
+    kind = resolve(held["class"], KERNELS, what="kernel", trusted=trust)
     if not hasattr(kind, "from_state"):
         raise LimnerError(f"{held['class']} in a saved model is no kernel: expected a class with from_state")
-    return kind.from_state(held["state"])
+    told = {"trust": trust} if "trust" in inspect.signature(kind.from_state).parameters else {}
+    return kind.from_state(held["state"], **told)
 
 
 def features_state(features: Any) -> dict[str, Any]:

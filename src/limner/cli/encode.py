@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer
-from limner.cli.options import Json, loading, refuse_ending, saved, word
+from limner.cli.options import Json, Trust, loading, refuse_ending, saved, word
 from limner.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def encode(
     cache: Annotated[
         Path | None, word("A folder that keeps every vector; a killed run goes on.", metavar="DIR", show_default="none")
     ] = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Encode images or texts into vectors.
@@ -71,7 +72,7 @@ def encode(
     """
     refuse_ending([out], ENDINGS, "file of vectors")
     items = _items(source, side)
-    made = _encoder(encoder, loading(option))
+    made = _encoder(encoder, loading(option), trust=trust)
     from limner.encoders.cache import Cached
 
     work = made if cache is None else Cached(made, cache)
@@ -109,7 +110,7 @@ def _items(source: str, side: str | None) -> Items:
     return given
 
 
-def _encoder(name: str, options: dict[str, Any]) -> Any:
+def _encoder(name: str, options: dict[str, Any], *, trust: bool) -> Any:
     """An encoder by name, or a saved model, which needs no options."""
     from limner.encoders import ENCODERS
     from limner.encoders import encoder as named
@@ -119,7 +120,7 @@ def _encoder(name: str, options: dict[str, Any]) -> Any:
 
         if options:
             raise LimnerError(f"{name} is a saved model: it knows its options; leave out -O")
-        return load(name)
+        return load(name, trust=trust)
     return named(name, **options)
 
 

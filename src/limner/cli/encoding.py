@@ -18,12 +18,14 @@ KEPT = "system"
 """The name of a model that is kept inside the folder of its index."""
 
 
-def system(name: str, *, folder: Path | None = None) -> Any:
+def system(name: str, *, folder: Path | None = None, said: bool = True, trust: bool = False) -> Any:
     """A system by what a person calls it.
 
     Args:
         name: A saved model, or "module:thing" with `encode(items)`; a class is made without arguments.
         folder: The folder of the index, in which models may be kept.
+        said: Whether the person said the name; False where the index did, which may not name "module:thing".
+        trust: Whether index and model may name code of their own.
     """
     from limner.catalogue import resolve
     from limner.systems import SYSTEMS, load
@@ -31,16 +33,16 @@ def system(name: str, *, folder: Path | None = None) -> Any:
     kept = None if folder is None else folder / name
     place = kept if kept is not None and kept.exists() else Path(name)
     if place.exists():
-        return load(place)
+        return load(place, trust=trust)
     if name in SYSTEMS:
         raise LimnerError(f"system {name!r} is not trained: give a COLLECTION to train it on, or a saved model")
     if ":" not in name:
         raise LimnerError(f"no system {name}: expected a saved model, or module:thing with encode(items)")
-    thing = resolve(name, {}, what="system")
+    thing = resolve(name, {}, what="system", trusted=said or trust)
     return thing() if inspect.isclass(thing) else thing
 
 
-def prepared(name: str, whole: Collection | None, folder: Path | None) -> tuple[Any, str]:
+def prepared(name: str, whole: Collection | None, folder: Path | None, *, trust: bool = False) -> tuple[Any, str]:
     """A system for a new index, and the name by which a search finds it again.
 
     A name of 'limner systems' is trained on the collection first. Models are kept in the folder of the index, so that
@@ -59,7 +61,7 @@ def prepared(name: str, whole: Collection | None, folder: Path | None) -> tuple[
         folder.mkdir(parents=True, exist_ok=True)
         model.save(folder / KEPT)
         return model, KEPT
-    made = system(name)
+    made = system(name, trust=trust)
     if Path(name).exists() and folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         _copy(Path(name), folder / KEPT)
@@ -80,12 +82,14 @@ def folder_of(path: str) -> Path | None:
     return None if "://" in local else Path(local)
 
 
-def opened(path: str, name: str | None = None, *, version: int | None = None, needed: bool = True) -> Index:
+def opened(
+    path: str, name: str | None = None, *, version: int | None = None, needed: bool = True, trust: bool = False
+) -> Index:
     """An index with the system that encodes for it, the one named or the one it was made with."""
     from limner.match.search import open_index
 
     index = open_index(path, version=version)
     chosen = name or index.about.system
     if chosen is not None and needed:
-        index.system = system(chosen, folder=folder_of(path))
+        index.system = system(chosen, folder=folder_of(path), said=name is not None, trust=trust)
     return index

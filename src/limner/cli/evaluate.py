@@ -11,7 +11,7 @@ import typer
 
 from limner.cli.console import answer, progress
 from limner.cli.correcting import Correct, Tune, corrected
-from limner.cli.options import Address, Json, Loading, Split, load, on_cluster, part, refuse_ending, saved, word
+from limner.cli.options import Address, Json, Loading, Split, Trust, load, on_cluster, part, refuse_ending, saved, word
 from limner.cli.training import trained
 from limner.cli.ways import Way, in_order, is_qrels, opened, unnamed
 
@@ -57,6 +57,7 @@ def evaluate(
     save: Annotated[
         list[Path] | None, word("Write the report: .json .csv .md .tex .html. Repeatable.", metavar="FILE")
     ] = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Measure a system against what is known to be relevant, with intervals, in both directions.
@@ -73,7 +74,7 @@ def evaluate(
     refuse_ending(save, ENDINGS, "report")
     if cluster is not None and workers is not None:
         raise typer.BadParameter("--workers with --cluster: the cluster says how many work at once; give one of them")
-    way = Way(images, texts, image_ids, text_ids, scores, tuple(run or ()), system)
+    way = Way(images, texts, image_ids, text_ids, scores, tuple(run or ()), system, trust)
     source, truth, notes, dev = _given(collection, way, per_image, split, option)
     if correct or tune:
         source = corrected(source, correct, tune, dev)
@@ -98,7 +99,7 @@ def _given(
         return *_qrels(spec, way.runs), None
     whole = load(spec, words)
     if kind == "system":
-        return *trained(str(way.system), whole, split), partial(_on, way, whole)
+        return *trained(str(way.system), whole, split, trust=way.trust), partial(_on, way, whole)
     chosen = part(whole, split)
     return opened(way, whole, chosen), chosen, unnamed(way), partial(_on, way, whole)
 
@@ -106,7 +107,7 @@ def _given(
 def _on(way: Way, whole: Collection, split: str) -> tuple[Any, Collection]:
     """The same system on another split, and that split."""
     if way.kind == "system":
-        return trained(str(way.system), whole, split)[:2]
+        return trained(str(way.system), whole, split, trust=way.trust)[:2]
     chosen = part(whole, split)
     return opened(way, whole, chosen), chosen
 

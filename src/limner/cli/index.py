@@ -10,7 +10,7 @@ import typer
 
 from limner.cli.console import answer, progress, table, tell
 from limner.cli.encoding import folder_of, opened, prepared
-from limner.cli.options import Address, Json, Loading, flag, load, on_cluster, part, word
+from limner.cli.options import Address, Json, Loading, Trust, flag, load, on_cluster, part, word
 from limner.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def index(
     exact: Annotated[bool, flag("--exact", f"Build none, even above {ANN_ABOVE:,} items.")] = False,
     cluster: Address = None,
     compact: Annotated[bool, flag("--compact", "Join small pieces; forget versions older than a week.")] = False,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Put images or texts into an index that 'limner search' searches; add to one that is there.
@@ -76,7 +77,7 @@ def index(
         source = _Source(collection, items, embeddings, ids, of, split, option)
         existing = "replace" if replace else "skip" if resume else "refuse"
         with on_cluster(cluster):
-            done["added"] = _added(path, source, system, similarity, existing)
+            done["added"] = _added(path, source, system, similarity, existing, trust=trust)
     elif system or replace or resume or ids or cluster or similarity:
         raise typer.BadParameter("nothing to add: give a COLLECTION, --items or --embeddings")
     made = opened(path, needed=False)
@@ -145,7 +146,9 @@ def _listed(path: str) -> Items:
     return found
 
 
-def _added(path: str, source: _Source, system: str | None, similarity: str | None, existing: str) -> int:
+def _added(
+    path: str, source: _Source, system: str | None, similarity: str | None, existing: str, *, trust: bool
+) -> int:
     """Adds what the source holds, in pieces; returns how many items."""
     made = _there(path)
     if made is not None and similarity not in (None, made.about.similarity):
@@ -154,9 +157,9 @@ def _added(path: str, source: _Source, system: str | None, similarity: str | Non
         name = system or (made.about.system if made else None)
         pieces: Iterator[tuple[Embeddings, Items | None]] = iter([(source.vectors(), source.items)])
         if made is None and name is not None:
-            name = prepared(name, source.whole, folder_of(path))[1]
+            name = prepared(name, source.whole, folder_of(path), trust=trust)[1]
     else:
-        name, pieces, made = _encoding(path, source, system, made, existing)
+        name, pieces, made = _encoding(path, source, system, made, existing, trust=trust)
     count = 0
     for vectors, items in pieces:
         # Encoding shows its own progress, and writing is a small part of it.
@@ -191,7 +194,7 @@ def _new(
 
 
 def _encoding(
-    path: str, source: _Source, system: str | None, made: Index | None, existing: str
+    path: str, source: _Source, system: str | None, made: Index | None, existing: str, *, trust: bool
 ) -> tuple[str, Iterator[tuple[Embeddings, Items | None]], Index | None]:
     """The name of the system, and the items encoded piece by piece."""
     from limner.cli.encoding import system as named
@@ -200,9 +203,9 @@ def _encoding(
     if name is None or source.items is None:
         raise typer.BadParameter("nothing says what the items' vectors are: give --embeddings or --system")
     if made is None:
-        model, name = prepared(name, source.whole, folder_of(path))
+        model, name = prepared(name, source.whole, folder_of(path), trust=trust)
     else:
-        model = named(name, folder=folder_of(path))
+        model = named(name, folder=folder_of(path), said=system is not None, trust=trust)
     return name, _encoded(model, _left(source.items, made, existing)), made
 
 

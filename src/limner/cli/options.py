@@ -38,6 +38,11 @@ Loading = Annotated[
 ]
 
 
+Trust = Annotated[
+    bool, flag("--trust", "Let a file run code that it names (module:thing); only for files of people you trust.")
+]
+
+
 Address = Annotated[
     str | None,
     word("Compute on a Ray cluster: auto, local, host:port, ray://host:port.", "--cluster", metavar="ADDRESS"),

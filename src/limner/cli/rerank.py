@@ -9,7 +9,7 @@ import typer
 
 from limner.cli.console import answer
 from limner.cli.encode import pace
-from limner.cli.options import Json, Loading, Split, load, part, saved, word
+from limner.cli.options import Json, Loading, Split, Trust, load, part, saved, word
 from limner.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def rerank(
     ] = None,
     split: Split = None,
     option: Loading = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Re-rank the best candidates of each image with a scorer of pairs of file name and caption.
@@ -59,7 +60,7 @@ def rerank(
 
     whole = part(load(collection, option), split)
     proposed = _proposed(run, whole)
-    judge = _scorer(scorer)
+    judge = _scorer(scorer, trust=trust)
     chosen = whole if list(proposed.queries) == list(whole.images.ids) else _images(whole, proposed)
     queries = _queries(judge, chosen, features)
     with pace(f"re-ranking {len(proposed):,} lists", "pairs") as told:
@@ -113,7 +114,7 @@ def _depth(text: str) -> int | float:
         raise typer.BadParameter(f"--depth {text}: expected a number such as 1000, or a share such as 0.2") from None
 
 
-def _scorer(name: str) -> Any:
+def _scorer(name: str, *, trust: bool) -> Any:
     """A scorer by what a person calls it."""
     import inspect
 
@@ -126,7 +127,7 @@ def _scorer(name: str) -> Any:
         if "limner" in _config(folder):
             from limner.systems import load as saved_model
 
-            return _pair_scorer(saved_model(folder), name)
+            return _pair_scorer(saved_model(folder, trust=trust), name)
         from limner.towers.pairs import CrossEncoderScorer
 
         return CrossEncoderScorer(folder)

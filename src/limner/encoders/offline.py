@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -58,7 +59,7 @@ def folder_of(model: str | Path, *, what: str) -> Path:
     """
     path = Path(model)
     if path.is_dir():
-        return path
+        return _data_only(path)
     if path.is_absolute() or str(model).startswith(("./", "../", "~")) or path.exists():
         raise LimnerError(f"{what}: no folder {path}; expected one with config.json, weights and tokenizer")
     hub = needed("huggingface_hub", what=what, package="transformers", extra="train")
@@ -67,7 +68,60 @@ def folder_of(model: str | Path, *, what: str) -> Path:
         held = _fetched(hub, str(model), local=False)
     if held is None:
         raise LimnerError(unreachable(str(model), what=what))
-    return held
+    return _data_only(held)
+
+
+def _data_only(folder: Path) -> Path:
+    """Refuses a folder whose files would have the libraries import or download code: a model is data."""
+    for module in _json(folder / "modules.json", list):
+        kind = module.get("type") if isinstance(module, dict) else module
+        if not str(kind).startswith("sentence_transformers."):
+            raise LimnerError(f"{folder / 'modules.json'} asks for the class {kind!r}: {_NO_CODE}")
+    for file in sorted(folder.glob("*/config.json")):
+        activation = _json(file, dict).get("activation_function", "torch.")
+        if not str(activation).startswith("torch."):
+            raise LimnerError(f"{file} asks for the function {activation!r}: {_NO_CODE}")
+    config = _json(folder / "config.json", dict)
+    for name in ("attn_implementation", "_attn_implementation", "_attn_implementation_internal"):
+        if "/" in str(config.get(name)):
+            raise LimnerError(f"{folder / 'config.json'} asks for the compiled kernel {config[name]!r}: {_NO_CODE}")
+    return folder
+
+
+_NO_CODE = "limner runs no code that a model names; use a model whose library knows all its parts"
+
+
+def _json(file: Path, kind: type[Any]) -> Any:
+    """What a JSON file holds, where it is there and of the right kind; its own library says what else is wrong."""
+    try:
+        held = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return kind()
+    return held if isinstance(held, kind) else kind()
+
+
+def pretrained(make: Callable[..., Any], folder: Path, **options: Any) -> Any:
+    """What transformers or sentence-transformers make of a folder; code in it is never run.
+
+    Args:
+        make: A `from_pretrained` of the library, or a class that takes the folder itself.
+        folder: Where the files are, as `folder_of` found it.
+        options: Further arguments.
+    """
+    with damage_told(folder):
+        return make(str(folder), trust_remote_code=False, **options)
+
+
+@contextmanager
+def damage_told(place: str | Path) -> Iterator[None]:
+    """Turns whatever a library raises on a damaged or foreign model into one clear line."""
+    try:
+        yield
+    except LimnerError:
+        raise
+    except Exception as error:  # these libraries raise everything from KeyError to RecursionError
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise LimnerError(f"{place} does not load ({type(error).__name__}: {first}): put back a good copy") from error
 
 
 def _fetched(hub: Any, model: str, *, local: bool) -> Path | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +58,15 @@ def number_type(precision: str, device: torch.device) -> torch.dtype | None:
     if precision not in PRECISIONS:
         raise UnknownName("precision", precision, ["auto", *PRECISIONS])
     return PRECISIONS[precision]
+
+
+class Running(TypedDict, total=False):
+    """How an encoder of torch runs: the keywords of `TorchEncoder`, which every one of them takes."""
+
+    device: str
+    precision: str
+    budget: int | None
+    batch: int
 
 
 class TorchEncoder(ABC):

@@ -373,12 +373,13 @@ class CrankModel:
         return folder
 
     @classmethod
-    def load(cls, path: str | Path, *, device: str = "auto") -> CrankModel:
-        """Reads a model that was saved; refuses a folder that is damaged."""
+    def load(cls, path: str | Path, *, device: str = "auto", trust: bool = False) -> CrankModel:
+        """Reads a model that was saved; refuses a folder that is damaged, or names code of its own without `trust`."""
         config = keeping.read(path, KIND)
         try:
             judge = _rebuilt(config, Path(path), device_of(device))
-            features = features_again(config["features"], what="features") if config["features"] else None
+            about = config["features"]
+            features = features_again(about, what="features", trust=trust) if about else None
         except (KeyError, TypeError, OSError) as error:
             raise LimnerError(f"{path} is incomplete ({error!r}): save the model again") from error
         keeping.fill(judge, path)

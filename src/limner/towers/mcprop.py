@@ -368,15 +368,15 @@ class McpropModel:
         return folder
 
     @classmethod
-    def load(cls, path: str | Path, *, device: str = "auto") -> McpropModel:
-        """Reads a model that was saved; refuses a folder that is damaged."""
+    def load(cls, path: str | Path, *, device: str = "auto", trust: bool = False) -> McpropModel:
+        """Reads a model that was saved; refuses a folder that is damaged, or names code of its own without `trust`."""
         config = keeping.read(path, KIND)
         try:
             place, dim = device_of(device), int(config["sizes"]["dim"])
             reader = found_again(config["reader"], Path(path), dim=dim, device=place)
             shape = settings(Heads, config["settings"]["heads"], what=KIND)
             module = MCProp(reader, int(config["sizes"]["features"]), shape)
-            features = features_again(config["features"], what="features")
+            features = features_again(config["features"], what="features", trust=trust)
         except (KeyError, TypeError, OSError) as error:
             raise LimnerError(f"{path} is incomplete ({error!r}): save the model again") from error
         keeping.fill(module, path)

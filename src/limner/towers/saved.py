@@ -19,7 +19,7 @@ from limner.errors import LimnerError
 from limner.files import write_text
 from limner.ids import Ids
 from limner.scores import Progress, Scores
-from limner.towers import checkpoints, randomness
+from limner.towers import checkpoints, losses, randomness
 from limner.towers.cards import ABOUT, card
 from limner.towers.distributed import device_of as named_device
 from limner.towers.encoding import as_array, as_sets, device_of, images_seen, texts_seen
@@ -131,16 +131,22 @@ class TowersModel:
         return folder
 
     @classmethod
-    def load(cls, path: str | Path, *, device: str = "cpu") -> TowersModel:
-        """Reads a model that was saved; refuses a folder that is damaged."""
+    def load(cls, path: str | Path, *, device: str = "cpu", trust: bool = False) -> TowersModel:
+        """Reads a model that was saved; refuses a folder that is damaged.
+
+        Args:
+            path: The folder.
+            device: Where the weights go.
+            trust: Whether the model may name an encoder or a loss of its own, as "module:thing".
+        """
         folder = Path(path)
         config = _read_config(folder)
         try:
             vocabulary = _read_words(folder) if config["texts"] == "gru" else None
             with randomness.seeded(0):
-                module = _rebuilt(config, vocabulary)
-            features = found_again(config["features"], what="features")
-            texts = None if vocabulary else found_again(config["texts"], what="texts")
+                module = _rebuilt(config, vocabulary, trust=trust)
+            features = found_again(config["features"], what="features", trust=trust)
+            texts = None if vocabulary else found_again(config["texts"], what="texts", trust=trust)
         except (KeyError, TypeError, AttributeError) as error:
             raise LimnerError(f"{folder / CONFIG} is incomplete ({error!r}): save the model again") from error
         _fill(module, folder / WEIGHTS)
@@ -214,8 +220,10 @@ def _sizes(module: Any) -> dict[str, int]:
     return {"features": int(module.images.linear.in_features), "texts": int(texts)}
 
 
-def _rebuilt(config: Mapping[str, Any], vocabulary: Vocabulary | None) -> nn.Module:
+def _rebuilt(config: Mapping[str, Any], vocabulary: Vocabulary | None, *, trust: bool) -> nn.Module:
     groups, variant = config["settings"], config["variant"]
+    if "margin" in groups:
+        losses.loss(groups["margin"]["loss"], trusted=trust)  # refuses the name of a loss that is not limner's own
     shape = settings(Shape, groups["shape"], what=variant)
     own: tuple[Any, ...] = tuple(
         settings(kind, groups[kind.__name__.lower()], what=variant) for kind in VARIANTS[variant]

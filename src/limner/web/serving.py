@@ -48,6 +48,7 @@ def serve(
     certificate: Path | None = None,
     key: Path | None = None,
     options: Mapping[str, Any] | None = None,
+    trust: bool = False,
     started: Callable[[Address], None] | None = None,
 ) -> None:
     """Serves pages for searching, looking at failures and judging, until it is interrupted.
@@ -63,6 +64,7 @@ def serve(
         certificate: For https, with `key`.
         key: For https.
         options: Of the collections' loader.
+        trust: Whether files of models may name code of their own.
         started: Called with the address once it is known.
     """
     from limner.web.security import refuse_open
@@ -71,7 +73,14 @@ def serve(
     if (certificate is None) != (key is None):
         raise LimnerError("a certificate and its key belong together: give both or neither")
     app = make_app(
-        collections, systems=systems, matrices=matrices, store=store, team=team, https=key is not None, options=options
+        collections,
+        systems=systems,
+        matrices=matrices,
+        store=store,
+        team=team,
+        https=key is not None,
+        options=options,
+        trust=trust,
     )
     with closing(_bound(host, port)) as listening:
         if started is not None:
@@ -88,6 +97,7 @@ def make_app(
     team: bool = False,
     https: bool = False,
     options: Mapping[str, Any] | None = None,
+    trust: bool = False,
 ) -> Starlette:
     """The ASGI application that `serve` runs; arguments as there."""
     try:
@@ -100,7 +110,7 @@ def make_app(
         raise MissingExtra("the page", error.name or "starlette", "web") from error
     listed = [collections] if isinstance(collections, str) else list(collections)
     named = systems if isinstance(systems, Mapping) else {_short(name): name for name in systems}
-    library = Library(_named(listed, dict(options or {})), named, matrices=matrices, options=options)
+    library = Library(_named(listed, dict(options or {})), named, matrices=matrices, options=options, trust=trust)
     return application(Site(library, str(store), team=team, https=https))
 
 
