@@ -17,6 +17,7 @@ from limner.hubs import Hubs
 from limner.ids import Ids, IntArray
 from limner.judgements import FloatArray
 from limner.measures import Measure
+from limner.paths import place_for
 from limner.ranking import Ranking
 
 if TYPE_CHECKING:
@@ -161,8 +162,7 @@ class Report:
         }
         if target.suffix.lower() not in writers:
             raise UnknownName("report file ending", target.suffix or target.name, writers)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_text(target, writers[target.suffix.lower()]())
+        write_text(place_for(target), writers[target.suffix.lower()]())
         return target
 
     def to_json(self) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from limner.datasets.trec import read_qrels, write_qrels
 from limner.errors import LimnerError, UnknownName
 from limner.files import replacing, write_text
 from limner.judgements import Judgements
+from limner.paths import folder_for
 
 ENDINGS = {".csv": "csv", ".jsonl": "jsonl", ".qrels": "qrels", ".txt": "crowd", "": "eccv"}
 FORMS = ("csv", "jsonl", "qrels", "eccv", "crowd")
@@ -71,8 +72,7 @@ def write_answers(given: Sequence[Answer], path: str | Path, *, form: str | None
 
 def write_eccv(judgements: Judgements, folder: str | Path) -> int:
     """Writes the positives as ECCV Caption does: two json files, `{query id: [candidate ids]}`, one per direction."""
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
+    target = folder_for(folder)
     for name, side in zip(ECCV_FILES, (judgements, judgements.T), strict=True):
         found: dict[str, list[int | str]] = {}
         for query, candidate, grade in side:

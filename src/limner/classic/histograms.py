@@ -67,8 +67,10 @@ class Histograms:
         counts = {name: np.zeros((len(images), GRID * GRID, size), np.uint16) for name, size in sizes.items()}
 
         def work(row: int) -> None:
-            for name, found in zip(counts, vocabulary.count(images.open(row), GRID), strict=True):
-                counts[name][row] = found
+            with images.opened(row) as picture:
+                found = vocabulary.count(picture, GRID)
+            for name, held in zip(counts, found, strict=True):
+                counts[name][row] = held
 
         with threads(workers) as run:
             for _ in counted(run(work, range(len(images))), 1, len(images), progress):

@@ -17,6 +17,7 @@ from limner.classic.histograms import Histograms
 from limner.errors import LimnerError
 from limner.files import replacing, write_text
 from limner.ids import Ids
+from limner.paths import folder_for
 
 FORMAT = 1
 CONFIG, TENSORS = "config.json", "model.safetensors"
@@ -68,10 +69,7 @@ def write(folder: str | Path, kind: str, content: Mapping[str, Any]) -> Path:
     """Writes a model; `kind` is the word by which `limner.systems.load` knows what reads it."""
     from safetensors.numpy import save_file
 
-    target = Path(folder)
-    if target.exists() and not target.is_dir():
-        raise LimnerError(f"{target} is a file: expected a folder to save the model in, or a new name")
-    target.mkdir(parents=True, exist_ok=True)
+    target = folder_for(folder)
     tensors: dict[str, npt.NDArray[Any]] = {}
     config = {"limner": kind, "format": FORMAT, **pack(dict(content), tensors, "model")}
     with replacing(target / TENSORS) as file:

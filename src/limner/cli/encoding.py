@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from limner.cli.console import progress
 from limner.errors import LimnerError
+from limner.paths import folder_for
 
 if TYPE_CHECKING:
     from limner.collection import Collection
@@ -58,13 +59,11 @@ def prepared(name: str, whole: Collection | None, folder: Path | None, *, trust:
             )
         with progress(f"training {name} on {len(whole.images):,} images") as told:
             model: Any = train(whole, name, progress=told)
-        folder.mkdir(parents=True, exist_ok=True)
-        model.save(folder / KEPT)
+        model.save(folder_for(folder) / KEPT)
         return model, KEPT
     made = system(name, trust=trust)
     if Path(name).exists() and folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        _copy(Path(name), folder / KEPT)
+        _copy(Path(name), folder_for(folder) / KEPT)
         return made, KEPT
     return made, name
 

@@ -11,6 +11,7 @@ from limner.cli.console import answer
 from limner.cli.encode import pace
 from limner.cli.options import Json, Loading, Split, Trust, load, part, saved, word
 from limner.errors import LimnerError
+from limner.paths import place_for
 
 if TYPE_CHECKING:
     from limner.collection import Collection
@@ -58,6 +59,8 @@ def rerank(
     """
     from limner.match import cascade
 
+    for file in filter(None, (out, submission)):
+        place_for(file)
     whole = part(load(collection, option), split)
     proposed = _proposed(run, whole)
     judge = _scorer(scorer, trust=trust)

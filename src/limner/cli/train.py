@@ -12,6 +12,7 @@ from limner.cli.console import answer, progress
 from limner.cli.options import Json, Loading, Trust, load, loading, word
 from limner.cli.training import told_to
 from limner.errors import LimnerError
+from limner.paths import place_for
 
 if TYPE_CHECKING:
     from limner.collection import Collection
@@ -45,6 +46,7 @@ def train(
     """
     if out.exists() and not (out.is_file() or (out / "config.json").is_file()):
         raise LimnerError(f"{out} is there and is no saved model: name a new place, or remove it first")
+    place_for(out)
     whole = load(collection, options)
     began = time.perf_counter()
     model = _trained(system, whole, config, loading(settings), trust=trust)

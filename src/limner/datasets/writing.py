@@ -19,6 +19,7 @@ from limner.datasets.tables import IMAGE_ENDINGS
 from limner.datasets.trec import write_qrels
 from limner.errors import LimnerError, shown
 from limner.files import replacing
+from limner.paths import folder_for
 
 _SCALARS = (str, int, float, bool, type(None), np.generic)
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
@@ -70,9 +71,9 @@ def write_folder(collection: Collection, path: str | Path) -> tuple[str, ...]:
         What the folder cannot hold.
     """
     folder = Path(path)
-    if folder.exists() and any(folder.iterdir()):
+    if folder.is_dir() and any(folder.iterdir()):
         raise LimnerError(f"{folder} is not empty: give a new folder")
-    (folder / "images").mkdir(parents=True, exist_ok=True)
+    folder_for(folder_for(folder) / "images")
     files = [_write_picture(collection.images, row, folder / "images") for row in range(len(collection.images))]
     return _write_rows(collection, folder / "captions.csv", files) + _lost_pictures(collection, files)
 

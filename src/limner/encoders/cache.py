@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.collection import Items, open_image
+from limner.collection import Items
+from limner.decoding import open_image
 from limner.errors import LimnerError
 from limner.files import replacing, write_text
+from limner.paths import folder_for
 from limner.scores import Progress
 
 Float32 = npt.NDArray[np.float32]
@@ -68,7 +70,7 @@ class Store:
     """Rows of numbers by key, in a folder of parts.
 
     Args:
-        folder: Made where it is not there.
+        folder: Made where it is not there, in a folder that is.
         owner: Who computes the rows; a folder below `folder` is named after its hash, so that models never mix.
         width: Numbers per row.
         dtype: Of the numbers.
@@ -76,9 +78,8 @@ class Store:
 
     def __init__(self, folder: str | Path, *, owner: str, width: int, dtype: str = "float32") -> None:
         named = hashlib.blake2b(f"{owner} {width} {dtype}".encode(), digest_size=8).hexdigest()
-        self.folder = Path(folder) / named
+        self.folder = folder_for(folder_for(folder) / named)
         self.width, self.dtype = width, np.dtype(dtype)
-        self.folder.mkdir(parents=True, exist_ok=True)
         if not (self.folder / ABOUT).is_file():
             write_text(self.folder / ABOUT, json.dumps({"owner": owner, "width": width, "dtype": dtype}, indent=1))
         self.keys, self.rows = np.empty((0, 2), dtype=np.uint64), np.empty((0, width), dtype=self.dtype)

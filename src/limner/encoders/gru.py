@@ -16,6 +16,7 @@ from limner.encoders.running import Running, TorchEncoder, mean_pooled
 from limner.encoders.words import words
 from limner.errors import LimnerError
 from limner.files import replacing, write_text
+from limner.paths import folder_for
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 UNKNOWN = 1
@@ -106,8 +107,7 @@ class GruEncoder(TorchEncoder):
         """Writes config.json and model.safetensors into a folder."""
         from safetensors.torch import save_file
 
-        target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
+        target = folder_for(folder)
         shape = {"word_dim": self.reader.table.embedding_dim, "dim": self.dim, "words": self.words}
         write_text(target / CONFIG, json.dumps({"limner": "gru", **shape}, ensure_ascii=False))
         with replacing(target / WEIGHTS) as file:

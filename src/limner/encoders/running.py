@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from limner.collection import Items, open_image
+from limner.collection import Items
 from limner.encoders.batching import by_length, padded
 from limner.errors import LimnerError, MissingExtra, UnknownName
 from limner.scores import Progress, usable_cores
@@ -165,7 +165,8 @@ def ahead(items: Items, read: Callable[[Image], Tensor], *, batch: int) -> Itera
     """Batches of pictures, decoded on threads while the model is busy with those before."""
 
     def one(row: int) -> Tensor:
-        return read(open_image(items.values[row], name=items.ids[row]))
+        with items.opened(row) as picture:
+            return read(picture)
 
     with ThreadPoolExecutor(usable_cores()) as pool:
         waiting: deque[tuple[Any, list[Future[Tensor]]]] = deque()

@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from limner.embeddings import Embeddings
 from limner.errors import LimnerError, UnknownName
+from limner.files import replacing
 from limner.ids import Ids
 from limner.match import _columns
 from limner.scores import Best, Block, Scores, number_type
@@ -251,7 +252,7 @@ class Statistics:
         target = Path(path)
         head = {"correction": self.correction.name, **asdict(self.correction)}
         arrays: dict[str, Any] = {"candidates": np.array(list(self.candidates), dtype=np.str_), **self.known}
-        with target.open("wb") as file:
+        with replacing(target) as draft, draft.open("wb") as file:
             np.savez(file, head=np.array(json.dumps(head)), **arrays)
         return target
 

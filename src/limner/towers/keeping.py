@@ -13,6 +13,7 @@ from limner.collection import Collection, Items
 from limner.datasets.wikipedia import image_names
 from limner.errors import LimnerError
 from limner.files import write_text
+from limner.paths import folder_for
 from limner.towers import checkpoints
 from limner.towers.cards import card
 
@@ -34,8 +35,7 @@ def write(folder: str | Path, module: nn.Module, config: Mapping[str, Any], *, a
         config: With the kind of model under "limner", its "name", "settings" by group and what it was "trained" on.
         about: What the model is, in a sentence.
     """
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
+    target = folder_for(folder)
     checkpoints.write(target / WEIGHTS, module.state_dict(), {"kind": config["limner"]})
     learned = sum(p.numel() for p in module.parameters())
     write_text(target / CARD, card(config, about=about, learned=learned))

@@ -18,6 +18,7 @@ from limner.embeddings import Embeddings
 from limner.errors import LimnerError
 from limner.files import write_text
 from limner.ids import Ids
+from limner.paths import folder_for
 from limner.scores import Progress, Scores
 from limner.towers import checkpoints, losses, randomness
 from limner.towers.cards import ABOUT, card
@@ -118,8 +119,7 @@ class TowersModel:
 
     def save(self, path: str | Path) -> Path:
         """Writes a folder: weights, config.json, the vocabulary, and a card with what was measured."""
-        folder = Path(path)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = folder_for(path)
         weights = self.module.state_dict()
         checkpoints.write(folder / WEIGHTS, weights, {"kind": "towers", "variant": self.variant})
         if self.vocabulary is not None:

@@ -16,7 +16,6 @@ from limner.web import accounts, admin, api, effect, judging, pages, preferring
 from limner.web.jobs import Pending
 from limner.web.security import LOCAL_HOSTS, Guard
 from limner.web.site import HERE, Site, endpoint, failed, open_endpoint
-from limner.web.uploads import lower_limits
 
 
 def application(site: Site, *, hosts: tuple[str, ...] = ()) -> Starlette:
@@ -26,7 +25,6 @@ def application(site: Site, *, hosts: tuple[str, ...] = ()) -> Starlette:
         site: What is served.
         hosts: Names it answers under; on this machine alone, only this machine's names.
     """
-    lower_limits()
     known = hosts if site.team else (*LOCAL_HOSTS, *hosts)
     app = Starlette(
         routes=routes(),

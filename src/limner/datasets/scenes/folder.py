@@ -9,6 +9,7 @@ from typing import Any
 
 from limner.collection import Collection
 from limner.files import replacing, write_text
+from limner.paths import folder_for
 
 
 def write(collection: Collection, folder: str | Path) -> Path:
@@ -21,10 +22,10 @@ def write(collection: Collection, folder: str | Path) -> Path:
 
     Args:
         collection: What `load` returned, or a split of it.
-        folder: Where to write; made if it is not there.
+        folder: Where to write; made if it is not there, in a folder that is.
     """
-    folder = Path(folder)
-    (folder / "images").mkdir(parents=True, exist_ok=True)
+    folder = folder_for(folder)
+    folder_for(folder / "images")
     for row, name in enumerate(collection.images.ids):
         collection.images.open(row).save(folder / "images" / f"{name}.png")
     _write_captions(collection, folder / "captions.csv")

@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from limner.collection import Items, open_image
+from limner.collection import Items
 from limner.errors import LimnerError
 from limner.files import write_text
 from limner.match.search.approximate import Recall
@@ -181,7 +181,7 @@ def _uri(value: Any, picture: bytes | None, key: str) -> tuple[str | None, str]:
     if picture is None and value is None:
         return None, "no picture is kept"
     try:
-        data = picture or small(open_image(value, name=key))
+        data = picture or small(value, name=key)
     except (LimnerError, OSError) as error:
         return None, str(error)
     form = "webp" if data[8:12] == b"WEBP" else "jpeg"

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.errors import LimnerError, MissingExtra, UnknownName
+from limner.paths import folder_for
 
 Float32 = npt.NDArray[np.float32]
 
@@ -307,8 +308,7 @@ def _turn(where: str) -> AbstractContextManager[Any]:
     folder = Path(where.removeprefix("file://"))
     if folder.exists() and not folder.is_dir():
         raise LimnerError(f"{folder} is a file: an index is a folder; choose another place")
-    folder.mkdir(parents=True, exist_ok=True)
-    return FileLock(folder / LOCK)
+    return FileLock(folder_for(folder) / LOCK)
 
 
 @contextmanager
