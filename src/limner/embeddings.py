@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from limner.errors import LimnerError, UnknownName, shown
 from limner.files import replacing, write_text
 from limner.ids import Ids
+from limner.paths import damage_told, parse_json, read_array, read_arrays, read_text, refuse_bomb, refuse_irregular
 
 Float32 = npt.NDArray[np.float32]
 _ROWS_AT_ONCE = 65_536  # checks and conversions walk the matrix in pieces, so that a mapped file stays on disk
@@ -104,9 +105,13 @@ class Embeddings:
                 found by itself, and rows are numbered from 0 when there is nothing at all.
         """
         source = Path(path)
-        if not source.is_file():
+        refuse_irregular(source, what="embeddings")
+        if not os.path.isfile(source):
             raise LimnerError(f"no embeddings file {source}: expected .npy, .npz, .safetensors or .parquet")
-        matrix, stored = _format(source).read(source)
+        with damage_told(f"embeddings {source}", mend="save them again"):
+            matrix, stored = _format(source).read(source)
+        if not np.size(matrix):
+            raise LimnerError(f"{source} holds no vectors: its shape is {np.shape(matrix)}; encode some items first")
         given = _read_ids(ids) if isinstance(ids, (str, Path)) else ids
         if given is None:
             beside = _ids_file(source)
@@ -141,10 +146,7 @@ def _ids_file(path: Path) -> Path:
 
 
 def _read_ids(path: str | Path) -> list[str]:
-    try:
-        return Path(path).read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        raise LimnerError(f"no file of ids {path}: expected a text file with one id per line") from None
+    return read_text(path, what="file of ids").splitlines()
 
 
 def _chosen(names: Iterable[str], path: Path) -> str:
@@ -157,10 +159,7 @@ def _chosen(names: Iterable[str], path: Path) -> str:
 
 
 def _read_npy(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False), None
-    except (ValueError, EOFError) as error:
-        raise LimnerError(f"{path} is no npy file of numbers: {error}") from error
+    return read_array(path, what="embeddings"), None
 
 
 def _write_npy(path: Path, embeddings: Embeddings) -> None:
@@ -168,14 +167,9 @@ def _write_npy(path: Path, embeddings: Embeddings) -> None:
 
 
 def _read_npz(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            ids = [str(i) for i in archive["ids"]] if "ids" in archive else None
-            return archive[_chosen(archive.files, path)], ids
-    except (ValueError, OSError, EOFError, BadZipFile) as error:
-        if isinstance(error, LimnerError):
-            raise
-        raise LimnerError(f"{path} is no npz file of numbers: {error}") from error
+    arrays = read_arrays(path, what="embeddings")
+    ids = [str(i) for i in arrays["ids"]] if "ids" in arrays else None
+    return arrays[_chosen(arrays, path)], ids
 
 
 def _write_npz(path: Path, embeddings: Embeddings) -> None:
@@ -183,15 +177,12 @@ def _write_npz(path: Path, embeddings: Embeddings) -> None:
 
 
 def _read_safetensors(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
-    try:
-        with safe_open(path, framework="numpy") as archive:
-            metadata = archive.metadata() or {}
-            ids = json.loads(metadata["ids"]) if "ids" in metadata else None
-            return archive.get_tensor(_chosen(archive.keys(), path)), ids
-    except SafetensorError as error:
-        raise LimnerError(f"{path} is no safetensors file: {error}") from error
+    with safe_open(path, framework="numpy") as archive:
+        metadata = archive.metadata() or {}
+        ids = parse_json(metadata["ids"], where=f"the list of ids in {path}") if "ids" in metadata else None
+        return archive.get_tensor(_chosen(archive.keys(), path)), ids
 
 
 def _write_safetensors(path: Path, embeddings: Embeddings) -> None:
@@ -204,12 +195,13 @@ def _read_parquet(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
-        table = pq.read_table(path)
-    except pa.ArrowInvalid as error:
-        raise LimnerError(f"{path} is no parquet file: {error}") from error
+    with pq.ParquetFile(path) as file:
+        refuse_bomb(file.metadata.num_rows, os.path.getsize(path), where=f"embeddings {path}")
+        table = file.read()
     name = _chosen([n for n in table.column_names if n != "id"], path)
     column = table[name].combine_chunks()
+    if not pa.types.is_list(column.type) and not pa.types.is_fixed_size_list(column.type):
+        raise LimnerError(f"{path}: column {name!r} holds {column.type}: expected lists of numbers, one per item")
     lengths = np.unique(np.asarray(column.value_lengths().fill_null(0)))
     if len(lengths) != 1:
         raise LimnerError(

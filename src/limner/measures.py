@@ -158,6 +158,7 @@ def parse(measures: str | Measure | Iterable[str | Measure]) -> tuple[Measure, .
     return tuple(dict.fromkeys(map(Measure.parse, [listed] if isinstance(listed, Measure) else listed)))
 
 
+_MOST_DIGITS = 9  # of a cut: no list is longer
 _WRITTEN = re.compile(r"(?P<name>[A-Za-z]+(?:@R)?)(?:@(?P<cut>\d+))?(?:\((?P<options>[^()]*)\))?", re.IGNORECASE)
 
 
@@ -168,6 +169,8 @@ def _split(text: str) -> tuple[Kind, int | None, tuple[tuple[str, Any], ...]]:
         raise UnknownName("measure", text, (f"{k.name}@k" if k.cut == "required" else k.name for k in KINDS.values()))
     kind = folded[match["name"].lower()]
     options = tuple(_option(kind, text, part) for part in (match["options"] or "").split(",") if part.strip())
+    if len(match["cut"] or "") > _MOST_DIGITS:
+        raise LimnerError(f"measure {text[:40]!r}: the cut has {len(match['cut'])} digits: expected 1 to 1,000,000,000")
     return kind, int(match["cut"]) if match["cut"] else None, tuple(sorted(options))
 
 

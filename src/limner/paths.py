@@ -6,14 +6,21 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from limner.errors import LimnerError
 
 DEEPEST = 100
 """Lists and objects may lie in each other so deep; what walks through them needs no more stack than that."""
+SMALL, MOST_TIMES = 64_000_000, 250
+"""Compressed contents of up to so many bytes are always read; larger ones up to so many times their file's size."""
 _SHELL_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89abAB]")
 
@@ -34,6 +41,30 @@ def refuse_irregular(path: str | Path, *, what: str) -> None:
         return
     kinds = {stat.S_IFDIR: "folder", stat.S_IFIFO: "named pipe", stat.S_IFSOCK: "socket"}
     raise LimnerError(f"{what}: {path} is a {kinds.get(stat.S_IFMT(mode), 'device')}, expected a file")
+
+
+@contextmanager
+def damage_told(place: object, *, mend: str = "put back a good copy") -> Iterator[None]:
+    """Turns whatever a reader raises on a damaged or foreign file into one clear line.
+
+    Libraries raise everything from KeyError to RecursionError on bytes that somebody made up, and a value of another
+    kind than expected does the same to a plain loop. A file may be anybody's, so that this is no fault of limner's.
+
+    Args:
+        place: The file, or what it is called.
+        mend: What to do about it.
+    """
+    try:
+        yield
+    except (LimnerError, ImportError):
+        raise
+    except MemoryError as error:
+        raise LimnerError(f"{place} asks for more memory than there is: {mend}, or split it") from error
+    except Exception as error:
+        first = (str(error).strip() or "no reason given").splitlines()[0][:200]
+        raise LimnerError(
+            f"{place} is damaged or not what it says ({type(error).__name__}: {first}): {mend}"
+        ) from error
 
 
 def read_bytes(path: str | Path, *, what: str) -> bytes:
@@ -112,6 +143,42 @@ def _is_unicode(value: Any) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def read_array(path: str | Path, *, what: str) -> npt.NDArray[Any]:
+    """The array of an npy file, memory-mapped; nothing in it is unpickled."""
+    _refuse_missing(path, what, "an .npy file")
+    with damage_told(f"{what} {path}", mend="save it again with np.save"):
+        held = np.load(path, mmap_mode="r", allow_pickle=False)
+    if not isinstance(held, np.ndarray):
+        raise LimnerError(f"{what} {path} is an archive: expected one array, as np.save writes it")
+    return held
+
+
+def read_arrays(path: str | Path, *, what: str) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of an npz file by name; refuses one that would unpack to far more than it holds."""
+    _refuse_missing(path, what, "an .npz file")
+    with damage_told(f"{what} {path}", mend="save it again with np.savez"):
+        with zipfile.ZipFile(path) as archive:
+            unpacked = sum(entry.file_size for entry in archive.infolist())
+        refuse_bomb(unpacked, os.path.getsize(path), where=f"{what} {path}")
+        with np.load(path, allow_pickle=False) as held:
+            return {name: held[name] for name in held.files}
+
+
+def refuse_bomb(unpacked: int, packed: int, *, where: str) -> None:
+    """Refuses contents that are out of all proportion to their file: a few kilobytes can unpack to gigabytes."""
+    if unpacked > max(SMALL, packed * MOST_TIMES):
+        raise LimnerError(
+            f"{where} unpacks to {unpacked:,} bytes from {packed:,}: more than {MOST_TIMES} times its size is not "
+            "read; save it without compression"
+        )
+
+
+def _refuse_missing(path: str | Path, what: str, expected: str) -> None:
+    refuse_irregular(path, what=what)
+    if not os.path.isfile(path):
+        raise LimnerError(f"no {what} {path}: expected {expected}")
 
 
 # --- writing ----------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from limner.hubs import Hubs
 from limner.ids import Ids, IntArray
 from limner.judgements import FloatArray
 from limner.measures import Measure
-from limner.paths import place_for
+from limner.paths import damage_told, place_for, read_json
 from limner.ranking import Ranking
 
 if TYPE_CHECKING:
@@ -186,22 +186,15 @@ class Report:
     def load(cls, path: str | Path) -> Report:
         """Reads a report that was saved as JSON."""
         source = Path(path)
-        try:
-            content = json.loads(source.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise LimnerError(f"no report {source}: make one with 'limner evaluate ... --save {source}'") from None
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise LimnerError(f"{source} is no JSON: {error}") from error
+        if not source.exists():
+            raise LimnerError(f"no report {source}: make one with 'limner evaluate ... --save {source}'")
+        content = read_json(source, what="report")
         if not isinstance(content, dict) or content.get("limner") != "report" or content.get("format") != FORMAT:
             raise LimnerError(
                 f"{source} is no limner report of format {FORMAT}: expected a file made by 'limner evaluate --save'"
             )
-        try:
+        with damage_told(f"report {source}", mend="make it again"):
             return _from_json(content)
-        except (KeyError, TypeError, IndexError) as error:
-            raise LimnerError(
-                f"{source} is a damaged report ({type(error).__name__}: {error}): make it again"
-            ) from error
 
     def __str__(self) -> str:
         from limner import tables

@@ -11,10 +11,12 @@ from typing import Any
 import numba
 import numpy as np
 
+from limner.scratch import compiled
+
 _summing: Any = numba.njit(
     cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "nnan", "ninf"}, boundscheck=False
 )
-_jit: Any = numba.njit(cache=True, nogil=True, fastmath=False, boundscheck=False)
+_jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False)
 _F = np.float32
 STRIP = 2048
 """Columns walked together."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba
 import numpy as np
 
-_jit: Any = numba.njit(cache=True, nogil=True, fastmath=False, boundscheck=False)
+from limner.scratch import compiled
+
+_jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False)
 _F = np.float32
 
 

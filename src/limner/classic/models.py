@@ -19,6 +19,7 @@ from limner.embeddings import Embeddings
 from limner.errors import LimnerError
 from limner.ids import Ids
 from limner.match.fusion import borda
+from limner.paths import damage_told
 from limner.ranking import Ranking
 from limner.scores import Progress, Scores
 from limner.scores.running import Block, Float32
@@ -191,7 +192,7 @@ class KccaModel:
     def load(cls, path: str | Path, *, trust: bool = False) -> KccaModel:
         """Reads a model that was saved; with `trust`, also one that names kernels or taggers of its own."""
         held = saving.read(path, KIND)
-        try:
+        with damage_told(f"model {path}", mend="save it again"):
             spaces = tuple(
                 Space(Setting(**s["setting"]), s["correlations"], Side(**s["images"]), Side(**s["texts"]))
                 for s in held["spaces"]
@@ -200,8 +201,6 @@ class KccaModel:
             images, texts = (saving.kernel_from(held[f"{side}_kernel"], trust=trust) for side in ("image", "text"))
             features = saving.features_from(held["images"])
             return cls(held["name"], images, texts, features, held["documents"], spaces, settings)
-        except (KeyError, TypeError) as error:
-            raise LimnerError(f"{path} is a damaged model ({error!r}): save it again") from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from limner.classic.histograms import Histograms
 from limner.errors import LimnerError
 from limner.files import replacing, write_text
 from limner.ids import Ids
-from limner.paths import folder_for
+from limner.paths import damage_told, folder_for, read_json
 
 FORMAT = 1
 CONFIG, TENSORS = "config.json", "model.safetensors"
@@ -80,22 +80,19 @@ def write(folder: str | Path, kind: str, content: Mapping[str, Any]) -> Path:
 
 def read(folder: str | Path, kind: str) -> dict[str, Any]:
     """Reads what `write` wrote, and refuses what it did not."""
-    from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     source = Path(folder)
     if not source.is_dir():
         raise LimnerError(f"no model {source}: train one and save it with model.save({str(source)!r})")
-    try:
-        config = json.loads((source / CONFIG).read_text(encoding="utf-8"))
+    with damage_told(f"model {source}", mend="save it again"):
+        config = read_json(source / CONFIG, what="model")
         if (config.get("limner"), config.get("format")) != (kind, FORMAT):
             raise LimnerError(
                 f"{source} is a model of kind {config.get('limner')!r}, format {config.get('format')}: expected "
                 f"{kind!r}, format {FORMAT}"
             )
         return dict(unpack(config, load_file(source / TENSORS)))
-    except (OSError, KeyError, AttributeError, json.JSONDecodeError, UnicodeDecodeError, SafetensorError) as error:
-        raise LimnerError(f"{source} is no saved model, or a damaged one ({error}): save it again") from error
 
 
 def kernel_state(kernel: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limner.cli.console import answer
+from limner.cli.console import answer, shown
 from limner.cli.options import Json, Trust, loading, refuse_ending, saved, word
 from limner.errors import LimnerError
 
@@ -29,9 +29,14 @@ def pace(what: str, unit: str) -> Iterator[Progress]:
     from rich.progress import Progress as Bar
 
     console = Console(stderr=True)
-    shown = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}")
-    with Bar(*shown, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal) as bar:
-        task, began = bar.add_task(what, total=None, rate=""), time.perf_counter()
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+    )
+    with Bar(*columns, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal) as bar:
+        task, began = bar.add_task(shown(what), total=None, rate=""), time.perf_counter()
 
         def told(done: int, total: int) -> None:
             rate = done / max(time.perf_counter() - began, 1e-9)

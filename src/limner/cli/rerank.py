@@ -11,7 +11,7 @@ from limner.cli.console import answer
 from limner.cli.encode import pace
 from limner.cli.options import Json, Loading, Split, Trust, load, part, saved, word
 from limner.errors import LimnerError
-from limner.paths import place_for
+from limner.paths import place_for, read_json
 
 if TYPE_CHECKING:
     from limner.collection import Collection
@@ -143,11 +143,9 @@ def _scorer(name: str, *, trust: bool) -> Any:
 
 
 def _config(folder: Path) -> dict[str, Any]:
-    import json
-
     try:
-        config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        config: dict[str, Any] = read_json(folder / "config.json", what="config")
+    except LimnerError as error:
         raise LimnerError(f"{folder} is no saved scorer: expected a config.json in it ({error})") from error
     return config
 

@@ -142,12 +142,12 @@ def _correction(
 
 
 def _holds_statistics(file: Path) -> bool:
-    import numpy as np
+    from zipfile import BadZipFile, ZipFile
 
     if file.suffix.lower() != ".npz" or not file.is_file():
         return False
     try:
-        with np.load(file, allow_pickle=False) as archive:
-            return "head" in archive.files
-    except (ValueError, OSError):
+        with ZipFile(file) as archive:
+            return "head.npy" in archive.namelist()
+    except (BadZipFile, OSError):
         return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from itertools import islice
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from limner.catalogue import checked, resolve
 from limner.errors import LimnerError, UnknownName
+from limner.paths import damage_told
 
 if TYPE_CHECKING:
     from limner.collection import Collection
@@ -185,7 +187,8 @@ def load(spec: str | Path, *, split: str | None = None, trust: bool = True, **op
     _refuse_no_path(name, loader, path)
     chosen = checked(loader, options, what=repr(name), filled=1)
     arguments = () if path is None else (path,)
-    return loader(*arguments, split=split, **chosen)
+    with damage_told(f"{name} {path or ''}".strip()) if name in _BY_NAME else nullcontext():
+        return loader(*arguments, split=split, **chosen)
 
 
 def refuse_foreign(spec: str, options: Mapping[str, Any]) -> None:
@@ -244,6 +247,8 @@ def _resolved(spec: str | Path, *, trusted: bool) -> tuple[str, Callable[..., Co
     if colon and head not in _BY_NAME and ("." in head or ":" in rest):
         function, _, path = rest.partition(":")
         name = f"{head}:{function}"
+        if not head or not function:
+            raise UnknownName("data set", str(spec), _BY_NAME)
         return name, resolve(name, {}, what="data set", trusted=trusted), path or None
     if not colon and not head.isidentifier() and head not in _BY_NAME:
         detect(spec)  # looks like a path, and says that there is none

@@ -12,6 +12,7 @@ from limner.collection import Items
 from limner.encoders.offline import fingerprint_of, package_file
 from limner.encoders.words import words
 from limner.errors import LimnerError
+from limner.paths import damage_told, refuse_irregular
 from limner.scores import Progress
 
 Float32 = npt.NDArray[np.float32]
@@ -70,7 +71,8 @@ def _read(file: Path) -> tuple[Path, Mapping[str, int], Float32]:
     if not file.is_file():
         raise LimnerError(f"no word vectors {file}: expected a text file of GloVe, 'word number number ...' per line")
     named, rows = [], []
-    with file.open(encoding="utf-8") as lines:
+    refuse_irregular(file, what="word vectors")
+    with damage_told(f"word vectors {file}"), file.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
             word, *cells = line.rstrip().split(" ")
             if number == 1 and len(cells) == 1:
@@ -84,7 +86,10 @@ def _read(file: Path) -> tuple[Path, Mapping[str, int], Float32]:
                 raise LimnerError(f"{file}, line {number}: {len(rows[-1])} numbers, but {len(rows[0])} in line 1")
     if not rows or not len(rows[0]):
         raise LimnerError(f"{file} holds no word vectors: expected 'word number number ...' per line")
-    return file, _numbered(named), np.stack(rows)
+    table = np.stack(rows)
+    if not np.isfinite(table).all():
+        raise LimnerError(f"{file} holds NaN or infinite numbers: expected word vectors")
+    return file, _numbered(named), table
 
 
 def _numbered(named: Sequence[str]) -> dict[str, int]:

@@ -22,7 +22,7 @@ from limner.collection import Items
 from limner.decoding import open_image
 from limner.errors import LimnerError
 from limner.files import replacing, write_text
-from limner.paths import folder_for
+from limner.paths import damage_told, folder_for, read_bytes
 from limner.scores import Progress
 
 Float32 = npt.NDArray[np.float32]
@@ -50,10 +50,7 @@ def content_key(value: Any, *, kind: str) -> bytes:
 
 
 def _bytes(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise LimnerError(f"no picture {file}: {error.strerror}; check the folder with images") from error
+    return read_bytes(file, what="picture")
 
 
 def keys_of(values: Iterable[bytes]) -> Keys:
@@ -97,19 +94,14 @@ class Store:
         return len(self.keys) + sum(len(keys) for keys, _ in self._new)
 
     def _read(self, file: Path) -> tuple[Keys, Any]:
-        from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
-        try:
+        with damage_told(f"{file}, a part of a cache,", mend="remove it, it is computed again"):
             held = load_file(file)
             keys, rows = held["keys"].view(np.uint64).reshape(-1, 2), held["rows"]
             if rows.shape != (len(keys), self.width) or rows.dtype != self.dtype:
                 raise ValueError(f"{len(keys)} keys with rows of shape {rows.shape}")
-        except (SafetensorError, KeyError, ValueError) as error:
-            raise LimnerError(
-                f"{file} is a damaged part of a cache ({error}): remove it, it is computed again"
-            ) from error
-        return keys, rows
+            return keys, rows
 
     def get(self, keys: Keys) -> tuple[npt.NDArray[np.bool_], Any]:
         """Which keys are known, and a row for each (anything where it is not)."""

@@ -16,7 +16,7 @@ from limner.encoders.running import Running, TorchEncoder, mean_pooled
 from limner.encoders.words import words
 from limner.errors import LimnerError
 from limner.files import replacing, write_text
-from limner.paths import folder_for
+from limner.paths import damage_told, folder_for, read_json
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 UNKNOWN = 1
@@ -116,18 +116,11 @@ class GruEncoder(TorchEncoder):
 
 
 def _read(folder: Path) -> tuple[list[str], Reader]:
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    try:
-        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        known = list(config["words"])
+    config = read_json(folder / CONFIG, what="GRU")
+    with damage_told(f"GRU {folder}", mend="save it again"):
+        known = [str(word) for word in config["words"]]
         reader = Reader(len(known) + UNKNOWN + 1, word_dim=int(config["word_dim"]), dim=int(config["dim"]))
         reader.load_state_dict(load_file(folder / WEIGHTS))
-    except FileNotFoundError as error:
-        raise LimnerError(
-            f"no GRU in {folder}: {error.filename or error} is missing; expected what save wrote"
-        ) from None
-    except (ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
-        raise LimnerError(f"{folder} is no saved GRU, or a damaged one: {error}") from error
     return known, reader

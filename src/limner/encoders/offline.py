@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
-import json
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from limner.errors import LimnerError, MissingExtra
+from limner.paths import damage_told, read_json
 
 WANTED = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm")
 """What is fetched of a repository: no copies of the weights in other formats."""
@@ -94,8 +94,8 @@ _NO_CODE = "limner runs no code that a model names; use a model whose library kn
 def _json(file: Path, kind: type[Any]) -> Any:
     """What a JSON file holds, where it is there and of the right kind; its own library says what else is wrong."""
     try:
-        held = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        held = read_json(file, what="model")
+    except LimnerError:
         return kind()
     return held if isinstance(held, kind) else kind()
 
@@ -110,18 +110,6 @@ def pretrained(make: Callable[..., Any], folder: Path, **options: Any) -> Any:
     """
     with damage_told(folder):
         return make(str(folder), trust_remote_code=False, **options)
-
-
-@contextmanager
-def damage_told(place: str | Path) -> Iterator[None]:
-    """Turns whatever a library raises on a damaged or foreign model into one clear line."""
-    try:
-        yield
-    except LimnerError:
-        raise
-    except Exception as error:  # these libraries raise everything from KeyError to RecursionError
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise LimnerError(f"{place} does not load ({type(error).__name__}: {first}): put back a good copy") from error
 
 
 def _fetched(hub: Any, model: str, *, local: bool) -> Path | None:

@@ -8,7 +8,6 @@ no registration: name it as "module:function". A system that chooses its setting
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from limner.catalogue import checked, refuse_code, resolve
 from limner.errors import LimnerError
+from limner.paths import damage_told, read_json, read_text
 
 if TYPE_CHECKING:
     from limner.collection import Collection
@@ -98,13 +98,15 @@ def load(path: str | Path, *, trust: bool = False) -> Model:
     kind = _kind(place) if place.is_dir() else "histograms"
     if kind not in KINDS:
         raise LimnerError(f"{place} is a model of kind {kind!r}: expected one of {', '.join(sorted(KINDS))}")
-    return cast("Model", resolve(kind, KINDS, what="kind of model").load(place, trust=trust))
+    reader = resolve(kind, KINDS, what="kind of model")
+    with damage_told(f"model {place}", mend="save it again"):
+        return cast("Model", reader.load(place, trust=trust))
 
 
 def _kind(folder: Path) -> str:
     try:
-        return str(json.loads((folder / "config.json").read_text(encoding="utf-8"))["limner"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return str(read_json(folder / "config.json", what="config")["limner"])
+    except (LimnerError, KeyError, TypeError) as error:
         raise LimnerError(
             f"{folder} is no saved model: expected a config.json with a kind under 'limner' in it ({error})"
         ) from error
@@ -113,11 +115,10 @@ def _kind(folder: Path) -> str:
 def _configured(path: str | Path, *, trust: bool) -> dict[str, Any]:
     import tomllib
 
+    text = read_text(path, what="file of options")
     try:
-        options = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise LimnerError(f"no file of options {path}: expected TOML with lines such as dimensions = 32") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        options = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
         raise LimnerError(f"{path} is not TOML ({error}): expected lines such as dimensions = 32") from error
     if not trust:
         refuse_code(options, where=path)

@@ -21,6 +21,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from limner.collection import Collection
 from limner.encoders.batching import by_length
 from limner.errors import LimnerError
+from limner.paths import damage_told
 from limner.ranking import Ranking
 from limner.scores import Progress, Scores
 from limner.towers import checkpoints, keeping, randomness
@@ -376,12 +377,10 @@ class CrankModel:
     def load(cls, path: str | Path, *, device: str = "auto", trust: bool = False) -> CrankModel:
         """Reads a model that was saved; refuses a folder that is damaged, or names code of its own without `trust`."""
         config = keeping.read(path, KIND)
-        try:
+        with damage_told(f"model {path}", mend="save it again"):
             judge = _rebuilt(config, Path(path), device_of(device))
             about = config["features"]
             features = features_again(about, what="features", trust=trust) if about else None
-        except (KeyError, TypeError, OSError) as error:
-            raise LimnerError(f"{path} is incomplete ({error!r}): save the model again") from error
         keeping.fill(judge, path)
         judge = judge.to(device_of(device)).eval()
         return cls(config["name"], judge, features, config["settings"], config["trained"])

@@ -20,8 +20,9 @@ from torch.nn.functional import cosine_similarity, normalize
 
 from limner.encoders.backbones import longest_of
 from limner.encoders.batching import padded
-from limner.encoders.offline import damage_told, folder_of, needed, pretrained
+from limner.encoders.offline import folder_of, needed, pretrained
 from limner.errors import LimnerError
+from limner.paths import damage_told
 from limner.towers.pairs import PairReader, Pairs
 from limner.towers.readers import Read, Reader, Seeing, States
 from limner.towers.settings import refuse_below

@@ -18,7 +18,7 @@ from limner.embeddings import Embeddings
 from limner.errors import LimnerError
 from limner.files import write_text
 from limner.ids import Ids
-from limner.paths import folder_for
+from limner.paths import damage_told, folder_for, read_json, read_text
 from limner.scores import Progress, Scores
 from limner.towers import checkpoints, losses, randomness
 from limner.towers.cards import ABOUT, card
@@ -141,14 +141,12 @@ class TowersModel:
         """
         folder = Path(path)
         config = _read_config(folder)
-        try:
+        with damage_told(folder / CONFIG, mend="save the model again"):
             vocabulary = _read_words(folder) if config["texts"] == "gru" else None
             with randomness.seeded(0):
                 module = _rebuilt(config, vocabulary, trust=trust)
             features = found_again(config["features"], what="features", trust=trust)
             texts = None if vocabulary else found_again(config["texts"], what="texts", trust=trust)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise LimnerError(f"{folder / CONFIG} is incomplete ({error!r}): save the model again") from error
         _fill(module, folder / WEIGHTS)
         module.to(named_device(device)).eval()
         about = config["settings"], config["trained"]
@@ -233,20 +231,16 @@ def _rebuilt(config: Mapping[str, Any], vocabulary: Vocabulary | None, *, trust:
 
 def _fill(module: nn.Module, path: Path) -> None:
     weights, _ = checkpoints.read(path, what="model")
-    try:
+    with damage_told(path, mend=f"it does not fit its {CONFIG}; save the model again"):
         module.load_state_dict(weights)
-    except RuntimeError as error:
-        raise LimnerError(f"{path} does not fit its {CONFIG}: save the model again ({error})") from error
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
-    try:
-        config: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    if not (folder / CONFIG).exists():
+        raise LimnerError(f"no model in {folder}: expected a folder with {CONFIG}, as model.save writes")
+    config: dict[str, Any] = read_json(folder / CONFIG, what="model")
+    with damage_told(folder / CONFIG, mend="save the model again"):
         kind, number, variant = config["limner"], config["format"], config["variant"]
-    except FileNotFoundError:
-        raise LimnerError(f"no model in {folder}: expected a folder with {CONFIG}, as model.save writes") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise LimnerError(f"{folder / CONFIG} is no description of a model, or a damaged one ({error})") from error
     if (kind, number) != ("towers", FORMAT) or variant not in VARIANTS:
         raise LimnerError(
             f"{folder} holds a model of kind {kind!r} ({variant!r}), format {number}: expected 'towers', "
@@ -256,7 +250,4 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 
 def _read_words(folder: Path) -> Vocabulary:
-    try:
-        return Vocabulary(tuple((folder / WORDS).read_text(encoding="utf-8").splitlines()))
-    except (OSError, UnicodeDecodeError) as error:
-        raise LimnerError(f"{folder / WORDS} cannot be read ({error}): save the model again") from error
+    return Vocabulary(tuple(read_text(folder / WORDS, what="vocabulary").splitlines()))

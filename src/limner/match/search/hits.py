@@ -12,6 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from limner.cells import guarded_row
 from limner.collection import Items
 from limner.errors import LimnerError
 from limner.files import write_text
@@ -141,7 +142,7 @@ class Hits:
         out = io.StringIO()
         writer = csv.DictWriter(out, ["query", "query_value", "rank", "id", "score", "value"], lineterminator="\n")
         writer.writeheader()
-        writer.writerows(self.records())
+        writer.writerows(map(guarded_row, self.records()))
         return out.getvalue()
 
 
