@@ -108,7 +108,7 @@ class Embeddings:
         refuse_irregular(source, what="embeddings")
         if not os.path.isfile(source):
             raise LimnerError(f"no embeddings file {source}: expected .npy, .npz, .safetensors or .parquet")
-        with damage_told(f"embeddings {source}", mend="save them again"):
+        with damage_told(source, what="file of embeddings", mend="save them again"):
             matrix, stored = _format(source).read(source)
         if not np.size(matrix):
             raise LimnerError(f"{source} holds no vectors: its shape is {np.shape(matrix)}; encode some items first")
@@ -167,7 +167,7 @@ def _write_npy(path: Path, embeddings: Embeddings) -> None:
 
 
 def _read_npz(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
-    arrays = read_arrays(path, what="embeddings")
+    arrays = read_arrays(path, what="numbers")
     ids = [str(i) for i in arrays["ids"]] if "ids" in arrays else None
     return arrays[_chosen(arrays, path)], ids
 

@@ -44,14 +44,15 @@ def refuse_irregular(path: str | Path, *, what: str) -> None:
 
 
 @contextmanager
-def damage_told(place: object, *, mend: str = "put back a good copy") -> Iterator[None]:
+def damage_told(place: object, *, what: str, mend: str = "put back a good copy") -> Iterator[None]:
     """Turns whatever a reader raises on a damaged or foreign file into one clear line.
 
     Libraries raise everything from KeyError to RecursionError on bytes that somebody made up, and a value of another
     kind than expected does the same to a plain loop. A file may be anybody's, so that this is no fault of limner's.
 
     Args:
-        place: The file, or what it is called.
+        place: The file.
+        what: What it should be.
         mend: What to do about it.
     """
     try:
@@ -59,12 +60,11 @@ def damage_told(place: object, *, mend: str = "put back a good copy") -> Iterato
     except (LimnerError, ImportError):
         raise
     except MemoryError as error:
-        raise LimnerError(f"{place} asks for more memory than there is: {mend}, or split it") from error
+        raise LimnerError(f"{place} asks for more memory than there is: expected a {what}; {mend}") from error
     except Exception as error:
         first = (str(error).strip() or "no reason given").splitlines()[0][:200]
-        raise LimnerError(
-            f"{place} is damaged or not what it says ({type(error).__name__}: {first}): {mend}"
-        ) from error
+        reason = f"{type(error).__name__}: {first}"
+        raise LimnerError(f"{place} is no {what}, or a damaged one ({reason}): {mend}") from error
 
 
 def read_bytes(path: str | Path, *, what: str) -> bytes:
@@ -148,7 +148,7 @@ def _is_unicode(value: Any) -> bool:
 def read_array(path: str | Path, *, what: str) -> npt.NDArray[Any]:
     """The array of an npy file, memory-mapped; nothing in it is unpickled."""
     _refuse_missing(path, what, "an .npy file")
-    with damage_told(f"{what} {path}", mend="save it again with np.save"):
+    with damage_told(path, what="npy file of numbers", mend="save it again with np.save"):
         held = np.load(path, mmap_mode="r", allow_pickle=False)
     if not isinstance(held, np.ndarray):
         raise LimnerError(f"{what} {path} is an archive: expected one array, as np.save writes it")
@@ -158,7 +158,7 @@ def read_array(path: str | Path, *, what: str) -> npt.NDArray[Any]:
 def read_arrays(path: str | Path, *, what: str) -> dict[str, npt.NDArray[Any]]:
     """The arrays of an npz file by name; refuses one that would unpack to far more than it holds."""
     _refuse_missing(path, what, "an .npz file")
-    with damage_told(f"{what} {path}", mend="save it again with np.savez"):
+    with damage_told(path, what=f"npz file of {what}", mend="save it again"):
         with zipfile.ZipFile(path) as archive:
             unpacked = sum(entry.file_size for entry in archive.infolist())
         refuse_bomb(unpacked, os.path.getsize(path), where=f"{what} {path}")

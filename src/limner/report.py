@@ -193,8 +193,8 @@ class Report:
             raise LimnerError(
                 f"{source} is no limner report of format {FORMAT}: expected a file made by 'limner evaluate --save'"
             )
-        with damage_told(f"report {source}", mend="make it again"):
-            return _from_json(content)
+        with damage_told(source, what="limner report", mend="make it again"):
+            return _sound(_from_json(content))
 
     def __str__(self) -> str:
         from limner import tables
@@ -289,6 +289,25 @@ def _top_from_json(content: Mapping[str, Any]) -> Ranking:
         None if content["scores"] is None else np.asarray(content["scores"], dtype=np.float64).reshape(indices.shape)
     )
     return Ranking(Ids(content["queries"]), Ids(content["candidates"]), indices, scores, content["n_candidates"])
+
+
+def _sound(report: Report) -> Report:
+    """The report, if everything in it is of the kind and length that it should be; a file may say anything."""
+    words = [
+        report.system,
+        report.collection,
+        *report.notes,
+        *(w for r in report.results for w in (r.view, r.direction)),
+    ]
+    if not all(isinstance(word, str) for word in words) or not isinstance(report.settings, Mapping):
+        raise TypeError("a name, a note or the settings are of another kind")
+    for r in report.results:
+        columns = [r.values, *(each for each in (r.clusters, r.folds) if each is not None)]
+        if r.direction not in DIRECTIONS or not isinstance(r.left_out, int):
+            raise ValueError(f"a result of direction {r.direction!r}, {r.left_out!r} queries left out")
+        if any(np.shape(column) != (len(r.queries),) for column in columns):
+            raise ValueError(f"{len(r.queries)} queries with columns of {', '.join(str(np.shape(c)) for c in columns)}")
+    return report
 
 
 def load_reports(paths: Iterable[str | Path]) -> list[Report]:

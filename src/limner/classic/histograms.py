@@ -118,7 +118,7 @@ class Histograms:
     def load(cls, path: str | Path) -> tuple[Histograms, VisualWords | None]:
         """Reads what `save` wrote: the histograms, and the vocabulary where the file has one."""
         tensors, about = _read(Path(path))
-        with damage_told(f"histograms {path}", mend="save them again"):
+        with damage_told(path, what="file of histograms"):
             names: Sequence[str] = parse_json(about["features"], where=f"histograms {path}")
             ids = Ids(parse_json(about["ids"], where=f"histograms {path}"), what="image")
             counts = {name: tensors[f"counts.{name}"] for name in names}
@@ -133,7 +133,7 @@ def _read(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
 
     if not path.is_file():
         raise LimnerError(f"no file of histograms {path}: write one with histograms.save({str(path)!r})")
-    with damage_told(f"histograms {path}", mend="save them again"), safe_open(path, framework="numpy") as archive:
+    with damage_told(path, what="file of histograms"), safe_open(path, framework="numpy") as archive:
         about = archive.metadata() or {}
         if about.get("limner") != _FORMAT:
             raise LimnerError(f"{path} holds {about.get('limner', 'something else')!r}: expected {_FORMAT!r}")

@@ -192,7 +192,7 @@ class KccaModel:
     def load(cls, path: str | Path, *, trust: bool = False) -> KccaModel:
         """Reads a model that was saved; with `trust`, also one that names kernels or taggers of its own."""
         held = saving.read(path, KIND)
-        with damage_told(f"model {path}", mend="save it again"):
+        with damage_told(path, what="saved model", mend="save it again"):
             spaces = tuple(
                 Space(Setting(**s["setting"]), s["correlations"], Side(**s["images"]), Side(**s["texts"]))
                 for s in held["spaces"]

@@ -88,7 +88,7 @@ class NearestModel:
     def load(cls, path: str | Path, *, trust: bool = False) -> NearestModel:
         """Reads a model that was saved; with `trust`, also one that names kernels or taggers of its own."""
         held = saving.read(path, KIND)
-        with damage_told(f"model {path}", mend="save it again"):
+        with damage_told(path, what="saved model", mend="save it again"):
             images, texts = (saving.kernel_from(held[f"{side}_kernel"], trust=trust) for side in ("image", "text"))
             return cls(held["name"], images, texts, saving.features_from(held["images"]), held["documents"])
 

@@ -144,7 +144,7 @@ def read_features(path: str | Path) -> Embeddings | Histograms:
         from safetensors import safe_open
 
         refuse_irregular(path, what="features")
-        with damage_told(f"features {path}", mend="save them again"), safe_open(path, framework="numpy") as archive:
+        with damage_told(path, what="safetensors file"), safe_open(path, framework="numpy") as archive:
             about = archive.metadata() or {}
         if "limner" in about:
             return Histograms.load(path)[0]

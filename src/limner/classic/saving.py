@@ -85,7 +85,7 @@ def read(folder: str | Path, kind: str) -> dict[str, Any]:
     source = Path(folder)
     if not source.is_dir():
         raise LimnerError(f"no model {source}: train one and save it with model.save({str(source)!r})")
-    with damage_told(f"model {source}", mend="save it again"):
+    with damage_told(source, what="saved model", mend="save it again"):
         config = read_json(source / CONFIG, what="model")
         if (config.get("limner"), config.get("format")) != (kind, FORMAT):
             raise LimnerError(

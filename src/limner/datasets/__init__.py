@@ -187,7 +187,8 @@ def load(spec: str | Path, *, split: str | None = None, trust: bool = True, **op
     _refuse_no_path(name, loader, path)
     chosen = checked(loader, options, what=repr(name), filled=1)
     arguments = () if path is None else (path,)
-    with damage_told(f"{name} {path or ''}".strip()) if name in _BY_NAME else nullcontext():
+    told = damage_told(path or name, what=f"data set of the form {name!r}")
+    with told if name in _BY_NAME else nullcontext():
         return loader(*arguments, split=split, **chosen)
 
 

@@ -148,7 +148,7 @@ def _parquet_rows(file: Path) -> Iterator[tuple[At, dict[str, Any]]]:
 
     row = 0
     refuse_irregular(file, what="table")
-    with damage_told(f"{file}, as parquet,"), pq.ParquetFile(file) as opened:
+    with damage_told(file, what="parquet table"), pq.ParquetFile(file) as opened:
         refuse_bomb(opened.metadata.num_rows, file.stat().st_size, where=str(file))
         for batch in opened.iter_batches():
             for entry in batch.to_pylist():

@@ -72,7 +72,7 @@ def _read(file: Path) -> tuple[Path, Mapping[str, int], Float32]:
         raise LimnerError(f"no word vectors {file}: expected a text file of GloVe, 'word number number ...' per line")
     named, rows = [], []
     refuse_irregular(file, what="word vectors")
-    with damage_told(f"word vectors {file}"), file.open(encoding="utf-8") as lines:
+    with damage_told(file, what="file of word vectors"), file.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
             word, *cells = line.rstrip().split(" ")
             if number == 1 and len(cells) == 1:

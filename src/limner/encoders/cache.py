@@ -96,7 +96,7 @@ class Store:
     def _read(self, file: Path) -> tuple[Keys, Any]:
         from safetensors.numpy import load_file
 
-        with damage_told(f"{file}, a part of a cache,", mend="remove it, it is computed again"):
+        with damage_told(file, what="part of a cache", mend="remove it, it is computed again"):
             held = load_file(file)
             keys, rows = held["keys"].view(np.uint64).reshape(-1, 2), held["rows"]
             if rows.shape != (len(keys), self.width) or rows.dtype != self.dtype:

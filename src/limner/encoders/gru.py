@@ -119,7 +119,7 @@ def _read(folder: Path) -> tuple[list[str], Reader]:
     from safetensors.torch import load_file
 
     config = read_json(folder / CONFIG, what="GRU")
-    with damage_told(f"GRU {folder}", mend="save it again"):
+    with damage_told(folder, what="saved GRU", mend="save it again"):
         known = [str(word) for word in config["words"]]
         reader = Reader(len(known) + UNKNOWN + 1, word_dim=int(config["word_dim"]), dim=int(config["dim"]))
         reader.load_state_dict(load_file(folder / WEIGHTS))

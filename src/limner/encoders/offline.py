@@ -108,7 +108,7 @@ def pretrained(make: Callable[..., Any], folder: Path, **options: Any) -> Any:
         folder: Where the files are, as `folder_of` found it.
         options: Further arguments.
     """
-    with damage_told(folder):
+    with damage_told(folder, what="model that its library loads"):
         return make(str(folder), trust_remote_code=False, **options)
 
 

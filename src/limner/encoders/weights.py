@@ -21,7 +21,7 @@ def read_weights(file: Path) -> dict[str, Tensor]:
     """Tensors by name from a .safetensors file, or from a .pth or .pt file that holds nothing but data."""
     if not file.is_file():
         raise LimnerError(f"no weights {file}: expected a .safetensors, .pth or .pt file")
-    with damage_told(file):
+    with damage_told(file, what="file of weights"):
         if file.suffix == ".safetensors":
             from safetensors.torch import load_file
 
@@ -49,7 +49,7 @@ def _plain(name: Any) -> str:
 
 def fill(module: nn.Module, file: Path) -> None:
     """Puts weights from a file into a module; refuses a file that lacks some, and ignores what it has beside."""
-    with damage_told(file):
+    with damage_told(file, what="file of weights"):
         lacking = module.load_state_dict(read_weights(file), strict=False).missing_keys
     if lacking:
         raise LimnerError(f"{file} lacks {len(lacking)} weights of this model: {shown(lacking)}")

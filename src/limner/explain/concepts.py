@@ -226,7 +226,7 @@ def read_visual_genome(path: str | Path) -> dict[str, list[dict[str, Any]]]:
     if not isinstance(content, list):
         raise LimnerError(f"{path}: expected a list of images as in Visual Genome's objects.json")
     found = {}
-    with damage_told(f"Visual Genome JSON {path}"):
+    with damage_told(path, what="Visual Genome JSON"):
         for number, image in enumerate(content):
             key, listed = image.get("image_id", image.get("id")), image.get("objects", image.get("attributes"))
             if key is None or not isinstance(listed, list):

@@ -263,7 +263,7 @@ class Statistics:
         if not Path(path).exists():
             raise LimnerError(f"no saved statistics {path}: make them with scores.correct(...).statistics.save(...)")
         arrays = read_arrays(path, what="statistics of a correction")
-        with damage_told(f"statistics of a correction {path}", mend="gather them again"):
+        with damage_told(path, what="file of statistics", mend="gather them again"):
             head = parse_json(str(arrays.pop("head")), where=f"statistics of a correction {path}")
             candidates = Ids(arrays.pop("candidates").tolist(), what="candidate")
             return cls(named(head.pop("correction"), **head), candidates, arrays)

@@ -99,7 +99,7 @@ def load(path: str | Path, *, trust: bool = False) -> Model:
     if kind not in KINDS:
         raise LimnerError(f"{place} is a model of kind {kind!r}: expected one of {', '.join(sorted(KINDS))}")
     reader = resolve(kind, KINDS, what="kind of model")
-    with damage_told(f"model {place}", mend="save it again"):
+    with damage_told(place, what="saved model", mend="save it again"):
         return cast("Model", reader.load(place, trust=trust))
 
 

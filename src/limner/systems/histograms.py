@@ -87,8 +87,10 @@ class HistogramModel:
     @classmethod
     def load(cls, path: str | Path, *, trust: bool = False) -> HistogramModel:
         """Reads a model that was saved. It names no code, so that `trust` changes nothing."""
-        held = read_arrays(path, what="model")
-        with damage_told(f"model {path}", mend="save it again"):
+        if not Path(path).exists():
+            raise LimnerError(f"no model {path}: train one and save it with model.save({str(path)!r})")
+        held = read_arrays(path, what="a saved model")
+        with damage_told(path, what="saved model", mend="save it again"):
             kind, number, name = held["limner"].tolist()
             if (kind, number) != ("histograms", str(FORMAT)):
                 raise LimnerError(

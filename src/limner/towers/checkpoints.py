@@ -51,12 +51,12 @@ def read(path: str | Path, *, what: str = "checkpoint") -> tuple[dict[str, Tenso
     refuse_irregular(path, what=what)
     if not Path(path).is_file():
         raise LimnerError(f"no {what} {path}: expected a .safetensors file")
-    with damage_told(f"{what} {path}", mend=_MEND), safe_open(path, framework="pt") as archive:
+    with damage_told(path, what=what, mend=_MEND), safe_open(path, framework="pt") as archive:
         about = archive.metadata() or {}
         tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118  # it is no mapping
     if "limner" not in about or "sha256" not in about:
         raise LimnerError(f"{what} {path} was not written by limner: it lacks 'limner' and 'sha256' in its header")
-    with damage_told(f"{what} {path}", mend=_MEND):
+    with damage_told(path, what=what, mend=_MEND):
         if fingerprint(tensors, about["limner"]) != about["sha256"]:
             raise LimnerError(f"{what} {path} is damaged: its contents do not fit its fingerprint; {_MEND}")
         told: dict[str, Any] = parse_json(about["limner"], where=f"{what} {path}")

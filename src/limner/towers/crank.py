@@ -377,7 +377,7 @@ class CrankModel:
     def load(cls, path: str | Path, *, device: str = "auto", trust: bool = False) -> CrankModel:
         """Reads a model that was saved; refuses a folder that is damaged, or names code of its own without `trust`."""
         config = keeping.read(path, KIND)
-        with damage_told(f"model {path}", mend="save it again"):
+        with damage_told(path, what="saved model", mend="save it again"):
             judge = _rebuilt(config, Path(path), device_of(device))
             about = config["features"]
             features = features_again(about, what="features", trust=trust) if about else None

@@ -196,7 +196,7 @@ class Tuned(nn.Module):
         folder = folder_of(model, what="CRank")
         kind = library.AutoModelForSequenceClassification
         config = pretrained(library.AutoConfig.from_pretrained, folder, num_labels=1)
-        with damage_told(folder):
+        with damage_told(folder, what="pretrained transformer"):
             made = pretrained(kind.from_pretrained, folder, config=config) if fresh else kind.from_config(config)
         self.model = made
         tokenizer = pretrained(library.AutoTokenizer.from_pretrained, folder)

@@ -63,7 +63,7 @@ def fill(module: nn.Module, folder: str | Path) -> None:
     """Puts saved weights into a module; refuses damaged ones."""
     path = Path(folder) / WEIGHTS
     weights, _ = checkpoints.read(path, what="model")
-    with damage_told(path, mend=f"it does not fit its {CONFIG}; save the model again"):
+    with damage_told(path, what=f"file of weights that fits its {CONFIG}", mend="save the model again"):
         module.load_state_dict(weights)
 
 

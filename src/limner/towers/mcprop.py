@@ -374,7 +374,7 @@ class McpropModel:
     def load(cls, path: str | Path, *, device: str = "auto", trust: bool = False) -> McpropModel:
         """Reads a model that was saved; refuses a folder that is damaged, or names code of its own without `trust`."""
         config = keeping.read(path, KIND)
-        with damage_told(f"model {path}", mend="save it again"):
+        with damage_told(path, what="saved model", mend="save it again"):
             place, dim = device_of(device), int(config["sizes"]["dim"])
             reader = found_again(config["reader"], Path(path), dim=dim, device=place)
             shape = settings(Heads, config["settings"]["heads"], what=KIND)

@@ -141,7 +141,7 @@ class TowersModel:
         """
         folder = Path(path)
         config = _read_config(folder)
-        with damage_told(folder / CONFIG, mend="save the model again"):
+        with damage_told(folder / CONFIG, what="description of a model", mend="save the model again"):
             vocabulary = _read_words(folder) if config["texts"] == "gru" else None
             with randomness.seeded(0):
                 module = _rebuilt(config, vocabulary, trust=trust)
@@ -231,7 +231,7 @@ def _rebuilt(config: Mapping[str, Any], vocabulary: Vocabulary | None, *, trust:
 
 def _fill(module: nn.Module, path: Path) -> None:
     weights, _ = checkpoints.read(path, what="model")
-    with damage_told(path, mend=f"it does not fit its {CONFIG}; save the model again"):
+    with damage_told(path, what=f"file of weights that fits its {CONFIG}", mend="save the model again"):
         module.load_state_dict(weights)
 
 
@@ -239,7 +239,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     if not (folder / CONFIG).exists():
         raise LimnerError(f"no model in {folder}: expected a folder with {CONFIG}, as model.save writes")
     config: dict[str, Any] = read_json(folder / CONFIG, what="model")
-    with damage_told(folder / CONFIG, mend="save the model again"):
+    with damage_told(folder / CONFIG, what="description of a model", mend="save the model again"):
         kind, number, variant = config["limner"], config["format"], config["variant"]
     if (kind, number) != ("towers", FORMAT) or variant not in VARIANTS:
         raise LimnerError(
