@@ -64,7 +64,7 @@ def say(**told: Any) -> None:
 
 
 def _batch(name: str, numbers: range, folder: Path, seconds: float, megabytes: int) -> Counter[str]:
-    import readers
+    import learned_readers as readers
 
     _limit_memory(None)
     for number in (-1, -2, -3):  # what is loaded or compiled once does not count
@@ -86,7 +86,7 @@ def _batch(name: str, numbers: range, folder: Path, seconds: float, megabytes: i
 
 def _one(name: str, number: int, folder: Path, seconds: float) -> str:
     """What becomes of one input: "read", "refused" or "found"."""
-    import readers
+    import learned_readers as readers
 
     from limner.errors import LimnerError
 
@@ -199,7 +199,7 @@ class Run:
 
 def jobs(names: list[str], inputs: int, first: int) -> list[Job]:
     """Every reader's share, in pieces; the last one first."""
-    import readers
+    import learned_readers as readers
 
     whole = sum(readers.EVERY[name].share for name in names)
     shares = {name: max(1, round(inputs * readers.EVERY[name].share / whole)) for name in names}
@@ -254,7 +254,7 @@ def _hear(worker: Worker, done: Run, waiting: list[Job], chosen: Any, next_job: 
 
 def again(name: str, number: int) -> None:
     """Reads one input here, and shows what it is and what comes of it."""
-    import readers
+    import learned_readers as readers
 
     from limner.errors import LimnerError
 
@@ -284,7 +284,7 @@ def main() -> int:
     parser.add_argument("--reader", action="append", help="only this one; repeatable")
     parser.add_argument("--number", type=int, help="read this input again, with --reader")
     chosen = parser.parse_args()
-    import readers
+    import learned_readers as readers
 
     names = chosen.reader or list(readers.EVERY)
     if chosen.number is not None:

@@ -9,6 +9,7 @@ import json
 import random
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -94,10 +95,8 @@ def test_any_json_is_refused_or_read(tmp_path_factory, value, form):
     folder = tmp_path_factory.mktemp("json")
     for name in READERS[form].seeds():
         (folder / name).write_bytes(json.dumps(value).encode("utf-8", "surrogatepass"))
-    try:
+    with suppress(LimnerError):
         READERS[form].read(folder)
-    except LimnerError:
-        pass
 
 
 @given(JSONS)
