@@ -260,6 +260,11 @@ def test_a_filter_that_makes_an_error_of_pillows_warning_is_borne(tmp_path):
             open_image(tmp_path / "large.jpg", name="x")
 
 
+def test_a_very_wide_photograph_is_made_small(tmp_path):
+    Image.new("RGB", (6000, 3)).save(tmp_path / "a.jpg")
+    assert open_image(tmp_path / "a.jpg", name="a", side=200).size == (200, 1)
+
+
 def test_a_scaled_jpeg_is_decoded_at_a_smaller_scale(tmp_path, monkeypatch):
     sizes = []
     turn = decoding._waiting.turn

@@ -94,7 +94,8 @@ def opened(
         if picture.width * picture.height > limit:
             size = f"{picture.width} x {picture.height} pixels, of which at most {limit:,} are read"
             raise Unreadable(name, _where(value), f"it has {size}")
-        pixels = _drafted(picture, side)
+        with _explained(value, name):
+            pixels = _drafted(picture, side)
         with _waiting.turn(pixels):
             with _explained(value, name):
                 made = _decoded(picture, side)
@@ -138,7 +139,7 @@ def _drafted(picture: Image, side: int | None) -> int:
     whole = picture.width * picture.height
     if side is not None:
         share = 2 * side / max(picture.size)
-        picture.draft(None, (int(picture.width * share), int(picture.height * share)))
+        picture.draft(None, (max(1, int(picture.width * share)), max(1, int(picture.height * share))))
     is_progressive = "progressive" in picture.info  # all of it is held while it is decoded, whatever the scale
     return whole if is_progressive else picture.width * picture.height
 

@@ -13,6 +13,7 @@ import random
 import re
 import struct
 import zipfile
+import zlib
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
@@ -284,6 +285,26 @@ def of_npy(rng: random.Random, data: bytes) -> bytes:
     size = struct.unpack("<H", data[8:10])[0]
     head = of_text(rng, data[10 : 10 + size])[:size].ljust(size)
     return data[:10] + head + data[10 + size :]
+
+
+def of_png(rng: random.Random, data: bytes) -> bytes:
+    """A PNG: its bytes, or a chunk with its checksum put right again, the pixels unpacked and packed again."""
+    if rng.random() < 0.2:
+        return of_bytes(rng, data)
+    chunks, at = [], 8
+    while at + 12 <= len(data):
+        size = struct.unpack(">I", data[at : at + 4])[0]
+        chunks.append([data[at + 4 : at + 8], data[at + 8 : at + 8 + size]])
+        at += 12 + size
+    chosen = rng.choice(chunks)
+    is_pixels = chosen[0] == b"IDAT" and rng.random() < 0.7
+    chosen[1] = (
+        zlib.compress(of_bytes(rng, zlib.decompress(chosen[1]))) if is_pixels else of_bytes(rng, chosen[1] or b"x")
+    )
+    if rng.random() < 0.2:
+        chunks.insert(rng.randrange(len(chunks)), rng.choice(chunks))
+    body = (struct.pack(">I", len(d)) + k + d + struct.pack(">I", zlib.crc32(k + d)) for k, d in chunks)
+    return data[:8] + b"".join(body)
 
 
 def of_gzip(rng: random.Random, data: bytes) -> bytes:

@@ -218,7 +218,8 @@ def opened(folder: Path) -> Any:
 
 
 def _picture_reader(name: str, data: Callable[[], bytes], share: float) -> Reader:
-    return Reader(seeds(lambda: {name: data()}), {"": spoil.of_bytes}, opened, share)
+    way = spoil.of_png if name.endswith(".png") else spoil.of_bytes
+    return Reader(seeds(lambda: {name: data()}), {"": way}, opened, share)
 
 
 PICTURES = {
