@@ -298,9 +298,9 @@ def of_png(rng: random.Random, data: bytes) -> bytes:
         at += 12 + size
     chosen = rng.choice(chunks)
     is_pixels = chosen[0] == b"IDAT" and rng.random() < 0.7
-    chosen[1] = (
-        zlib.compress(of_bytes(rng, zlib.decompress(chosen[1]))) if is_pixels else of_bytes(rng, chosen[1] or b"x")
-    )
+    inside = zlib.decompress(chosen[1]) if is_pixels else chosen[1]
+    spoilt = of_bytes(rng, inside or b"x")
+    chosen[1] = zlib.compress(spoilt) if is_pixels else spoilt
     if rng.random() < 0.2:
         chunks.insert(rng.randrange(len(chunks)), rng.choice(chunks))
     body = (struct.pack(">I", len(d)) + k + d + struct.pack(">I", zlib.crc32(k + d)) for k, d in chunks)
