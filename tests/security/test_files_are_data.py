@@ -481,3 +481,37 @@ def test_no_reader_of_pickles_yaml_or_remote_code():
             if "torch.load(" in line and "weights_only=True" not in line:
                 found.append(f"{file.relative_to(source)}: {line.strip()}")
     assert found == []
+
+
+# --- sizes ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "group", "name"),
+    [
+        ("towers", "shape", "hidden"),
+        ("pvse", "several", "heads"),
+        ("pcme", "shape", "joint"),
+        ("mcprop", "heads", "layers"),
+        ("crank", "layers", "width"),
+    ],
+)
+def test_a_model_builds_nothing_that_its_weights_do_not_fill(saved, tmp_path, kind, group, name):
+    """A few bytes could ask for a network of terabytes, or of a billion layers."""
+
+    def change(config):
+        config["settings"][group][name] = 2**31
+
+    with pytest.raises(LimnerError, match=f"{name}=2,147,483,648 is larger than any of these weights"):
+        systems.load(spoiled(saved, kind, tmp_path, change))
+
+
+def test_a_transformer_builds_nothing_that_its_weights_do_not_fill(tmp_path):
+    pytest.importorskip("transformers")
+    import tiny
+
+    folder = tiny.backbone(tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 10**6}))
+    with pytest.raises(LimnerError, match="num_hidden_layers=1,000,000 is larger than any of its weights"):
+        limner.encoders.encoder("transformers", model=folder)

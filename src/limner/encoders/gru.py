@@ -121,6 +121,10 @@ def _read(folder: Path) -> tuple[list[str], Reader]:
     config = read_json(folder / CONFIG, what="GRU")
     with damage_told(folder, what="saved GRU", mend="save it again"):
         known = [str(word) for word in config["words"]]
-        reader = Reader(len(known) + UNKNOWN + 1, word_dim=int(config["word_dim"]), dim=int(config["dim"]))
-        reader.load_state_dict(load_file(folder / WEIGHTS))
+        weights = load_file(folder / WEIGHTS)
+        sizes = weights["table.weight"].shape[1], weights["gru.weight_hh_l0"].shape[1]
+        if sizes != (config["word_dim"], config["dim"]):
+            raise LimnerError(f"{folder}: its weights are of sizes {sizes}, its {CONFIG} says otherwise; save it again")
+        reader = Reader(len(known) + UNKNOWN + 1, word_dim=sizes[0], dim=sizes[1])
+        reader.load_state_dict(weights)
     return known, reader

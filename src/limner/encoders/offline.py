@@ -82,10 +82,34 @@ def _data_only(folder: Path) -> Path:
         if not str(activation).startswith("torch."):
             raise LimnerError(f"{file} asks for the function {activation!r}: {_NO_CODE}")
     config = _json(folder / "config.json", dict)
+    _refuse_larger(folder, config)
     for name in ("attn_implementation", "_attn_implementation", "_attn_implementation_internal"):
         if "/" in str(config.get(name)):
             raise LimnerError(f"{folder / 'config.json'} asks for the compiled kernel {config[name]!r}: {_NO_CODE}")
     return folder
+
+
+def _refuse_larger(folder: Path, config: dict[str, Any]) -> None:
+    """Refuses sizes that none of the weights has, where they are safetensors: their library would build them first."""
+    shapes = [shape for file in sorted(folder.glob("*.safetensors")) for shape in _shapes(file)]
+    parts = [config, *(part for part in config.values() if isinstance(part, dict))]
+    most = max((len(shapes), *(size for shape in shapes for size in shape))) if shapes else None
+    for name, value in ((name, value) for part in parts for name, value in part.items() if name in _SIZES):
+        if most is not None and isinstance(value, int) and value > most:
+            raise LimnerError(f"{folder}: {name}={value:,} is larger than any of its weights ({most:,})")
+
+
+_SIZES = (
+    "num_hidden_layers", "num_layers", "n_layer", "hidden_size", "d_model", "intermediate_size", "vocab_size",
+    "type_vocab_size", "projection_dim", "num_attention_heads",
+)  # fmt: skip
+
+
+def _shapes(file: Path) -> list[list[int]]:
+    from safetensors import safe_open
+
+    with damage_told(file, what="safetensors file"), safe_open(file, framework="numpy") as archive:
+        return [archive.get_slice(name).get_shape() for name in archive.keys()]  # noqa: SIM118  # it is no mapping
 
 
 _NO_CODE = "limner runs no code that a model names; use a model whose library knows all its parts"

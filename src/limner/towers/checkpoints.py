@@ -65,6 +65,26 @@ def read(path: str | Path, *, what: str = "checkpoint") -> tuple[dict[str, Tenso
     return tensors, told
 
 
+def refuse_larger(path: str | Path, *sizes: Mapping[str, Any]) -> None:
+    """Refuses sizes of a saved model that none of its weights has, before anything so large is built.
+
+    Args:
+        path: The weights, of which the header alone is read.
+        sizes: Sizes by name, and other settings among them; only whole numbers count.
+    """
+    from safetensors import safe_open
+
+    refuse_irregular(path, what="model")
+    if not Path(path).is_file():
+        raise LimnerError(f"no model {path}: expected a .safetensors file")
+    with damage_told(path, what="model", mend=_MEND), safe_open(path, framework="pt") as archive:
+        shapes = [archive.get_slice(name).get_shape() for name in archive.keys()]  # noqa: SIM118  # it is no mapping
+    most = max((len(shapes), *(size for shape in shapes for size in shape)))
+    for name, value in ((name, value) for group in sizes for name, value in group.items()):
+        if isinstance(value, int) and value > most:
+            raise LimnerError(f"{path}: {name}={value:,} is larger than any of these weights ({most:,}); {_MEND}")
+
+
 _MEND = "put back a good copy, or remove it and train again"
 
 

@@ -388,6 +388,7 @@ class CrankModel:
 
 def _rebuilt(config: Mapping[str, Any], folder: Path, device: torch.device) -> Judge:
     size, told = config["sizes"]["features"], config["settings"]
+    checkpoints.refuse_larger(folder / keeping.WEIGHTS, told["layers"], config["sizes"], config["reader"])
     if config["tuned"]:
         return Tuned(folder / TUNED, longest=int(told["pairing"]["longest"]), features=size, fresh=False)
     reader = found_again(config["reader"], folder, dim=int(config["sizes"]["dim"]), device=device)

@@ -23,7 +23,7 @@ from limner.errors import LimnerError
 from limner.paths import damage_told
 from limner.scores import Progress, Scores
 from limner.scratch import settle_matplotlib
-from limner.towers import keeping, randomness
+from limner.towers import checkpoints, keeping, randomness
 from limner.towers.distributed import Group, device_of, joined
 from limner.towers.encoding import as_array
 from limner.towers.fit import fit
@@ -375,6 +375,8 @@ class McpropModel:
         """Reads a model that was saved; refuses a folder that is damaged, or names code of its own without `trust`."""
         config = keeping.read(path, KIND)
         with damage_told(path, what="saved model", mend="save it again"):
+            told = config["settings"]["heads"], config["sizes"], config["reader"]
+            checkpoints.refuse_larger(Path(path) / keeping.WEIGHTS, *told)
             place, dim = device_of(device), int(config["sizes"]["dim"])
             reader = found_again(config["reader"], Path(path), dim=dim, device=place)
             shape = settings(Heads, config["settings"]["heads"], what=KIND)

@@ -143,6 +143,8 @@ class TowersModel:
         config = _read_config(folder)
         with damage_told(folder / CONFIG, what="description of a model", mend="save the model again"):
             vocabulary = _read_words(folder) if config["texts"] == "gru" else None
+            told = config["settings"]
+            checkpoints.refuse_larger(folder / WEIGHTS, told["shape"], told.get("several", {}), config["sizes"])
             with randomness.seeded(0):
                 module = _rebuilt(config, vocabulary, trust=trust)
             features = found_again(config["features"], what="features", trust=trust)
