@@ -19,7 +19,7 @@ from limner.errors import LimnerError
 
 DEEPEST = 100
 """Lists and objects may lie in each other so deep; what walks through them needs no more stack than that."""
-SMALL, MOST_TIMES = 64_000_000, 250
+SMALL, MOST_TIMES = 16_000_000, 250
 """Compressed contents of up to so many bytes are always read; larger ones up to so many times their file's size."""
 _SHELL_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89abAB]")

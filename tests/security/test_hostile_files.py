@@ -277,11 +277,11 @@ def test_archives_that_unpack_out_of_all_proportion(folder):
         limner.Embeddings.load("e.npz")
     with gzip.open("t.csv.gz", "wb") as file:
         file.write(b"image,caption\n")
-        for _ in range(100):
-            file.write(b"a.jpg,x\n" * 100_000)
+        for _ in range(30):
+            file.write((b"a.jpg," + b"x" * 1000 + b"\n") * 1000)
     refused(shell("data", "describe", "t.csv.gz"), "t.csv.gz", "more than 250 times its size")
     with gzip.open("t.csv.gz", "wb") as file:
-        file.write(bytes(100_000_000).replace(b"\0", b"x"))
+        file.write(b"x" * 20_000_000)
     refused(shell("data", "describe", "t.csv.gz"), "t.csv.gz")
 
 
