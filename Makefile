@@ -6,6 +6,11 @@ BIN    := $(VENV)/bin
 JOBS   ?= 2
 # -qq: a package's warnings are not news. Byte code is compiled afterwards, on all cores.
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install -qq --progress-bar off --no-compile -c constraints.txt
+# What is installed has to have a hash that is written down in locks/; they are complete, so that nothing else comes along.
+LOCKED := $(PIP) --require-hashes --no-deps -r
+# limner itself, from this checkout, built with what the lock has brought.
+ITSELF := $(PIP) --no-deps --no-build-isolation -e .
+UV     := uv==0.13.7
 # Real data beside the checkout, where there is some; tests and proofs that need it say so when it is missing.
 DATA   := $(or $(LIMNER_DATA),$(wildcard ../shared/data))
 export LIMNER_DATA := $(if $(DATA),$(abspath $(DATA)))
@@ -13,11 +18,11 @@ export LIMNER_DATA := $(if $(DATA),$(abspath $(DATA)))
 export NO_MKDOCS_2_WARNING := 1
 
 # Those that need a graphics card are run by name.
-BENCHMARKS := $(filter-out benchmarks/claims.py benchmarks/machines.py benchmarks/pages.py $(wildcard benchmarks/*_gpu.py),$(wildcard benchmarks/*.py))
+BENCHMARKS := $(filter-out benchmarks/claims.py benchmarks/hardware.py benchmarks/pages.py $(wildcard benchmarks/*_gpu.py),$(wildcard benchmarks/*.py))
 PROOFS     := $(wildcard proofs/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format docs bench proofs clean
+.PHONY: help demo test lint format docs bench proofs lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -51,11 +56,20 @@ bench: $(VENV)/dev.stamp  ## run every benchmark in full (QUICK=1: a minute's ve
 proofs: $(VENV)/dev.stamp  ## recompute every published figure (QUICK=1: a minute's version) and save the claims
 	@$(call run_each,$(PROOFS))
 
+lock: $(VENV)/made.stamp  ## write locks/ anew from constraints.txt: hashes of every file of every pin
+	@$(PYTHON) -m venv --clear $(VENV)/lock && $(VENV)/lock/bin/python -m pip install -qq --no-deps $(UV)
+	@$(call locked,core)
+	@$(call locked,dev,--group dev)
+
 clean:  ## remove the virtual environment and everything built
 	rm -rf $(VENV) site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks proofs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A quick run proves little, so it is shown but not saved.
+# torch is left out: it comes as one of several builds (CPU, CUDA), from whatever index has the right one.
+locked = printf 'editables\nhatchling\npip\n' | $(VENV)/lock/bin/uv --quiet --config-file locks/uv.toml pip compile pyproject.toml - $(2) \
+  -c constraints.txt --universal --python-version 3.11 --generate-hashes --no-emit-package torch --no-annotate --no-header -o locks/$(1).txt
+
 run_each = for script in $(1); do echo "limner: $$script"; $(BIN)/python $$script $(if $(QUICK),--quick,--save) || exit 1; done
 
 $(VENV)/made.stamp:
@@ -67,19 +81,23 @@ $(VENV)/made.stamp:
 	  echo "'$(PYTHON)' has no venv module; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	@echo "limner: making a virtual environment in $(VENV)"
 	@$(PYTHON) -m venv --clear $(VENV)
-	@$(PIP) pip
 	@touch $@
 
-$(VENV)/core.stamp: pyproject.toml constraints.txt $(VENV)/made.stamp
+$(VENV)/core.stamp: pyproject.toml locks/core.txt $(VENV)/made.stamp
 	@echo "limner: installing the core (numpy, scipy, numba, scikit-learn, pyarrow, matplotlib, ...)"
-	@$(PIP) -e .
+	@$(LOCKED) locks/core.txt
+	@$(ITSELF)
 	@$(compile)
 	@touch $@
 
 # A fresh environment gets everything in one go; the core's stamp comes with it, so a demo afterwards installs nothing.
-$(VENV)/dev.stamp: pyproject.toml constraints.txt $(VENV)/made.stamp
+# torch comes last and without a hash, since every index has a build of its own; by then all it needs is there.
+$(VENV)/dev.stamp: pyproject.toml constraints.txt locks/dev.txt $(VENV)/made.stamp
 	@echo "limner: installing the core and everything the tests use (about a minute; torch is among it)"
-	@$(PIP) -e . --group dev
+	@$(LOCKED) locks/dev.txt
+	@$(PIP) torch
+	@$(ITSELF)
+	@$(BIN)/python -m pip --disable-pip-version-check check
 	@$(compile)
 	@touch $(VENV)/core.stamp $@
 

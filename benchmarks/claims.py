@@ -11,7 +11,7 @@ A script of `benchmarks/` or `proofs/` yields claims and hands itself to `main`:
 
 `main` gives it `--quick`, `--data DIR` and `--save`, prints the claims at the end, and with `--save` keeps them with
 date, machine and commit in `results/` beside the script, from which `pages.py` makes the pages of the documentation.
-Every kind of machine has a file of its own, `NAME.KIND.json` (see `machines.py`).
+Every kind of machine has a file of its own, `NAME.KIND.json` (see `hardware.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import machines
+import hardware
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPARISONS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "==": operator.eq}
@@ -286,7 +286,7 @@ def _save(script: Path, about: str, claims: list[Claim], options: argparse.Names
         "about": about.strip().split("\n\n")[0].replace("\n", " "),
         "quick": options.quick,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "commit": machines.commit(ROOT),
+        "commit": hardware.commit(ROOT),
         "machine": _machine(options),
         "claims": [claim.record() for claim in claims],
     }
@@ -300,9 +300,9 @@ def result_file(script: Path, options: argparse.Namespace, ending: str) -> Path:
     """Where the results of a script on this kind of machine are kept; the folder is made where there is none."""
     folder = script.resolve().parent / "results"
     folder.mkdir(exist_ok=True)
-    return folder / f"{script.stem}.{machines.kind(_machine(options))}{ending}"
+    return folder / f"{script.stem}.{hardware.kind(_machine(options))}{ending}"
 
 
 def _machine(options: argparse.Namespace) -> dict[str, Any]:
     device = str(getattr(options, "device", ""))
-    return machines.machine(card=device if device.startswith("cuda") else None)
+    return hardware.machine(card=device if device.startswith("cuda") else None)

@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import machines
+import hardware
 
 ROOT = Path(__file__).resolve().parents[1]
 INTRODUCTIONS = {
@@ -41,8 +41,8 @@ def page(folder: str) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     run = json.loads(path.read_text(encoding="utf-8"))
-    machine = machines.read(run["machine"])
-    return {**run, "machine": machine, "kind": machines.kind(machine)}
+    machine = hardware.read(run["machine"])
+    return {**run, "machine": machine, "kind": hardware.kind(machine)}
 
 
 def _summary(runs: list[dict[str, Any]]) -> str:
@@ -85,7 +85,7 @@ def _side_by_side(runs: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict
 
 def _measured(run: dict[str, Any]) -> str:
     quick = "**A quick run: smaller work, fewer rounds.** " if run["quick"] else ""
-    return f"{quick}`python {run['script']}`, {run['date']}, commit {run['commit']}; {machines.told(run['machine'])}."
+    return f"{quick}`python {run['script']}`, {run['date']}, commit {run['commit']}; {hardware.told(run['machine'])}."
 
 
 def _row(claim: dict[str, Any], machine: str | None) -> str:

@@ -30,8 +30,8 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+import hardware
 import limner
-import machines
 from claims import Claim, log, main
 from limner.classic.descriptors import DESCRIPTORS
 from limner.demo import story
@@ -47,7 +47,7 @@ Values = dict[str, Any]
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     """Takes the record of this machine and compares it with those of other kinds."""
     here = record(quick=options.quick)
-    own = machines.kind(here["machine"])
+    own = hardware.kind(here["machine"])
     yield Claim("values in the record", len(here["values"]), goal="> 0")
     for path in sorted(RECORDS.glob("*.json")):
         if path.stem != own:
@@ -65,7 +65,7 @@ def record(*, quick: bool) -> dict[str, Any]:
         log(f"same_everywhere: {part.__name__.replace('_', ' ')}")
         values |= part(quick)
     versions = {name: version(name) for name in MEASURED}
-    return {"machine": machines.machine(), "commit": machines.commit(ROOT), "versions": versions, "values": values}
+    return {"machine": hardware.machine(), "commit": hardware.commit(ROOT), "versions": versions, "values": values}
 
 
 def world_values(quick: bool) -> Values:

@@ -238,9 +238,9 @@ CASES = [
     Case("no such system", nothing, [*SYSTEM[:3], "colors"], ["unknown system 'colors'", "did you mean 'colours'"]),
     Case("no such way with ties", nothing, [*MATRIX, "--ties", "random"], ["'random'", "expected"]),
     # reports
-    Case("damaged report", cut_report, ["compare", "a.json", "a.json"], ["a.json is no JSON"]),
+    Case("damaged report", cut_report, ["compare", "a.json", "a.json"], ["a.json is not JSON"]),
     Case("report with a part missing", report_without_results, ["report", "a.json", "-o", "a.html"],
-         ["a.json is a damaged report", "make it again"]),
+         ["a.json is no limner report, or a damaged one", "make it again"]),
     Case("JSON that is no report", written("a.json", "{}"), ["compare", "a.json", "a.json"],
          ["a.json is no limner report"]),
     Case("no such report", nothing, ["report", "none.json"], ["no report none.json", "limner evaluate"]),

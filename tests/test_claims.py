@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import claims
-import machines
+import hardware
 import pages
 from claims import Claim, Task
 
@@ -167,7 +167,7 @@ CARD = INTEL | {"card": "NVIDIA H200", "torch": "2.11.0"}
 def saved(project, monkeypatch, machine, found, *arguments):
     """Saves claims as if they were measured on a machine."""
     monkeypatch.setattr("sys.argv", [str(project / "proofs" / "losses.py"), "--save", *arguments])
-    monkeypatch.setattr(machines, "machine", lambda card=None: machine if card is None else CARD)
+    monkeypatch.setattr(hardware, "machine", lambda card=None: machine if card is None else CARD)
     monkeypatch.setenv("LIMNER_COMMIT", "0123456789")
     claims.main(lambda options: found, "Losses.", configure=lambda parser: parser.add_argument("--device"))
     return json.loads(max((project / "proofs" / "results").glob("*"), key=lambda p: p.stat().st_mtime_ns).read_text())
@@ -203,22 +203,22 @@ def test_machines_of_several_kinds_stand_side_by_side(project, monkeypatch, caps
 
 
 def test_a_machine_that_was_saved_as_one_line_is_read():
-    lines = [machines.told(each) for each in (ARM, CARD)]
-    assert [machines.read(line) for line in lines] == [ARM, CARD] == [machines.read(each) for each in (ARM, CARD)]
+    lines = [hardware.told(each) for each in (ARM, CARD)]
+    assert [hardware.read(line) for line in lines] == [ARM, CARD] == [hardware.read(each) for each in (ARM, CARD)]
     with pytest.raises(ValueError, match="a machine 'a toaster'"):
-        machines.read("a toaster")
+        hardware.read("a toaster")
 
 
 def test_this_machine_is_told():
-    here = machines.machine()
-    assert machines.kind(here) == here["family"].lower().replace(" ", "-")
-    assert machines.read(machines.told(here)) == here
+    here = hardware.machine()
+    assert hardware.kind(here) == here["family"].lower().replace(" ", "-")
+    assert hardware.read(hardware.told(here)) == here
 
 
 def test_every_saved_result_says_which_machine_and_which_commit():
     for path in [*claims.ROOT.glob("benchmarks/results/*.json"), *claims.ROOT.glob("proofs/results/*.json")]:
         run = json.loads(path.read_text(encoding="utf-8"))
-        assert path.name == f"{Path(run['script']).stem}.{machines.kind(run['machine'])}.json"
+        assert path.name == f"{Path(run['script']).stem}.{hardware.kind(run['machine'])}.json"
         assert {"processor", "family", "cores", "memory", "system", "python"} <= set(run["machine"])
         assert run["commit"] and run["date"]
 

@@ -210,6 +210,7 @@ def test_measures_protocol_ties_and_name_reach_the_report(here):
 
 def test_a_report_is_saved_in_every_form(here):
     endings = ("json", "csv", "md", "tex", "html")
+    os.mkdir("out")
     done = run("evaluate", *WORLD, "--scores", "S.npy", *(f"--save=out/r.{ending}" for ending in endings))
     assert sorted(os.listdir("out")) == sorted(f"r.{ending}" for ending in endings)
     assert done.stderr.count("limner: wrote out/r.") == 5
@@ -486,7 +487,7 @@ def test_the_process_ends_with_the_status(here):
     process = _process("evaluate", *WORLD, "--scores", "none.npy")
     _, told = process.communicate(timeout=120)
     assert process.returncode == 3
-    assert told == "limner: error: no similarity matrix none.npy: expected an .npy file, images by texts\n"
+    assert told == "limner: error: no similarity matrix none.npy: expected an .npy file\n"
 
 
 def test_an_interrupt_from_the_keyboard_ends_it_quietly(tmp_path):

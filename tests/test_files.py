@@ -55,7 +55,7 @@ def test_a_device_is_written_to_directly():
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(OSError, match="none"):
         write_text(tmp_path / "none" / "x.txt", "text")
 
 

@@ -123,6 +123,52 @@ def test_everything_declared_is_pinned():
     assert asked - pinned == set()
 
 
+def _locked(name: str) -> dict[str, tuple[str, int]]:
+    """The version and the number of hashes of every package in a lock."""
+    found: dict[str, tuple[str, int]] = {}
+    for entry in re.split(r"\n(?=\S)", (ROOT / "locks" / f"{name}.txt").read_text()):
+        pin = re.match(r"([A-Za-z0-9._-]+)==([^\s;]+)", entry)
+        assert pin, entry[:80]
+        found[_name(pin[1])] = pin[2], len(re.findall(r"--hash=sha256:[0-9a-f]{64}", entry))
+    return found
+
+
+@pytest.mark.parametrize("name", ["core", "dev"])
+def test_locks_have_the_pins_and_a_hash_for_every_file(name):
+    locked = _locked(name)
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = (line.partition(" ")[0].split("==") for line in lines if "==" in line)
+    pinned = {_name(package): version for package, version in pins}
+    other = {name: version for name, (version, _) in locked.items() if pinned.get(name, version) != version}
+    assert other == {}
+    assert [package for package, (_, hashes) in locked.items() if not hashes] == []
+    assert "torch" not in locked and not any("nvidia" in package for package in locked)
+    text = (ROOT / "locks" / f"{name}.txt").read_text()
+    assert "://" not in text and "--index" not in text, "a lock names no index"
+
+
+def test_locks_are_complete():
+    """`make` installs them with --no-deps: what they lack would be missing."""
+    groups = PROJECT["dependency-groups"]
+    core = [_name(entry) for entry in [*PROJECT["project"]["dependencies"], *PROJECT["build-system"]["requires"]]]
+    dev = [_name(e) for group in ("test", "lint", "docs") for e in groups[group]]
+    assert set(core) - set(_locked("core")) == set()
+    assert set(core + dev) - set(_locked("dev")) - {"torch"} == set()
+    assert set(_locked("core")) <= set(_locked("dev"))
+
+
+def test_make_installs_by_hash():
+    text = (ROOT / "Makefile").read_text()
+    assert "--require-hashes --no-deps" in text
+    assert "$(LOCKED) locks/core.txt" in text and "$(LOCKED) locks/dev.txt" in text
+
+
+def test_torch_reads_weights_safely():
+    """A crafted file runs code up to 2.5.1 (CVE-2025-32434) and corrupts memory up to 2.9.1 (CVE-2026-24747)."""
+    asked = [e for each in PROJECT["project"]["optional-dependencies"].values() for e in each if _name(e) == "torch"]
+    assert asked == ["torch>=2.10", "torch>=2.10"]
+
+
 def test_every_package_that_the_code_imports_is_declared():
     provided = packages_distributions()
     files = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "src").rglob("*.py")]

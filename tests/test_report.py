@@ -28,7 +28,7 @@ def test_find_refuses_what_is_not_one(report):
 
 
 def test_json_holds_everything(report, tmp_path):
-    again = Report.load(report.save(tmp_path / "deep" / "r.json"))
+    again = Report.load(report.save(tmp_path / "r.json"))
     assert str(again) == str(report) and again.settings == report.settings
     for a, b in zip(report.results, again.results, strict=True):
         assert a.key == b.key and np.array_equal(a.values, b.values) and a.queries == b.queries
@@ -71,10 +71,10 @@ def test_unknown_ending(report, tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "is no JSON"),
+        ("{", "is not JSON"),
         ("[]", "no limner report"),
         ('{"limner": "report", "format": 99}', "of format 1"),
-        ('{"limner": "report", "format": 1}', "damaged report"),
+        ('{"limner": "report", "format": 1}', "no limner report, or a damaged one"),
     ],
 )
 def test_damaged_files_are_refused(tmp_path, content, message):

@@ -15,7 +15,9 @@ from typing import Any
 import numba
 import numpy as np
 
-_jit: Any = numba.njit(cache=True, nogil=True, fastmath=False, boundscheck=False)
+from limner.scratch import compiled
+
+_jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False)
 
 # Calls between compiled functions count references to every array they pass: more than a few bytes of work cost.
 _inlined: Any = numba.njit(nogil=True, inline="always")

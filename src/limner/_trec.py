@@ -25,6 +25,7 @@ COLUMNS = ("query", "Q0", "candidate", "rank", "score", "tag")
 _SHORTEST_LINE = 12  # bytes: six columns of one letter, five blanks, an end
 _POWERS = np.array([float(10**n) for n in range(19)])
 _PIECE = 1 << 20
+_MOST_CELLS, _MOST_TIMES = 200_000_000, 200  # of a table of lists, and per place that is filled
 _AHEAD = 2  # threads and pieces: numbering words takes one thread about as long as all else
 
 Bytes = npt.NDArray[np.uint8]
@@ -60,6 +61,7 @@ def read_run(path: Path) -> Run:
     if not measure_lists(rows, scores, lengths):
         order = np.lexsort((-scores, rows))
         columns, scores = columns[order], scores[order]
+    _refuse_uneven(path, lengths)
     indices, scores = _padded(columns, lengths, -1), _padded(scores, lengths, -np.inf)
     return Run(Ids(names, what="query"), pool, indices, scores)
 
@@ -193,6 +195,16 @@ def _refuse_bad_line(where: str, line: bytes) -> None:
         raise LimnerError(f"{where}: the score is {parts[4]!r}; expected a number") from None
     if np.isnan(score):
         raise LimnerError(f"{where}: the score is NaN; expected a number")
+
+
+def _refuse_uneven(path: Path, lengths: npt.NDArray[np.int64]) -> None:
+    """Refuses lists of so different lengths that most of a table of them would be empty, and not fit into memory."""
+    cells = len(lengths) * int(lengths.max(initial=0))
+    if cells > max(_MOST_CELLS, _MOST_TIMES * int(lengths.sum())):
+        raise LimnerError(
+            f"{path}: {len(lengths):,} lists, the longest of {lengths.max():,}, {lengths.sum():,} places in all: as a "
+            f"table that is {cells:,} cells, nearly all of them empty; cut the long lists, or split the file"
+        )
 
 
 def _padded(flat: npt.NDArray[Any], lengths: npt.NDArray[np.int64], fill: float) -> npt.NDArray[Any]:

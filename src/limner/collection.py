@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from limner.decoding import open_image, opened
 from limner.errors import LimnerError, UnknownName
 from limner.ids import Ids
 from limner.judgements import Judgements
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-PIXEL_LIMIT = 64_000_000
-"""An image with more pixels than this is refused before it is decoded: a 20 KB file can unpack to gigabytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +73,19 @@ class Items:
         """These items, in this order."""
         return self[self.ids.positions(list(ids))]
 
-    def open(self, which: int | str) -> Image:
-        """Opens one image as RGB, by position or id; refuses what does not decode, with the file's name."""
+    def open(self, which: int | str, *, side: int | None = None) -> Image:
+        """Opens one image as RGB, upright, by position or id; refuses what does not decode, with the file's name.
+
+        Args:
+            which: The position or id.
+            side: Make it smaller, so that no side is longer than this; much less work for a large JPEG.
+        """
         row = self.ids.index(which) if isinstance(which, str) else which
-        return open_image(self.values[row], name=self.ids[row])
+        return open_image(self.values[row], name=self.ids[row], side=side)
+
+    def opened(self, row: int) -> AbstractContextManager[Image]:
+        """One image as `open` has it, for the length of a block; other threads with large pictures wait until then."""
+        return opened(self.values[row], name=self.ids[row])
 
     def with_fields(self, **columns: Sequence[Any]) -> Items:
         """The same items with further columns (or replaced ones)."""
@@ -98,35 +104,6 @@ class Items:
 
     def __repr__(self) -> str:
         return f"Items({len(self):,} {self.kind}s{', ' + ', '.join(self.fields) if self.fields else ''})"
-
-
-def open_image(value: str | Path | bytes | Callable[[], Image] | None, *, name: str) -> Image:
-    """Decodes one image value to RGB.
-
-    Only JPEG, PNG, WebP, GIF and BMP are read, and nothing above `PIXEL_LIMIT` pixels, so that a small file cannot
-    fill the memory.
-    """
-    from PIL import Image as pil
-
-    if value is None:
-        raise LimnerError(f"image {name!r} has no picture here, only an id: give the folder with images when loading")
-    if callable(value):
-        return value()
-    try:
-        with pil.open(
-            io.BytesIO(value) if isinstance(value, bytes) else value, formats=("JPEG", "PNG", "WEBP", "GIF", "BMP")
-        ) as picture:
-            if picture.width * picture.height > PIXEL_LIMIT:
-                raise LimnerError(
-                    f"image {name!r} has {picture.width} x {picture.height} pixels: at most {PIXEL_LIMIT:,} are read; "
-                    "scale it down"
-                )
-            return picture.convert("RGB")
-    except FileNotFoundError:
-        raise LimnerError(f"image {name!r}: no file {Path(str(value))}; check the folder with images") from None
-    except (OSError, SyntaxError, pil.DecompressionBombError) as error:
-        where = f"{len(value)} bytes" if isinstance(value, bytes) else value
-        raise LimnerError(f"image {name!r} ({where}) does not open: {error}; replace or remove the file") from error
 
 
 @dataclass(frozen=True, eq=False)

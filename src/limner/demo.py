@@ -20,6 +20,7 @@ from typing import Any
 import limner
 from limner.collection import Collection, Items
 from limner.comparison import Comparison, Difference
+from limner.paths import folder_for
 from limner.report import Report
 from limner.scores import Progress, usable_cores
 
@@ -56,8 +57,7 @@ def story(out: str | Path, *, images: int = 2000, seed: int = 0, stage: Stage = 
         stage: Shows what goes on.
     """
     began = time.perf_counter()
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = folder_for(out)
     with stage(f"composing a world of {images:,} pictures"):
         world = limner.load("scenes", images=images, seed=seed)
     yield _world(world)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +17,7 @@ from limner.arrays import array, unmasked
 from limner.errors import LimnerError, UnknownName, shown
 from limner.files import replacing, write_text
 from limner.ids import Ids
+from limner.paths import damage_told, parse_json, read_array, read_arrays, read_text, refuse_bomb, refuse_irregular
 
 Float32 = npt.NDArray[np.float32]
 _STEPS = 4096  # to a length of 1: products of two whole numbers of steps add up to 2 ** 24 at most
@@ -139,9 +139,13 @@ class Embeddings:
                 here knows its ids: another list beside it is refused.
         """
         source = Path(path)
-        if not source.is_file():
+        refuse_irregular(source, what="embeddings")
+        if not os.path.isfile(source):
             raise LimnerError(f"no embeddings file {source}: expected .npy, .npz, .safetensors or .parquet")
-        matrix, stored = _format(source).read(source)
+        with damage_told(source, what="file of embeddings", mend="save them again"):
+            matrix, stored = _format(source).read(source)
+        if not np.size(matrix):
+            raise LimnerError(f"{source} holds no vectors: its shape is {np.shape(matrix)}; encode some items first")
         given = _read_ids(ids) if isinstance(ids, (str, Path)) else ids
         if given is None:
             given = _found_ids(source, stored, len(matrix))
@@ -216,10 +220,7 @@ def _found_ids(source: Path, stored: list[str] | None, rows: int) -> Iterable[ob
 
 
 def _read_ids(path: str | Path) -> list[str]:
-    try:
-        return Path(path).read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        raise LimnerError(f"no file of ids {path}: expected a text file with one id per line") from None
+    return read_text(path, what="file of ids").splitlines()
 
 
 def _chosen(names: Iterable[str], path: Path) -> str:
@@ -232,10 +233,7 @@ def _chosen(names: Iterable[str], path: Path) -> str:
 
 
 def _read_npy(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False), _ids_behind(path)
-    except (ValueError, EOFError) as error:
-        raise LimnerError(f"{path} is no npy file of numbers: {error}") from error
+    return read_array(path, what="embeddings"), _ids_behind(path)
 
 
 def _write_npy(path: Path, embeddings: Embeddings) -> None:
@@ -261,14 +259,9 @@ def _ids_behind(path: Path) -> list[str] | None:
 
 
 def _read_npz(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            ids = [str(i) for i in archive["ids"]] if "ids" in archive else None
-            return archive[_chosen(archive.files, path)], ids
-    except (ValueError, OSError, EOFError, BadZipFile) as error:
-        if isinstance(error, LimnerError):
-            raise
-        raise LimnerError(f"{path} is no npz file of numbers: {error}") from error
+    arrays = read_arrays(path, what="numbers")
+    ids = [str(i) for i in arrays["ids"]] if "ids" in arrays else None
+    return arrays[_chosen(arrays, path)], ids
 
 
 def _write_npz(path: Path, embeddings: Embeddings) -> None:
@@ -276,15 +269,12 @@ def _write_npz(path: Path, embeddings: Embeddings) -> None:
 
 
 def _read_safetensors(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
-    try:
-        with safe_open(path, framework="numpy") as archive:
-            metadata = archive.metadata() or {}
-            ids = json.loads(metadata["ids"]) if "ids" in metadata else None
-            return archive.get_tensor(_chosen(archive.keys(), path)), ids
-    except SafetensorError as error:
-        raise LimnerError(f"{path} is no safetensors file: {error}") from error
+    with safe_open(path, framework="numpy") as archive:
+        metadata = archive.metadata() or {}
+        ids = parse_json(metadata["ids"], where=f"the list of ids in {path}") if "ids" in metadata else None
+        return archive.get_tensor(_chosen(archive.keys(), path)), ids
 
 
 def _write_safetensors(path: Path, embeddings: Embeddings) -> None:
@@ -297,12 +287,13 @@ def _read_parquet(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
-        table = pq.read_table(path)
-    except pa.ArrowInvalid as error:
-        raise LimnerError(f"{path} is no parquet file: {error}") from error
+    with pq.ParquetFile(path) as file:
+        refuse_bomb(file.metadata.num_rows, os.path.getsize(path), where=f"embeddings {path}")
+        table = file.read()
     name = _chosen([n for n in table.column_names if n != "id"], path)
     column = table[name].combine_chunks()
+    if not pa.types.is_list(column.type) and not pa.types.is_fixed_size_list(column.type):
+        raise LimnerError(f"{path}: column {name!r} holds {column.type}: expected lists of numbers, one per item")
     lengths = np.unique(np.asarray(column.value_lengths().fill_null(0)))
     if len(lengths) != 1:
         raise LimnerError(

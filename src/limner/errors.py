@@ -31,6 +31,20 @@ class UnknownName(LimnerError):
         self.name = name
 
 
+class Untrusted(LimnerError):
+    """A file names code that is not limner's own, and nobody said that the file is trusted."""
+
+    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+        """Says how to trust the file, and what would need no trust."""
+        listed = ", ".join(sorted(known))
+        super().__init__(
+            f"{what} {name!r} is named by a file, and is code from outside limner's catalogue: loading it runs that "
+            "code. If you trust whoever made the file, say --trust (trust=True in Python)"
+            + (f"; without it a file may name: {listed}" if listed else "")
+        )
+        self.name = name
+
+
 class TooShort(LimnerError):
     """A truncated ranking does not hold what a measure needs."""
 

@@ -22,6 +22,7 @@ from functools import cache
 from pathlib import Path
 
 from limner.errors import LimnerError, NotWritten
+from limner.paths import place_for
 
 MODEL = frozenset({"config.json", "model.safetensors", "README.md", "vocabulary.txt", "weights.svg", "backbone"})
 """Everything that saved models keep in their folders."""
@@ -75,7 +76,7 @@ def replacing_folder(path: str | Path, *, head: str, own: Collection[str]) -> It
         head: The file without which the folder counts for nothing.
         own: The names that belong to what is written, in the old folder too.
     """
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(place_for(path)))
     if target.exists() and not target.is_dir():
         raise LimnerError(f"{path} is a file: expected a folder to save in, or a new name")
     moves = target.exists() and not _exchangeable(target, own)

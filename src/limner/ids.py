@@ -51,8 +51,20 @@ class Ids(Sequence[str]):
                         "rename one or remove the repeated row"
                     )
                 first[value] = row
+        self._refuse_broken(listed)
         if "" in self._lookup:
             raise LimnerError(f"empty {self.what} id in row {self._lookup['']}: every row needs an id")
+
+    def _refuse_broken(self, listed: list[str]) -> None:
+        """Refuses half characters, which come from file names that are not UTF-8: nothing could show or save them."""
+        try:
+            "".join(listed).encode()
+        except UnicodeEncodeError:
+            row = next(n for n, value in enumerate(listed) if any("\ud800" <= c <= "\udfff" for c in value))
+            raise LimnerError(
+                f"{self.what} id {listed[row]!a} in row {row} is not valid Unicode: rename the file, or save the "
+                "ids as UTF-8"
+            ) from None
 
     @cached_property
     def _lookup(self) -> dict[str, int]:

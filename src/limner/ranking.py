@@ -16,6 +16,7 @@ from limner.arrays import array, numbers, unmasked
 from limner.errors import LimnerError
 from limner.files import replacing, write_text
 from limner.ids import Ids, IntArray
+from limner.paths import read_json, refuse_irregular
 
 Lists = npt.NDArray[np.integer[Any]]
 
@@ -150,7 +151,8 @@ class Ranking:
         from limner import _trec
 
         source = Path(path)
-        if not source.is_file():
+        refuse_irregular(source, what="ranking")
+        if not source.exists():
             raise LimnerError(f"no ranking file {source}: expected a TREC run or a JSON file of lists")
         if source.suffix.lower() == ".json":
             return cls.from_lists(_read_json(source), candidates=candidates)
@@ -200,10 +202,7 @@ def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _read_json(path: Path) -> dict[str, list[object]]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise LimnerError(f"{path} is no JSON: {error}") from error
+    content = read_json(path, what="ranking")
     if not isinstance(content, dict) or not all(isinstance(row, list) for row in content.values()):
         raise LimnerError(f"{path}: expected an object of lists, {{query id: [candidate ids, best first]}}")
     return content

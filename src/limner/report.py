@@ -18,6 +18,7 @@ from limner.hubs import Hubs
 from limner.ids import Ids, IntArray
 from limner.judgements import FloatArray
 from limner.measures import RSUM_PARTS, Measure
+from limner.paths import damage_told, place_for, read_json
 from limner.ranking import Ranking
 
 if TYPE_CHECKING:
@@ -233,8 +234,7 @@ class Report:
         }
         if target.suffix.lower() not in writers:
             raise UnknownName("report file ending", target.suffix or target.name, writers)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_text(target, writers[target.suffix.lower()]())
+        write_text(place_for(target), writers[target.suffix.lower()]())
         return target
 
     def to_json(self) -> dict[str, Any]:
@@ -258,22 +258,15 @@ class Report:
     def load(cls, path: str | Path) -> Report:
         """Reads a report that was saved as JSON."""
         source = Path(path)
-        try:
-            content = json.loads(source.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise LimnerError(f"no report {source}: make one with 'limner evaluate ... --save {source}'") from None
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise LimnerError(f"{source} is no JSON: {error}") from error
+        if not source.exists():
+            raise LimnerError(f"no report {source}: make one with 'limner evaluate ... --save {source}'")
+        content = read_json(source, what="report")
         if not isinstance(content, dict) or content.get("limner") != "report" or content.get("format") != FORMAT:
             raise LimnerError(
                 f"{source} is no limner report of format {FORMAT}: expected a file made by 'limner evaluate --save'"
             )
-        try:
-            return _from_json(content)
-        except (KeyError, TypeError, IndexError) as error:
-            raise LimnerError(
-                f"{source} is a damaged report ({type(error).__name__}: {error}): make it again"
-            ) from error
+        with damage_told(source, what="limner report", mend="make it again"):
+            return _sound(_from_json(content))
 
     def __str__(self) -> str:
         from limner import tables
@@ -397,6 +390,25 @@ def _top_from_json(content: Mapping[str, Any]) -> Ranking:
     listed = content["scores"]
     scores = None if listed is None else np.array([_numbers(row) for row in listed]).reshape(indices.shape)
     return Ranking(Ids(content["queries"]), Ids(content["candidates"]), indices, scores, content["n_candidates"])
+
+
+def _sound(report: Report) -> Report:
+    """The report, if everything in it is of the kind and length that it should be; a file may say anything."""
+    words = [
+        report.system,
+        report.collection,
+        *report.notes,
+        *(w for r in report.results for w in (r.view, r.direction)),
+    ]
+    if not all(isinstance(word, str) for word in words) or not isinstance(report.settings, Mapping):
+        raise TypeError("a name, a note or the settings are of another kind")
+    for r in report.results:
+        columns = [r.values, *(each for each in (r.clusters, r.folds) if each is not None)]
+        if r.direction not in DIRECTIONS or not isinstance(r.left_out, int):
+            raise ValueError(f"a result of direction {r.direction!r}, {r.left_out!r} queries left out")
+        if any(np.shape(column) != (len(r.queries),) for column in columns):
+            raise ValueError(f"{len(r.queries)} queries with columns of {', '.join(str(np.shape(c)) for c in columns)}")
+    return report
 
 
 def load_reports(paths: Iterable[str | Path]) -> list[Report]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from limner.cells import guarded_row
 from limner.report import DIRECTIONS
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def to_csv(records: Sequence[dict[str, Any]]) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, list(records[0]) if records else [], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(records)
+    writer.writerows(map(guarded_row, records))
     return out.getvalue()
 
 

@@ -299,7 +299,7 @@ def fake_open_clip(monkeypatch):
 
 
 def test_the_adapter_of_open_clip_with_a_fake_module(fake_open_clip, tmp_path, pictures, monkeypatch):
-    (tmp_path / "w.bin").write_bytes(b"weights")
+    torch.save({"state_dict": {"w": torch.zeros(1)}}, tmp_path / "w.bin")
     ours = encoder("open-clip", model="FAKE", weights=tmp_path / "w.bin")
     np.testing.assert_allclose(ours.encode(["abcd", "abcdefgh"])[:, 0] ** 2, [16 / 30, 64 / 78], atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(ours.encode(pictures), axis=1), 1, atol=1e-6)
@@ -316,4 +316,7 @@ def test_the_adapter_of_open_clip_with_a_fake_module(fake_open_clip, tmp_path, p
     with pytest.raises(LimnerError, match="models--nobody--fake.*weights=FILE"):
         encoder("open-clip", model="FAKE", weights="fake-tag")
     with pytest.raises(LimnerError, match="does not hold the weights"):
+        encoder("open-clip", model="FAKE", weights=tmp_path / "w.bin")
+    (tmp_path / "w.bin").write_bytes(b"no weights")
+    with pytest.raises(LimnerError, match="holds more than tensors, or is damaged"):
         encoder("open-clip", model="FAKE", weights=tmp_path / "w.bin")

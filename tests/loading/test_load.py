@@ -141,8 +141,12 @@ def test_a_loader_of_ones_own(own):
             LimnerError,
             "no file or folder no/such.csv, and no data set of that name: expected one of scenes, flickr8k",
         ),
-        ("no.such.module:f", LimnerError, "no module 'no.such.module' for the loader"),
-        ("json.decoder:nothing:x", LimnerError, "module 'json.decoder' has no function 'nothing'"),
+        ("no.such.module:f", LimnerError, "data set 'no.such.module:f': there is no module 'no.such.module'"),
+        (
+            "json.decoder:nothing:x",
+            LimnerError,
+            "data set 'json.decoder:nothing': module 'json.decoder' has no 'nothing'",
+        ),
     ],
 )
 def test_what_cannot_be_found(spec, error, message):

@@ -561,7 +561,8 @@ def test_an_encoder_of_ones_own_encodes_items_and_queries(tmp_path, monkeypatch)
     assert (made["items"], made["kind"], made["system"]) == (3, "image", "my_encoders:Colour")
     Image.new("RGB", (5, 5), (20, 30, 220)).save(tmp_path / "query.png")
     monkeypatch.chdir(tmp_path / "photos")  # paths are kept so that they open from anywhere
-    found = run("search", tmp_path / "i", "--image", tmp_path / "query.png", "--save", tmp_path / "p.html", "--json")
+    own = ("--system", "my_encoders:Colour", "--json")
+    found = run("search", tmp_path / "i", "--image", tmp_path / "query.png", "--save", tmp_path / "p.html", *own)
     first = json.loads(found.stdout)["hits"][0]
     assert (first["id"], first["value"]) == ("blue.png", str(tmp_path / "photos" / "blue.png"))
     assert (tmp_path / "p.html").read_text().count("data:image/") == 4  # three hits and the query

@@ -18,6 +18,8 @@ from limner.annotate.merge import to_judgements
 from limner.annotate.scale import check_grade, check_reasons, relevant
 from limner.annotate.store.answers import Answer
 from limner.annotate.store.contents import Key
+from limner.cells import guarded_row, unguarded
+from limner.datasets._read import json_lines, table
 from limner.datasets.extended import read_eccv
 from limner.datasets.flickr import crowd_votes
 from limner.datasets.trec import read_qrels, write_qrels
@@ -65,7 +67,7 @@ def write_answers(given: Sequence[Answer], path: str | Path, *, form: str | None
     with replacing(path) as draft, draft.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
         writer.writeheader()
-        writer.writerows({**row, "reasons": ";".join(row["reasons"])} for row in rows)
+        writer.writerows(guarded_row({**row, "reasons": ";".join(row["reasons"])}) for row in rows)
     return len(rows)
 
 
@@ -140,21 +142,13 @@ def read_answers(path: str | Path, *, form: str | None = None) -> list[Given]:
 
 
 def _csv_rows(source: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    with source.open(encoding="utf-8-sig", newline="") as file:
-        for row in (reader := csv.DictReader(file)):
-            yield reader.line_num, {**row, "reasons": [r for r in (row.get("reasons") or "").split(";") if r]}
+    for at, cells in table(source, delimiter=","):
+        row = {name: unguarded(cell) for name, cell in cells.items()}
+        yield at.line or 0, {**row, "reasons": [r for r in (row.get("reasons") or "").split(";") if r]}
 
 
 def _json_rows(source: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    for line, text in enumerate(source.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            row = json.loads(text) if text.strip() else None
-        except json.JSONDecodeError as error:
-            raise LimnerError(f"{source}, line {line}: no JSON ({error.msg})") from error
-        if row is not None:
-            if not isinstance(row, dict):
-                raise LimnerError(f"{source}, line {line}: expected an object with image, caption and grade")
-            yield line, row
+    return ((at.line or 0, row) for at, row in json_lines(source))
 
 
 def _given(row: Mapping[str, Any], source: Path, line: int) -> Given:
@@ -166,7 +160,7 @@ def _given(row: Mapping[str, Any], source: Path, line: int) -> Given:
         reasons = check_reasons(row.get("reasons") or (), grade)
         took = row.get("milliseconds")
         milliseconds = None if took in (None, "") else int(float(str(took)))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise LimnerError(f"{source}, line {line}: {error}") from error
     who = str(row.get("annotator") or "unknown")
     return Given(who, str(row["image"]), str(row["caption"]), grade, reasons, milliseconds)

@@ -10,7 +10,6 @@ from itertools import combinations
 from statistics import fmean, mean, median
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-
 from limner.annotate._sql import inserted, sa
 from limner.annotate.scale import relevant
 from limner.annotate.store import Store

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
-_summing: Any = numba.njit(
-    cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "nnan", "ninf"}, boundscheck=False
-)
-_jit: Any = numba.njit(cache=True, nogil=True, fastmath=False, boundscheck=False)
+from limner.scratch import compiled
+
+_summing: Any = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz", "nnan", "ninf"}, boundscheck=False)
+_jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False)
 _F, _I = np.float32, np.int32
 STRIP = 2048
 """Columns walked together."""

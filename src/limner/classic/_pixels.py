@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba
 import numpy as np
 
 from limner.portable import arctangent, logarithm
+from limner.scratch import compiled
 
-_jit: Any = numba.njit(cache=True, nogil=True, fastmath=False, boundscheck=False)
+_jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False)
 _F = np.float32
 _log: Any = _jit(logarithm)
 _arctangent: Any = _jit(arctangent)

@@ -11,8 +11,10 @@ from typing import Any
 import numba
 import numpy as np
 
-_jit: Any = numba.njit(cache=True, nogil=True)
-_parallel: Any = numba.njit(cache=True, nogil=True, parallel=True)
+from limner.scratch import compiled
+
+_jit: Any = compiled(nogil=True)
+_parallel: Any = compiled(nogil=True, parallel=True)
 
 
 @_jit

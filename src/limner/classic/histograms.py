@@ -16,6 +16,7 @@ from limner.collection import Items
 from limner.errors import LimnerError
 from limner.files import replacing
 from limner.ids import Ids
+from limner.paths import damage_told, parse_json
 from limner.scores.running import Progress, counted, threads
 
 GRID = 4
@@ -67,8 +68,10 @@ class Histograms:
         counts = {name: np.zeros((len(images), GRID * GRID, size), np.uint16) for name, size in sizes.items()}
 
         def work(row: int) -> None:
-            for name, found in zip(counts, vocabulary.count(images.open(row), GRID), strict=True):
-                counts[name][row] = found
+            with images.opened(row) as picture:
+                found = vocabulary.count(picture, GRID)
+            for name, held in zip(counts, found, strict=True):
+                counts[name][row] = held
 
         with threads(workers) as run:
             for _ in counted(run(work, range(len(images))), 1, len(images), progress):
@@ -115,24 +118,23 @@ class Histograms:
     def load(cls, path: str | Path) -> tuple[Histograms, VisualWords | None]:
         """Reads what `save` wrote: the histograms, and the vocabulary where the file has one."""
         tensors, about = _read(Path(path))
-        names: Sequence[str] = json.loads(about["features"])
-        counts = {name: tensors[f"counts.{name}"] for name in names}
-        vocabulary = None
-        if "side" in about:
-            vocabulary = VisualWords({name: tensors[f"words.{name}"] for name in names}, int(about["side"]))
-        return cls(Ids(json.loads(about["ids"]), what="image"), counts, vocabulary), vocabulary
+        with damage_told(path, what="file of histograms"):
+            names: Sequence[str] = parse_json(about["features"], where=f"histograms {path}")
+            ids = Ids(parse_json(about["ids"], where=f"histograms {path}"), what="image")
+            counts = {name: tensors[f"counts.{name}"] for name in names}
+            vocabulary = None
+            if "side" in about:
+                vocabulary = VisualWords({name: tensors[f"words.{name}"] for name in names}, int(about["side"]))
+            return cls(ids, counts, vocabulary), vocabulary
 
 
 def _read(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
     if not path.is_file():
         raise LimnerError(f"no file of histograms {path}: write one with histograms.save({str(path)!r})")
-    try:
-        with safe_open(path, framework="numpy") as archive:
-            about = archive.metadata() or {}
-            if about.get("limner") != _FORMAT:
-                raise LimnerError(f"{path} holds {about.get('limner', 'something else')!r}: expected {_FORMAT!r}")
-            return {name: archive.get_tensor(name) for name in archive.keys()}, about  # noqa: SIM118  # it is no dict
-    except SafetensorError as error:
-        raise LimnerError(f"{path} is no safetensors file: {error}") from error
+    with damage_told(path, what="file of histograms"), safe_open(path, framework="numpy") as archive:
+        about = archive.metadata() or {}
+        if about.get("limner") != _FORMAT:
+            raise LimnerError(f"{path} holds {about.get('limner', 'something else')!r}: expected {_FORMAT!r}")
+        return {name: archive.get_tensor(name) for name in archive.keys()}, about  # noqa: SIM118  # it is no dict

@@ -109,9 +109,9 @@ class FittedLexicalKernel:
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> FittedLexicalKernel:
+    def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> FittedLexicalKernel:
         """The kernel that `state` came from."""
-        vocabulary = Vocabulary.from_state(state["vocabulary"])
+        vocabulary = Vocabulary.from_state(state["vocabulary"], trust=trust)
         values = np.ascontiguousarray(state["table"]["values"], dtype=np.float32)
         table = WordTable(tuple(state["table"]["words"]), values)
         return cls(StringKernel(**state["options"], reader=vocabulary.reader), vocabulary, table)

@@ -21,6 +21,7 @@ from limner.embeddings import Embeddings
 from limner.errors import LimnerError
 from limner.ids import Ids
 from limner.match.fusion import borda
+from limner.paths import damage_told
 from limner.ranking import Ranking
 from limner.scores import Progress, Scores
 from limner.scores.running import Block, Float32
@@ -200,21 +201,18 @@ class KccaModel:
         }
 
     @classmethod
-    def load(cls, path: str | Path) -> KccaModel:
-        """Reads a model that was saved."""
+    def load(cls, path: str | Path, *, trust: bool = False) -> KccaModel:
+        """Reads a model that was saved; with `trust`, also one that names kernels or taggers of its own."""
         held = saving.read(path, KIND)
-        try:
+        with damage_told(path, what="saved model", mend="save it again"):
             spaces = tuple(
                 Space(Setting(**s["setting"]), s["correlations"], Side(**s["images"]), Side(**s["texts"]))
                 for s in held["spaces"]
             )
             settings = {task: tuple(Setting(**s) for s in held["settings"][task]) for task in TASKS}
-            kernels = saving.kernel_from(held["image_kernel"]), saving.kernel_from(held["text_kernel"])
-            return cls(
-                held["name"], *kernels, saving.features_from(held["images"]), held["documents"], spaces, settings
-            )
-        except (KeyError, TypeError) as error:
-            raise LimnerError(f"{path} is a damaged model ({error!r}): save it again") from error
+            images, texts = (saving.kernel_from(held[f"{side}_kernel"], trust=trust) for side in ("image", "text"))
+            features = saving.features_from(held["images"])
+            return cls(held["name"], images, texts, features, held["documents"], spaces, settings)
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,7 @@ from limner.classic.pairs import (
 )
 from limner.classic.visualwords import IMAGES as WORD_IMAGES
 from limner.collection import Collection
-from limner.errors import LimnerError
+from limner.paths import damage_told
 from limner.scores import Progress, Scores
 
 KIND = "nearest"
@@ -93,14 +93,12 @@ class NearestModel:
         }
 
     @classmethod
-    def load(cls, path: str | Path) -> NearestModel:
-        """Reads a model that was saved."""
+    def load(cls, path: str | Path, *, trust: bool = False) -> NearestModel:
+        """Reads a model that was saved; with `trust`, also one that names kernels or taggers of its own."""
         held = saving.read(path, KIND)
-        try:
-            kernels = saving.kernel_from(held["image_kernel"]), saving.kernel_from(held["text_kernel"])
-            return cls(held["name"], *kernels, saving.features_from(held["images"]), held["documents"])
-        except (KeyError, TypeError) as error:
-            raise LimnerError(f"{path} is a damaged model ({error!r}): save it again") from error
+        with damage_told(path, what="saved model", mend="save it again"):
+            images, texts = (saving.kernel_from(held[f"{side}_kernel"], trust=trust) for side in ("image", "text"))
+            return cls(held["name"], images, texts, saving.features_from(held["images"]), held["documents"])
 
 
 def nearest_scores(query_rows: npt.NDArray[Any], candidate_rows: npt.NDArray[Any]) -> npt.NDArray[Any]:

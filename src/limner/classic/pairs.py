@@ -14,6 +14,7 @@ from limner.classic.kernels import KINDS, Featured, Features, Pyramid
 from limner.collection import Collection, Items
 from limner.embeddings import Embeddings
 from limner.errors import LimnerError, UnknownName
+from limner.paths import damage_told, refuse_irregular
 from limner.scores import Progress
 
 Documents = Sequence[Sequence[str]]
@@ -142,7 +143,9 @@ def read_features(path: str | Path) -> Embeddings | Histograms:
     if Path(path).suffix == ".safetensors":
         from safetensors import safe_open
 
-        with safe_open(path, framework="numpy") as archive:
-            if "limner" in (archive.metadata() or {}):
-                return Histograms.load(path)[0]
+        refuse_irregular(path, what="features")
+        with damage_told(path, what="safetensors file"), safe_open(path, framework="numpy") as archive:
+            about = archive.metadata() or {}
+        if "limner" in about:
+            return Histograms.load(path)[0]
     return Embeddings.load(path)

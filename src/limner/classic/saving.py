@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,10 +18,26 @@ from limner.encoders.contract import digest
 from limner.errors import LimnerError
 from limner.files import replacing_model, write_text
 from limner.ids import Ids
+from limner.paths import damage_told, read_json
 
 FORMAT = 1
 CONFIG, TENSORS = "config.json", "model.safetensors"
 _TENSOR = "tensor"
+
+KERNELS: Mapping[str, str] = MappingProxyType(
+    {
+        place: place
+        for place in (
+            "limner.classic.kernels:FittedPyramid",
+            "limner.classic.kernels:FittedFeatures",
+            "limner.classic.strings:FittedStringKernel",
+            "limner.classic.strings:FittedOverlapF1",
+            "limner.classic.tagrank:FittedTagRank",
+            "limner.classic.lexical:FittedLexicalKernel",
+        )
+    }
+)
+"""Fitted kernels that a saved model may name, as it names them; one of your own needs trust."""
 
 
 def pack(value: Any, tensors: dict[str, npt.NDArray[Any]], name: str) -> Any:
@@ -69,22 +87,19 @@ def fingerprint(kind: str, content: Mapping[str, Any]) -> str:
 
 def read(folder: str | Path, kind: str) -> dict[str, Any]:
     """Reads what `write` wrote, and refuses what it did not."""
-    from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     source = Path(folder)
     if not source.is_dir():
         raise LimnerError(f"no model {source}: train one and save it with model.save({str(source)!r})")
-    try:
-        config = json.loads((source / CONFIG).read_text(encoding="utf-8"))
+    with damage_told(source, what="saved model", mend="save it again"):
+        config = read_json(source / CONFIG, what="model")
         if (config.get("limner"), config.get("format")) != (kind, FORMAT):
             raise LimnerError(
                 f"{source} is a model of kind {config.get('limner')!r}, format {config.get('format')}: expected "
                 f"{kind!r}, format {FORMAT}"
             )
         return dict(unpack(config, load_file(source / TENSORS)))
-    except (OSError, KeyError, AttributeError, json.JSONDecodeError, UnicodeDecodeError, SafetensorError) as error:
-        raise LimnerError(f"{source} is no saved model, or a damaged one ({error}): save it again") from error
 
 
 def kernel_state(kernel: Any) -> dict[str, Any]:
@@ -92,12 +107,18 @@ def kernel_state(kernel: Any) -> dict[str, Any]:
     return {"class": f"{type(kernel).__module__}:{type(kernel).__qualname__}", "state": kernel.state()}
 
 
-def kernel_from(held: Mapping[str, Any]) -> Any:
-    """The fitted kernel whose `kernel_state` this is."""
-    kind = resolve(held["class"], {}, what="kernel")
+def kernel_from(held: Mapping[str, Any], *, trust: bool) -> Any:
+    """The fitted kernel whose `kernel_state` this is.
+
+    Args:
+        held: The state, as a file has it.
+        trust: Whether the file may name a kernel, or the tagger of one, that is not limner's own.
+    """
+    kind = resolve(held["class"], KERNELS, what="kernel", trusted=trust)
     if not hasattr(kind, "from_state"):
         raise LimnerError(f"{held['class']} in a saved model is no kernel: expected a class with from_state")
-    return kind.from_state(held["state"])
+    told = {"trust": trust} if "trust" in inspect.signature(kind.from_state).parameters else {}
+    return kind.from_state(held["state"], **told)
 
 
 def features_state(features: Any) -> dict[str, Any]:

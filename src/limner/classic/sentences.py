@@ -144,10 +144,11 @@ class Vocabulary:
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Vocabulary:
+    def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> Vocabulary:
         """The vocabulary that `state` came from."""
         counts = np.asarray(state["counts"], dtype=np.int64)
-        return cls(tuple(state["words"]), counts, int(state["size"]), Reader.from_state(state["reader"]))
+        reader = Reader.from_state(state["reader"], trust=trust)
+        return cls(tuple(state["words"]), counts, int(state["size"]), reader)
 
 
 def _numbered(documents: Documents, known: dict[str, int], reader: Reader, captions: int | None) -> Sentences:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from limner.classic.sentences import Documents, FloatArray
 from limner.classic.words import Reader
 from limner.errors import LimnerError
+from limner.paths import read_text
 from limner.wordnet import WordNet
 
 Table = npt.NDArray[np.float32]
@@ -183,12 +184,7 @@ def lines(corpus: tuple[str, ...] | Path) -> Iterable[str]:
     """The sentences of a corpus, from memory or from a file with one in each line."""
     if not isinstance(corpus, Path):
         return corpus
-    try:
-        return corpus.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise LimnerError(
-            f"corpus {corpus} cannot be read ({error}): expected text, one sentence in each line"
-        ) from error
+    return read_text(corpus, what="corpus").splitlines()
 
 
 def _uncached(reader: Reader, line: str) -> list[str]:

@@ -101,9 +101,9 @@ class FittedStringKernel:
         return {"options": options, "vocabulary": self.vocabulary.state()}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> FittedStringKernel:
+    def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> FittedStringKernel:
         """The kernel that `state` came from."""
-        vocabulary = Vocabulary.from_state(state["vocabulary"])
+        vocabulary = Vocabulary.from_state(state["vocabulary"], trust=trust)
         return cls(StringKernel(**state["options"], reader=vocabulary.reader), vocabulary)
 
 
@@ -200,9 +200,9 @@ class FittedOverlapF1:
         return {"options": options, "vocabulary": self.vocabulary.state()}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> FittedOverlapF1:
+    def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> FittedOverlapF1:
         """The similarity that `state` came from."""
-        vocabulary = Vocabulary.from_state(state["vocabulary"])
+        vocabulary = Vocabulary.from_state(state["vocabulary"], trust=trust)
         return cls(OverlapF1(**state["options"], reader=vocabulary.reader), vocabulary)
 
 

@@ -125,9 +125,9 @@ class FittedTagRank:
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> FittedTagRank:
+    def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> FittedTagRank:
         """The kernel that `state` came from."""
-        vocabulary = Vocabulary.from_state(state["vocabulary"])
+        vocabulary = Vocabulary.from_state(state["vocabulary"], trust=trust)
         kernel = TagRank(**state["options"], reader=vocabulary.reader)
         return cls(kernel, vocabulary, np.asarray(state["counts"]), np.asarray(state["scales"], dtype=np.float64))
 

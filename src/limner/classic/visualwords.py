@@ -153,7 +153,8 @@ class VisualWords:
         seeds = rng.integers(2**32, size=len(drawn))
 
         def work(place: int) -> list[Whole]:
-            picture = pixels(images.open(int(drawn[place])), side=side)
+            with images.opened(int(drawn[place])) as opened:
+                picture = pixels(opened, side=side)
             own = np.random.default_rng(seeds[place])
             return [_some(DESCRIPTORS[name](picture).values, points, own) for name in sizes]
 

@@ -137,8 +137,14 @@ class Reader:
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Reader:
-        """The reader that `state` came from."""
+    def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> Reader:
+        """The reader that `state` came from.
+
+        Args:
+            state: What `state` gave; as a rule it comes from a file.
+            trust: Whether it may name a tagger of its own, as "module:function".
+        """
+        resolve(state["tagger"], TAGGERS, what="tagger", trusted=trust)
         return cls(frozenset(state["stop"]), dict(state["lexicon"]), state["tagger"], state["spelling"])
 
 

@@ -25,6 +25,7 @@ from limner.cli import (
     serve,
     train,
 )
+from limner.cli.console import put
 from limner.cli.shell import STATUSES, Shell
 
 __all__ = ["app"]
@@ -41,7 +42,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"limner {__version__}")
+        put(f"limner {__version__}")
         raise typer.Exit
 
 

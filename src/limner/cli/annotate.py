@@ -12,7 +12,7 @@ from limner.cli import answers as later
 from limner.cli.answers import ORIGINAL, Where, opened, original, shown
 from limner.cli.console import answer, progress, tell
 from limner.cli.evaluate import COLLECTION
-from limner.cli.options import Json, Loading, Split, flag, load, loading, part, word
+from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading, part, word
 from limner.cli.people import people
 from limner.cli.serve import Certificate, Key, Proxy, Url
 from limner.errors import LimnerError, UnknownName
@@ -43,6 +43,7 @@ def pool(
     strategy: Annotated[str, word("Of a further turn: sure, unsure, disagree, mixed.")] = "sure",
     split: Split = None,
     option: Loading = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Pool what several systems rank high, both directions, into a store; each pair remembers who proposed it.
@@ -58,7 +59,7 @@ def pool(
     from limner.annotate.store.contents import add_collection
 
     whole = load(collection, option)
-    systems, held = _systems(system or [], scores or [], run or [], whole, split)
+    systems, held = _systems(system or [], scores or [], run or [], whole, split, trust=trust)
     with opened(store, create=True) as db:
         if again is None:
             with progress(f"reading {len(held.images):,} images") as told:
@@ -113,7 +114,7 @@ def _pooled(data: Mapping[str, int], store: str) -> str:
 
 
 def _systems(
-    names: list[str], scores: list[str], runs: list[str], whole: Collection, split: str | None
+    names: list[str], scores: list[str], runs: list[str], whole: Collection, split: str | None, *, trust: bool
 ) -> tuple[dict[str, Lists], Collection]:
     from limner.cli.training import halves, trained
     from limner.cli.ways import Way
@@ -124,7 +125,7 @@ def _systems(
     held = halves(whole, split)[1] if names else part(whole, split)
     found: dict[str, Lists] = {}
     for name in names:
-        scored, _, notes = trained(name, whole, split)
+        scored, _, notes = trained(name, whole, split, trust=trust)
         found[Path(name).stem] = scored
         for note in notes:
             tell(note)
@@ -206,6 +207,7 @@ def serve(
     url: Url = None,
     proxy: Proxy = None,
     option: Loading = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Serve the page on which people answer, until it is interrupted. With --json, print the address as JSON.
@@ -216,11 +218,7 @@ def serve(
     """
     import limner.web
 
-    with opened(store) as db:
-        spec = collection or (db.setting("collection") or {}).get("spec")
-        options = loading(option) or (db.setting("loading") or {}).get("options") or {}
-    if spec is None:
-        raise typer.BadParameter("the store does not say where its pictures are: name the COLLECTION")
+    spec, options = _pictures(store, collection, loading(option), trust=trust)
 
     def started(where: Any) -> None:
         lines = [f"open {where.url}", *([f"first account: {where.invitation}"] if where.invitation else [])]
@@ -230,6 +228,22 @@ def serve(
         spec, store=store, host=host, port=port, team=team, certificate=certificate, key=key, url=url,
         proxies=proxy or (), options=options, started=started,
     )  # fmt: skip
+
+
+def _pictures(
+    store: str, collection: str | None, options: dict[str, Any], *, trust: bool
+) -> tuple[str, dict[str, Any]]:
+    """What to load and how: as the person said, else as the store has it, which may only name limner's own loaders."""
+    from limner.datasets import refuse_foreign
+
+    with opened(store) as db:
+        kept = (db.setting("collection") or {}).get("spec"), (db.setting("loading") or {}).get("options") or {}
+    spec, chosen = collection or kept[0], options or kept[1]
+    if spec is None:
+        raise typer.BadParameter("the store does not say where its pictures are: name the COLLECTION")
+    if not trust and (spec != collection or chosen != options):
+        refuse_foreign(spec, chosen)
+    return spec, chosen
 
 
 app.command("people")(people)

@@ -1,28 +1,68 @@
-"""What the shell shows: answers on stdout, everything else (progress, warnings, errors) on stderr."""
+"""What the shell shows: answers on stdout, everything else (progress, warnings, errors) on stderr.
+
+Names, ids and texts come from files that anybody may have made. Nothing in them reaches a terminal as a command to it:
+every control character is shown as its number.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from limner.errors import LimnerError
 from limner.scores import Progress
 
 _WARNINGS = 5  # so many warnings are shown in full; a data set may have thousands
+# Control characters other than tab and newline, those that turn the direction of writing around, and half characters.
+_UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def shown(text: str) -> str:
+    r"""A text as it may go to a terminal: control characters as their numbers.
+
+    >>> print(shown("a\x1b[31mred\x07 dog"))
+    a\x1b[31mred\x07 dog
+    """
+    return _UNSHOWN.sub(lambda found: f"\\x{ord(found[0]):02x}" if ord(found[0]) < 256 else ascii(found[0])[1:-1], text)
 
 
 def answer(text: str, data: Mapping[str, Any], *, as_json: bool) -> None:
     """Prints the answer: for people, or as JSON for machines and nothing else."""
-    print(json.dumps(_plain(data), indent=2, ensure_ascii=False, allow_nan=False) if as_json else text)
+    put(as_text(data) if as_json else shown(text))
+
+
+class Unprinted(LimnerError):
+    """What was to be printed could not be: standard output is closed, or full."""
+
+
+def put(text: str) -> None:
+    """Prints a text that is safe to show, at once, so that a full disk or a closed pipe is noticed."""
+    if sys.stdout is None:
+        raise Unprinted("standard output is closed: send it somewhere, at least to /dev/null")
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Unprinted(f"standard output: {error.strerror or error}; the answer is not printed") from error
+
+
+def as_text(data: Mapping[str, Any]) -> str:
+    """Data as JSON; characters that a terminal would obey are escaped there too."""
+    text = json.dumps(_plain(data), indent=2, ensure_ascii=False, allow_nan=False)
+    return _UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def tell(message: str) -> None:
     """Says something on stderr, in the manner of other commands: `limner: ...`."""
-    print(f"limner: {message}", file=sys.stderr)
+    if sys.stderr is not None:
+        print(f"limner: {shown(message)}", file=sys.stderr)
 
 
 def warn(warnings: Sequence[str]) -> None:
@@ -43,13 +83,13 @@ def progress(what: str) -> Iterator[Progress]:
     console = Console(stderr=True)
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
     with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        yield _Told(bar, bar.add_task(what, total=None), what)
+        yield _Told(bar, bar.add_task(shown(what), total=None), shown(what))
 
 
 @dataclass(frozen=True)
@@ -66,7 +106,7 @@ class _Told:
 
     def note(self, text: str) -> None:
         """What else is known so far, such as the loss."""
-        self.bar.update(self.task, description=f"{self.what}: {text}")
+        self.bar.update(self.task, description=f"{self.what}: {shown(text)}")
 
 
 def table(rows: Iterable[Sequence[object]], *, indent: str = "") -> str:
@@ -76,7 +116,7 @@ def table(rows: Iterable[Sequence[object]], *, indent: str = "") -> str:
     name    images
     scenes  2000
     """
-    cells = [[str(cell) for cell in row] for row in rows]
+    cells = [[shown(str(cell)) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
     return "\n".join(indent + line.rstrip() for line in lines)

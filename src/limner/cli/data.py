@@ -10,6 +10,7 @@ import typer
 from limner.cli.console import answer, progress, table, tell
 from limner.cli.options import Json, Loading, flag, load, loading, part, word
 from limner.cli.shell import Status
+from limner.paths import place_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,7 +111,7 @@ def convert(
     """
     from limner.datasets import write
 
-    target = _target(out, to)
+    target = place_for(_target(out, to))
     whole = load(spec, option)
     chosen = whole if split is None else part(whole, split)
     with progress(f"writing {target}"):

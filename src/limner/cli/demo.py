@@ -32,12 +32,8 @@ def demo(
     for number, chapter in enumerate(story(out, images=images, seed=seed, stage=progress), start=1):
         told[chapter.title] = chapter.data
         if not as_json:
-            print(
-                f"{number}. {chapter.title}\n",
-                *(f"   {line}\n" for line in chapter.text.splitlines()),
-                sep="",
-                flush=True,
-            )
+            lines = [f"{number}. {chapter.title}", *(f"   {line}" for line in chapter.text.splitlines())]
+            answer("\n".join(lines) + "\n", {}, as_json=False)
     if as_json:
         answer("", told, as_json=True)
     if show:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limner.cli.console import answer
-from limner.cli.options import Json, loading, refuse_ending, saved, word
+from limner.cli.console import answer, shown
+from limner.cli.options import Json, Trust, loading, refuse_ending, saved, word
 from limner.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -29,9 +29,14 @@ def pace(what: str, unit: str) -> Iterator[Progress]:
     from rich.progress import Progress as Bar
 
     console = Console(stderr=True)
-    shown = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}")
-    with Bar(*shown, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal) as bar:
-        task, began = bar.add_task(what, total=None, rate=""), time.perf_counter()
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+    )
+    with Bar(*columns, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal) as bar:
+        task, began = bar.add_task(shown(what), total=None, rate=""), time.perf_counter()
 
         def told(done: int, total: int) -> None:
             rate = done / max(time.perf_counter() - began, 1e-9)
@@ -59,6 +64,7 @@ def encode(
     cache: Annotated[
         Path | None, word("A folder that keeps every vector; a killed run goes on.", metavar="DIR", show_default="none")
     ] = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Encode images or texts into vectors.
@@ -71,7 +77,7 @@ def encode(
     """
     refuse_ending([out], ENDINGS, "file of vectors")
     items = _items(source, side)
-    made = _encoder(encoder, loading(option))
+    made = _encoder(encoder, loading(option), trust=trust)
     from limner.encoders.cache import Cached
 
     work = made if cache is None else Cached(made, cache)
@@ -109,7 +115,7 @@ def _items(source: str, side: str | None) -> Items:
     return given
 
 
-def _encoder(name: str, options: dict[str, Any]) -> Any:
+def _encoder(name: str, options: dict[str, Any], *, trust: bool) -> Any:
     """An encoder by name, or a saved model, which needs no options."""
     from limner.encoders import ENCODERS
     from limner.encoders import encoder as named
@@ -119,7 +125,7 @@ def _encoder(name: str, options: dict[str, Any]) -> Any:
 
         if options:
             raise LimnerError(f"{name} is a saved model: it knows its options; leave out -O")
-        return load(name)
+        return load(name, trust=trust)
     return named(name, **options)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from limner.cli.console import progress
 from limner.errors import LimnerError
 from limner.files import replacing, replacing_model
+from limner.paths import folder_for
 
 if TYPE_CHECKING:
     from limner.collection import Collection
@@ -19,12 +20,14 @@ KEPT = "system"
 """The name of a model that is kept inside the folder of its index."""
 
 
-def system(name: str, *, folder: Path | None = None) -> Any:
+def system(name: str, *, folder: Path | None = None, said: bool = True, trust: bool = False) -> Any:
     """A system by what a person calls it.
 
     Args:
         name: A saved model, or "module:thing" with `encode(items)`; a class is made without arguments.
         folder: The folder of the index, in which models may be kept.
+        said: Whether the person said the name; False where the index did, which may not name "module:thing".
+        trust: Whether index and model may name code of their own.
     """
     from limner.catalogue import resolve
     from limner.systems import SYSTEMS, load
@@ -32,28 +35,30 @@ def system(name: str, *, folder: Path | None = None) -> Any:
     kept = None if folder is None else folder / name
     place = kept if kept is not None and kept.exists() else Path(name)
     if place.exists():
-        return load(place)
+        return load(place, trust=trust)
     if name in SYSTEMS:
         raise LimnerError(f"system {name!r} is not trained: give a COLLECTION to train it on, or a saved model")
     if ":" not in name:
         raise LimnerError(f"no system {name}: expected a saved model, or module:thing with encode(items)")
-    thing = resolve(name, {}, what="system")
+    thing = resolve(name, {}, what="system", trusted=said or trust)
     return thing() if inspect.isclass(thing) else thing
 
 
-def system_for(index: Index, name: str | None, folder: Path | None) -> Any:
+def system_for(index: Index, name: str | None, folder: Path | None, *, trust: bool = False) -> Any:
     """The system of an index that is there, by the name that a person gives it; refused where it is another model.
 
     Args:
         index: The index.
         name: As for `system`, or the name of 'limner systems' that was trained for the index; None for its own.
         folder: The folder of the index.
+        trust: Whether index and model may name code of their own.
     """
     from limner.systems import SYSTEMS
 
     about = index.about
     trained = about.system == KEPT and name in SYSTEMS and not Path(str(name)).exists()
-    model = system(str(about.system) if name is None or trained else name, folder=folder)
+    said = name is not None and not trained
+    model = system(str(name if said else about.system), folder=folder, said=said, trust=trust)
     called = about.made_by or getattr(model, "name", about.system)
     if trained and name != called:
         raise LimnerError(
@@ -63,7 +68,7 @@ def system_for(index: Index, name: str | None, folder: Path | None) -> Any:
     return model
 
 
-def prepared(name: str, whole: Collection | None, folder: Path | None) -> tuple[Any, str]:
+def prepared(name: str, whole: Collection | None, folder: Path | None, *, trust: bool = False) -> tuple[Any, str]:
     """A system for a new index, and the name by which a search finds it again.
 
     A name of 'limner systems' is trained on the collection first. Models are kept in the folder of the index, so that
@@ -81,7 +86,7 @@ def prepared(name: str, whole: Collection | None, folder: Path | None) -> tuple[
             model: Any = train(whole, name, progress=told)
         model.save(_cleared(folder))
         return model, KEPT
-    made = system(name)
+    made = system(name, trust=trust)
     if Path(name).exists() and folder is not None:
         _copy(Path(name), _cleared(folder))
         return made, KEPT
@@ -90,8 +95,7 @@ def prepared(name: str, whole: Collection | None, folder: Path | None) -> tuple[
 
 def _cleared(folder: Path) -> Path:
     """The place of the model in the folder of a new index, without what a killed run may have left there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    kept = folder / KEPT
+    kept = folder_for(folder) / KEPT
     if kept.is_dir():
         shutil.rmtree(kept)
     kept.unlink(missing_ok=True)
@@ -113,11 +117,13 @@ def folder_of(path: str) -> Path | None:
     return None if "://" in local else Path(local)
 
 
-def opened(path: str, name: str | None = None, *, version: int | None = None, needed: bool = True) -> Index:
+def opened(
+    path: str, name: str | None = None, *, version: int | None = None, needed: bool = True, trust: bool = False
+) -> Index:
     """An index with the system that encodes for it, the one named or the one it was made with."""
     from limner.match.search import open_index
 
     index = open_index(path, version=version)
     if needed and (name or index.about.system) is not None:
-        index.system = system_for(index, name, folder_of(path))
+        index.system = system_for(index, name, folder_of(path), trust=trust)
     return index

@@ -12,7 +12,7 @@ import typer
 
 from limner.cli.console import answer, progress
 from limner.cli.correcting import Correct, Tune, corrected
-from limner.cli.options import Address, Json, Loading, Split, load, on_cluster, part, refuse_ending, saved, word
+from limner.cli.options import Address, Json, Loading, Split, Trust, load, on_cluster, part, refuse_ending, saved, word
 from limner.cli.training import trained
 from limner.cli.ways import Way, by_direction, in_order, is_qrels, opened, unnamed
 
@@ -66,6 +66,7 @@ def evaluate(
     save: Annotated[
         list[Path] | None, word("Write the report: .json .csv .md .tex .html. Repeatable.", metavar="FILE")
     ] = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Measure a system against what is known to be relevant, with intervals, in both directions.
@@ -83,7 +84,7 @@ def evaluate(
     refuse_ending(save, ENDINGS, "report")
     if cluster is not None and workers is not None:
         raise typer.BadParameter("--workers with --cluster: the cluster says how many work at once; give one of them")
-    way = Way(images, texts, image_ids, text_ids, scores, tuple(run or ()), system)
+    way = Way(images, texts, image_ids, text_ids, scores, tuple(run or ()), system, trust)
     source, truth, notes, dev = _given(collection, way, per_image, split, option, direction or [])
     if correct or tune:
         source = corrected(source, correct, tune, dev)
@@ -114,7 +115,7 @@ def _given(
         return *_qrels(spec, way.runs, directions), None
     whole = load(spec, words)
     if kind == "system":
-        return *trained(str(way.system), whole, split), partial(_on, way, whole)
+        return *trained(str(way.system), whole, split, trust=way.trust), partial(_on, way, whole)
     chosen = part(whole, split)
     return opened(way, whole, chosen, directions), chosen, unnamed(way), partial(_on, way, whole)
 
@@ -122,7 +123,7 @@ def _given(
 def _on(way: Way, whole: Collection, split: str) -> tuple[Any, Collection]:
     """The same system on another split, and that split."""
     if way.kind == "system":
-        return trained(str(way.system), whole, split)[:2]
+        return trained(str(way.system), whole, split, trust=way.trust)[:2]
     chosen = part(whole, split)
     return opened(way, whole, chosen), chosen
 

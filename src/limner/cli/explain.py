@@ -10,7 +10,7 @@ import typer
 
 from limner.cli.console import answer, progress, tell
 from limner.cli.evaluate import COLLECTION
-from limner.cli.options import Json, Loading, Split, flag, load, part, refuse_ending, saved, word
+from limner.cli.options import Json, Loading, Split, Trust, flag, load, part, refuse_ending, saved, word
 from limner.cli.training import trained
 from limner.cli.ways import Way, by_direction, opened
 from limner.errors import LimnerError, UnknownName
@@ -43,6 +43,7 @@ def explain(
     save: Annotated[list[Path] | None, word("Write the report with failures: .html.", metavar="FILE")] = None,
     split: Split = None,
     option: Loading = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Explain why the first answer is not the truth: objects, counts, sizes, attributes, relations; by class.
@@ -58,7 +59,7 @@ def explain(
     refuse_ending(save, (".html",), "page with failures")
     _refuse_words(direction, only)
     whole = load(collection, option)
-    way = Way(images, texts, None, None, scores, tuple(run or ()), system)
+    way = Way(images, texts, None, None, scores, tuple(run or ()), system, trust)
     source, chosen = _opened(way, whole, split, direction)
     chosen = _with_objects(chosen, objects)
     towards = _towards(source, direction)
@@ -84,7 +85,7 @@ def _opened(
 ) -> tuple[Mapping[str, Any], Collection]:
     """The system by direction, and what it is measured on. One run is of the direction that was asked for."""
     if way.kind == "system":
-        source, held, notes = trained(str(way.system), whole, split)
+        source, held, notes = trained(str(way.system), whole, split, trust=way.trust)
         for note in notes:
             tell(note)
         return by_direction(source, held), held

@@ -10,6 +10,7 @@ import typer
 from limner.cli.console import answer, progress
 from limner.cli.options import Json, saved, word
 from limner.errors import LimnerError
+from limner.paths import read_array, read_text
 
 if TYPE_CHECKING:
     from limner.ranking import Ranking
@@ -70,12 +71,7 @@ def assign(
 
 
 def _shape(file: Path) -> tuple[int, int]:
-    import numpy as np
-
-    try:
-        shape = np.load(file, mmap_mode="r", allow_pickle=False).shape
-    except (OSError, ValueError, EOFError) as error:
-        raise LimnerError(f"{file} is no npy file of numbers: {error}") from error
+    shape = read_array(file, what="similarity matrix").shape
     if len(shape) != 2:
         raise LimnerError(f"{file} has shape {shape}: expected a matrix, queries by candidates")
     return int(shape[0]), int(shape[1])
@@ -84,9 +80,7 @@ def _shape(file: Path) -> tuple[int, int]:
 def _ids(file: Path | None, count: int) -> list[str]:
     if file is None:
         return [str(n) for n in range(count)]
-    if not file.is_file():
-        raise LimnerError(f"no file of ids {file}: expected a text file with one id per line")
-    return file.read_text(encoding="utf-8").splitlines()
+    return read_text(file, what="file of ids").splitlines()
 
 
 def _written(ranking: Ranking, out: Path, facts: dict[str, Any], as_json: bool) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from limner.cli.console import answer, progress, table, tell
 from limner.cli.encoding import folder_of, opened, prepared, system_for
-from limner.cli.options import Address, Json, Loading, flag, load, on_cluster, part, word
+from limner.cli.options import Address, Json, Loading, Trust, flag, load, on_cluster, part, word
 from limner.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def index(
         bool,
         flag("--compact", "Join small pieces, build an approximate index anew; forget versions older than a week."),
     ] = False,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Put images or texts into an index that 'limner search' searches; add to one that is there.
@@ -78,7 +79,7 @@ def index(
         source = _Source(collection, items, embeddings, ids, of, split, option)
         existing = "replace" if replace else "skip" if resume else "refuse"
         with on_cluster(cluster):
-            done["added"] = _added(path, source, system, similarity, existing)
+            done["added"] = _added(path, source, system, similarity, existing, trust=trust)
     elif system or replace or resume or ids or cluster or similarity:
         raise typer.BadParameter("nothing to add: give a COLLECTION, --items or --embeddings")
     made = opened(path, needed=False)
@@ -148,14 +149,16 @@ def _listed(path: str) -> Items:
     return found
 
 
-def _added(path: str, source: _Source, system: str | None, similarity: str | None, existing: str) -> int:
+def _added(
+    path: str, source: _Source, system: str | None, similarity: str | None, existing: str, *, trust: bool
+) -> int:
     """Adds what the source holds, in pieces; returns how many items."""
     from limner.match import search
 
     made = _there(path)
     if made is not None and similarity not in (None, made.about.similarity):
         raise LimnerError(f"the index compares by {made.about.similarity}: leave out --similarity {similarity}")
-    model, name = _system(path, source, system, made)
+    model, name = _system(path, source, system, made, trust=trust)
     count = 0
     for vectors, items in _pieces(source, model, made, existing):
         # Encoding shows its own progress, and writing is a small part of it.
@@ -183,7 +186,9 @@ def _there(path: str) -> Index | None:
         raise
 
 
-def _system(path: str, source: _Source, system: str | None, made: Index | None) -> tuple[Any, str | None]:
+def _system(
+    path: str, source: _Source, system: str | None, made: Index | None, *, trust: bool
+) -> tuple[Any, str | None]:
     """What makes the vectors, and the name by which a search finds it; nothing where vectors are all there is."""
     known = made.about.system if made else None
     if system is None and source.embeddings is not None:
@@ -191,8 +196,8 @@ def _system(path: str, source: _Source, system: str | None, made: Index | None) 
     if (system or known) is None:
         raise typer.BadParameter("nothing says what the items' vectors are: give --embeddings or --system")
     if made is None:
-        return prepared(str(system), source.whole, folder_of(path))
-    return system_for(made, system, folder_of(path)), known
+        return prepared(str(system), source.whole, folder_of(path), trust=trust)
+    return system_for(made, system, folder_of(path), trust=trust), known
 
 
 def _pieces(

@@ -12,6 +12,7 @@ import typer
 
 from limner.cli.console import progress, tell, warn
 from limner.errors import LimnerError
+from limner.paths import place_for
 
 if TYPE_CHECKING:
     from limner.cluster import Cluster
@@ -35,6 +36,11 @@ Split = Annotated[
 Loading = Annotated[
     list[str] | None,
     word("Option of the loader: -O images=DIR. Repeatable.", "--option", "-O", metavar="NAME=VALUE"),
+]
+
+
+Trust = Annotated[
+    bool, flag("--trust", "Let a file run code that it names (module:thing); only for files of people you trust.")
 ]
 
 
@@ -94,8 +100,9 @@ def part(collection: Collection, split: str | None) -> Collection:
 
 
 def refuse_ending(files: list[Path] | None, known: tuple[str, ...], what: str) -> None:
-    """Refuses a file ending before the work rather than after it."""
+    """Refuses a file ending, or a folder that is not there, before the work rather than after it."""
     for file in files or []:
+        place_for(file)
         if file.suffix.lower() not in known:
             raise LimnerError(f"{file} ends in {file.suffix!r}: a {what} is written as {', '.join(known)}")
 

@@ -9,8 +9,9 @@ import typer
 
 from limner.cli.console import answer
 from limner.cli.encode import pace
-from limner.cli.options import Json, Loading, Split, load, part, saved, word
+from limner.cli.options import Json, Loading, Split, Trust, load, part, saved, word
 from limner.errors import LimnerError
+from limner.paths import place_for, read_json
 
 if TYPE_CHECKING:
     from limner.collection import Collection
@@ -47,6 +48,7 @@ def rerank(
     ] = None,
     split: Split = None,
     option: Loading = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Re-rank the best candidates of each image with a scorer of pairs of file name and caption.
@@ -57,9 +59,11 @@ def rerank(
     """
     from limner.match import cascade
 
+    for file in filter(None, (out, submission)):
+        place_for(file)
     whole = part(load(collection, option), split)
     proposed = _proposed(run, whole)
-    judge = _scorer(scorer)
+    judge = _scorer(scorer, trust=trust)
     chosen = whole if list(proposed.queries) == list(whole.images.ids) else _images(whole, proposed)
     queries = _queries(judge, chosen, features)
     with pace(f"re-ranking {len(proposed):,} lists", "pairs") as told:
@@ -113,7 +117,7 @@ def _depth(text: str) -> int | float:
         raise typer.BadParameter(f"--depth {text}: expected a number such as 1000, or a share such as 0.2") from None
 
 
-def _scorer(name: str) -> Any:
+def _scorer(name: str, *, trust: bool) -> Any:
     """A scorer by what a person calls it."""
     import inspect
 
@@ -126,7 +130,7 @@ def _scorer(name: str) -> Any:
         if "limner" in _config(folder):
             from limner.systems import load as saved_model
 
-            return _pair_scorer(saved_model(folder), name)
+            return _pair_scorer(saved_model(folder, trust=trust), name)
         from limner.towers.pairs import CrossEncoderScorer
 
         return CrossEncoderScorer(folder)
@@ -139,11 +143,9 @@ def _scorer(name: str) -> Any:
 
 
 def _config(folder: Path) -> dict[str, Any]:
-    import json
-
     try:
-        config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        config: dict[str, Any] = read_json(folder / "config.json", what="config")
+    except LimnerError as error:
         raise LimnerError(f"{folder} is no saved scorer: expected a config.json in it ({error})") from error
     return config
 

@@ -9,7 +9,7 @@ import typer
 
 from limner.cli.console import answer, progress
 from limner.cli.encoding import opened
-from limner.cli.options import Address, Json, flag, loading, on_cluster, refuse_ending, saved, word
+from limner.cli.options import Address, Json, Trust, flag, loading, on_cluster, refuse_ending, saved, word
 from limner.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def search(
     save: Annotated[
         list[Path] | None, word("Write the hits: .html .json .csv .run. Repeatable.", metavar="FILE")
     ] = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Search an index by text, by picture, or by a file of queries.
@@ -67,7 +68,7 @@ def search(
     refuse_ending(save, ENDINGS, "list of hits")
     _refuse_mixed(exact, approximate, correct, bank, save_bank, option)
     asked = _asked(text, image, queries)
-    index = opened(path, system, version=at, needed=_is_encoded(asked, bank))
+    index = opened(path, system, version=at, needed=_is_encoded(asked, bank), trust=trust)
     if cluster and correct is None:
         raise typer.BadParameter("--cluster is for --correct: a plain search reads the index once, here")
     with on_cluster(cluster):
@@ -141,12 +142,12 @@ def _correction(
 
 
 def _holds_statistics(file: Path) -> bool:
-    import numpy as np
+    from zipfile import BadZipFile, ZipFile
 
     if file.suffix.lower() != ".npz" or not file.is_file():
         return False
     try:
-        with np.load(file, allow_pickle=False) as archive:
-            return "head" in archive.files
-    except (ValueError, OSError):
+        with ZipFile(file) as archive:
+            return "head.npy" in archive.namelist()
+    except (BadZipFile, OSError):
         return False

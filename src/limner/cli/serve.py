@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from limner.cli.console import answer, tell
-from limner.cli.options import Json, Loading, flag, loading, word
+from limner.cli.options import Json, Loading, Trust, flag, loading, word
 from limner.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def serve(
     proxy: Proxy = None,
     show: Annotated[bool, flag("--open", "Open the page in a browser.")] = False,
     option: Loading = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Serve pages to search, look at failures and judge pairs; local by default, nothing from elsewhere.
@@ -87,6 +88,7 @@ def serve(
         url=url,
         proxies=proxy or (),
         options=loading(option),
+        trust=trust,
         started=started,
     )
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.options import Json, Loading, load, loading, word
+from limner.cli.options import Json, Loading, Trust, load, loading, word
 from limner.cli.training import told_to
 from limner.errors import LimnerError
+from limner.paths import place_for
 
 if TYPE_CHECKING:
     from limner.collection import Collection
@@ -30,6 +31,7 @@ def train(
         Path | None, typer.Option("--config", metavar="FILE", help="Options of the system in TOML; --set wins.")
     ] = None,
     options: Loading = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Train a system on a collection and keep the model.
@@ -46,7 +48,7 @@ def train(
     _refuse_taken(out, chosen.get("folder"))
     whole = load(collection, options)
     began = time.perf_counter()
-    model = _trained(system, whole, config, chosen)
+    model = _trained(system, whole, config, chosen, trust=trust)
     seconds = time.perf_counter() - began
     if not hasattr(model, "save"):
         raise LimnerError(f"what {system!r} trains has no save(path), so it cannot be kept; use it from Python")
@@ -62,15 +64,14 @@ def _refuse_taken(out: Path, checkpoints: object) -> None:
     shared = checkpoints is not None and Path(str(checkpoints)).absolute() == out.absolute()
     if out.exists() and not (shared or out.is_file() or (out / "config.json").is_file()):
         raise LimnerError(f"{out} is there and is no saved model: name a new place, or remove it first")
-    if not out.absolute().parent.is_dir():
-        raise LimnerError(f"no folder {out.parent} to write the model {out.name} in: make it first")
+    place_for(out)
 
 
-def _trained(system: str, whole: Collection, config: Path | None, settings: dict[str, Any]) -> Any:
+def _trained(system: str, whole: Collection, config: Path | None, settings: dict[str, Any], *, trust: bool) -> Any:
     from limner.catalogue import resolve
     from limner.systems import SYSTEMS
     from limner.systems import train as learn
 
     trainer = resolve(system, SYSTEMS, what="system")
     with progress(f"training {system} on {whole.name}") as told:
-        return learn(whole, system, config=config, **{**told_to(trainer, told), **settings})
+        return learn(whole, system, config=config, trust=trust, **{**told_to(trainer, told), **settings})

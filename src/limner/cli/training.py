@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from limner.systems import Model
 
 
-def trained(name: str, whole: Collection, split: str | None) -> tuple[Scores, Collection, list[str]]:
+def trained(
+    name: str, whole: Collection, split: str | None, *, trust: bool = False
+) -> tuple[Scores, Collection, list[str]]:
     """Trains a system and scores what it has not seen: the split asked for, "test", or a part drawn with a fixed seed.
 
-    A saved model, by its path, scores the split asked for or "test"; what it was trained on is not known here.
+    A saved model, by its path, scores the split asked for or "test"; what it was trained on is not known here. With
+    `trust` it may name code of its own.
 
     Returns:
         The scores, the part they are for, and what a reader must know of it.
@@ -31,7 +34,7 @@ def trained(name: str, whole: Collection, split: str | None) -> tuple[Scores, Co
 
     if name not in SYSTEMS and Path(name).exists():
         held = part(whole, split)
-        return _scored(load(name), name, held), held, []
+        return _scored(load(name, trust=trust), name, held), held, []
     trainer = resolve(name, SYSTEMS, what="system")
     seen, held, notes = halves(whole, split)
     with progress(f"training {name} on {len(seen.images):,} images") as told:

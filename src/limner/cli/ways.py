@@ -17,6 +17,7 @@ import typer
 
 from limner.errors import LimnerError, UnknownName, shown
 from limner.ids import Ids
+from limner.paths import read_array, read_text
 
 if TYPE_CHECKING:
     from limner.collection import Collection, Items
@@ -39,6 +40,7 @@ class Way:
     scores: Path | None = None
     runs: tuple[Path, ...] = ()
     system: str | None = None
+    trust: bool = False
 
     @property
     def kind(self) -> str:
@@ -142,10 +144,9 @@ def _rows(
 def _read_ids(file: Path | None, count: int, what: str) -> Ids | None:
     if file is None:
         return None
+    listed = read_text(file, what="file of ids").splitlines()
     try:
-        ids = Ids(file.read_text(encoding="utf-8").splitlines(), what=what)
-    except UnicodeDecodeError as error:
-        raise LimnerError(f"{file} is not UTF-8 ({error.reason} at byte {error.start}): save it as UTF-8") from None
+        ids = Ids(listed, what=what)
     except LimnerError as error:
         raise LimnerError(f"{file}: {error}") from error
     if len(ids) != count:
@@ -200,16 +201,9 @@ def _refuse_shape(file: Path, got: tuple[int, ...], wanted: tuple[int, int], who
 
 def _read_matrix(file: Path) -> npt.NDArray[Any]:
     """A matrix of similarities, mapped from its npy file."""
-    try:
-        matrix = np.load(file, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError:
-        raise LimnerError(f"no similarity matrix {file}: expected an .npy file, images by texts") from None
-    except (ValueError, EOFError, OSError) as error:
-        raise LimnerError(f"{file} is no npy file of numbers: {error}") from error
-    if not isinstance(matrix, np.ndarray) or matrix.ndim != 2:
-        raise LimnerError(
-            f"{file} holds {getattr(matrix, 'shape', 'an archive')}: expected one matrix, images by texts"
-        )
+    matrix = read_array(file, what="similarity matrix")
+    if matrix.ndim != 2 or not matrix.size:
+        raise LimnerError(f"{file} holds an array of shape {matrix.shape}: expected one matrix, images by texts")
     return matrix
 
 

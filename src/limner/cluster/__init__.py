@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from limner.errors import LimnerError, MissingExtra
 from limner.scores import RUNNER, TILE_COLUMNS, usable_cores
 
 __all__ = ["Cluster", "connect"]
+
+_CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 
 @contextmanager
@@ -69,12 +71,34 @@ def _ray() -> Any:
     return ray
 
 
+@contextmanager
+def _loopback() -> Iterator[None]:
+    """Has Ray listen to this machine alone, as it does on macOS and Windows; elsewhere it listens to the network.
+
+    Ray has no argument for this: it takes a loopback address for a mistake. What it has is the name of that variable,
+    which its processes inherit, and which this process has read when it imported Ray.
+    """
+    from ray._private import ray_constants
+
+    before = os.environ.get(_CLUSTERS), ray_constants.ENABLE_RAY_CLUSTER
+    os.environ[_CLUSTERS], ray_constants.ENABLE_RAY_CLUSTER = "0", False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before[1]
+        if before[0] is None:
+            del os.environ[_CLUSTERS]
+        else:
+            os.environ[_CLUSTERS] = before[0]
+
+
 def _join(ray: Any, address: str) -> None:
     quiet: dict[str, Any] = {"logging_level": "warning", "log_to_driver": False}
     if address == "local":
         quiet |= {"num_cpus": usable_cores(), "include_dashboard": False}
     try:
-        ray.init(address, **quiet)
+        with _loopback() if address == "local" else nullcontext():
+            ray.init(address, **quiet)
     except (ConnectionError, ValueError, RuntimeError, ImportError, TimeoutError) as error:
         raise LimnerError(
             f"no Ray cluster at {address!r} ({error}): expected 'auto', 'local', 'host:port' or 'ray://host:port'; "

@@ -7,20 +7,23 @@ it as "module:function:PATH".
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from limner.catalogue import checked, resolve
 from limner.errors import LimnerError, UnknownName
+from limner.paths import damage_told
 
 if TYPE_CHECKING:
     from limner.collection import Collection
 
-__all__ = ["DATASETS", "Dataset", "dataset", "detect", "load", "write"]
+__all__ = ["DATASETS", "Dataset", "dataset", "detect", "load", "refuse_foreign", "write"]
 
 
 @dataclass(frozen=True)
@@ -166,23 +169,38 @@ def dataset(name: str) -> Dataset:
     return _BY_NAME[name]
 
 
-def load(spec: str | Path, *, split: str | None = None, **options: Any) -> Collection:
+def load(spec: str | Path, *, split: str | None = None, trust: bool = True, **options: Any) -> Collection:
     """Loads a collection.
 
     Args:
         spec: A name ("scenes"), a name and a path ("flickr8k:DIR"), a path alone ("captions.csv", a folder), or a
             loader of your own and, if it takes one, a path ("my_module:my_loader:PATH").
         split: Only this split; everything, with its splits, where left out.
+        trust: Whether a loader of your own may be named; False for a spec that was read from a file.
         options: Passed to the loader; one it does not know is refused.
 
     >>> load("flicker8k:DIR")
     Traceback (most recent call last):
     limner.errors.UnknownName: unknown data set 'flicker8k': did you mean 'flickr8k' or 'flickr8k-cn' or 'flickr30k'?
     """
-    name, loader, path = _resolved(spec)
-    _refuse_bad_call(name, loader, path, options)
+    name, loader, path = _resolved(spec, trusted=trust)
+    _refuse_no_path(name, loader, path)
+    chosen = checked(loader, options, what=repr(name), filled=1)
     arguments = () if path is None else (path,)
-    return loader(*arguments, split=split, **options)
+    told = damage_told(path or name, what=f"data set of the form {name!r}")
+    with told if name in _BY_NAME else nullcontext():
+        return loader(*arguments, split=split, **chosen)
+
+
+def refuse_foreign(spec: str, options: Mapping[str, Any]) -> None:
+    """Refuses what a file says of how to load a collection, where that is not one of limner's own loaders.
+
+    Args:
+        spec: As for `load`.
+        options: Checked against what that loader takes.
+    """
+    name, loader, _ = _resolved(str(spec), trusted=False)
+    checked(loader, options, what=repr(name), filled=1)
 
 
 def write(collection: Collection, path: str | Path) -> tuple[str, ...]:
@@ -222,50 +240,33 @@ def _any_file(folder: Path, pattern: str) -> bool:
     return any(True for _ in islice(folder.glob(pattern), 1))
 
 
-def _resolved(spec: str | Path) -> tuple[str, Callable[..., Collection], str | Path | None]:
+def _resolved(spec: str | Path, *, trusted: bool) -> tuple[str, Callable[..., Collection], str | Path | None]:
     """Name for messages, loader and path of a spec."""
     head, colon, rest = str(spec).partition(":")
-    if isinstance(spec, Path) or Path(spec).exists() or len(head) == 1:  # one letter is a drive, not a name
-        entry = detect(spec)
-        return entry.name, _imported(entry.loader), spec
+    if isinstance(spec, Path) or os.path.exists(spec) or len(head) == 1:  # one letter is a drive, not a name
+        return *_known(detect(spec)), spec
     if colon and head not in _BY_NAME and ("." in head or ":" in rest):
         function, _, path = rest.partition(":")
-        return f"{head}:{function}", _imported(f"{head}:{function}"), path or None
+        name = f"{head}:{function}"
+        if not head or not function:
+            raise UnknownName("data set", str(spec), _BY_NAME)
+        return name, resolve(name, {}, what="data set", trusted=trusted), path or None
     if not colon and not head.isidentifier() and head not in _BY_NAME:
         detect(spec)  # looks like a path, and says that there is none
     entry = dataset(head)
     if entry.needs_path and not rest:
         raise LimnerError(f"{head!r} needs a path: write '{head}:DIR'. {entry.fetch}")
-    return entry.name, _imported(entry.loader), rest or None
+    return *_known(entry), rest or None
 
 
-def _imported(place: str) -> Callable[..., Collection]:
-    module, _, function = place.partition(":")
-    try:
-        found: Callable[..., Collection] = getattr(import_module(module), function)
-    except ModuleNotFoundError as error:
-        if not f"{module}.".startswith(f"{error.name}."):
-            raise  # the module is there, but something it imports is not
-        raise LimnerError(
-            f"no module {module!r} for the loader {place!r}: is it installed, or on PYTHONPATH?"
-        ) from None
-    except AttributeError:
-        raise LimnerError(f"module {module!r} has no function {function!r}: check the loader's name") from None
-    return found
+def _known(entry: Dataset) -> tuple[str, Callable[..., Collection]]:
+    return entry.name, resolve(entry.name, {entry.name: entry.loader}, what="data set")
 
 
-def _refuse_bad_call(
-    name: str, loader: Callable[..., Collection], path: str | Path | None, options: dict[str, Any]
-) -> None:
-    parameters = list(inspect.signature(loader).parameters.values())
+def _refuse_no_path(name: str, loader: Callable[..., Collection], path: str | Path | None) -> None:
+    parameters = inspect.signature(loader).parameters.values()
     needed = [
         p for p in parameters if p.kind is not p.KEYWORD_ONLY and p.default is p.empty and "VAR" not in p.kind.name
     ]
     if needed and path is None:
         raise LimnerError(f"the loader {name!r} needs a path: write '{name}:PATH'")
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return
-    known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    for option in options:
-        if option not in known:
-            raise UnknownName(f"option of {name!r}", option, known)

@@ -234,7 +234,8 @@ class Assembly:
         broken = set()
         for row in check(rows) if callable(check) else rows:
             try:
-                items.open(row)
+                with items.opened(row):
+                    pass
             except LimnerError as error:
                 at = self.images.places[self.images.row[items.ids[row]]]
                 self.notes.add(at, f"{error}; left out with its captions")

@@ -8,15 +8,20 @@ byte that is not UTF-8, a grade that is no number) is refused, because limner wo
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
-import json
+import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn
 
 from limner.errors import LimnerError, shown
+from limner.paths import SMALL, parse_json, refuse_bomb, refuse_irregular
 
+LONGEST_CELL = 1 << 24
+"""Characters of a cell in a csv: far above any caption, below what an unclosed quote swallows of a large file."""
 _LISTED = 10  # so many lines are named in one warning; the rest is counted
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _BOM = b"\xef\xbb\xbf"
@@ -112,13 +117,37 @@ def filled_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _decoded(path: Path, encoding: str) -> Iterator[str]:
-    existing(path, what="file")
+    refuse_irregular(existing(path, what="file"), what="file")
+    _refuse_encoding(encoding)
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            for number, raw in enumerate(file, start=1):
-                yield _decode(raw, At(path, number), encoding)
-    except (OSError, EOFError) as error:
+        for number, raw in enumerate(_gzipped(path) if path.suffix == ".gz" else _plain(path), start=1):
+            yield _decode(raw, At(path, number), encoding)
+    except (OSError, EOFError, zlib.error) as error:
         raise LimnerError(f"{path} cannot be read: {error}") from error
+
+
+def _plain(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        yield from file
+
+
+def _gzipped(path: Path) -> Iterator[bytes]:
+    """Lines of a gzipped file; a few kilobytes that unpack to gigabytes are refused on the way."""
+    packed, unpacked = path.stat().st_size, 0
+    with gzip.open(path) as file:
+        while raw := file.readline(SMALL):
+            unpacked += len(raw)
+            refuse_bomb(unpacked, packed, where=str(path))
+            if len(raw) == SMALL:
+                raise LimnerError(f"{path} has a line of more than {SMALL:,} bytes: expected a table or lines of text")
+            yield raw
+
+
+def _refuse_encoding(encoding: str) -> None:
+    try:
+        codecs.lookup(encoding)
+    except (LookupError, ValueError):
+        raise LimnerError(f"encoding {encoding!r} is not known: expected utf-8, latin-1, cp1252, ...") from None
 
 
 def _decode(raw: bytes, at: At, encoding: str) -> str:
@@ -130,6 +159,8 @@ def _decode(raw: bytes, at: At, encoding: str) -> str:
         refuse(at, "a zero byte: this is not a text file in UTF-8")
     try:
         return raw.decode(encoding)
+    except (LookupError, TypeError) as error:  # a codec that is none of texts, such as base64
+        raise LimnerError(f"encoding {encoding!r} is none of texts ({error}): expected utf-8, latin-1, ...") from error
     except UnicodeDecodeError as error:
         near = raw[max(error.start - 12, 0) : error.start].decode(encoding, "replace")
         refuse(at, f"byte 0x{raw[error.start]:02x} after {near!r} is not {encoding}; save the file as UTF-8")
@@ -175,9 +206,9 @@ def table(
 
 def _checked_header(at: At, cells: list[str]) -> list[str]:
     header = [cell.strip() for cell in cells]
-    twice = [name for name in dict.fromkeys(header) if header.count(name) > 1]
-    if twice:
-        refuse(at, f"column {twice[0]!r} is named twice in the header")
+    twice = next((name for name, count in Counter(header).items() if count > 1), None)
+    if twice is not None:
+        refuse(at, f"column {twice!r} is named twice in the header")
     return header
 
 
@@ -197,6 +228,7 @@ def _csv_rows(
     path: Path, delimiter: str, *, quoted: bool, encoding: str, strict: bool
 ) -> Iterator[tuple[At, list[str]]]:
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+    csv.field_size_limit(LONGEST_CELL)
     reader = csv.reader(_decoded(path, encoding), delimiter=delimiter, quoting=quoting, strict=strict)
     while True:
         begins = reader.line_num + 1
@@ -205,6 +237,8 @@ def _csv_rows(
         except StopIteration:
             return
         except csv.Error as error:
+            if "field larger than" in str(error):
+                refuse(At(path, begins), f"a cell of more than {LONGEST_CELL:,} characters; is a quote left open?")
             hint = "close the quote, or pass quoted=False if quotes are plain text"
             refuse(At(path, begins), f"broken quoting ({error}); {hint}")
         yield At(path, begins), cells
@@ -214,10 +248,7 @@ def json_lines(path: Path) -> Iterator[tuple[At, dict[str, Any]]]:
     """One JSON object per line."""
     for number, line in filled_lines(path):
         at = At(path, number)
-        try:
-            value = json.loads(line)
-        except json.JSONDecodeError as error:
-            refuse(at, f"not JSON: {error.msg} at column {error.colno}")
+        value = parse_json(line, where=str(at))
         if not isinstance(value, dict):
             refuse(at, f"a JSON {type(value).__name__}, expected an object with named values")
         yield at, value
@@ -225,11 +256,7 @@ def json_lines(path: Path) -> Iterator[tuple[At, dict[str, Any]]]:
 
 def json_file(path: Path, *, keys: Iterable[str] = ()) -> dict[str, Any]:
     """One JSON object, checked for the keys that must be there."""
-    text = "".join(_decoded(path, "utf-8"))
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        refuse(At(path, error.lineno), f"not JSON: {error.msg} at column {error.colno}")
+    value = parse_json("".join(_decoded(path, "utf-8")), where=str(path))
     if not isinstance(value, dict):
         refuse(At(path), f"a JSON {type(value).__name__}, expected an object")
     missing = [key for key in keys if key not in value]

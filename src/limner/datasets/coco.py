@@ -16,6 +16,7 @@ from limner.datasets._build import Assembly, Check
 from limner.datasets._read import At, existing, json_file, optional_file, refuse, table
 from limner.errors import LimnerError, MissingExtra, UnknownName, shown
 from limner.judgements import Judgements
+from limner.paths import read_array
 
 Named = dict[str, Judgements]
 _YEAR = re.compile(r"(19|20)\d\d$")
@@ -229,7 +230,7 @@ def _fold_order(made: Assembly, file: Path | None, captions: Captions) -> list[s
         except MissingExtra:
             made.notes.add(At(file or Path()), "no coco_test_ids.npy beside it: folds follow the order of this file")
             return list(captions)
-    ids = [str(int(key)) for key in np.load(ids_file, allow_pickle=False)]
+    ids = [str(int(key)) for key in read_array(ids_file, what="ids")]
     unknown, unlisted = set(ids) - set(captions), set(captions) - set(ids)
     if unknown or unlisted or len(set(ids)) != len(ids):
         message = f"{len(ids):,} ids here, {len(captions):,} captions in {file or 'the package'}"

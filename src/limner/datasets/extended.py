@@ -23,6 +23,7 @@ CXC_THRESHOLD = 3.0
 """CxC rating (0 to 5) from which an image and a caption count as a match."""
 
 _TRAILING_NUMBER = re.compile(r"(\d+)(?:\.jpg)?$")
+_MOST_DIGITS = 18
 _FORMS = {"pcme": 0, "eccv": 2}  # form of plausible matches -> its usual distance
 
 
@@ -55,8 +56,8 @@ def _refuse_missing_columns(row: Mapping[str, str], at: At) -> None:
 def _coco_number(name: str, at: At) -> str:
     """The number at the end of `COCO_val2014_000000365325.jpg` or `COCO_val2014:sentid:732091`."""
     found = _TRAILING_NUMBER.search(name)
-    if not found:
-        refuse(at, f"{name!r} does not end in a COCO number")
+    if not found or len(found[1]) > _MOST_DIGITS:
+        refuse(at, f"{name[:80]!r} does not end in a COCO number")
     return str(int(found[1]))
 
 

@@ -11,6 +11,7 @@ from limner.collection import Collection
 from limner.datasets._build import Assembly, Check
 from limner.datasets._read import At, existing, json_lines, lines, number, optional_file, refuse, table
 from limner.errors import LimnerError, UnknownName, shown
+from limner.paths import damage_told, refuse_bomb, refuse_irregular
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "image": ("image", "file_name", "filename", "image_path", "filepath", "image_name", "image_id"),
@@ -143,17 +144,16 @@ def _delimiter(file: Path, ending: str, encoding: str) -> str:
 
 
 def _parquet_rows(file: Path) -> Iterator[tuple[At, dict[str, Any]]]:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     row = 0
-    try:
-        for batch in pq.ParquetFile(file).iter_batches():
+    refuse_irregular(file, what="table")
+    with damage_told(file, what="parquet table"), pq.ParquetFile(file) as opened:
+        refuse_bomb(opened.metadata.num_rows, file.stat().st_size, where=str(file))
+        for batch in opened.iter_batches():
             for entry in batch.to_pylist():
                 row += 1
                 yield At(file, row), entry
-    except (pa.ArrowException, OSError) as error:
-        raise LimnerError(f"{file} cannot be read as parquet: {error}") from error
 
 
 class _Reader:
@@ -237,7 +237,11 @@ def _image(cells: Mapping[str, Any], at: At) -> tuple[str | bytes | None, str]:
     cell, key = cells["image"], cells.get("image_id")
     if isinstance(cell, dict):  # as the datasets library writes pictures into parquet
         name, content = cell.get("path"), cell.get("bytes")
+        if not isinstance(name, str | None) or not isinstance(content, bytes | None):
+            refuse(at, f"the image is {shown(cell.values())}, expected a path (text) and bytes")
         return content or name, str(key or name or f"row-{at.line}")
+    if isinstance(cell, list):
+        refuse(at, f"the image is a list of {len(cell)}, expected the name of a file, or its bytes")
     if isinstance(cell, bytes):
         return cell, str(key or f"row-{at.line}")
     name = "" if cell is None else str(cell).strip()

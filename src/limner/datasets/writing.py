@@ -70,7 +70,7 @@ def write_folder(collection: Collection, path: str | Path) -> tuple[str, ...]:
         What the folder cannot hold.
     """
     folder = Path(path)
-    if folder.exists() and any(folder.iterdir()):
+    if folder.is_dir() and any(folder.iterdir()):
         raise LimnerError(f"{folder} is not empty: give a new folder")
     with replacing_folder(folder, head="captions.csv", own=()) as draft:
         (draft / "images").mkdir()

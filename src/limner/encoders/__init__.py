@@ -6,16 +6,15 @@ That is the whole contract (`Encoder`), for those of the catalogue and for one o
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from limner.catalogue import resolve
+from limner.catalogue import checked, resolve
 from limner.encoders.contract import Encoder, TwoSided, encoded
-from limner.errors import LimnerError, UnknownName
+from limner.errors import LimnerError
 
-__all__ = ["ENCODERS", "Encoder", "TwoSided", "encoded", "encoder"]
+__all__ = ["ENCODERS", "Encoder", "TwoSided", "encoded", "encoder", "encoder_named"]
 
 ENCODERS: Mapping[str, str] = MappingProxyType(
     {
@@ -46,23 +45,20 @@ def encoder(name: str, **options: Any) -> Any:
     Traceback (most recent call last):
     limner.errors.LimnerError: no word vectors nothing.txt: expected a text file of GloVe, ...
     """
-    thing = resolve(name, ENCODERS, what="encoder")
+    return encoder_named(name, options)
+
+
+def encoder_named(name: str, options: Mapping[str, Any], *, trusted: bool = True) -> Any:
+    """As `encoder`, for a name and options that may come from a file.
+
+    Args:
+        name: A key of `ENCODERS`; "module:thing" only where it is trusted.
+        options: Of the encoder.
+        trusted: False for a name that a file gives.
+    """
+    thing = resolve(name, ENCODERS, what="encoder", trusted=trusted)
     if not callable(thing):
         if options:
             raise LimnerError(f"encoder {name!r} is an object and takes no options; got {', '.join(options)}")
         return thing
-    _refuse_unknown(name, thing, options)
-    return thing(**options)
-
-
-def _refuse_unknown(name: str, thing: Any, options: Mapping[str, Any]) -> None:
-    parameters = inspect.signature(thing).parameters.values()
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return
-    known = {p.name: p for p in parameters}
-    for option in options:
-        if option not in known:
-            raise UnknownName(f"option of encoder {name!r}", option, known)
-    lacking = [p.name for p in parameters if p.default is p.empty and p.name not in options]
-    if lacking:
-        raise LimnerError(f"encoder {name!r} needs {' and '.join(lacking)}: give it as {lacking[0]}=...")
+    return thing(**checked(thing, options, what=f"encoder {name!r}"))

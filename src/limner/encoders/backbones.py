@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
-from limner.encoders.offline import fingerprint_of, folder_of, needed
-from limner.encoders.running import TorchEncoder, mean_pooled
+from limner.encoders.offline import fingerprint_of, folder_of, needed, pretrained
+from limner.encoders.running import Running, TorchEncoder, mean_pooled
 from limner.errors import UnknownName
 
 POOLINGS = ("first", "mean")
@@ -27,15 +27,15 @@ class TextBackbone(TorchEncoder):
     """
 
     def __init__(
-        self, model: str | Path, *, pooling: str = "first", longest: int | None = None, **running: Any
+        self, model: str | Path, *, pooling: str = "first", longest: int | None = None, **running: Unpack[Running]
     ) -> None:
         super().__init__(**running)
         if pooling not in POOLINGS:
             raise UnknownName("pooling", pooling, POOLINGS)
         library = needed("transformers", what="a text backbone", package="transformers", extra="train")
         self.folder, self.pooling = folder_of(model, what="a text backbone"), pooling
-        self.tokenizer = library.AutoTokenizer.from_pretrained(str(self.folder))
-        self.model = library.AutoModel.from_pretrained(str(self.folder)).to(self.device).eval()
+        self.tokenizer = pretrained(library.AutoTokenizer.from_pretrained, self.folder)
+        self.model = pretrained(library.AutoModel.from_pretrained, self.folder).to(self.device).eval()
         self.dim = int(self.model.config.hidden_size)
         self.longest = longest or longest_of(self.tokenizer, self.model.config)
         self.fill = int(self.tokenizer.pad_token_id or 0)

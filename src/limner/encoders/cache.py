@@ -18,11 +18,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.collection import Items, open_image
+from limner.collection import Items
+from limner.decoding import open_image
 from limner.encoders.batching import paced
 from limner.encoders.contract import encoded, identity
 from limner.errors import LimnerError
 from limner.files import replacing, write_text
+from limner.paths import damage_told, folder_for, read_bytes
 from limner.scores import Progress
 
 Float32 = npt.NDArray[np.float32]
@@ -50,10 +52,7 @@ def content_key(value: Any, *, kind: str) -> bytes:
 
 
 def _bytes(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise LimnerError(f"no picture {file}: {error.strerror}; check the folder with images") from error
+    return read_bytes(file, what="picture")
 
 
 def keys_of(values: Iterable[bytes]) -> Keys:
@@ -70,7 +69,7 @@ class Store:
     """Rows of numbers by key, in a folder of parts.
 
     Args:
-        folder: Made where it is not there.
+        folder: Made where it is not there, in a folder that is.
         owner: Who computes the rows; a folder below `folder` is named after its hash, so that models never mix.
         width: Numbers per row.
         dtype: Of the numbers.
@@ -78,9 +77,8 @@ class Store:
 
     def __init__(self, folder: str | Path, *, owner: str, width: int, dtype: str = "float32") -> None:
         named = hashlib.blake2b(f"{owner} {width} {dtype}".encode(), digest_size=8).hexdigest()
-        self.folder = Path(folder) / named
+        self.folder = folder_for(folder_for(folder) / named)
         self.width, self.dtype = width, np.dtype(dtype)
-        self.folder.mkdir(parents=True, exist_ok=True)
         if not (self.folder / ABOUT).is_file():
             write_text(self.folder / ABOUT, json.dumps({"owner": owner, "width": width, "dtype": dtype}, indent=1))
         self.keys, self.rows = np.empty((0, 2), dtype=np.uint64), np.empty((0, width), dtype=self.dtype)
@@ -98,19 +96,14 @@ class Store:
         return len(self.keys) + sum(len(keys) for keys, _ in self._new)
 
     def _read(self, file: Path) -> tuple[Keys, Any]:
-        from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
-        try:
+        with damage_told(file, what="part of a cache", mend="remove it, it is computed again"):
             held = load_file(file)
             keys, rows = held["keys"].view(np.uint64).reshape(-1, 2), held["rows"]
             if rows.shape != (len(keys), self.width) or rows.dtype != self.dtype:
                 raise ValueError(f"{len(keys)} keys with rows of shape {rows.shape}")
-        except (SafetensorError, KeyError, ValueError) as error:
-            raise LimnerError(
-                f"{file} is a damaged part of a cache ({error}): remove it, it is computed again"
-            ) from error
-        return keys, rows
+            return keys, rows
 
     def get(self, keys: Keys) -> tuple[npt.NDArray[np.bool_], Any]:
         """Which keys are known, and a row for each (anything where it is not)."""

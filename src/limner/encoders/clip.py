@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import torch
@@ -12,8 +12,8 @@ from torch import Tensor
 
 from limner.collection import Items
 from limner.embeddings import Embeddings
-from limner.encoders.offline import fingerprint_of, folder_of, needed
-from limner.encoders.running import TorchEncoder
+from limner.encoders.offline import fingerprint_of, folder_of, needed, pretrained
+from limner.encoders.running import Running, TorchEncoder
 from limner.errors import LimnerError
 from limner.scores import Progress
 
@@ -31,15 +31,15 @@ class ClipEncoder(TorchEncoder):
 
     kinds = ("image", "text")
 
-    def __init__(self, model: str | Path, **running: Any) -> None:
+    def __init__(self, model: str | Path, **running: Unpack[Running]) -> None:
         super().__init__(**running)
         library = needed("transformers", what="the encoder 'clip'", package="transformers", extra="train")
         self.folder = folder_of(model, what="the encoder 'clip'")
-        self.model = library.AutoModel.from_pretrained(str(self.folder)).to(self.device).eval()
+        self.model = pretrained(library.AutoModel.from_pretrained, self.folder).to(self.device).eval()
         if not hasattr(self.model, "get_image_features"):
             raise LimnerError(f"{self.folder} is a {type(self.model).__name__}: expected CLIP, SigLIP or their kin")
-        self.tokenizer = library.AutoTokenizer.from_pretrained(str(self.folder))
-        self.processor = library.AutoImageProcessor.from_pretrained(str(self.folder))
+        self.tokenizer = pretrained(library.AutoTokenizer.from_pretrained, self.folder)
+        self.processor = pretrained(library.AutoImageProcessor.from_pretrained, self.folder)
         text = self.model.config.text_config
         self.dim = int(getattr(self.model.config, "projection_dim", None) or text.hidden_size)
         self.longest = int(text.max_position_embeddings)

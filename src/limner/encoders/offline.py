@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from limner.errors import LimnerError, MissingExtra
+from limner.paths import damage_told, read_json
 
 WANTED = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm")
 """What is fetched of a repository: no copies of the weights in other formats."""
@@ -58,7 +59,7 @@ def folder_of(model: str | Path, *, what: str) -> Path:
     """
     path = Path(model)
     if path.is_dir():
-        return path
+        return _data_only(path)
     if path.is_absolute() or str(model).startswith(("./", "../", "~")) or path.exists():
         raise LimnerError(f"{what}: no folder {path}; expected one with config.json, weights and tokenizer")
     hub = needed("huggingface_hub", what=what, package="transformers", extra="train")
@@ -67,7 +68,72 @@ def folder_of(model: str | Path, *, what: str) -> Path:
         held = _fetched(hub, str(model), local=False)
     if held is None:
         raise LimnerError(unreachable(str(model), what=what))
-    return held
+    return _data_only(held)
+
+
+def _data_only(folder: Path) -> Path:
+    """Refuses a folder whose files would have the libraries import or download code: a model is data."""
+    for module in _json(folder / "modules.json", list):
+        kind = module.get("type") if isinstance(module, dict) else module
+        if not str(kind).startswith("sentence_transformers."):
+            raise LimnerError(f"{folder / 'modules.json'} asks for the class {kind!r}: {_NO_CODE}")
+    for file in sorted(folder.glob("*/config.json")):
+        activation = _json(file, dict).get("activation_function", "torch.")
+        if not str(activation).startswith("torch."):
+            raise LimnerError(f"{file} asks for the function {activation!r}: {_NO_CODE}")
+    config = _json(folder / "config.json", dict)
+    _refuse_larger(folder, config)
+    for name in ("attn_implementation", "_attn_implementation", "_attn_implementation_internal"):
+        if "/" in str(config.get(name)):
+            raise LimnerError(f"{folder / 'config.json'} asks for the compiled kernel {config[name]!r}: {_NO_CODE}")
+    return folder
+
+
+def _refuse_larger(folder: Path, config: dict[str, Any]) -> None:
+    """Refuses sizes that none of the weights has, where they are safetensors: their library would build them first."""
+    shapes = [shape for file in sorted(folder.glob("*.safetensors")) for shape in _shapes(file)]
+    parts = [config, *(part for part in config.values() if isinstance(part, dict))]
+    most = max((len(shapes), *(size for shape in shapes for size in shape))) if shapes else None
+    for name, value in ((name, value) for part in parts for name, value in part.items() if name in _SIZES):
+        if most is not None and isinstance(value, int) and value > most:
+            raise LimnerError(f"{folder}: {name}={value:,} is larger than any of its weights ({most:,})")
+
+
+_SIZES = (
+    "num_hidden_layers", "num_layers", "n_layer", "hidden_size", "d_model", "intermediate_size", "vocab_size",
+    "type_vocab_size", "projection_dim", "num_attention_heads",
+)  # fmt: skip
+
+
+def _shapes(file: Path) -> list[list[int]]:
+    from safetensors import safe_open
+
+    with damage_told(file, what="safetensors file"), safe_open(file, framework="numpy") as archive:
+        return [archive.get_slice(name).get_shape() for name in archive.keys()]  # noqa: SIM118  # it is no mapping
+
+
+_NO_CODE = "limner runs no code that a model names; use a model whose library knows all its parts"
+
+
+def _json(file: Path, kind: type[Any]) -> Any:
+    """What a JSON file holds, where it is there and of the right kind; its own library says what else is wrong."""
+    try:
+        held = read_json(file, what="model")
+    except LimnerError:
+        return kind()
+    return held if isinstance(held, kind) else kind()
+
+
+def pretrained(make: Callable[..., Any], folder: Path, **options: Any) -> Any:
+    """What transformers or sentence-transformers make of a folder; code in it is never run.
+
+    Args:
+        make: A `from_pretrained` of the library, or a class that takes the folder itself.
+        folder: Where the files are, as `folder_of` found it.
+        options: Further arguments.
+    """
+    with damage_told(folder, what="model that its library loads"):
+        return make(str(folder), trust_remote_code=False, **options)
 
 
 def _fetched(hub: Any, model: str, *, local: bool) -> Path | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import torch
@@ -13,7 +13,8 @@ from torch import Tensor
 from limner.collection import Items
 from limner.embeddings import Embeddings
 from limner.encoders.offline import fingerprint_of, hub_or_cache, needed, unreachable
-from limner.encoders.running import TorchEncoder
+from limner.encoders.running import Running, TorchEncoder
+from limner.encoders.weights import read_weights
 from limner.errors import LimnerError, UnknownName
 from limner.scores import Progress
 
@@ -32,7 +33,7 @@ class OpenClipEncoder(TorchEncoder):
 
     kinds = ("image", "text")
 
-    def __init__(self, model: str, *, weights: str | Path, **running: Any) -> None:
+    def __init__(self, model: str, *, weights: str | Path, **running: Unpack[Running]) -> None:
         super().__init__(**running)
         library = needed("open_clip", what="the encoder 'open-clip'", package="open_clip_torch", extra="backbones")
         if model not in library.list_models():
@@ -78,6 +79,8 @@ def _loaded(library: Any, model: str, weights: str) -> tuple[Any, Any]:
     tags = library.list_pretrained_tags_by_model(model)
     if not Path(weights).is_file() and weights not in tags:
         raise LimnerError(f"weights {weights!r} of {model!r}: no such file, and none of its tags ({', '.join(tags)})")
+    if Path(weights).is_file():
+        read_weights(Path(weights))  # refuses what is more than data, whatever the library would do with it
     try:
         with hub_or_cache():
             loaded, _, transform = library.create_model_and_transforms(model, pretrained=weights)

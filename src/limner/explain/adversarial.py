@@ -28,6 +28,7 @@ import numpy as np
 
 from limner.errors import UnknownName
 from limner.explain.reading import BIG, FUNCTION, GROUPS, NUMBERS, SMALL, WORD
+from limner.scratch import settle_matplotlib
 from limner.wordnet import WordNet
 
 FAR = 0.5
@@ -230,6 +231,7 @@ def _is_nominal(word: str, wordnet: WordNet) -> bool:
 @cache
 def css_colours() -> dict[str, tuple[float, float, float]]:
     """The named colours of CSS that are one plain word or two, with their RGB values."""
+    settle_matplotlib()
     from matplotlib.colors import CSS4_COLORS, to_rgb
 
     return {name: to_rgb(value) for name, value in CSS4_COLORS.items()}

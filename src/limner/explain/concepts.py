@@ -7,8 +7,6 @@ and a csv are read into the same form.
 
 from __future__ import annotations
 
-import csv
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from limner.collection import Items
-from limner.errors import LimnerError
+from limner.datasets._read import table
+from limner.errors import LimnerError, shown
+from limner.paths import damage_told, read_json
 from limner.wordnet import WordNet
 
 Box = tuple[float, float, float, float]
@@ -217,24 +217,21 @@ _SIDES = ("left", "top", "right", "bottom")
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     if not path.is_file():
         raise LimnerError(f"no file {path}: expected a csv with the columns image, name or synset")
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        yield from enumerate(csv.DictReader(file), start=2)
+    return ((at.line or 0, row) for at, row in table(path, delimiter=","))
 
 
 def read_visual_genome(path: str | Path) -> dict[str, list[dict[str, Any]]]:
     """Objects of each image from Visual Genome's `objects.json` (or `attributes.json`): synsets, boxes, attributes."""
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise LimnerError(f"{path} is no Visual Genome JSON: {error}") from error
+    content = read_json(path, what="Visual Genome JSON")
     if not isinstance(content, list):
         raise LimnerError(f"{path}: expected a list of images as in Visual Genome's objects.json")
     found = {}
-    for number, image in enumerate(content):
-        key, listed = image.get("image_id", image.get("id")), image.get("objects", image.get("attributes"))
-        if key is None or not isinstance(listed, list):
-            raise LimnerError(f"{path}: image {number} has no image_id or no objects; it has {', '.join(image)}")
-        found[str(key)] = [_visual_genome(entry) for entry in listed]
+    with damage_told(path, what="Visual Genome JSON"):
+        for number, image in enumerate(content):
+            key, listed = image.get("image_id", image.get("id")), image.get("objects", image.get("attributes"))
+            if key is None or not isinstance(listed, list):
+                raise LimnerError(f"{path}: image {number} has no image_id or no objects; it has {shown(image)}")
+            found[str(key)] = [_visual_genome(entry) for entry in listed]
     return found
 
 

@@ -8,7 +8,6 @@ failure.
 
 from __future__ import annotations
 
-import csv
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from limner.collection import Collection
-from limner.errors import LimnerError, UnknownName
+from limner.datasets._read import At, table
+from limner.errors import LimnerError, UnknownName, shown
 from limner.explain.concepts import Concepts, Thing
 from limner.explain.failures import Failure
 from limner.explain.reading import FUNCTION, Phrase, is_modifier, phrases, stands_for, words
@@ -183,20 +183,18 @@ def read_labels(path: str | Path) -> dict[str, frozenset[str]]:
     if not source.is_file():
         raise LimnerError(f"no file {source}: expected a csv with the columns query and label")
     found: dict[str, set[str]] = defaultdict(set)
-    with source.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.DictReader(file)
-        if not {"query", "label"} <= set(rows.fieldnames or ()):
-            raise LimnerError(f"{source}: expected the columns query and label; it has {rows.fieldnames}")
-        for number, row in enumerate(rows, start=2):
-            if not row["query"]:
-                raise LimnerError(f"{source}, line {number}: no query")
-            for name in [n.strip().lower() for n in (row["label"] or "").split(";")] or [""]:
-                found[row["query"]].add(_known(name or ALTERNATIVE, source, number))
+    for at, row in table(source, delimiter=","):
+        if not {"query", "label"} <= set(row):
+            raise LimnerError(f"{source}: expected the columns query and label; it has {shown(row, most=8)}")
+        if not row["query"]:
+            raise LimnerError(f"{at}: no query")
+        for name in [n.strip().lower() for n in row["label"].split(";")]:
+            found[row["query"]].add(_known(name or ALTERNATIVE, at))
     return {query: frozenset(names) for query, names in found.items()}
 
 
-def _known(name: str, source: Path, number: int) -> str:
+def _known(name: str, at: At) -> str:
     spelled = {"color": "colour", "details": "detail", "none": ALTERNATIVE, "enumeration": "number"}.get(name, name)
     if spelled not in CLASSES:
-        raise UnknownName(f"label ({source}, line {number})", name, CLASSES)
+        raise UnknownName(f"label ({at})", name, CLASSES)
     return spelled

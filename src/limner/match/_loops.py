@@ -16,9 +16,10 @@ from numba import types
 from numba.extending import intrinsic, overload
 
 from limner._kernels import best
+from limner.scratch import compiled
 
-_jit: Any = numba.njit(cache=True, nogil=True, fastmath={"contract"}, boundscheck=False)
-_summing: Any = numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz"}, boundscheck=False)
+_jit: Any = compiled(nogil=True, fastmath={"contract"}, boundscheck=False)
+_summing: Any = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"}, boundscheck=False)
 _inlined: Any = numba.njit(nogil=True, inline="always", fastmath={"contract"})
 _F = np.float32
 

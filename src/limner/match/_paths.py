@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
-_jit: Any = numba.njit(cache=True, nogil=True, boundscheck=False)
-_loose: Any = numba.njit(cache=True, nogil=True, fastmath={"nnan", "nsz", "reassoc"})
+from limner.scratch import compiled
+
+_jit: Any = compiled(nogil=True, boundscheck=False)
+_loose: Any = compiled(nogil=True, fastmath={"nnan", "nsz", "reassoc"})
 
 FREE, CONTENT = -1, -2
 """What a bidder holds that has nothing yet, and one that is better off with nothing."""

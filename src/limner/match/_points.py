@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
-_jit: Any = numba.njit(cache=True, nogil=True)
+from limner.scratch import compiled
+
+_jit: Any = compiled(nogil=True)
 
 
 @_jit

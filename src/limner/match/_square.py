@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from limner.scratch import compiled
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
-_jit: Any = numba.njit(cache=True, nogil=True)
+_jit: Any = compiled(nogil=True)
 
 
 @_jit

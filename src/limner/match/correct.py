@@ -29,6 +29,7 @@ from limner.files import replacing
 from limner.ids import Ids, IntArray
 from limner.match import _columns
 from limner.match._columns import Limit
+from limner.paths import damage_told, parse_json, read_arrays
 from limner.scores import Best, Block, Scores, number_type, on_host
 
 if TYPE_CHECKING:
@@ -364,19 +365,14 @@ class Statistics:
     @classmethod
     def load(cls, path: str | Path) -> Statistics:
         """Reads statistics that were saved."""
-        try:
-            with np.load(path, allow_pickle=False) as archive:
-                head = json.loads(str(archive["head"]))
-                known = {name: archive[name] for name in archive.files if name not in ("head", "candidates", "bank")}
-                candidates = Ids(archive["candidates"].tolist(), what="candidate")
-                bank = Ids(archive["bank"].tolist(), what="query") if "bank" in archive else None
-        except FileNotFoundError:
-            raise LimnerError(
-                f"no saved statistics {path}: make them with scores.correct(...).statistics.save(...)"
-            ) from None
-        except (ValueError, KeyError, OSError) as error:
-            raise LimnerError(f"{path} holds no statistics of a correction: {error}") from error
-        return cls(named(head.pop("correction"), **head), candidates, known, bank)
+        if not Path(path).exists():
+            raise LimnerError(f"no saved statistics {path}: make them with scores.correct(...).statistics.save(...)")
+        arrays = read_arrays(path, what="statistics of a correction")
+        with damage_told(path, what="file of statistics", mend="gather them again"):
+            head = parse_json(str(arrays.pop("head")), where=f"statistics of a correction {path}")
+            candidates = Ids(arrays.pop("candidates").tolist(), what="candidate")
+            bank = Ids(arrays.pop("bank").tolist(), what="query") if "bank" in arrays else None
+            return cls(named(head.pop("correction"), **head), candidates, arrays, bank)
 
 
 def _words(ids: Ids) -> Array:

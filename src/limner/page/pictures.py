@@ -111,10 +111,8 @@ class Gallery:
 def thumbnail(collection: Collection, image: str) -> tuple[str, int, int]:
     """A small copy of an image as a data URI, with its width and height."""
     from PIL import features
-    from PIL.Image import Resampling
 
-    picture = collection.images.open(image).convert("RGB")
-    picture.thumbnail((SIDE, SIDE), Resampling.LANCZOS)
+    picture = collection.images.open(image, side=SIDE)
     form = "webp" if features.check("webp") else "jpeg"
     out = io.BytesIO()
     picture.save(out, form, quality=76)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from limner.embeddings import Embeddings
 from limner.errors import LimnerError, UnknownName
 from limner.ids import Ids, IntArray
+from limner.paths import read_array
 from limner.ranking import Ranking
 from limner.scores.running import (
     Block,
@@ -324,13 +325,7 @@ class Scores(ABC):
     @staticmethod
     def load(path: str | Path, queries: Iterable[object], candidates: Iterable[object]) -> Scores:
         """A matrix of similarities from an npy file, memory-mapped."""
-        try:
-            matrix = np.load(path, mmap_mode="r", allow_pickle=False)
-        except FileNotFoundError:
-            raise LimnerError(f"no similarity matrix {path}: expected an .npy file, queries by candidates") from None
-        except ValueError as error:
-            raise LimnerError(f"{path} is no npy file of numbers: {error}") from error
-        return Scores.from_matrix(matrix, queries, candidates)
+        return Scores.from_matrix(read_array(path, what="similarity matrix"), queries, candidates)
 
 
 @dataclass(frozen=True)

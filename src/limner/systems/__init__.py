@@ -8,14 +8,14 @@ no registration: name it as "module:function". A system that chooses its setting
 from __future__ import annotations
 
 import inspect
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
-from limner.catalogue import resolve
-from limner.errors import LimnerError, UnknownName
+from limner.catalogue import checked, refuse_code, resolve
+from limner.errors import LimnerError
+from limner.paths import damage_told, read_json, read_text
 
 if TYPE_CHECKING:
     from limner.collection import Collection
@@ -59,7 +59,12 @@ class Model(Protocol):
 
 
 def train(
-    collection: Collection, system: str = "histograms", *, config: str | Path | None = None, **options: Any
+    collection: Collection,
+    system: str = "histograms",
+    *,
+    config: str | Path | None = None,
+    trust: bool = False,
+    **options: Any,
 ) -> Model:
     """Trains a system on pairs of images and texts.
 
@@ -67,54 +72,54 @@ def train(
         collection: What to learn from. Its training split is used where it has one, the whole otherwise.
         system: A key of `SYSTEMS`, or "module:function".
         config: A TOML file of options, by the same names; those given as keywords win.
+        trust: Whether that file may name code of its own, as "module:thing".
         options: Of the system; one it does not know is refused.
 
     Returns:
         A model; `model.scores(collection.test)` is what `limner.evaluate` takes.
     """
     trainer = resolve(system, SYSTEMS, what="system")
-    chosen = {**({} if config is None else _configured(config)), **options}
-    _refuse_unknown(system, trainer, chosen)
+    given = {**({} if config is None else _configured(config, trust=trust)), **options}
+    chosen = checked(trainer, given, what=repr(system), filled=1)
     if "dev" in collection.splits and "dev" in inspect.signature(trainer).parameters:
         chosen.setdefault("dev", collection.dev)
     pairs = collection.train if "train" in collection.splits else collection
     return cast("Model", trainer(pairs, **chosen))
 
 
-def load(path: str | Path) -> Model:
-    """Reads a model that was saved with `model.save`: a file, or a folder whose config.json says what kind it is."""
+def load(path: str | Path, *, trust: bool = False) -> Model:
+    """Reads a model that was saved with `model.save`: a file, or a folder whose config.json says what kind it is.
+
+    Args:
+        path: The file or folder. It is data: nothing in it is run.
+        trust: Whether the model may name code of its own, an encoder or kernel as "module:thing", which is then run.
+    """
     place = Path(path)
     kind = _kind(place) if place.is_dir() else "histograms"
     if kind not in KINDS:
         raise LimnerError(f"{place} is a model of kind {kind!r}: expected one of {', '.join(sorted(KINDS))}")
-    return cast("Model", resolve(kind, KINDS, what="kind of model").load(place))
+    reader = resolve(kind, KINDS, what="kind of model")
+    with damage_told(place, what="saved model", mend="save it again"):
+        return cast("Model", reader.load(place, trust=trust))
 
 
 def _kind(folder: Path) -> str:
     try:
-        return str(json.loads((folder / "config.json").read_text(encoding="utf-8"))["limner"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return str(read_json(folder / "config.json", what="config")["limner"])
+    except (LimnerError, KeyError, TypeError) as error:
         raise LimnerError(
             f"{folder} is no saved model: expected a config.json with a kind under 'limner' in it ({error})"
         ) from error
 
 
-def _configured(path: str | Path) -> dict[str, Any]:
+def _configured(path: str | Path, *, trust: bool) -> dict[str, Any]:
     import tomllib
 
+    text = read_text(path, what="file of options")
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise LimnerError(f"no file of options {path}: expected TOML with lines such as dimensions = 32") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        options = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
         raise LimnerError(f"{path} is not TOML ({error}): expected lines such as dimensions = 32") from error
-
-
-def _refuse_unknown(system: str, trainer: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    parameters = inspect.signature(trainer).parameters.values()
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return
-    known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    for option in options:
-        if option not in known:
-            raise UnknownName(f"option of {system!r}", option, known)
+    if not trust:
+        refuse_code(options, where=path)
+    return options

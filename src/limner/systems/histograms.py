@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from limner.encoders.pictures import describe
 from limner.encoders.words import BagOfWords
 from limner.errors import LimnerError
 from limner.files import replacing
+from limner.paths import damage_told, read_arrays
 from limner.scores import Progress, Scores
 from limner.systems.canonical import Side, canonical_maps
 
@@ -96,24 +96,20 @@ class HistogramModel:
         return target
 
     @classmethod
-    def load(cls, path: str | Path) -> HistogramModel:
-        """Reads a model that was saved."""
-        try:
-            with np.load(path, allow_pickle=False) as held:
-                kind, number, name = held["limner"].tolist()
-                if (kind, number) != ("histograms", str(FORMAT)):
-                    raise LimnerError(
-                        f"{path} is a model of kind {kind!r}, format {number}: expected 'histograms', format {FORMAT}"
-                    )
-                sides = [Side(held[f"{side}_mean"], held[f"{side}_weights"]) for side in ("picture", "text")]
-                bag = BagOfWords(tuple(held["vocabulary"].tolist()), held["idf"])
-                return cls(name, tuple(held["descriptions"].tolist()), bag, *sides)
-        except FileNotFoundError:
-            raise LimnerError(f"no model {path}: train one and save it with model.save({str(path)!r})") from None
-        except (ValueError, KeyError, OSError, EOFError, BadZipFile) as error:
-            if isinstance(error, LimnerError):
-                raise
-            raise LimnerError(f"{path} is no saved model, or a damaged one ({error}): save it again") from error
+    def load(cls, path: str | Path, *, trust: bool = False) -> HistogramModel:
+        """Reads a model that was saved. It names no code, so that `trust` changes nothing."""
+        if not Path(path).exists():
+            raise LimnerError(f"no model {path}: train one and save it with model.save({str(path)!r})")
+        held = read_arrays(path, what="a saved model")
+        with damage_told(path, what="saved model", mend="save it again"):
+            kind, number, name = held["limner"].tolist()
+            if (kind, number) != ("histograms", str(FORMAT)):
+                raise LimnerError(
+                    f"{path} is a model of kind {kind!r}, format {number}: expected 'histograms', format {FORMAT}"
+                )
+            sides = [Side(held[f"{side}_mean"], held[f"{side}_weights"]) for side in ("picture", "text")]
+            bag = BagOfWords(tuple(held["vocabulary"].tolist()), held["idf"])
+            return cls(name, tuple(held["descriptions"].tolist()), bag, *sides)
 
 
 def train(

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from limner.errors import LimnerError
 from limner.files import replacing
+from limner.paths import damage_told, parse_json, refuse_irregular
 
 FORMAT = 1
 
@@ -45,24 +46,43 @@ def read(path: str | Path, *, what: str = "checkpoint") -> tuple[dict[str, Tenso
         path: The file.
         what: What the file should be; used in messages only.
     """
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
+    refuse_irregular(path, what=what)
     if not Path(path).is_file():
         raise LimnerError(f"no {what} {path}: expected a .safetensors file")
-    try:
-        with safe_open(path, framework="pt") as archive:
-            about = archive.metadata() or {}
-            tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118  # it is no mapping
-    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
-        raise LimnerError(f"{what} {path} is damaged or no safetensors file ({error}): {_MEND}") from error
+    with damage_told(path, what=what, mend=_MEND), safe_open(path, framework="pt") as archive:
+        about = archive.metadata() or {}
+        tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118  # it is no mapping
     if "limner" not in about or "sha256" not in about:
         raise LimnerError(f"{what} {path} was not written by limner: it lacks 'limner' and 'sha256' in its header")
-    if fingerprint(tensors, about["limner"]) != about["sha256"]:
-        raise LimnerError(f"{what} {path} is damaged: its contents do not fit its fingerprint; {_MEND}")
-    told = json.loads(about["limner"])
-    if told["format"] != FORMAT:
-        raise LimnerError(f"{what} {path} has format {told['format']}: this limner reads format {FORMAT}")
+    with damage_told(path, what=what, mend=_MEND):
+        if fingerprint(tensors, about["limner"]) != about["sha256"]:
+            raise LimnerError(f"{what} {path} is damaged: its contents do not fit its fingerprint; {_MEND}")
+        told: dict[str, Any] = parse_json(about["limner"], where=f"{what} {path}")
+        if told["format"] != FORMAT:
+            raise LimnerError(f"{what} {path} has format {told['format']}: this limner reads format {FORMAT}")
     return tensors, told
+
+
+def refuse_larger(path: str | Path, *sizes: Mapping[str, Any]) -> None:
+    """Refuses sizes of a saved model that none of its weights has, before anything so large is built.
+
+    Args:
+        path: The weights, of which the header alone is read.
+        sizes: Sizes by name, and other settings among them; only whole numbers count.
+    """
+    from safetensors import safe_open
+
+    refuse_irregular(path, what="model")
+    if not Path(path).is_file():
+        raise LimnerError(f"no model {path}: expected a .safetensors file")
+    with damage_told(path, what="model", mend=_MEND), safe_open(path, framework="pt") as archive:
+        shapes = [archive.get_slice(name).get_shape() for name in archive.keys()]  # noqa: SIM118  # it is no mapping
+    most = max((len(shapes), *(size for shape in shapes for size in shape)))
+    for name, value in ((name, value) for group in sizes for name, value in group.items()):
+        if isinstance(value, int) and value > most:
+            raise LimnerError(f"{path}: {name}={value:,} is larger than any of these weights ({most:,}); {_MEND}")
 
 
 _MEND = "put back a good copy, or remove it and train again"

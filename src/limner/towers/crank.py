@@ -22,6 +22,7 @@ from limner.collection import Collection
 from limner.encoders.batching import by_length
 from limner.errors import LimnerError
 from limner.files import replacing_model
+from limner.paths import damage_told
 from limner.ranking import Ranking
 from limner.scores import Progress, Scores
 from limner.towers import checkpoints, keeping, randomness
@@ -375,14 +376,13 @@ class CrankModel:
         return Path(path)
 
     @classmethod
-    def load(cls, path: str | Path, *, device: str = "auto") -> CrankModel:
-        """Reads a model that was saved; refuses a folder that is damaged."""
+    def load(cls, path: str | Path, *, device: str = "auto", trust: bool = False) -> CrankModel:
+        """Reads a model that was saved; refuses a folder that is damaged, or names code of its own without `trust`."""
         config = keeping.read(path, KIND)
-        try:
+        with damage_told(path, what="saved model", mend="save it again"):
             judge = _rebuilt(config, Path(path), device_of(device))
-            features = features_again(config["features"], what="features") if config["features"] else None
-        except (KeyError, TypeError, OSError) as error:
-            raise LimnerError(f"{path} is incomplete ({error!r}): save the model again") from error
+            about = config["features"]
+            features = features_again(about, what="features", trust=trust) if about else None
         keeping.fill(judge, path)
         judge = judge.to(device_of(device)).eval()
         return cls(config["name"], judge, features, config["settings"], config["trained"])
@@ -390,6 +390,7 @@ class CrankModel:
 
 def _rebuilt(config: Mapping[str, Any], folder: Path, device: torch.device) -> Judge:
     size, told = config["sizes"]["features"], config["settings"]
+    checkpoints.refuse_larger(folder / keeping.WEIGHTS, told["layers"], config["sizes"], config["reader"])
     if config["tuned"]:
         return Tuned(folder / TUNED, longest=int(told["pairing"]["longest"]), features=size, fresh=False)
     reader = found_again(config["reader"], folder, dim=int(config["sizes"]["dim"]), device=device)

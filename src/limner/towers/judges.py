@@ -20,8 +20,9 @@ from torch.nn.functional import cosine_similarity, normalize
 
 from limner.encoders.backbones import longest_of
 from limner.encoders.batching import padded
-from limner.encoders.offline import folder_of, needed
+from limner.encoders.offline import folder_of, needed, pretrained
 from limner.errors import LimnerError
+from limner.paths import damage_told
 from limner.towers.pairs import PairReader, Pairs
 from limner.towers.readers import Read, Reader, Seeing, States
 from limner.towers.settings import refuse_below
@@ -192,11 +193,13 @@ class Tuned(nn.Module):
     ) -> None:
         super().__init__()
         library = needed("transformers", what="CRank", package="transformers", extra="train")
-        folder = str(folder_of(model, what="CRank"))
+        folder = folder_of(model, what="CRank")
         kind = library.AutoModelForSequenceClassification
-        config = library.AutoConfig.from_pretrained(folder, num_labels=1)
-        self.model = kind.from_pretrained(folder, config=config) if fresh else kind.from_config(config)
-        tokenizer = library.AutoTokenizer.from_pretrained(folder)
+        config = pretrained(library.AutoConfig.from_pretrained, folder, num_labels=1)
+        with damage_told(folder, what="pretrained transformer"):
+            made = pretrained(kind.from_pretrained, folder, config=config) if fresh else kind.from_config(config)
+        self.model = made
+        tokenizer = pretrained(library.AutoTokenizer.from_pretrained, folder)
         self.pairs = PairReader(tokenizer, longest=min(longest, longest_of(tokenizer, config) - 1))
         self.picture = None if features is None else Vectors(features, int(config.hidden_size), dropout=dropout)
 

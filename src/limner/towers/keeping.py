@@ -13,6 +13,7 @@ from limner.collection import Collection, Items
 from limner.datasets.wikipedia import image_names
 from limner.errors import LimnerError
 from limner.files import write_text
+from limner.paths import damage_told, read_json
 from limner.towers import checkpoints
 from limner.towers.cards import card
 
@@ -43,12 +44,11 @@ def write(folder: Path, module: nn.Module, config: Mapping[str, Any], *, about: 
 def read(folder: str | Path, kind: str) -> dict[str, Any]:
     """The config of a saved model of this kind."""
     path = Path(folder) / CONFIG
-    try:
-        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise LimnerError(f"no model {folder}: expected a folder with {CONFIG}, as model.save writes it") from None
-    except ValueError as error:
-        raise LimnerError(f"{path} is damaged ({error}): save the model again") from error
+    if not path.exists():
+        raise LimnerError(f"no model {folder}: expected a folder with {CONFIG}, as model.save writes it")
+    config: dict[str, Any] = read_json(path, what="model")
+    if not isinstance(config, dict):
+        raise LimnerError(f"{path} is no description of a model: save the model again")
     if config.get("limner") != kind or config.get("format") != FORMAT:
         raise LimnerError(
             f"{folder} is a model of kind {config.get('limner')!r}, format {config.get('format')}: expected {kind!r}, "
@@ -61,10 +61,8 @@ def fill(module: nn.Module, folder: str | Path) -> None:
     """Puts saved weights into a module; refuses damaged ones."""
     path = Path(folder) / WEIGHTS
     weights, _ = checkpoints.read(path, what="model")
-    try:
+    with damage_told(path, what=f"file of weights that fits its {CONFIG}", mend="save the model again"):
         module.load_state_dict(weights)
-    except RuntimeError as error:
-        raise LimnerError(f"{path} does not fit its {CONFIG}: save the model again ({error})") from error
 
 
 def trained_on(collection: Collection, dev: Collection | None, fitted: Any, measures: Sequence[str]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from limner.errors import MissingExtra
 from limner.files import write_text
+from limner.paths import folder_for
 
 if TYPE_CHECKING:
     from limner.scores import Progress
@@ -31,7 +32,7 @@ class Log:
         self.folder = None if folder is None else Path(folder)
         self.writer: Any = None
         if self.folder is not None:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            folder_for(self.folder)
             self.writer = _writer(self.folder / "tensorboard") if tensorboard else None
 
     def epoch(self, history: Sequence[Row]) -> None:

@@ -114,12 +114,15 @@ def adaptive_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN
     return _summed(_standing_out, scores, positives, margin)
 
 
-def loss(name: str | Callable[..., Tensor], *, margin: float = MARGIN, **options: Any) -> Callable[..., Tensor]:
+def loss(
+    name: str | Callable[..., Tensor], *, margin: float = MARGIN, trusted: bool = True, **options: Any
+) -> Callable[..., Tensor]:
     """A loss by name, with its options set: `loss("knn", k=5)(scores, positives)`.
 
     Args:
         name: A key of `LOSSES`, "module:function", or a function.
         margin: How much better a positive must be.
+        trusted: Whether "module:function" may be named; False for a name that a file gives.
         options: Of this loss, such as `k` of "knn".
 
     >>> scores = torch.tensor([[0.9, 0.8], [0.1, 0.5]])
@@ -128,7 +131,7 @@ def loss(name: str | Callable[..., Tensor], *, margin: float = MARGIN, **options
     """
     if not margin > 0:
         raise LimnerError(f"margin={margin}: expected a number above 0")
-    function = name if callable(name) else resolve(name, LOSSES, what="loss")
+    function = name if callable(name) else resolve(name, LOSSES, what="loss", trusted=trusted)
     return partial(cast("Callable[..., Tensor]", function), margin=margin, **options)
 
 

@@ -22,7 +22,9 @@ from limner.collection import Collection, Items
 from limner.embeddings import Embeddings
 from limner.errors import LimnerError
 from limner.files import replacing, replacing_model
+from limner.paths import damage_told
 from limner.scores import Progress, Scores
+from limner.scratch import settle_matplotlib
 from limner.towers import checkpoints, keeping, randomness
 from limner.towers.distributed import Group, device_of, joined
 from limner.towers.encoding import as_array
@@ -342,6 +344,7 @@ class McpropModel:
 
     def plot(self, path: str | Path) -> Path:
         """Draws the mean weights of file name and picture, epoch by epoch (png, svg or pdf)."""
+        settle_matplotlib()
         import matplotlib
         from matplotlib.figure import Figure
 
@@ -374,17 +377,17 @@ class McpropModel:
         return Path(path)
 
     @classmethod
-    def load(cls, path: str | Path, *, device: str = "auto") -> McpropModel:
-        """Reads a model that was saved; refuses a folder that is damaged."""
+    def load(cls, path: str | Path, *, device: str = "auto", trust: bool = False) -> McpropModel:
+        """Reads a model that was saved; refuses a folder that is damaged, or names code of its own without `trust`."""
         config = keeping.read(path, KIND)
-        try:
+        with damage_told(path, what="saved model", mend="save it again"):
+            told = config["settings"]["heads"], config["sizes"], config["reader"]
+            checkpoints.refuse_larger(Path(path) / keeping.WEIGHTS, *told)
             place, dim = device_of(device), int(config["sizes"]["dim"])
             reader = found_again(config["reader"], Path(path), dim=dim, device=place)
             shape = settings(Heads, config["settings"]["heads"], what=KIND)
             module = MCProp(reader, int(config["sizes"]["features"]), shape)
-            features = features_again(config["features"], what="features")
-        except (KeyError, TypeError, OSError) as error:
-            raise LimnerError(f"{path} is incomplete ({error!r}): save the model again") from error
+            features = features_again(config["features"], what="features", trust=trust)
         keeping.fill(module, path)
         about = config["settings"], config["trained"]
         return cls(config["name"], module.to(place).eval(), reader, features, *about)

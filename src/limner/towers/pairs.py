@@ -18,7 +18,7 @@ from torch import Tensor
 
 from limner.encoders.backbones import longest_of
 from limner.encoders.batching import by_length, padded
-from limner.encoders.offline import fingerprint_of, folder_of, needed
+from limner.encoders.offline import fingerprint_of, folder_of, needed, pretrained
 from limner.encoders.running import device_of, number_type
 from limner.errors import LimnerError
 from limner.scores import Progress
@@ -170,10 +170,12 @@ class CrossEncoderScorer:
     ) -> None:
         library = needed("transformers", what="a scorer of pairs", package="transformers", extra="train")
         self.folder = folder_of(model, what="a scorer of pairs")
-        tokenizer = library.AutoTokenizer.from_pretrained(str(self.folder))
+        tokenizer = pretrained(library.AutoTokenizer.from_pretrained, self.folder)
         self.device = device_of(device)
         self.number_type = number_type(precision, self.device) or torch.float32
-        loaded = library.AutoModelForSequenceClassification.from_pretrained(str(self.folder), dtype=self.number_type)
+        loaded = pretrained(
+            library.AutoModelForSequenceClassification.from_pretrained, self.folder, dtype=self.number_type
+        )
         self.model = loaded.to(self.device).eval()
         if self.model.config.num_labels not in (1, 2):
             raise LimnerError(f"{self.folder} has {self.model.config.num_labels} labels: expected 1, or 2")

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from limner.encoders.batching import padded
 from limner.errors import LimnerError
 from limner.files import write_text
+from limner.paths import read_text
 from limner.towers.vocabulary import Vocabulary
 
 IntArray = npt.NDArray[np.int64]
@@ -230,7 +231,7 @@ def found_again(about: dict[str, Any], folder: Path, *, dim: int, device: torch.
     """The reader of a saved model."""
     longest = int(about["longest"])
     if about["kind"] == WORDS:
-        known = (folder / VOCABULARY).read_text(encoding="utf-8").split("\n")[:-1]
+        known = read_text(folder / VOCABULARY, what="vocabulary").split("\n")[:-1]
         return WordsReader(Vocabulary(tuple(known)), dim=dim, longest=longest, device=device)
     if about["kind"] == PACKAGED:
         return PackagedReader(longest=longest, device=device)

@@ -19,8 +19,9 @@ from limner.embeddings import Embeddings
 from limner.errors import LimnerError
 from limner.files import replacing_model, write_text
 from limner.ids import Ids
+from limner.paths import damage_told, read_json, read_text
 from limner.scores import Progress, Scores
-from limner.towers import checkpoints, randomness
+from limner.towers import checkpoints, losses, randomness
 from limner.towers.cards import ABOUT, card
 from limner.towers.distributed import device_of as named_device
 from limner.towers.encoding import as_array, as_sets, device_of, images_seen, texts_seen
@@ -137,18 +138,24 @@ class TowersModel:
         return Path(path)
 
     @classmethod
-    def load(cls, path: str | Path, *, device: str = "cpu") -> TowersModel:
-        """Reads a model that was saved; refuses a folder that is damaged."""
+    def load(cls, path: str | Path, *, device: str = "cpu", trust: bool = False) -> TowersModel:
+        """Reads a model that was saved; refuses a folder that is damaged.
+
+        Args:
+            path: The folder.
+            device: Where the weights go.
+            trust: Whether the model may name an encoder or a loss of its own, as "module:thing".
+        """
         folder = Path(path)
         config = _read_config(folder)
-        try:
+        with damage_told(folder / CONFIG, what="description of a model", mend="save the model again"):
             vocabulary = _read_words(folder) if config["texts"] == "gru" else None
+            told = config["settings"]
+            checkpoints.refuse_larger(folder / WEIGHTS, told["shape"], told.get("several", {}), config["sizes"])
             with randomness.seeded(0):
-                module = _rebuilt(config, vocabulary)
-            features = found_again(config["features"], what="features")
-            texts = None if vocabulary else found_again(config["texts"], what="texts")
-        except (KeyError, TypeError, AttributeError) as error:
-            raise LimnerError(f"{folder / CONFIG} is incomplete ({error!r}): save the model again") from error
+                module = _rebuilt(config, vocabulary, trust=trust)
+            features = found_again(config["features"], what="features", trust=trust)
+            texts = None if vocabulary else found_again(config["texts"], what="texts", trust=trust)
         _fill(module, folder / WEIGHTS)
         module.to(named_device(device)).eval()
         about = config["settings"], config["trained"]
@@ -220,8 +227,10 @@ def _sizes(module: Any) -> dict[str, int]:
     return {"features": int(module.images.linear.in_features), "texts": int(texts)}
 
 
-def _rebuilt(config: Mapping[str, Any], vocabulary: Vocabulary | None) -> nn.Module:
+def _rebuilt(config: Mapping[str, Any], vocabulary: Vocabulary | None, *, trust: bool) -> nn.Module:
     groups, variant = config["settings"], config["variant"]
+    if "margin" in groups:
+        losses.loss(groups["margin"]["loss"], trusted=trust)  # refuses the name of a loss that is not limner's own
     shape = settings(Shape, groups["shape"], what=variant)
     own: tuple[Any, ...] = tuple(
         settings(kind, groups[kind.__name__.lower()], what=variant) for kind in VARIANTS[variant]
@@ -231,20 +240,16 @@ def _rebuilt(config: Mapping[str, Any], vocabulary: Vocabulary | None) -> nn.Mod
 
 def _fill(module: nn.Module, path: Path) -> None:
     weights, _ = checkpoints.read(path, what="model")
-    try:
+    with damage_told(path, what=f"file of weights that fits its {CONFIG}", mend="save the model again"):
         module.load_state_dict(weights)
-    except RuntimeError as error:
-        raise LimnerError(f"{path} does not fit its {CONFIG}: save the model again ({error})") from error
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
-    try:
-        config: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    if not (folder / CONFIG).exists():
+        raise LimnerError(f"no model in {folder}: expected a folder with {CONFIG}, as model.save writes")
+    config: dict[str, Any] = read_json(folder / CONFIG, what="model")
+    with damage_told(folder / CONFIG, what="description of a model", mend="save the model again"):
         kind, number, variant = config["limner"], config["format"], config["variant"]
-    except FileNotFoundError:
-        raise LimnerError(f"no model in {folder}: expected a folder with {CONFIG}, as model.save writes") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise LimnerError(f"{folder / CONFIG} is no description of a model, or a damaged one ({error})") from error
     if (kind, number) != ("towers", FORMAT) or variant not in VARIANTS:
         raise LimnerError(
             f"{folder} holds a model of kind {kind!r} ({variant!r}), format {number}: expected 'towers', "
@@ -254,7 +259,4 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 
 def _read_words(folder: Path) -> Vocabulary:
-    try:
-        return Vocabulary(tuple((folder / WORDS).read_text(encoding="utf-8").splitlines()))
-    except (OSError, UnicodeDecodeError) as error:
-        raise LimnerError(f"{folder / WORDS} cannot be read ({error}): save the model again") from error
+    return Vocabulary(tuple(read_text(folder / WORDS, what="vocabulary").splitlines()))

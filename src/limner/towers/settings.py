@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from limner.catalogue import typed
 from limner.errors import LimnerError, UnknownName
 
 Kind = TypeVar("Kind")
@@ -99,7 +99,7 @@ def settings(kind: type[Kind], options: Mapping[str, Any], *, what: str) -> Kind
     for name in options:
         if name not in known:
             raise UnknownName(f"option of {what!r}", name, known)
-    return kind(**{name: _typed(name, value, known[name]) for name, value in options.items()})
+    return kind(**{name: typed(name, value, known[name]) for name, value in options.items()})
 
 
 def split(options: Mapping[str, Any], *kinds: type, what: str) -> list[Any]:
@@ -113,19 +113,3 @@ def split(options: Mapping[str, Any], *kinds: type, what: str) -> list[Any]:
         settings(kind, {name: options[name] for name in each if name in options}, what=what)
         for kind, each in zip(kinds, names, strict=True)
     ]
-
-
-def _typed(name: str, value: Any, hint: Any) -> Any:
-    """The value, checked; a whole number stands for a fraction too, and a list for a tuple."""
-    allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    if hint is Any or Any in allowed or (value is None and type(None) in allowed):
-        return value
-    if float in allowed and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    plain = tuple(typing.get_origin(kind) or kind for kind in allowed)
-    if tuple in plain and isinstance(value, list):
-        return tuple(value)
-    if not isinstance(value, plain) or (isinstance(value, bool) and bool not in plain):
-        wanted = " or ".join("nothing" if kind is type(None) else kind.__name__ for kind in plain)
-        raise LimnerError(f"{name}={value!r} is {type(value).__name__}: expected {wanted}")
-    return value

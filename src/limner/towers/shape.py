@@ -88,7 +88,8 @@ class Margin:
 
     def function(self) -> Any:
         """The loss with its options set."""
-        return losses.loss(self.loss, margin=self.margin, **({} if self.k is None else {"k": self.k}))
+        options: dict[str, Any] = {} if self.k is None else {"k": self.k}
+        return losses.loss(self.loss, margin=self.margin, **options)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from limner.catalogue import checked
 from limner.collection import Items
 from limner.embeddings import Embeddings
-from limner.encoders import Encoder, TwoSided, encoded, encoder
+from limner.encoders import Encoder, TwoSided, encoded, encoder_named
 from limner.encoders.pictures import Histograms
 from limner.errors import LimnerError
 
@@ -75,7 +77,7 @@ class Encoded:
 Source = Stored | Encoded
 
 
-def source(given: Any, *, what: str = "features") -> Source:
+def source(given: Any, *, what: str = "features", trusted: bool = True) -> Source:
     """The source that an option names.
 
     Args:
@@ -83,6 +85,7 @@ def source(given: Any, *, what: str = "features") -> Source:
             `limner.encoders.ENCODERS`, "module:thing", or an object), or one with its options:
             `{"encoder": "clip", "model": "folder"}`.
         what: The option; used in messages only.
+        trusted: Whether "module:thing" may be named; False for what a file gives.
     """
     if given is None or given == BUILT_IN:
         return Encoded(Histograms(), BUILT_IN)
@@ -93,10 +96,10 @@ def source(given: Any, *, what: str = "features") -> Source:
     if isinstance(given, Path) or (isinstance(given, str) and _is_file(given)):
         return Stored(Embeddings.load(given), str(Path(given).resolve()))
     if isinstance(given, str):
-        return Encoded(_encoder(given, {}, what), given)
+        return Encoded(_encoder(given, {}, what, trusted), given)
     if isinstance(given, Mapping) and "encoder" in given:
         options = {name: value for name, value in given.items() if name != "encoder"}
-        return Encoded(_encoder(given["encoder"], options, what), given["encoder"], options)
+        return Encoded(_encoder(given["encoder"], options, what, trusted), given["encoder"], options)
     if isinstance(given, (Encoder, TwoSided)):
         return Encoded(given)
     raise LimnerError(
@@ -105,22 +108,30 @@ def source(given: Any, *, what: str = "features") -> Source:
     )
 
 
-def found_again(about: Mapping[str, Any], *, what: str) -> Source | None:
-    """The source of a saved model, or None where it was an object that only its maker has."""
+def found_again(about: Any, *, what: str, trust: bool) -> Source | None:
+    """The source of a saved model, or None where it was an object that only its maker has.
+
+    Args:
+        about: What the source said of itself when the model was saved.
+        what: The option; used in messages only.
+        trust: Whether the model may name an encoder of its own, as "module:thing".
+    """
+    if not isinstance(about, Mapping):
+        raise LimnerError(f"{what} of a saved model are {about!r}: expected an encoder or a file of vectors by name")
     if about.get("encoder"):
-        return source(about, what=what)
+        return source(about, what=what, trusted=trust)
     path = about.get("embeddings")
-    return source(path, what=what) if path and Path(path).is_file() else None
+    return Stored(Embeddings.load(path), str(path)) if path and os.path.isfile(str(path)) else None
 
 
 def _is_file(given: str) -> bool:
     return Path(given).suffix.lower() in (".npy", ".npz", ".safetensors", ".parquet")
 
 
-def _encoder(name: str, options: Mapping[str, Any], what: str) -> Any:
+def _encoder(name: str, options: Mapping[str, Any], what: str, trusted: bool) -> Any:
     if name == BUILT_IN:
-        return Histograms(**{key: tuple(value) for key, value in options.items()})
-    made = encoder(name, **options)
+        return Histograms(**checked(Histograms, options, what=f"encoder {name!r}"))
+    made = encoder_named(name, options, trusted=trusted)
     if not isinstance(made, (Encoder, TwoSided)):
         raise LimnerError(f"{what}={name!r} has no encode(items): expected an encoder")
     return made

@@ -18,7 +18,6 @@ from limner.web import accounts, admin, api, effect, judging, pages, preferring,
 from limner.web.jobs import Pending
 from limner.web.security import Guard, checked_proxies, names_of
 from limner.web.site import HERE, Site, endpoint, failed, open_endpoint
-from limner.web.uploads import lower_limits
 from limner.web.watching import Watch
 
 
@@ -30,7 +29,6 @@ def application(site: Site, *, hosts: Sequence[str] = (), proxies: Sequence[str]
         hosts: Names it answers under, beside those of this machine and the one in the site's address.
         proxies: Addresses of servers in front of it, whose word on who asks, and how, is believed.
     """
-    lower_limits()
     named = names_of(hosts, site.url, team=site.team)
     layers = [Middleware(Guard, hosts=named, url=site.url, private=site.team)]
     if proxies:

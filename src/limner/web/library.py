@@ -93,6 +93,7 @@ class Library:
         systems: Names of systems to train, files of saved models, or "module:thing"; by the name that pages use.
         matrices: Files of similarities (images by texts), by the name that pages use.
         options: Options of the loader.
+        trust: Whether files of models may name code of their own.
     """
 
     def __init__(
@@ -102,12 +103,13 @@ class Library:
         *,
         matrices: Mapping[str, Path] | None = None,
         options: Mapping[str, Any] | None = None,
+        trust: bool = False,
     ) -> None:
         """Loads nothing yet, but refuses what can be seen to be wrong."""
         if not collections:
             raise LimnerError("nothing to show: name a collection, e.g. scenes")
         self.collections, self.systems, self.matrices = dict(collections), dict(systems), dict(matrices or {})
-        self.options = dict(options or {})
+        self.options, self.trust = dict(options or {}), trust
         self.jobs = Jobs()
 
     @property
@@ -160,7 +162,7 @@ class Library:
         return self.jobs.ready(("system", collection, name))
 
     def _trained(self, loaded: Loaded, name: str, job: Job) -> Ready:
-        model = model_named(self.systems[name], loaded, job)
+        model = model_named(self.systems[name], loaded, job, trust=self.trust)
         if hasattr(model, "scores"):
             return Ready(name, model.scores(loaded.held, **_told(model.scores, job)), model)
         from limner.scores import Scores
@@ -176,13 +178,13 @@ class Library:
         return Ready(name, scores)
 
 
-def model_named(name: str, loaded: Loaded, job: Job) -> Any:
+def model_named(name: str, loaded: Loaded, job: Job, *, trust: bool = False) -> Any:
     """A model: trained on what may be seen, read from its file, or an object of one's own that encodes."""
     from limner.catalogue import resolve
     from limner.systems import load, train
 
     if name not in SYSTEMS and Path(name).exists():
-        return load(name)
+        return load(name, trust=trust)
     thing = resolve(name, SYSTEMS, what="system")
     if name in SYSTEMS:
         return train(loaded.seen, name, **_told(thing, job), **dev_of(thing, loaded.whole, loaded.held))

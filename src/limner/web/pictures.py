@@ -78,10 +78,8 @@ class Pictures:
 def encoded(collection: Collection, image: str, side: int) -> Encoded:
     """A copy no side of which is longer than `side`."""
     from PIL import features
-    from PIL.Image import Resampling
 
-    picture = bare(collection.images.open(image))
-    picture.thumbnail((side, side), Resampling.LANCZOS)
+    picture = bare(collection.images.open(image, side=side))
     form = "webp" if features.check("webp") else "jpeg"
     out = io.BytesIO()
     picture.save(out, form, quality=84)

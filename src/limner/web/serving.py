@@ -51,6 +51,7 @@ def serve(
     url: str | None = None,
     proxies: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
+    trust: bool = False,
     started: Callable[[Address], None] | None = None,
 ) -> None:
     """Serves pages for searching, looking at failures and judging, until it is interrupted.
@@ -68,6 +69,7 @@ def serve(
         url: The address under which others reach it, e.g. https://judge.example.org; links are made from it.
         proxies: Addresses of servers in front of this one, whose word on who asks, and how, is believed.
         options: Of the collections' loader.
+        trust: Whether files of models may name code of their own.
         started: Called with the address once everything is ready.
     """
     from limner.web.security import refuse_open
@@ -77,7 +79,7 @@ def serve(
         raise LimnerError("a certificate and its key belong together: give both or neither")
     app = make_app(
         collections, systems=systems, matrices=matrices, store=store, team=team, https=key is not None, hosts=(host,),
-        url=url, proxies=proxies, options=options,
+        url=url, proxies=proxies, options=options, trust=trust,
     )  # fmt: skip
     try:
         from limner.web.connections import Connections, affordable, listen
@@ -103,6 +105,7 @@ def make_app(
     url: str | None = None,
     proxies: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
+    trust: bool = False,
 ) -> Starlette:
     """The ASGI application that `serve` runs; arguments as there.
 
@@ -119,7 +122,7 @@ def make_app(
         raise MissingExtra("the page", error.name or "starlette", "web") from error
     listed = [collections] if isinstance(collections, str) else list(collections)
     named = systems if isinstance(systems, Mapping) else {_short(name): name for name in systems}
-    library = Library(_named(listed, dict(options or {})), named, matrices=matrices, options=options)
+    library = Library(_named(listed, dict(options or {})), named, matrices=matrices, options=options, trust=trust)
     site = Site(library, str(store), team=team, https=https, url=public_url(url))
     return application(site, hosts=tuple(hosts), proxies=proxies)
 

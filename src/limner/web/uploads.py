@@ -9,11 +9,10 @@ from __future__ import annotations
 import io
 import secrets
 import threading
-import warnings
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from limner.collection import PIXEL_LIMIT
+from limner.decoding import Unreadable, opened
 from limner.errors import LimnerError, UnknownId
 
 if TYPE_CHECKING:
@@ -25,19 +24,9 @@ PIXELS = 40_000_000
 SIDE = 512
 KEPT = 64
 
-_decoding = threading.BoundedSemaphore(2)  # so many pictures are unpacked at once, whatever is sent
-
 
 class Refused(LimnerError):
     """An upload that is not taken; the message may be shown to whoever sent it."""
-
-
-def lower_limits() -> None:
-    """Makes Pillow refuse, everywhere in this process, what it would only warn of: what a collection may not hold."""
-    from PIL import Image as pil
-
-    pil.MAX_IMAGE_PIXELS = PIXEL_LIMIT
-    warnings.simplefilter("error", pil.DecompressionBombWarning)
 
 
 def accepted(data: bytes) -> Image:
@@ -46,35 +35,15 @@ def accepted(data: bytes) -> Image:
     Raises:
         Refused: When it is too large, of another form, or does not decode.
     """
-    from PIL import Image as pil
-
     if len(data) > BYTES:
         raise Refused(f"the picture has {len(data):,} bytes: at most {BYTES:,} are taken; scale it down")
     if not data:
         raise Refused("the picture is empty: choose a file")
-    with _decoding:
-        try:
-            with pil.open(io.BytesIO(data), formats=FORMATS) as picture:
-                if picture.width * picture.height > PIXELS:
-                    raise Refused(
-                        f"the picture has {picture.width} x {picture.height} pixels: at most {PIXELS:,} are taken"
-                    )
-                picture.draft("RGB", (SIDE, SIDE))  # a large JPEG is decoded small
-                picture.load()
-                small = picture.convert("RGB")
-        except (OSError, SyntaxError, ValueError, EOFError, pil.DecompressionBombError) as error:
-            if isinstance(error, Refused):
-                raise
-            raise Refused(f"this is no {', '.join(FORMATS)} picture that opens: {_short(error)}") from error
-        except pil.DecompressionBombWarning as error:
-            raise Refused(f"the picture has too many pixels: at most {PIXELS:,} are taken") from error
-        small.thumbnail((SIDE, SIDE))
-        return small
-
-
-def _short(error: Exception) -> str:
-    """The reason without the address of an object in memory."""
-    return "it is of another kind" if "cannot identify" in str(error) else str(error)[:120]
+    try:
+        with opened(data, name="upload", side=SIDE, formats=FORMATS, limit=PIXELS) as picture:
+            return picture
+    except Unreadable as error:
+        raise Refused(f"this is no {', '.join(FORMATS)} picture that opens: {error.reason}") from error
 
 
 def as_jpeg(picture: Image, *, quality: int = 85) -> bytes:

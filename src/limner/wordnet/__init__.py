@@ -7,7 +7,6 @@ The graph is read once and never changed, so that threads may share it; what is 
 
 from __future__ import annotations
 
-import lzma
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
@@ -18,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.errors import LimnerError, UnknownName
+from limner.paths import damage_told
 
 Distances = npt.NDArray[np.uint8]
 
@@ -85,16 +85,17 @@ class WordNet:
     @cache
     def load() -> WordNet:
         """The WordNet 3.0 that limner brings, read once for the whole process (about a second)."""
-        from limner.wordnet.pack import unpack
+        from limner.wordnet.pack import opened
 
-        return unpack(lzma.decompress((files("limner.wordnet") / "wordnet30.xz").read_bytes()).decode())
+        return opened((files("limner.wordnet") / "wordnet30.xz").read_bytes())
 
     @staticmethod
     def read(folder: str | Path) -> WordNet:
         """Reads a folder of WordNet 3.x database files (data.noun, index.noun, noun.exc, ...)."""
         from limner.wordnet.pack import read
 
-        return read(Path(folder))
+        with damage_told(folder, what="folder of WordNet files"):
+            return read(Path(folder))
 
     def __len__(self) -> int:
         return len(self._synsets)

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from limner.errors import LimnerError
+from limner.paths import damage_told
 from limner.wordnet import Synset, WordNet
 
 PARTS = {"n": "noun", "v": "verb", "a": "adj", "r": "adv"}
@@ -77,7 +78,8 @@ def _entries(folder: Path, pos: str) -> Iterator[Raw]:
             many = int(cells[3], 16)
             words = [word.partition("(")[0] for word in cells[4 : 4 + 2 * many : 2]]
             rest = cells[5 + 2 * many :]
-            pointers = [rest[at : at + 4] for at in range(0, 4 * int(cells[4 + 2 * many]), 4)]
+            count = min(int(cells[4 + 2 * many]), len(rest) // 4)
+            pointers = [rest[at : at + 4] for at in range(0, 4 * count, 4)]
             above = [(p[1], _part(p[2])) for p in pointers if p[0] in HYPERNYMS]
             opposite = [
                 (int(p[3][:2], 16) - 1, p[1], _part(p[2]), int(p[3][2:], 16) - 1) for p in pointers if p[0] == "!"
@@ -109,6 +111,12 @@ def _counts(folder: Path) -> dict[tuple[str, str, int], int]:
         word, _, rest = key.partition("%")
         found[word.lower(), " nvara"[int(rest[0])].replace(" ", "n"), int(sense)] = int(count)
     return found
+
+
+def opened(packed: bytes) -> WordNet:
+    """The graph of a packed file."""
+    with damage_told("wordnet30.xz", what="packed WordNet", mend="install limner again"):
+        return unpack(lzma.decompress(packed).decode())
 
 
 def unpack(text: str) -> WordNet:

@@ -50,12 +50,14 @@ from typing import Any
 from limner.annotate._sql import sa
 from limner.annotate.store.schema import VERSION, setting
 from limner.errors import LimnerError, MissingExtra, NotWritten
+from limner.paths import parse_json, refuse_irregular
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY = 30.0
 """Seconds a writer waits for another process to finish."""
 POOL = 32
 """Connections held at once; more callers take turns."""
+_DAMAGE = ("malformed", "not a database", "no such table", "no such column", "Could not decode", "corrupt")
 _PATIENCE = 10  # milliseconds between two tries to take SQLite's lock
 _ADVISORY = 0x6C696D  # the lock of PostgreSQL that is limner's
 _NO_ROOM = ("disk is full", "disk i/o error", "no space left")  # of SQLite, of a limit on its files, of PostgreSQL
@@ -144,13 +146,14 @@ class Store:
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """A transaction that only reads."""
-        with self._readers, self.engine.begin() as connection:
+        with self._sound(), self._readers, self.engine.begin() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         """A transaction that writes: all of it or nothing, and on the disk when it ends."""
         with (
+            self._sound(),
             self._writers,
             self._with_room(),
             self.engine.connect().execution_options(limner_writes=True) as connection,
@@ -169,6 +172,17 @@ class Store:
                 raise NotWritten(self.where, _said(error)) from error
             raise
 
+    @contextmanager
+    def _sound(self) -> Iterator[None]:
+        """Says in a line that a file is damaged, or holds other tables than it should."""
+        try:
+            yield
+        except (sa.exc.DBAPIError, sqlite3.DatabaseError) as error:
+            said = str(getattr(error, "orig", error)).strip().partition("\n")[0]
+            if not self.lite or not any(words in said for words in _DAMAGE):
+                raise
+            raise LimnerError(f"the store {self.where} is damaged ({said}): put back a good copy") from error
+
     def rows(self, query: sa.Executable, **values: Any) -> list[dict[str, Any]]:
         """The rows of a query as dicts."""
         with self.reading() as connection:
@@ -178,7 +192,7 @@ class Store:
         """A value kept with the store (what collection it is of, a page's secret, ...)."""
         with self.reading() as connection:
             value = connection.scalar(sa.select(setting.c.value).where(setting.c.name == name))
-        return default if value is None else json.loads(value)
+        return default if value is None else parse_json(value, where=f"setting {name!r} of the store {self.where}")
 
     def set(self, name: str, value: Any, *, replace: bool = True) -> Any:
         """Keeps a JSON value under a name; with `replace=False` the first one stays. Returns what is kept."""
@@ -186,7 +200,7 @@ class Store:
             alone(self, connection)
             old = connection.scalar(sa.select(setting.c.value).where(setting.c.name == name))
             if old is not None and not replace:
-                return json.loads(old)
+                return parse_json(old, where=f"setting {name!r} of the store {self.where}")
             connection.execute(sa.delete(setting).where(setting.c.name == name))
             connection.execute(sa.insert(setting).values(name=name, value=json.dumps(value)))
         return value
@@ -241,6 +255,7 @@ def _engine(target: str, create: bool) -> sa.Engine:
     path = Path(target.removeprefix("sqlite:///"))
     if _WORDS.search(target) and not path.exists():
         raise LimnerError(f"store {without_password(target)}: this is no file; expected postgresql://user@host/name")
+    refuse_irregular(path, what="store")
     if not create and not path.is_file():
         raise LimnerError(f"no store {without_password(str(path))}: make one with 'limner annotate pool'")
     if not path.parent.is_dir():
@@ -282,9 +297,10 @@ def _sqlite(path: Path) -> sa.Engine:
 
 
 def _prepare(connection: Any, _: Any) -> None:
-    """Durable, checked, patient; and the driver must not begin transactions by itself."""
+    """Durable, checked, patient, wary of what a file defines; and the driver must not begin transactions by itself."""
     connection.isolation_level = None
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"busy_timeout={int(BUSY * 1000)}"):
+    durable = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"busy_timeout={int(BUSY * 1000)}")
+    for pragma in ("trusted_schema=OFF", *durable):
         connection.execute(f"PRAGMA {pragma}").close()
 
 

@@ -64,6 +64,10 @@ class Drawing:
         return render(self.scene)
 
 
+MOST = 1_000_000
+"""Images of a world: as many as their numbers in ids have places for."""
+
+
 def load(
     path: str | Path | None = None, *, split: str | None = None, images: int = 2000, seed: int = 0, graded: bool = False
 ) -> Collection:
@@ -107,8 +111,8 @@ def load(
 def _refuse_bad(path: str | Path | None, images: int, seed: int) -> None:
     if path is not None:
         raise LimnerError(f"scenes is drawn, not read, and takes no path; got {str(path)!r}: leave it out")
-    if images < 1:
-        raise LimnerError(f"scenes needs at least 1 image; got images={images}")
+    if not 1 <= images <= MOST:
+        raise LimnerError(f"scenes needs at least 1 image, and has at most {MOST:,}; got images={images}")
     if seed < 0:
         raise LimnerError(f"the seed of scenes must be 0 or above; got seed={seed}")
 

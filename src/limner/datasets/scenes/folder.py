@@ -24,7 +24,7 @@ def write(collection: Collection, folder: str | Path) -> Path:
 
     Args:
         collection: What `load` returned, or a split of it.
-        folder: Where to write; made if it is not there.
+        folder: Where to write; made if it is not there, in a folder that is.
     """
     own = FILES if (Path(folder) / "complete.qrels").is_file() else ()
     with replacing_folder(folder, head="captions.csv", own=own) as draft:

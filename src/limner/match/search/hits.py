@@ -12,7 +12,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from limner.collection import Items, open_image
+from limner.cells import guarded_row
+from limner.collection import Items
 from limner.errors import LimnerError
 from limner.files import write_text
 from limner.match.search.approximate import Recall
@@ -145,7 +146,7 @@ class Hits:
         out = io.StringIO()
         writer = csv.DictWriter(out, ["query", "query_value", "rank", "id", "score", "value"], lineterminator="\n")
         writer.writeheader()
-        writer.writerows(self.records())
+        writer.writerows(map(guarded_row, self.records()))
         return out.getvalue()
 
 
@@ -185,7 +186,7 @@ def _uri(value: Any, picture: bytes | None, key: str) -> tuple[str | None, str]:
     if picture is None and value is None:
         return None, "no picture is kept"
     try:
-        data = picture or small(open_image(value, name=key))
+        data = picture or small(value, name=key)
     except (LimnerError, OSError) as error:
         return None, str(error)
     form = "webp" if data[8:12] == b"WEBP" else "jpeg"

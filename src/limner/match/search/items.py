@@ -6,17 +6,15 @@ import io
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from limner.collection import Items
 from limner.datasets import _read
 from limner.datasets.tables import IMAGE_ENDINGS
+from limner.decoding import open_image
 from limner.embeddings import Embeddings
 from limner.errors import LimnerError, shown
 from limner.ids import Ids
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 SIDE = 144
 """The longer side of a small picture in pixels."""
@@ -33,20 +31,15 @@ def kept(value: Any, kind: str) -> tuple[str | None, bytes | None]:
         return str(value), None
     if isinstance(value, (str, Path)):
         return (str(value) if "://" in str(value) else os.path.abspath(value)), None
-    from limner.collection import open_image
-
-    return None, small(open_image(value, name="picture"))
+    return None, small(value, name="picture")
 
 
-def small(picture: Image) -> bytes:
+def small(value: Any, *, name: str) -> bytes:
     """A small copy of a picture, as the bytes of a file."""
     from PIL import features
-    from PIL.Image import Resampling
 
-    copy = picture.convert("RGB")
-    copy.thumbnail((SIDE, SIDE), Resampling.LANCZOS)
     out = io.BytesIO()
-    copy.save(out, "webp" if features.check("webp") else "jpeg", quality=76)
+    open_image(value, name=name, side=SIDE).save(out, "webp" if features.check("webp") else "jpeg", quality=76)
     return out.getvalue()
 
 

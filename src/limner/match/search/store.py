@@ -20,7 +20,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from limner.catalogue import checked
 from limner.errors import LimnerError, MissingExtra, UnknownName
+from limner.paths import folder_for, parse_json
 
 Float32 = npt.NDArray[np.float32]
 
@@ -104,11 +106,11 @@ class Store:
             raise LimnerError(f"no index at {where}: make one with 'limner index {where} ...'")
         with _explained(where):
             table = _opened(connect(where))
-        if table is None:
-            raise LimnerError(f"no index at {where}: make one with 'limner index {where} ...'")
-        if version is not None:
-            _checked_out(table, version, where)
-        return cls(where, table, _about(table, where), version)
+            if table is None:
+                raise LimnerError(f"no index at {where}: make one with 'limner index {where} ...'")
+            if version is not None:
+                _checked_out(table, version, where)
+            return cls(where, table, _about(table, where), version)
 
     def __len__(self) -> int:
         return int(self.table.count_rows())
@@ -120,7 +122,8 @@ class Store:
 
     def versions(self) -> list[Version]:
         """The versions that can still be read, oldest first."""
-        listed = self.table.list_versions()
+        with _explained(self.path):
+            listed = self.table.list_versions()
         return [Version(v["version"], v["timestamp"], int(v["metadata"].get("total_rows", 0))) for v in listed]
 
     def refresh(self) -> None:
@@ -279,15 +282,15 @@ def _opened(database: Any) -> Any | None:
 
 def _about(table: Any, where: str) -> About:
     try:
-        held = json.loads((table.schema.metadata or {})[b"limner"])
-    except (KeyError, ValueError):
+        held = parse_json((table.schema.metadata or {})[b"limner"].decode(), where=where)
+        made = held.pop("format")
+    except (KeyError, ValueError, AttributeError):
         raise LimnerError(
             f"{where} holds a table {TABLE!r} that limner did not make: choose another place for the index"
         ) from None
-    made = held.pop("format")
     if made not in range(1, FORMAT + 1):
         raise LimnerError(f"{where} is an index of format {made}; this limner reads format 1 to {FORMAT}: index again")
-    return About(**held)
+    return About(**checked(About, held, what=f"the index {where}"))
 
 
 def _checked_out(table: Any, version: int, where: str) -> None:
@@ -317,8 +320,7 @@ def _turn(where: str) -> AbstractContextManager[Any]:
     folder = Path(where.removeprefix("file://"))
     if folder.exists() and not folder.is_dir():
         raise LimnerError(f"{folder} is a file: an index is a folder; choose another place")
-    folder.mkdir(parents=True, exist_ok=True)
-    return FileLock(folder / LOCK)
+    return FileLock(folder_for(folder) / LOCK)
 
 
 @contextmanager
@@ -328,6 +330,9 @@ def _explained(where: str) -> Iterator[None]:
         yield
     except LimnerError:
         raise
-    except (ValueError, RuntimeError, OSError) as error:
+    except BaseException as error:
+        known = isinstance(error, (ValueError, RuntimeError, OSError))
+        if not known and "Panic" not in type(error).__name__:  # what compiled code raises on a damaged file
+            raise
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise LimnerError(f"the store at {where} cannot do this: {first}") from error

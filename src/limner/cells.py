@@ -1,0 +1,47 @@
+"""Cells of a csv that people open in a spreadsheet, where a text that begins like a formula would be computed.
+
+Names of annotators, ids and texts come from anybody. Such a cell gets an apostrophe before it, as spreadsheets
+themselves write a text that is none; limner's own reader takes it off again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
+
+
+def guarded(cell: Any) -> Any:
+    """The cell as text that no spreadsheet computes; numbers as they are.
+
+    >>> guarded("=1+1"), guarded("a dog"), guarded(-1.5), guarded("-1.5")
+    ("'=1+1", 'a dog', -1.5, '-1.5')
+    """
+    return f"'{cell}" if isinstance(cell, str) and _is_formula(cell) else cell
+
+
+def unguarded(cell: str) -> str:
+    """What was given to `guarded`.
+
+    >>> [unguarded(guarded(text)) for text in ("=1", "'=1", "''@x", "'a'", "-", "")]
+    ['=1', "'=1", "''@x", "'a'", '-', '']
+    """
+    return cell[1:] if cell.startswith("'") and _is_formula(cell[1:]) else cell
+
+
+def guarded_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with every cell guarded."""
+    return {name: guarded(cell) for name, cell in row.items()}
+
+
+def _is_formula(cell: str) -> bool:
+    return cell.lstrip("'").startswith(_FORMULA) and not _is_number(cell)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,55 @@
+"""Files of weights that torch saved: tensors by name, never anything that is unpickled freely."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from limner.errors import LimnerError, shown
+from limner.paths import damage_told
+
+_WRAPPERS = ("state_dict_ema", "model_ema", "state_dict", "model")
+"""Keys under which training scripts keep the weights beside other things; the smoothed ones first, as timm does."""
+
+
+def read_weights(file: Path) -> dict[str, Tensor]:
+    """Tensors by name from a .safetensors file, or from a .pth or .pt file that holds nothing but data."""
+    if not file.is_file():
+        raise LimnerError(f"no weights {file}: expected a .safetensors, .pth or .pt file")
+    with damage_told(file, what="file of weights"):
+        if file.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            return load_file(file)
+        held = _unpickled(file)
+        found = next((held[key] for key in _WRAPPERS if isinstance(held.get(key), Mapping)), held)
+        return {_plain(name): tensor for name, tensor in found.items() if isinstance(tensor, Tensor)}
+
+
+def _unpickled(file: Path) -> Any:
+    """What torch saved, read by its restricted reader, which knows tensors and plain values alone."""
+    try:
+        return torch.load(file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:  # its message advises to read the file without the restriction
+        raise LimnerError(
+            f"{file} holds more than tensors, or is damaged: expected weights that were saved with "
+            "torch.save(model.state_dict(), FILE), or a .safetensors file"
+        ) from error
+
+
+def _plain(name: Any) -> str:
+    """A name without what training on several devices puts before it."""
+    return str(name).removeprefix("module.")
+
+
+def fill(module: nn.Module, file: Path) -> None:
+    """Puts weights from a file into a module; refuses a file that lacks some, and ignores what it has beside."""
+    with damage_told(file, what="file of weights"):
+        lacking = module.load_state_dict(read_weights(file), strict=False).missing_keys
+    if lacking:
+        raise LimnerError(f"{file} lacks {len(lacking)} weights of this model: {shown(lacking)}")

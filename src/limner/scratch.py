@@ -1,0 +1,109 @@
+"""Where compiled loops and settings of libraries are kept when neither limner's folder nor a home can be written to.
+
+numba keeps what it compiled beside the source or in the home folder, and refuses to work where it can do neither, as in
+a read-only image run by a user without a home. Then a folder for temporary files has to do. numba unpickles what it
+finds in its cache, so that this folder is used only if it belongs to this user alone.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import stat
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+
+@cache
+def private_folder() -> Path | None:
+    """A folder for temporary files that nobody else can write to, the same in every run where there is one.
+
+    Where somebody else holds that name, a new folder, which is removed when the process ends; None where there is no
+    place for temporary files at all.
+    """
+    try:
+        kept = Path(tempfile.gettempdir()) / f"limner-{_user()}"
+        if _is_mine(kept):
+            return kept
+        fresh = Path(tempfile.mkdtemp(prefix="limner-"))
+    except OSError:
+        return None
+    atexit.register(shutil.rmtree, fresh, ignore_errors=True)
+    return fresh
+
+
+def _user() -> int:
+    return os.getuid() if hasattr(os, "getuid") else 0
+
+
+def _is_mine(folder: Path) -> bool:
+    """Makes the folder; whether it is a real one, of this user, closed to all others and writable."""
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        about = folder.lstat()
+    except OSError:
+        return False
+    closed = not stat.S_IMODE(about.st_mode) & 0o077 or os.name != "posix"
+    return stat.S_ISDIR(about.st_mode) and about.st_uid == _user() and closed and os.access(folder, os.W_OK)
+
+
+def compiled(**options: Any) -> Any:
+    """`numba.njit` with a cache wherever there is a place for one, and without one elsewhere.
+
+    Args:
+        options: Of `numba.njit`.
+    """
+    return _numba().njit(cache=_has_cache(), **options)
+
+
+def _numba() -> Any:
+    import numba  # here: not everything that asks for a private folder compiles
+
+    return numba
+
+
+@cache
+def _has_cache() -> bool:
+    if _can_cache():
+        return True
+    folder = private_folder()
+    if folder is None or _numba().config.CACHE_DIR:
+        return False
+    _numba().config.CACHE_DIR = str(folder / "numba")
+    return _can_cache()
+
+
+def _can_cache() -> bool:
+    """Whether numba finds a place for its cache: it looks for one when a function is decorated."""
+
+    def probe() -> int:
+        return 0
+
+    try:
+        _numba().njit(cache=True)(probe)
+    except RuntimeError:
+        return False
+    return True
+
+
+@cache
+def settle_matplotlib() -> None:
+    """Gives matplotlib a folder for its settings where it would have to make one, and warn of it, in every run."""
+    if "MPLCONFIGDIR" in os.environ or _is_writable_home():
+        return
+    folder = private_folder()
+    if folder is not None:
+        os.environ["MPLCONFIGDIR"] = str(folder)
+
+
+def _is_writable_home() -> bool:
+    """Whether the folder that holds matplotlib's settings is there, or the nearest one above it can be written to."""
+    try:
+        place = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "matplotlib"
+    except RuntimeError:  # no home at all
+        return False
+    there = next((folder for folder in (place, *place.parents) if folder.exists()), place)
+    return os.access(there, os.W_OK)

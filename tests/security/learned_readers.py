@@ -1,0 +1,234 @@
+"""Readers that need torch, LanceDB or SQLAlchemy, or take longer: models, indexes, caches, stores."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mutations as spoil
+import numpy as np
+from readers import READERS, Files, Reader, seeds
+
+import limner
+
+
+def _tree(folder: Path) -> Files:
+    return {str(f.relative_to(folder)): f.read_bytes() for f in sorted(folder.rglob("*")) if f.is_file()}
+
+
+def _made(make: Callable[[Path], Any]) -> Callable[[], Files]:
+    def build() -> Files:
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as folder:
+            make(Path(folder))
+            return _tree(Path(folder))
+
+    return seeds(build)
+
+
+def _small_world() -> Any:
+    return limner.load("scenes", images=10)
+
+
+def _features(world: Any) -> Any:
+    rows = np.random.default_rng(0).random((len(world.images), 4), dtype=np.float32)
+    return limner.Embeddings(world.images.ids, rows)
+
+
+def _train(name: str, **options: Any) -> Callable[[Path], Any]:
+    def make(folder: Path) -> None:
+        world = _small_world()
+        given = {"features": _features(world)} if options.pop("featured", True) else {}
+        target = folder / ("m.npz" if name in ("histograms", "colours") else "m")
+        limner.train(world, name, **given, **options).save(target)
+
+    return make
+
+
+def _model(name: str) -> Callable[[Path], Any]:
+    return lambda folder: limner.systems.load(folder / name)
+
+
+QUICK = {"epochs": 1, "batch": 8, "device": "cpu", "tensorboard": False}
+TINY = {**QUICK, "width": 8, "layers": 1, "heads": 2, "longest": 6}
+TOWER = {**QUICK, "words": 4, "hidden": 4, "joint": 4, "least": 1}
+CONFIG = {"config.json": spoil.of_json, "model.safetensors": spoil.of_safetensors, "vocabulary.txt": spoil.of_text}
+
+
+def _resigned(rng: random.Random, data: bytes) -> bytes:
+    """Weights of a model, spoilt and signed again, so that the fingerprint fits what nobody wrote."""
+    import tempfile
+
+    import torch
+
+    from limner.towers import checkpoints
+
+    if rng.random() < 0.3:
+        return spoil.of_safetensors(rng, data)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "w.safetensors"
+        file.write_bytes(data)
+        tensors, about = checkpoints.read(file)
+        names = sorted(tensors)
+        chosen = rng.choice(names)
+        kinds = [
+            torch.zeros(0),
+            torch.zeros(3, dtype=torch.int64),
+            torch.full((2, 2), torch.nan),
+            tensors[rng.choice(names)],
+        ]
+        tensors[rng.choice((chosen, "x", chosen + "."))] = rng.choice(kinds).clone()
+        if rng.random() < 0.3:
+            del tensors[chosen]
+        changed = spoil.spoilt_value(rng, dict(about)) if rng.random() < 0.3 else about
+        checkpoints.write(
+            file, tensors, {k: v for k, v in changed.items() if k != "format"} if isinstance(changed, dict) else {}
+        )
+        return file.read_bytes()
+
+
+SIGNED = {**CONFIG, "model.safetensors": _resigned}
+
+
+def _gru(folder: Path) -> None:
+    from limner.encoders.gru import GruEncoder
+
+    GruEncoder.fresh(["a dog", "a cat"], dim=4, word_dim=4, least=1).save(folder / "g")
+
+
+def _read_gru(folder: Path) -> Any:
+    from limner.encoders.gru import GruEncoder
+
+    return GruEncoder(folder / "g", device="cpu")
+
+
+def _cache(folder: Path) -> None:
+    from limner.encoders.cache import Store
+
+    Store(folder / "c", owner="x", width=3).put(
+        np.arange(8, dtype=np.uint64).reshape(4, 2), np.ones((4, 3), np.float32)
+    )
+
+
+def _read_cache(folder: Path) -> Any:
+    from limner.encoders.cache import Store
+
+    return Store(folder / "c", owner="x", width=3).get(np.arange(8, dtype=np.uint64).reshape(4, 2))
+
+
+def _words(folder: Path) -> None:
+    from limner.classic.kernels import Pyramid
+
+    world = _small_world()
+    Pyramid(side=48, points=20).fit(world.images).features(world.images).save(folder / "h.safetensors")
+
+
+def _read_words(folder: Path) -> Any:
+    from limner.classic.pairs import read_features
+
+    return read_features(folder / "h.safetensors")
+
+
+def _index(folder: Path) -> None:
+    from limner.match import search
+
+    search.index(folder / "i", limner.Embeddings(["a", "b", "c"], np.eye(3, 4, dtype=np.float32)))
+
+
+def _read_index(folder: Path) -> Any:
+    from limner.match.search import open_index
+
+    held = open_index(folder / "i")
+    return held.search(np.ones((1, 4), np.float32), 2).records(), held.about, held.versions()
+
+
+def _store(folder: Path) -> None:
+    from limner.annotate.pool import fill
+    from limner.annotate.store import open_store
+    from limner.annotate.store.contents import add_collection, pairs
+    from limner.annotate.store.tasks import add_tasks
+    from limner.annotate.tasks import make_tasks
+
+    world = _small_world()
+    scores = limner.Scores.from_matrix(np.random.default_rng(0).random((10, 50)), world.images.ids, world.texts.ids)
+    with open_store(folder / "s.db") as store:
+        add_collection(store, world, spec="scenes")
+        store.set("original", [[i, t, g] for i, t, g in world.judgements.relevant])
+        fill(store, {"x": scores}, depth=2, keep=4)
+        waiting = [(p.image, p.caption) for p in pairs(store)]
+        add_tasks(store, make_tasks(waiting, world.judgements, near=set(waiting), seed=0, real=5))
+    with sqlite3.connect(folder / "s.db") as held:
+        held.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        held.execute("PRAGMA journal_mode=DELETE")
+    held.close()
+
+
+def _of_sqlite(rng: random.Random, data: bytes) -> bytes:
+    """A database: its bytes, or some values of a table."""
+    if rng.random() < 0.5:
+        return spoil.of_bytes(rng, data)
+    held = sqlite3.connect(":memory:")
+    held.deserialize(data)
+    held.execute("PRAGMA ignore_check_constraints=ON")
+    tables = [
+        r[0] for r in held.execute("SELECT name FROM sqlite_master WHERE type='table' AND name NOT LIKE 'sqlite%'")
+    ]
+    for _ in range(rng.choice((1, 1, 3))):
+        table = rng.choice(tables)
+        column = rng.choice([r[1] for r in held.execute(f"PRAGMA table_info({table})")])
+        value = rng.choice([None, -1, 2**62, 1.5, "", "x", b"\xff\x00", "{", "[[1]]", '"a"', "[" * 500, "1" * 400])
+        try:
+            held.execute(f"UPDATE {table} SET {column} = ? WHERE rowid % ? = 0", (value, rng.choice((1, 2, 5))))
+        except sqlite3.Error:
+            held.execute(f"DELETE FROM {table} WHERE rowid % 3 = 0")
+    held.commit()
+    return held.serialize()
+
+
+def _read_store(folder: Path) -> Any:
+    from typer.testing import CliRunner
+
+    from limner.cli import app
+    from limner.errors import LimnerError
+
+    for words in (("status",), ("aggregate",), ("review",), ("bias",)):
+        done = CliRunner().invoke(app, ["annotate", words[0], str(folder / "s.db")])
+        if done.exit_code not in (0, 3):
+            raise AssertionError(f"{words}: status {done.exit_code}: {done.output[-300:]}")
+    raise LimnerError("read as far as it goes")
+
+
+LEARNED = {
+    "histograms model": Reader(_made(_train("histograms", featured=False)), {"": spoil.of_zip}, _model("m.npz"), 3),
+    "kcca model": Reader(_made(_train("kcca", images="linear")), CONFIG, _model("m"), 3),
+    "nearest model": Reader(_made(_train("nearest", images="linear")), CONFIG, _model("m"), 2),
+    "towers model": Reader(_made(_train("towers", **TOWER)), SIGNED, _model("m"), 0.3),
+    "pvse model": Reader(_made(_train("pvse", **TOWER)), SIGNED, _model("m"), 0.2),
+    "pcme model": Reader(_made(_train("pcme", **TOWER)), SIGNED, _model("m"), 0.2),
+    "mcprop model": Reader(_made(_train("mcprop", **TINY)), SIGNED, _model("m"), 0.15),
+    "crank model": Reader(_made(_train("crank", pictures=True, **TINY)), SIGNED, _model("m"), 0.15),
+    "gru": Reader(_made(_gru), CONFIG, _read_gru, 0.7),
+    "cache": Reader(_made(_cache), {".safetensors": spoil.of_safetensors, ".json": spoil.of_json}, _read_cache, 3),
+    "visual words": Reader(_made(_words), {"": spoil.of_safetensors}, _read_words, 2),
+    "index": Reader(_made(_index), {"": spoil.of_bytes}, _read_index, 0.08),
+    "store": Reader(_made(_store), {"": _of_sqlite}, _read_store, 0.05),
+}
+"""Those that need torch, LanceDB or SQLAlchemy, or take longer."""
+
+EVERY = {**READERS, **LEARNED}
+
+
+def read_one(name: str, number: int, folder: Path) -> Any:
+    """Reads the input of a number with a reader, in a folder that is empty before and after."""
+    reader = EVERY[name]
+    try:
+        reader.written(folder, number)
+        return reader.read(folder)
+    finally:
+        for entry in folder.iterdir():
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()

@@ -1,0 +1,362 @@
+"""Input that is hostile rather than mistaken: one line, status 3 (or 2), nothing printed raw, nothing waited for."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import limner
+from limner import LimnerError, paths
+from limner.cli import app
+from limner.cli.shell import Status
+
+IMAGES, PER_IMAGE = 6, 2
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Good files of every kind."""
+    rng = np.random.default_rng(0)
+    images = [f"i{n}" for n in range(IMAGES)]
+    texts = [f"{image}#{n}" for image in images for n in range(PER_IMAGE)]
+    rows = "".join(f"{text[:-2]},a caption {n},{text}\n" for n, text in enumerate(texts))
+    (tmp_path / "captions.csv").write_text("image,caption,id\n" + rows)
+    for name, ids in (("I", images), ("T", texts)):
+        np.save(tmp_path / f"{name}.npy", rng.standard_normal((len(ids), 4)).astype(np.float32))
+        (tmp_path / f"{name}.ids.txt").write_text("\n".join(ids) + "\n")
+    (tmp_path / "a.run").write_text("".join(f"{t[:-2]} Q0 {t} 1 0.5 x\n" for t in texts))
+    (tmp_path / "a.qrels").write_text("".join(f"{t[:-2]} 0 {t} 1\n" for t in texts))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def shell(*words):
+    return CliRunner().invoke(app, [str(w) for w in words])
+
+
+def limner_process(*words, **options):
+    environment = {**os.environ, **options.pop("env", {})}
+    return subprocess.run([sys.executable, "-m", "limner", *map(str, words)], env=environment, timeout=120, **options)
+
+
+def refused(done, *parts, status=Status.INPUT):
+    assert done.exit_code == status, (done.exit_code, done.output)
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("limner: warning")]
+    assert len(lines) == 1 and lines[0].startswith("limner: error: "), done.stderr
+    for part in parts:
+        assert part in lines[0], lines[0]
+
+
+EMBEDDINGS = ("evaluate", "captions.csv", "--images", "I.npy", "--texts", "T.npy", "--measures", "R@1")
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------
+
+DEEP = "[" * 100_000
+NESTED = '{"a":' * 300 + "1" + "}" * 300
+HUGE = "1" + "0" * 5000
+HALF = '"\\ud800"'
+
+
+HARM = {"deep": DEEP, "nested": NESTED, "huge": HUGE, "half": HALF, "cut": '{"a": NaN', "zero": "\x00", "open": "{"}
+EXPLAIN = ("explain", "captions.csv", "--images", "I.npy", "--texts", "T.npy", "--objects", "objects.json")
+
+
+@pytest.mark.parametrize("text", HARM.values(), ids=HARM)
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("r.json", ("compare", "r.json", "r.json")),
+        ("r.json", ("report", "r.json")),
+        ("t.jsonl", ("data", "describe", "t.jsonl")),
+        ("dataset_x.json", ("data", "describe", "karpathy:dataset_x.json")),
+        ("captions_x.json", ("data", "describe", "coco:captions_x.json")),
+        ("a.json", ("evaluate", "captions.csv", "--run", "a.json", "--measures", "R@1")),
+        ("m/config.json", ("evaluate", "captions.csv", "--system", "m")),
+        ("a.jsonl", ("annotate", "import", "none.db", "a.jsonl")),
+        ("objects.json", EXPLAIN),
+    ],
+)
+def test_json_that_does_harm(folder, text, name, words):
+    file = folder / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text)
+    refused(shell(*words))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (DEEP, "nested too deeply"),
+        ("[" * 150 + "]" * 150, "nested more than 100 deep"),
+        (HUGE, "cannot be read as JSON: Exceeds the limit"),
+        (HALF, "holds half a character"),
+        ('{"a": "\\ud83d\\ude00", "b": "\\ud800"}', "holds half a character"),
+        ("{]", "is not JSON: .* at line 1, column 2"),
+    ],
+)
+def test_what_is_said_of_json(text, message):
+    with pytest.raises(LimnerError, match=message):
+        paths.parse_json(text, where="x.json")
+
+
+def test_good_json_passes():
+    text = '{"smile": "\\ud83d\\ude00", "list": ' + "[" * 90 + "]" * 90 + "}"
+    assert paths.parse_json(text, where="x")["smile"] == "\N{GRINNING FACE}"
+    wide = json.dumps([[{"a": [n]}] for n in range(1000)])
+    assert len(paths.parse_json(wide, where="x")) == 1000
+
+
+# --- tables and arrays ------------------------------------------------------------------------------------------
+
+
+def parquet(path, **columns):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table(columns), path)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"image": [1, 2], "caption": [3, 4]},
+        {"image": [["a"], ["b"]], "caption": ["x", "y"]},
+        {"image": [{"path": 3, "bytes": b"x"}] * 2, "caption": ["x", "y"]},
+        {"image": ["a", "b"], "caption": [b"x", b"y"]},
+        {"image": ["a", "b"], "captions": [{"x": 1}, {"x": 2}]},
+        {"image": ["a", "b"], "caption": ["x", "y"], "grade": [["1"], ["2"]]},
+        {"image": ["a", "b"], "caption": ["x", "y"], "grade": [float("inf"), 1.0]},
+    ],
+)
+def test_parquet_tables_of_other_types(folder, columns):
+    parquet("t.parquet", **columns)
+    refused(shell("data", "describe", "t.parquet"), "t.parquet")
+
+
+@pytest.mark.parametrize(
+    "column", [[1.0, 2.0], ["a", "b"], [[["a"]], [["b"]]], [["a"], ["b"]], [[None], [1.0]], [[], []], [{"a": 1}] * 2]
+)
+def test_parquet_embeddings_of_other_types(folder, column):
+    parquet("e.parquet", id=["a", "b"], embedding=column)
+    with pytest.raises(LimnerError, match=r"e.parquet"):
+        limner.Embeddings.load("e.parquet")
+
+
+def test_ids_that_are_not_utf8(folder):
+    (folder / "I.ids.txt").write_bytes(b"caf\xe9\nb\nc\nd\ne\nf\n")
+    refused(shell(*EMBEDDINGS), "I.ids.txt", "not UTF-8", "byte 0xe9 at 3")
+    refused(shell(*EMBEDDINGS, "--image-ids", "I.ids.txt"), "I.ids.txt", "not UTF-8")
+    (folder / "a.run").write_bytes(b"caf\xe9 Q0 t 1 0.5 x\n")
+    refused(shell("evaluate", "a.qrels", "--run", "a.run", "--measures", "R@1"), "a.run, line 1", "not UTF-8")
+
+
+def test_half_characters_in_ids_are_refused_everywhere(folder):
+    with pytest.raises(LimnerError, match=r"'a\\udce9' in row 1 is not valid Unicode"):
+        limner.Ids(["b", "a\udce9"])
+    np.savez("e.npz", ids=np.array(["a\udce9"]), embeddings=np.ones((1, 2), np.float32))
+    with pytest.raises(LimnerError, match="not valid Unicode"):
+        limner.Embeddings.load("e.npz")
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="no such file names there")
+def test_a_folder_with_file_names_that_are_not_utf8(folder):
+    photos = folder / "photos"
+    photos.mkdir()
+    Path(os.fsdecode(os.fsencode(photos) + b"/caf\xe9.png")).write_bytes(b"x")
+    refused(shell("encode", "photos", "--encoder", "histograms:x", "-o", "o.npy"), r"caf\udce9.png", "rename")
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (6, 0), (0, 0), (0,), (3,), ()])
+def test_empty_embeddings_are_refused(folder, shape):
+    np.save("I.npy", np.ones(shape, np.float32))
+    refused(shell(*EMBEDDINGS), "I.npy")
+    np.save("T.npy", np.ones(shape, np.float32))
+    words = ("evaluate", "--per-image", "1", "--images", "I.npy", "--texts", "T.npy", "--measures", "R@1")
+    refused(shell(*words), ".npy")
+    refused(shell("evaluate", "--per-image", "1", "--scores", "I.npy", "--measures", "R@1"), "I.npy")
+
+
+def test_a_header_of_many_columns_is_read_in_time(folder):
+    names = ["image", "caption", *(f"c{n}" for n in range(80_000))]
+    (folder / "wide.csv").write_text(",".join(names) + "\n" + ",".join("x" for _ in names) + "\n")
+    began = time.process_time()
+    assert len(limner.load("wide.csv").texts.fields) == 80_000
+    assert time.process_time() - began < 30  # 250 seconds while names were compared one by one
+    (folder / "wide.csv").write_text(",".join([*names, "c7"]) + "\n")
+    refused(shell("data", "describe", "wide.csv"), "'c7' is named twice")
+
+
+def test_long_captions_are_captions(folder):
+    long = "a dog " * 100_000
+    (folder / "long.csv").write_text(f'image,caption\na.jpg,"{long}"\n')
+    assert limner.load("long.csv").texts.values == (long,)
+    (folder / "open.csv").write_text('image,caption\na.jpg,"' + "x\n" * 9_000_000)
+    refused(shell("data", "describe", "open.csv"), "line 2", "is a quote left open?")
+
+
+@pytest.mark.parametrize("encoding", ["abc", "rot13", "base64", "\x00", "utf-8\x00"])
+def test_an_encoding_that_is_none(folder, encoding):
+    refused(shell("data", "describe", "captions.csv", "-O", f"encoding={encoding}"), "encoding")
+
+
+# --- options ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("data", "describe", "scenes", "-O", "images=abc"), "images='abc' is str: expected int"),
+        (("data", "describe", "scenes", "-O", "images=[1]"), "expected int"),
+        (("data", "describe", "scenes", "-O", "images=1.5"), "expected int"),
+        (("data", "describe", "scenes", "-O", "images=-5"), "images"),
+        (("data", "describe", "scenes", "-O", "seed=null"), "expected int"),
+        (("data", "describe", "scenes", "-O", f"images={10**30}"), "images"),
+        (("data", "describe", "captions.csv", "-O", "images=3"), "expected str or Path or nothing"),
+        (("data", "describe", "captions.csv", "-O", "quoted=maybe"), "expected true or false"),
+        (("data", "describe", "captions.csv", "-O", 'columns={"image": 3}'), "expected str"),
+        (("data", "describe", "captions.csv", "-O", "columns=[1]"), "expected Mapping"),
+        (("data", "describe", ":::"), "unknown data set ':::'"),
+        (("evaluate", ":::", "--system", "colours"), "unknown data set ':::'"),
+        (("evaluate", "captions.csv", "--system", ":::"), "unknown system ':::'"),
+        (("train", ":::", "captions.csv", "-o", "m"), "unknown system ':::'"),
+        (("encode", "captions.csv", "--encoder", ":::", "-o", "o.npy"), "unknown encoder ':::'"),
+        ((*EMBEDDINGS[:-1], "R@99999999999999999999"), "R@9999"),
+        ((*EMBEDDINGS[:-1], "R@" + "9" * 5000), "R@9999"),
+        (
+            ("train", "histograms", "captions.csv", "-s", "dimensions=abc", "-o", "m"),
+            "dimensions='abc' is str: expected int",
+        ),
+        (("train", "kcca", "captions.csv", "-s", 'kappas=["a"]', "-o", "m"), "expected float"),
+        (("encode", "captions.csv", "--encoder", "minilm", "-O", "budget=many", "-o", "o.npy"), "expected int"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value)[:60],
+)
+def test_options_of_another_type(folder, words, part):
+    refused(shell(*words), part)
+
+
+# --- weights ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04", b"\x80\x02garbage", b"x" * 1000])
+@pytest.mark.parametrize("ending", [".pth", ".safetensors"])
+def test_damaged_weights(folder, damage, ending):
+    pytest.importorskip("efficientnet_lite_pytorch")
+    (folder / f"w{ending}").write_bytes(damage)
+    (folder / "photos").mkdir()
+    limner.load("scenes", images=1).images.open(0).save(folder / "photos" / "a.png")
+    words = ("encode", "photos", "--encoder", "efficientnet-lite", "-O", f"weights=w{ending}", "-o", "o.npy")
+    refused(shell(*words), f"w{ending}")
+
+
+# --- what unpacks to gigabytes ------------------------------------------------------------------------------------
+
+
+def test_archives_that_unpack_out_of_all_proportion(folder):
+    with zipfile.ZipFile("e.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        head = io.BytesIO()
+        np.lib.format.write_array_header_1_0(head, {"descr": "<f4", "fortran_order": False, "shape": (50_000, 1000)})
+        with archive.open("embeddings.npy", "w", force_zip64=True) as file:
+            file.write(head.getvalue())
+            for _ in range(200):
+                file.write(bytes(1_000_000))
+    with pytest.raises(LimnerError, match="more than 250 times its size"):
+        limner.Embeddings.load("e.npz")
+    with gzip.open("t.csv.gz", "wb") as file:
+        file.write(b"image,caption\n")
+        for _ in range(30):
+            file.write((b"a.jpg," + b"x" * 1000 + b"\n") * 1000)
+    refused(shell("data", "describe", "t.csv.gz"), "t.csv.gz", "more than 250 times its size")
+    with gzip.open("t.csv.gz", "wb") as file:
+        file.write(b"x" * 20_000_000)
+    refused(shell("data", "describe", "t.csv.gz"), "t.csv.gz")
+
+
+def test_a_run_whose_table_would_not_fit(folder):
+    """One long list and many short ones: as a table of queries by places, 36 billion cells."""
+    with open("a.run", "w") as file:
+        file.writelines(f"q0 Q0 c{n} 1 {1e6 - n} x\n" for n in range(60_000))
+        file.writelines(f"q{n} Q0 c0 1 1 x\n" for n in range(1, 600_000))
+    with pytest.raises(LimnerError, match="a.run.*as a table"):
+        limner.Ranking.load("a.run")
+
+
+# --- SQLite -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(folder):
+    pytest.importorskip("sqlalchemy")
+    done = shell("annotate", "pool", "work.db", "scenes", "-O", "images=20", "--system", "colours")
+    assert done.exit_code == 0, done.output
+    assert shell("annotate", "tasks", "work.db").exit_code == 0
+    with sqlite3.connect("work.db") as held:
+        held.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return folder / "work.db"
+
+
+COMMANDS = [
+    ("status", "work.db"),
+    ("tasks", "work.db"),
+    ("aggregate", "work.db"),
+    ("merge", "work.db"),
+    ("bias", "work.db"),
+    ("export", "work.db", "out.csv"),
+    ("review", "work.db"),
+]
+
+
+@pytest.mark.parametrize("damage", ["zeros", "noise", "cut", "text", "empty"])
+def test_damaged_stores(store, damage):
+    good = store.read_bytes()
+    rng = np.random.default_rng(0)
+    half = len(good) // 2
+    bad = {
+        "zeros": good[:4096] + bytes(len(good) - 4096),
+        "noise": good[:4096] + rng.bytes(len(good) - 4096),
+        "cut": good[: half - half % 4096 + 100],
+        "text": b"hello " * 1000,
+        "empty": b"SQLite format 3\0",
+    }[damage]
+    for words in COMMANDS:
+        store.write_bytes(bad)
+        refused(shell("annotate", *words), "work.db")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE setting SET value = '{'",
+        "UPDATE setting SET value = '[[1]]'",
+        "UPDATE setting SET value = '" + "[" * 5000 + "'",
+        "DROP TABLE proposal",
+        "UPDATE image SET key = x'ff00fe'",
+        "UPDATE caption SET key = NULL",
+        "UPDATE alembic_version SET version_num = 'x'",
+    ],
+)
+def test_stores_with_other_contents(store, change):
+    with sqlite3.connect(store) as held:
+        try:
+            held.execute("PRAGMA foreign_keys=OFF")
+            held.execute("PRAGMA ignore_check_constraints=ON")
+            held.execute(change)
+        except sqlite3.IntegrityError:
+            pytest.skip("SQLite itself refuses this")
+    held.close()
+    for words in COMMANDS:
+        done = shell("annotate", *words)
+        assert done.exit_code in (Status.DONE, Status.INPUT), (words, done.output)
