@@ -84,7 +84,8 @@ def lists_only(n: int, noise: float) -> Any:
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
-    from limner.match import assign, bijective
+    from limner.match import assignment as assign
+    from limner.match import bijective
 
     bijective(scores_of(600, noise), rounds=1, candidates=5)
     top = scores_of(n, noise).top(CANDIDATES)

@@ -16,7 +16,7 @@ import numpy as np
 from claims import Claim, Task, interleaved, log, main
 from limner.explain.agreement import Concepts, agreement, match, similarities
 from limner.explain.concepts import Thing
-from limner.wordnet import Similarities, WordNet
+from limner.language.wordnet import Similarities, WordNet
 
 Sets = list[tuple[list[str], list[str]]]
 

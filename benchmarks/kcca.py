@@ -40,7 +40,7 @@ def kernels(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ours(n: int, precision: str) -> Callable[[], Any]:
-    from limner.classic.kcca import Pair, spectrum
+    from limner.systems.classic.kcca import Pair, spectrum
 
     held = kernels(n)
     Pair(*(spectrum(k[:50, :50]) for k in held), precision).solve(KAPPA)
@@ -54,7 +54,7 @@ def ours(n: int, precision: str) -> Callable[[], Any]:
 def dense(n: int) -> Callable[[], Any]:
     from scipy.linalg import eigh
 
-    from limner.classic.kcca import centred
+    from limner.systems.classic.kcca import centred
 
     x, y = (centred(k) for k in kernels(n))
 
@@ -87,8 +87,8 @@ def zoo(n: int) -> Callable[[], Any]:
 
 def grid(n: int) -> Callable[[], Any]:
     """Both kernels decomposed, a solution for each kappa, and ranks of a dev split in both directions for each n."""
-    from limner.classic.kcca import Pair, spectrum
-    from limner.classic.selection import Dev, sizes, trials
+    from limner.systems.classic.kcca import Pair, spectrum
+    from limner.systems.classic.selection import Dev, sizes, trials
 
     extra = min(DEV, n)
     first, second = views(n, extra)
@@ -106,7 +106,7 @@ def grid(n: int) -> Callable[[], Any]:
 
 
 def pyramid(rows: int, others: int) -> Callable[[], Any]:
-    from limner.classic.kernels import intersections
+    from limner.systems.classic.kernels import intersections
 
     rng = np.random.default_rng(0)
     held = [rng.random((n, 13_440), dtype=np.float32) for n in (rows, others)]
@@ -123,7 +123,7 @@ def pyramid_numpy(rows: int, others: int) -> Callable[[], Any]:
 def photographs(folder: str, count: int) -> Callable[[], Any]:
     """Visual words of photographs, with a small vocabulary's worth of learning left out."""
     import limner
-    from limner.classic.kernels import Pyramid
+    from limner.systems.classic.kernels import Pyramid
 
     images = limner.load(f"flickr8k:{folder}").images[: count + 20]
     kernel = Pyramid(points=100, images=20).fit(images[:20])

@@ -20,7 +20,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from claims import Claim, log, main
-from limner.embeddings import Embeddings
+from limner.core.embeddings import Embeddings
 from limner.scores import Best, Scores
 
 SIZE, DIMENSIONS, K = 92_367, 768, 5

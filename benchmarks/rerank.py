@@ -115,7 +115,7 @@ def on_processor(
     import torch
     from sentence_transformers import CrossEncoder
 
-    from limner.towers.pairs import CrossEncoderScorer
+    from limner.systems.towers.pairs import CrossEncoderScorer
 
     theirs, listed = CrossEncoder(str(folder), device="cpu"), list(zip(*pairs, strict=True))
     ours, plain = CrossEncoderScorer(folder, device="cpu"), torch.nn.Identity()

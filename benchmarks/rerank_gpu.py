@@ -35,7 +35,7 @@ def on_card(folder: Path, name: str, pairs: tuple[list[str], list[str]]) -> Iter
     import torch
     from sentence_transformers import CrossEncoder
 
-    from limner.towers.pairs import CrossEncoderScorer
+    from limner.systems.towers.pairs import CrossEncoderScorer
 
     listed, plain = list(zip(*pairs, strict=True)), torch.nn.Identity()
     usual = CrossEncoder(str(folder), device="cuda")

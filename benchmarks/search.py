@@ -25,7 +25,7 @@ WARM = "ours also scores the finalists on the grid of Scores, and reads their id
 def made(folder: Path, rows: int) -> None:
     """Vectors, queries, and an index of each kind."""
     from limner import Embeddings
-    from limner.match import index
+    from limner.search import index
 
     rng = np.random.default_rng(0)
     centres = rng.standard_normal((CENTRES, DIM)).astype(np.float32)
@@ -46,7 +46,7 @@ def made(folder: Path, rows: int) -> None:
 
 def ours(folder: str, count: int, *, memory: int, name: str = "plain", exact: bool = True) -> Callable[[], Any]:
     """limner: `count` queries one by one, or all in one call where it is negative."""
-    from limner.match import open_index
+    from limner.search import open_index
 
     queries = np.load(Path(folder, "queries.npy"))
     opened = open_index(Path(folder, name), memory=memory)
@@ -96,7 +96,7 @@ def _best(scores: Any) -> list[list[str]]:
 
 def lance_scan(folder: str, count: int) -> Callable[[], Any]:
     """LanceDB's own exact search of the same table."""
-    from limner.match import open_index
+    from limner.search import open_index
 
     queries = np.load(Path(folder, "queries.npy"))
     table = open_index(Path(folder, "plain")).store.table
@@ -147,8 +147,8 @@ def _claims(found: dict[str, Cost], size: str, count: int, folder: Path) -> Iter
 
 
 def _approximate_claims(kind: str, each: dict[str, float], folder: Path, size: str) -> Iterable[Claim]:
-    from limner.match import open_index
-    from limner.match.search.approximate import Ann
+    from limner.search import open_index
+    from limner.search.approximate import Ann
 
     ann = Ann.noted(open_index(folder / kind).store)
     assert ann is not None

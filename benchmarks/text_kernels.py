@@ -17,14 +17,14 @@ from functools import partial
 from pathlib import Path
 
 from claims import Claim, Task, interleaved, log, main
-from limner.classic.alignment import Alignment
-from limner.classic.lexical import LexicalKernel
-from limner.classic.pairs import documents_of
-from limner.classic.sentences import Documents, Vocabulary
-from limner.classic.similarity import Distributional, Maximum, WordTable
-from limner.classic.strings import StringKernel
-from limner.classic.tagrank import TagRank
-from limner.classic.words import Reader
+from limner.language.words import Reader
+from limner.systems.classic.alignment import Alignment
+from limner.systems.classic.lexical import LexicalKernel
+from limner.systems.classic.pairs import documents_of
+from limner.systems.classic.sentences import Documents, Vocabulary
+from limner.systems.classic.similarity import Distributional, Maximum, WordTable
+from limner.systems.classic.strings import StringKernel
+from limner.systems.classic.tagrank import TagRank
 
 KERNELS = {
     "bag of words": StringKernel(length=1),

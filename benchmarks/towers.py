@@ -39,10 +39,10 @@ def world(steps: int) -> tuple[Collection, Embeddings]:
 
 def task_of(steps: int, sizes: dict[str, int], device: str) -> Any:
     """What limner trains, with its module."""
-    from limner.towers.distributed import Group, device_of
-    from limner.towers.settings import Training
-    from limner.towers.shape import Inputs, Margin, Shape
-    from limner.towers.training import Plan, Reading, TowersTask
+    from limner.systems.towers.distributed import Group, device_of
+    from limner.systems.towers.settings import Training
+    from limner.systems.towers.shape import Inputs, Margin, Shape
+    from limner.systems.towers.training import Plan, Reading, TowersTask
 
     collection, features = world(steps)
     inputs = Inputs(features=features, least=1)
@@ -53,7 +53,7 @@ def task_of(steps: int, sizes: dict[str, int], device: str) -> Any:
 
 def ours(task: Any) -> Callable[[], int]:
     """An epoch by limner's trainer."""
-    from limner.towers.fit import fit
+    from limner.systems.towers.fit import fit
 
     def work() -> int:
         fit(task, task.plan.training)
@@ -117,7 +117,7 @@ def seconds(work: Callable[[], int], device: str) -> tuple[float, float]:
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     import torch
 
-    from limner.towers import checkpoints
+    from limner.systems.towers import checkpoints
 
     card = options.device.startswith("cuda")
     torch.set_num_threads(options.threads)

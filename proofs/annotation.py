@@ -1,6 +1,6 @@
 """ECCV Caption (Chun et al. 2022) as far as it can be recomputed: bias, preferences, how many positives there are more.
 
-From the paper's own tables (shipped as `limner.published`) and from the judgements in the package `eccv_caption`. What
+From the paper's own tables (`limner.evaluation.published`) and from the judgements in the package `eccv_caption`. What
 the authors' annotators rejected is not shipped, so precision and recall of the older data sets are taken against the
 final judgements; where that differs from the paper's table, the reason is said.
 """
@@ -20,9 +20,9 @@ from claims import Claim, log, main
 from limner.annotate.bias import bias_of, by_size
 from limner.annotate.merge import precision_recall
 from limner.annotate.preference import bradley_terry
+from limner.core.judgements import Judgements
 from limner.datasets.extended import read_coco_pairs, read_cxc_positives, read_eccv
-from limner.judgements import Judgements
-from limner.published import Table, table
+from limner.evaluation.published import Table, table
 
 TEXT = {"A": 70.85, "B": 13.15, "C": 10.66, "D": 4.89, "E": 0.44}
 ROWS = {"A": 10.66, "B": 4.89, "C": 70.85, "D": 13.15, "E": 0.44}

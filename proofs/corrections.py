@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 from claims import Claim, log, main, result_file
 from limner import Collection, Embeddings, Hubs, Items, Judgements, Report, Scores, compare, evaluate, load
 from limner.encoders.words import BagOfWords
-from limner.match.correct import CORRECTIONS
-from limner.match.tuning import tune
+from limner.evaluation.tuning import tune
+from limner.match.corrections import CORRECTIONS
 from limner.systems.canonical import canonical_maps
 
 MEASURES = ("R@1", "R@5", "R@10")

@@ -17,6 +17,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 from claims import Claim, log, main
+from limner.core.ids import Ids
 from limner.datasets import scenes
 from limner.datasets.scenes.meaning import Entity, Meaning
 from limner.datasets.scenes.scene import Scene, SceneObject
@@ -24,8 +25,7 @@ from limner.datasets.scenes.world import SETTINGS, kinds_of
 from limner.explain.concepts import Concepts, of_images
 from limner.explain.failures import Failure
 from limner.explain.labels import CLASSES, Reader, label, setting_words
-from limner.ids import Ids
-from limner.wordnet import WordNet
+from limner.language.wordnet import WordNet
 
 
 def true_classes(meaning: Meaning, text: str, scene: Scene) -> frozenset[str]:

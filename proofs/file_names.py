@@ -34,11 +34,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from claims import Claim, log, main
-from limner.collection import Collection, Items
+from limner.core.collection import Collection, Items
+from limner.core.embeddings import Embeddings
+from limner.core.judgements import Judgements
 from limner.datasets.multilingual import load_multi30k
 from limner.datasets.wikipedia import clean_file_name
-from limner.embeddings import Embeddings
-from limner.judgements import Judgements
 from limner.scores import Scores
 
 LANGUAGES = ("en", "de", "fr")
@@ -132,7 +132,7 @@ def proposed(options: argparse.Namespace, folder: Path) -> None:
 
 def judged(options: argparse.Namespace, folder: Path, name: str) -> Any:
     """A trained CRank, from the folder where it was kept."""
-    from limner.towers import crank
+    from limner.systems.towers import crank
 
     kept = folder / name.replace(" ", "-")
     if not (kept / "config.json").is_file():
@@ -165,7 +165,7 @@ def _file(folder: Path, split: str, name: str) -> Path:
 
 
 def _proposer(train: Collection, vectors: Embeddings, fusion: str, seed: int, options: argparse.Namespace) -> Any:
-    from limner.towers import mcprop
+    from limner.systems.towers import mcprop
 
     small = {"epochs": 1, "width": 64, "layers": 1} if options.quick else {"epochs": 10, "width": 384}
     log(f"training MCProp, fusion {fusion}, seed {seed}")
@@ -185,7 +185,7 @@ def _quiet(done: int, total: int) -> None:
 
 def systems(pool: Collection, options: argparse.Namespace, kept: Path) -> Iterator[tuple[str, list[Any], str]]:
     """Every system's answers, one for each seed, and what is to be known of it."""
-    from limner.match.levenshtein import Levenshtein
+    from limner.systems.levenshtein import Levenshtein
 
     names, captions = list(pool.images.field("file_name")), list(pool.texts.values)
     letters = Levenshtein().scores(names, captions, queries=pool.images.ids, candidates=pool.texts.ids)

@@ -37,24 +37,24 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 from claims import Claim, log, main, result_file
-from limner.classic.histograms import Histograms
-from limner.classic.kcca import Directions, Pair, Spectrum, centred, spectrum
-from limner.classic.kernels import Features, FittedPyramid, Pyramid
-from limner.classic.models import KccaModel, TwoWayScores
-from limner.classic.nearest import nearest_scores
-from limner.classic.pairs import documents_of
-from limner.classic.selection import Dev, trials
-from limner.classic.thirty import ALIASES, SYSTEMS, System, system
-from limner.classic.training import Found
-from limner.classic.words import Reader, lemma_lexicon
-from limner.collection import Collection
-from limner.comparison import compare
+from limner.core.collection import Collection
+from limner.core.embeddings import Embeddings
+from limner.core.ids import Ids
 from limner.datasets.flickr import load_flickr8k
-from limner.embeddings import Embeddings
-from limner.evaluation import evaluate
-from limner.ids import Ids
-from limner.report import Report
+from limner.evaluation.comparison import compare
+from limner.evaluation.evaluate import evaluate
+from limner.evaluation.report import Report
+from limner.language.words import Reader, lemma_lexicon
 from limner.scores import Scores
+from limner.systems.classic.histograms import Histograms
+from limner.systems.classic.kcca import Directions, Pair, Spectrum, centred, spectrum
+from limner.systems.classic.kernels import Features, FittedPyramid, Pyramid
+from limner.systems.classic.models import KccaModel, TwoWayScores
+from limner.systems.classic.nearest import nearest_scores
+from limner.systems.classic.pairs import documents_of
+from limner.systems.classic.selection import Dev, trials
+from limner.systems.classic.thirty import ALIASES, SYSTEMS, System, system
+from limner.systems.classic.training import Found
 
 MAIN = ("NN", "BoW1", "BoW5", "TagRank", "Tri5", "Tri5-idf", "Tri5Lin", "Tri5Sem")
 CNN = ("Tri5Sem",)
@@ -531,7 +531,7 @@ def on_card() -> None:
     import scipy.linalg
     import torch
 
-    from limner.classic import kcca
+    from limner.systems.classic import kcca
 
     def eigh(matrix: np.ndarray, **_: Any) -> tuple[np.ndarray, np.ndarray]:
         values, vectors = torch.linalg.eigh(torch.from_numpy(np.ascontiguousarray(matrix)).cuda())

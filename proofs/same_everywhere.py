@@ -33,9 +33,9 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import hardware
 import limner
 from claims import Claim, log, main
-from limner.classic.descriptors import DESCRIPTORS
-from limner.demo import story
+from limner.cli.story import story
 from limner.encoders.pictures import Histograms
+from limner.systems.classic.descriptors import DESCRIPTORS
 
 RECORDS = ROOT / "proofs" / "records"
 FEW = 40

@@ -21,7 +21,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 from claims import Claim, Task, interleaved, main
-from limner.collection import Collection, Items
+from limner.core.collection import Collection, Items
 from limner.datasets import scenes
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import limner
 from claims import Claim, log, main
-from limner.collection import Collection
+from limner.core.collection import Collection
 from limner.explain.textonly import MEASURES, text_only
 
 Vectors = npt.NDArray[np.float32]

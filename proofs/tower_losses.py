@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 from claims import Claim, log, main, result_file
 from limner import Collection, Embeddings, Scores, evaluate, load, train
-from limner.match.tuning import tune
+from limner.evaluation.tuning import tune
 from limner.stats import bootstrap
 
 RIDGE = 48.3

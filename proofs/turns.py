@@ -28,8 +28,8 @@ from limner.annotate.bias import Bias, biases, by_size, diversity
 from limner.annotate.pool import merged, proposed
 from limner.annotate.store.contents import Key, Proposal
 from limner.annotate.turns import STRATEGIES, Candidates, Turn, candidates, in_turns
-from limner.collection import Collection
-from limner.judgements import Judgements
+from limner.core.collection import Collection
+from limner.core.judgements import Judgements
 from limner.scores import Scores
 from limner.systems.histograms import train
 

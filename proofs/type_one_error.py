@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import limner
 from claims import Claim, log, main
-from limner.comparison import paired_test
-from limner.measures import Measure
-from limner.report import Report, Result
+from limner.evaluation.comparison import paired_test
+from limner.evaluation.measures import Measure
+from limner.evaluation.report import Report, Result
 
 CAPTIONS = 5
 EASY, TASTE = 1.0, 2.0  # what both systems, and what one system's captions, share, beside noise of 1

@@ -23,13 +23,13 @@ CHILDREN = multiprocessing.get_context("forkserver")
 CHILDREN.set_forkserver_preload(
     [
         "limner.cli",
-        "limner.evaluation",
-        "limner.match.search",
+        "limner.evaluation.evaluate",
+        "limner.search",
         "limner.systems.histograms",
         "limner.annotate.export",
         "limner.explain.failures",
-        "limner.page",
-        "limner.towers.training",
+        "limner.evaluation.page",
+        "limner.systems.towers.training",
         "lancedb",
         "filelock",
         "pyarrow.compute",

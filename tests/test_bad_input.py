@@ -14,7 +14,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from limner.cli import app
-from limner.cli.shell import Status
+from limner.cli.errors import Status
 
 EMBEDDINGS = ["evaluate", "captions.csv", "--images", "I.npy", "--texts", "T.npy"]
 MATRIX = ["evaluate", "captions.csv", "--scores", "S.npy"]

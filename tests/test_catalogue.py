@@ -5,7 +5,7 @@ import json
 import pytest
 
 from limner import LimnerError
-from limner.catalogue import resolve
+from limner.core.registry import resolve
 
 KNOWN = {"reader": "json:loads"}
 

@@ -16,12 +16,13 @@ import pytest
 from typer.testing import CliRunner
 
 import limner
-from limner.cli import app, compare, console, evaluate
+from limner.cli import app, console
+from limner.cli.commands import compare, evaluate
+from limner.cli.errors import STATUSES, Status
 from limner.cli.options import loading
-from limner.cli.shell import STATUSES, Status
 from limner.datasets import DATASETS
-from limner.measures import KINDS
-from limner.protocols import PROTOCOLS
+from limner.evaluation.measures import KINDS
+from limner.evaluation.protocols import PROTOCOLS
 from limner.systems import SYSTEMS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -255,7 +256,7 @@ def test_agreement_of_measures(here):
 
 
 def _report(name, hits, measure="R@1", view="pairs"):
-    from limner.report import Result
+    from limner.evaluation.report import Result
 
     queries = limner.Ids((f"q{n}" for n in range(len(hits))), what="query")
     result = Result(view, "i2t", limner.Measure.parse(measure), queries, np.asarray(hits, dtype=np.float64))
@@ -291,7 +292,7 @@ def test_a_place_among_published_systems(here):
 
 
 def test_the_mean_of_both_directions_is_placed_too(here):
-    from limner.report import Result
+    from limner.evaluation.report import Result
 
     queries = limner.Ids("ab", what="query")
     measure = limner.Measure.parse("mAP@R")

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 import limner
 from limner.cli import app
-from limner.embeddings import Embeddings
-from limner.ranking import Ranking
+from limner.core.embeddings import Embeddings
+from limner.core.ranking import Ranking
 
 
 def run(*args, status=0):
@@ -50,7 +50,7 @@ def test_encode_takes_a_side_of_a_collection_and_a_saved_model(here):
 def test_rerank_is_the_cascade_of_python_and_writes_a_submission(here):
     pytest.importorskip("rapidfuzz")
     from limner.match import cascade
-    from limner.match.levenshtein import Levenshtein
+    from limner.systems.levenshtein import Levenshtein
 
     world = limner.load("scenes", images=60).test
     proposer = limner.train(limner.load("scenes", images=60), "colours").scores(world)

@@ -143,7 +143,7 @@ def test_versions_are_noted(reports):
 
 def test_folds_of_unequal_size_are_tested_as_they_are_counted(monkeypatch):
     """The randomisation test is on the difference that is shown: the mean over folds."""
-    monkeypatch.setattr("limner.protocols.Protocol.notes", lambda self, collection: [])
+    monkeypatch.setattr("limner.evaluation.protocols.Protocol.notes", lambda self, collection: [])
     toy = toys.collection(n=12)
     fold = [0] * 10 + [1] * 2
     cut = Collection(

@@ -15,8 +15,9 @@ import pytest
 from PIL import Image
 
 import limner
-from limner import LimnerError, decoding
-from limner.decoding import Turns, Unreadable, open_image, opened
+from limner import LimnerError
+from limner.core import images as decoding
+from limner.core.images import Turns, Unreadable, open_image, opened
 from limner.web import uploads
 
 SCENE = np.array(
@@ -75,8 +76,8 @@ def test_every_orientation_is_turned_upright(orientation, form):
 def test_photographs_are_turned_everywhere(orientation, tmp_path):
     """A JPEG through collection, thumbnail, page, upload and encoder: all see the same upright picture."""
     from limner.encoders.pictures import Histograms
-    from limner.match.search.items import small
-    from limner.page.pictures import thumbnail
+    from limner.evaluation.page.pictures import thumbnail
+    from limner.search.items import small
     from limner.web.pictures import encoded
 
     big = enlarged(SCENE, 80)

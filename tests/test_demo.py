@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import limner
 from limner.cli import app
-from limner.demo import BASELINE, BETTER, FILES, story
+from limner.cli.story import BASELINE, BETTER, FILES, story
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_the_page_shows_both_systems(told):
 
 
 def test_the_command_tells_it_and_speaks_json(tmp_path, monkeypatch):
-    from limner import demo
+    from limner.cli import story as demo
 
     chapters = [demo.Chapter("One", "first\nsecond", {"n": 1}), demo.Chapter("Two", "third")]
     monkeypatch.setattr(demo, "story", lambda out, **options: iter(chapters))

@@ -18,9 +18,9 @@ from scipy import stats as scipy_stats
 
 import oracles
 from limner import Collection, Items, Judgements, LimnerError, Ranking, Scores, compare, evaluate
-from limner.errors import TooShort
-from limner.measures import KINDS, parse
-from limner.protocols import PROTOCOLS
+from limner.core.errors import TooShort
+from limner.evaluation.measures import KINDS, parse
+from limner.evaluation.protocols import PROTOCOLS
 
 MEASURES = parse(
     "R@1 R@5 R@10 S@2 Recall@2 P@3 MedR MedR(floor) MeanR MRR MRR@2 nDCG nDCG@2 nDCG@3(linear) MAP MAP@2 mAP@R RP PMRP "

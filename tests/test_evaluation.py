@@ -5,7 +5,7 @@ import pytest
 
 import toys
 from limner import Collection, Items, Judgements, LimnerError, Measure, Ranking, Scores, evaluate
-from limner.protocols import PROTOCOLS
+from limner.evaluation.protocols import PROTOCOLS
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def test_rsum_is_the_sum_where_texts_have_no_image(view):
 @pytest.mark.parametrize("start", [0, 1, 7])
 @pytest.mark.parametrize("label", [int, str, lambda f: f"part {f}"])
 def test_rsum_is_the_sum_whatever_the_folds_are_called(monkeypatch, start, label):
-    monkeypatch.setattr("limner.protocols.Protocol.notes", lambda self, collection: [])
+    monkeypatch.setattr("limner.evaluation.protocols.Protocol.notes", lambda self, collection: [])
     sizes = [3, 1, 2]  # unequal, too
     of_image = np.repeat(np.arange(3), sizes)
     toy = toys.collection(n=6, per_image=2)
@@ -109,7 +109,7 @@ def test_rsum_is_the_sum_whatever_the_folds_are_called(monkeypatch, start, label
 
 
 def test_an_item_without_a_fold_is_in_none(monkeypatch):
-    monkeypatch.setattr("limner.protocols.Protocol.notes", lambda self, collection: [])
+    monkeypatch.setattr("limner.evaluation.protocols.Protocol.notes", lambda self, collection: [])
     odd = odd_collection(folds=([0, 0, 1, 1, None], [0, 0, 0, 1, 1, None, float("nan"), None]))
     report = evaluate(perfect(odd, "pairs"), odd, protocol="coco-1k")
     assert len(report.find("R@1", direction="i2t").queries) == 4 and report.value("rsum") == 600
@@ -138,7 +138,7 @@ def test_plain_judgements_and_a_run():
 def test_folds_are_the_mean_of_evaluating_each_fold_alone(monkeypatch):
     toy = toys.collection(folds=5)
     scored = toys.scores(toy)
-    monkeypatch.setattr("limner.protocols.Protocol.notes", lambda self, collection: [])
+    monkeypatch.setattr("limner.evaluation.protocols.Protocol.notes", lambda self, collection: [])
     report = evaluate(scored, toy, protocol="coco-1k")
     alone = []
     for fold in range(5):

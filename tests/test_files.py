@@ -12,9 +12,9 @@ import pytest
 
 import limner
 from killing import deaths, no_larger
-from limner import files
-from limner.errors import NotWritten
-from limner.files import replacing, replacing_model, write_text
+from limner.core import files
+from limner.core.errors import NotWritten
+from limner.core.files import replacing, replacing_model, write_text
 
 
 def _write_half(path, error):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limner import Ids, Judgements, LimnerError
-from limner.errors import UnknownId
+from limner.core.errors import UnknownId
 
 pairs_strategy = st.dictionaries(
     st.tuples(st.sampled_from("abcd"), st.sampled_from("wxyz")), st.sampled_from([0.0, 0.5, 1.0, 3.0]), max_size=12

@@ -28,7 +28,7 @@ from limner.annotate.store.contents import counts
 from limner.annotate.store.people import add_annotator
 from limner.annotate.store.tasks import lease
 from limner.encoders.cache import Store
-from limner.match import open_index
+from limner.search import open_index
 
 WORLD = ("scenes", "-O", "images=60")
 KILLS, FEW = 20, 2

@@ -28,7 +28,9 @@ SMALL = {
 }
 """Every kind of system, as small as it gets."""
 LEARNED = ("towers", "pvse", "pcme", "mcprop", "crank")
-IMPORTS = {"kcca": "limner.classic.models", "nearest": "limner.classic.nearest"} | dict.fromkeys(LEARNED, "torch")
+IMPORTS = {"kcca": "limner.systems.classic.models", "nearest": "limner.systems.classic.nearest"} | dict.fromkeys(
+    LEARNED, "torch"
+)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +87,7 @@ def test_vectors_never_get_the_ids_of_others(tmp_path, ending):
     """An npy file has its ids beside it: before, a kill in between gave the old vectors the new ids."""
     path = tmp_path / f"v.{ending}"
     vectors("old").save(path)
-    for _ in deaths(save_vectors, path, within=tmp_path, imports=["limner.embeddings", "pyarrow.parquet"]):
+    for _ in deaths(save_vectors, path, within=tmp_path, imports=["limner.core.embeddings", "pyarrow.parquet"]):
         found = _told_apart(path)
         name = found.ids[0][:3]
         assert list(found.ids) == list(vectors(name).ids) and (found.matrix == vectors(name).matrix).all()

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 import oracles
 from limner import Judgements, LimnerError, Measure, Ranking, Scores
-from limner.errors import TooShort
-from limner.measures import DEFAULT, KINDS, bounds, parse
-from limner.placements import Asked, place
+from limner.core.errors import TooShort
+from limner.evaluation.measures import DEFAULT, KINDS, bounds, parse
+from limner.evaluation.placements import Asked, place
 
 ALL = parse(
     "R@1 R@2 R@5 S@3 Recall@2 Recall@4 P@1 P@3 MedR MeanR MRR MRR@2 nDCG nDCG@1 nDCG@3 MAP MAP@2 mAP@R RP PMRP "

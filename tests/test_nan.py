@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from limner import Embeddings, Ids, Judgements, LimnerError, Measure, Scores, evaluate
-from limner.match.correct import CORRECTIONS
-from limner.placements import Asked, _align, _Count, _counters, place
+from limner.evaluation.placements import Asked, _align, _Count, _counters, place
+from limner.match.corrections import CORRECTIONS
 
 N = 40
 

@@ -17,8 +17,8 @@ import pytest
 from PIL import Image
 
 import limner
-from limner.page import examples, figures, headline, hubness, labels, pictures, ranks, render, rivals, words
-from limner.page.truth import Truth, missing, relevant_in, spread
+from limner.evaluation.page import examples, figures, headline, hubness, labels, pictures, ranks, render, rivals, words
+from limner.evaluation.page.truth import Truth, missing, relevant_in, spread
 
 N = 24
 EVIL = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'> \" ' & </title> {{ 7 * 7 }}"
@@ -243,7 +243,7 @@ def test_success_and_hit_at_k_are_one_number(world):
 
 def test_among_equally_good_queries_an_even_sample():
     ids = limner.Ids([f"q{k}" for k in range(100)])
-    rank = limner.report.Result(
+    rank = limner.evaluation.report.Result(
         "pairs", "i2t", limner.Measure.parse("MedR"), ids, np.where(np.arange(100) < 10, 7.0, 1.0)
     )
     worst, best = examples.extremes([rank], 3)

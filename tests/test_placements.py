@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limner import Embeddings, Judgements, LimnerError, Ranking, Scores
-from limner.measures import parse
-from limner.placements import NEVER, Asked, place
+from limner.evaluation.measures import parse
+from limner.evaluation.placements import NEVER, Asked, place
 
 MEASURES = parse("R@1 R@3 MeanR MRR mAP@R RP nDCG@4")
 

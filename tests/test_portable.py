@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limner import portable
+from limner.core import portable
 
 FUNCTIONS = {
     "sine": (portable.sine, lambda x: math.sin(2 * math.pi * x), -3.0, 3.0),

@@ -17,7 +17,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats as scipy_stats
 
 from limner import stats
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 
 floats = st.integers(-20, 20).map(lambda v: v / 4)  # quarters: sums are exact, ties are common
 columns = st.integers(1, 9).flatmap(

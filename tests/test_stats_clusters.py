@@ -12,7 +12,7 @@ from scipy import stats as scipy_stats
 
 import oracles
 from limner import stats
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 
 TESTS = {"mcnemar": stats.mcnemar, "sign": stats.sign_test, "wilcoxon": stats.wilcoxon}
 

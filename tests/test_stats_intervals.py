@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from limner import stats
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 
 
 def exact_coverage(n: int, rate: float) -> float:

@@ -10,10 +10,10 @@ from PIL import Image
 
 import limner
 from limner import systems
-from limner.collection import Collection, Items
+from limner.core.collection import Collection, Items
+from limner.core.judgements import Judgements
 from limner.encoders.pictures import DESCRIPTIONS, SIDE, describe, describe_one
 from limner.encoders.words import BagOfWords, words
-from limner.judgements import Judgements
 from limner.systems.canonical import canonical_maps
 
 

@@ -8,40 +8,42 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from limner.core.version import VERSION
+
+__version__ = VERSION
 
 if TYPE_CHECKING:
-    from limner.collection import Collection, Items
-    from limner.comparison import Comparison, compare
+    from limner.core.collection import Collection, Items
+    from limner.core.embeddings import Embeddings
+    from limner.core.errors import LimnerError, MissingExtra
+    from limner.core.ids import Ids
+    from limner.core.judgements import Judgements
+    from limner.core.ranking import Ranking
     from limner.datasets import load
-    from limner.embeddings import Embeddings
-    from limner.errors import LimnerError, MissingExtra
-    from limner.evaluation import evaluate
-    from limner.hubs import Hubs
-    from limner.ids import Ids
-    from limner.judgements import Judgements
-    from limner.measures import Measure
-    from limner.ranking import Ranking
-    from limner.report import Report
+    from limner.evaluation.comparison import Comparison, compare
+    from limner.evaluation.evaluate import evaluate
+    from limner.evaluation.hubs import Hubs
+    from limner.evaluation.measures import Measure
+    from limner.evaluation.report import Report
     from limner.scores import Scores
     from limner.systems import train
 
 _HOMES = {
-    "Collection": "collection",
-    "Items": "collection",
-    "Comparison": "comparison",
-    "compare": "comparison",
+    "Collection": "core.collection",
+    "Items": "core.collection",
+    "Comparison": "evaluation.comparison",
+    "compare": "evaluation.comparison",
     "load": "datasets",
-    "Embeddings": "embeddings",
-    "LimnerError": "errors",
-    "MissingExtra": "errors",
-    "evaluate": "evaluation",
-    "Hubs": "hubs",
-    "Ids": "ids",
-    "Judgements": "judgements",
-    "Measure": "measures",
-    "Ranking": "ranking",
-    "Report": "report",
+    "Embeddings": "core.embeddings",
+    "LimnerError": "core.errors",
+    "MissingExtra": "core.errors",
+    "evaluate": "evaluation.evaluate",
+    "Hubs": "evaluation.hubs",
+    "Ids": "core.ids",
+    "Judgements": "core.judgements",
+    "Measure": "evaluation.measures",
+    "Ranking": "core.ranking",
+    "Report": "evaluation.report",
     "Scores": "scores",
     "train": "systems",
 }

@@ -27,11 +27,11 @@ from limner.annotate.store.tasks import add_tasks, lease
 from limner.annotate.tasks import make_caption_tasks, make_tasks
 from limner.annotate.turns import STRATEGIES, candidates, choose, in_turns, probabilities
 from limner.cli import app
+from limner.core.errors import LimnerError, UnknownName
 from limner.datasets.extended import read_eccv
-from limner.errors import LimnerError, UnknownName
 from limner.explain.failures import Failure
 from limner.explain.labels import CLASSES
-from limner.overlap import bleu, content_words
+from limner.language.overlap import bleu, content_words
 
 
 @pytest.fixture(scope="module")

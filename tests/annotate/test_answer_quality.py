@@ -31,10 +31,10 @@ from limner.annotate.preference import apart, bradley_terry, counted, study
 from limner.annotate.quality import agreement, annotator_table, kappa, ratings, right
 from limner.annotate.store.answers import Answer
 from limner.annotate.store.votes import Vote
-from limner.errors import LimnerError, TooShort
-from limner.judgements import Judgements
-from limner.published import table
-from limner.ranking import Ranking
+from limner.core.errors import LimnerError, TooShort
+from limner.core.judgements import Judgements
+from limner.core.ranking import Ranking
+from limner.evaluation.published import table
 from limner.scores import Scores
 from limner.stats import krippendorff_alpha
 

@@ -56,7 +56,7 @@ from limner.annotate.store.tasks import (
     renew,
 )
 from limner.annotate.store.votes import Rivals, add_comparisons, cast_vote, next_comparison, study_progress, votes
-from limner.errors import LimnerError, UnknownName
+from limner.core.errors import LimnerError, UnknownName
 
 
 class Clock:

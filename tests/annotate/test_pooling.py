@@ -15,7 +15,7 @@ from limner.annotate.store.contents import add_collection, counts, proposals
 from limner.annotate.store.tasks import add_tasks
 from limner.annotate.tasks import make_tasks
 from limner.cli import app
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 
 
 @pytest.fixture(scope="module")

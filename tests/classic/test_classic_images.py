@@ -10,9 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from limner.classic.descriptors import DESCRIPTORS, STEP, lab, pixels, sift, texture
-from limner.classic.histograms import GRID, Histograms
-from limner.classic.kernels import (
+from limner.core.collection import Items
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError, UnknownName
+from limner.systems.classic.descriptors import DESCRIPTORS, STEP, lab, pixels, sift, texture
+from limner.systems.classic.histograms import GRID, Histograms
+from limner.systems.classic.kernels import (
     Features,
     FittedFeatures,
     FittedPyramid,
@@ -21,10 +24,7 @@ from limner.classic.kernels import (
     intersections,
     pyramid_weights,
 )
-from limner.classic.visualwords import VisualWords, k_means, nearest_words
-from limner.collection import Items
-from limner.embeddings import Embeddings
-from limner.errors import LimnerError, UnknownName
+from limner.systems.classic.visualwords import VisualWords, k_means, nearest_words
 
 RNG = np.random.default_rng(0)
 SIZES = {"colour": 6, "texture": 5, "sift": 7}

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import eigh
 
-from limner.classic.kcca import Pair, Spectrum, centred, incomplete_cholesky, spectrum
-from limner.classic.selection import DEPTHS, Dev, Setting, Trial, best, fifteen, sizes, table, trials
-from limner.collection import Collection, Items
-from limner.embeddings import Embeddings
-from limner.errors import LimnerError, UnknownName
-from limner.evaluation import evaluate
-from limner.judgements import Judgements
+from limner.core.collection import Collection, Items
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.judgements import Judgements
+from limner.evaluation.evaluate import evaluate
 from limner.scores import Scores
+from limner.systems.classic.kcca import Pair, Spectrum, centred, incomplete_cholesky, spectrum
+from limner.systems.classic.selection import DEPTHS, Dev, Setting, Trial, best, fifteen, sizes, table, trials
 
 
 def _kernel(rng, items: int, dimensions: int, *, unit: bool = False) -> np.ndarray:

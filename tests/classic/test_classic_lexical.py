@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limner.classic.alignment import Alignment, translations
-from limner.classic.lexical import FittedLexicalKernel, LexicalKernel
-from limner.classic.similarity import Distributional, Lin, Maximum, Mean, WordTable
-from limner.classic.strings import StringKernel
-from limner.classic.words import Reader
-from limner.errors import LimnerError
-from limner.wordnet import WordNet
+from limner.core.errors import LimnerError
+from limner.language.wordnet import WordNet
+from limner.language.words import Reader
+from limner.systems.classic.alignment import Alignment, translations
+from limner.systems.classic.lexical import FittedLexicalKernel, LexicalKernel
+from limner.systems.classic.similarity import Distributional, Lin, Maximum, Mean, WordTable
+from limner.systems.classic.strings import StringKernel
 
 WORDS = ("dog", "cat", "ball", "red", "grass", "jump", "beach")
 sentences = st.lists(st.sampled_from((*WORDS, "zebra")), max_size=6).map(" ".join)
@@ -255,8 +255,8 @@ def test_combinations_are_means_and_maxima():
 
 def test_flickr8ks_vocabularies_have_the_papers_sizes(shared_data):
     """1,928 words seen 5 times or more; 1,180 nouns and 143 verbs, 11 of them both (sections 3.5.3 and 3.5.4)."""
-    from limner.classic.words import lemma_lexicon
     from limner.datasets.flickr import load_flickr8k
+    from limner.language.words import lemma_lexicon
 
     train = load_flickr8k(shared_data / "flickr8k", split="train")
     reader = Reader(lexicon=lemma_lexicon(train.texts.values, train.texts.field("lemmas")))

@@ -9,20 +9,20 @@ import pytest
 
 import limner
 from limner import systems
-from limner.classic import saving, training
-from limner.classic.histograms import Histograms
-from limner.classic.kcca import centred
-from limner.classic.kernels import Features, Pyramid
-from limner.classic.models import KccaModel, TwoWayScores
-from limner.classic.pairs import documents_of
-from limner.classic.selection import Dev
-from limner.classic.strings import StringKernel
-from limner.collection import Collection, Items
-from limner.embeddings import Embeddings
-from limner.errors import LimnerError, UnknownName
-from limner.judgements import Judgements
+from limner.core.collection import Collection, Items
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.judgements import Judgements
 from limner.match.fusion import borda
 from limner.scores import Scores
+from limner.systems.classic import saving, training
+from limner.systems.classic.histograms import Histograms
+from limner.systems.classic.kcca import centred
+from limner.systems.classic.kernels import Features, Pyramid
+from limner.systems.classic.models import KccaModel, TwoWayScores
+from limner.systems.classic.pairs import documents_of
+from limner.systems.classic.selection import Dev
+from limner.systems.classic.strings import StringKernel
 
 SMALL = {"side": 64, "points": 40}
 

@@ -7,12 +7,12 @@ import pytest
 
 import limner
 from limner import systems
-from limner.classic import nearest
-from limner.classic.nearest import NearestModel
-from limner.classic.pairs import documents_of
-from limner.classic.strings import OverlapF1
-from limner.collection import Collection
-from limner.errors import LimnerError
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError
+from limner.systems.classic import nearest
+from limner.systems.classic.nearest import NearestModel
+from limner.systems.classic.pairs import documents_of
+from limner.systems.classic.strings import OverlapF1
 
 SMALL = {"side": 64, "points": 40}
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import limner
-from limner.classic.alignment import Alignment
-from limner.classic.lexical import LexicalKernel
-from limner.classic.similarity import Distributional, Lin, Maximum, Mean
-from limner.classic.strings import OverlapF1, StringKernel
-from limner.classic.tagrank import TagRank
-from limner.classic.thirty import SYSTEMS, system
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
+from limner.systems.classic.alignment import Alignment
+from limner.systems.classic.lexical import LexicalKernel
+from limner.systems.classic.similarity import Distributional, Lin, Maximum, Mean
+from limner.systems.classic.strings import OverlapF1, StringKernel
+from limner.systems.classic.tagrank import TagRank
+from limner.systems.classic.thirty import SYSTEMS, system
 
 CORPUS = ("a dog runs", "a cat sleeps on the mat")
 

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limner.classic import spelling
-from limner.classic.sentences import Vocabulary
-from limner.classic.strings import OverlapF1, StringKernel
-from limner.classic.tagging import tag
-from limner.classic.tagrank import TagRank
-from limner.classic.words import Reader, compounds, lemma_lexicon, tokens
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
+from limner.language import spelling
+from limner.language.tagging import tag
+from limner.language.words import Reader, compounds, lemma_lexicon, tokens
+from limner.systems.classic.sentences import Vocabulary
+from limner.systems.classic.strings import OverlapF1, StringKernel
+from limner.systems.classic.tagrank import TagRank
 
 WORDS = ("dog", "cat", "ball", "red", "grass", "jump", "beach")
 sentences = st.lists(st.sampled_from(WORDS), max_size=7).map(" ".join)

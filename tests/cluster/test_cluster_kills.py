@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import limner
-from limner.match import open_index
+from limner.search import open_index
 
 pytestmark = pytest.mark.long
 KILLS = 20

@@ -8,8 +8,8 @@ import pytest
 import limner
 from limner import Collection, Embeddings, Items, Judgements, LimnerError, Scores
 from limner.cluster import connect
-from limner.match.correct import CORRECTIONS
-from limner.placements import TIES, Asked, place
+from limner.evaluation.placements import TIES, Asked, place
+from limner.match.corrections import CORRECTIONS
 
 
 def vectors(name, n, seed, *, d=24, whole=False):

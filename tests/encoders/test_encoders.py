@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import limner
+from limner.core.errors import LimnerError, MissingExtra, UnknownName
 from limner.encoders import ENCODERS, encoder, offline
-from limner.errors import LimnerError, MissingExtra, UnknownName
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -35,8 +35,7 @@ def pictures():
 
 
 def test_there_is_one_contract():
-    from limner import encoders
-    from limner.match import search
+    from limner import encoders, search
 
     assert search.Encoder is encoders.Encoder and search.TwoSided is encoders.TwoSided
     assert search.encoded is encoders.encoded
@@ -44,7 +43,7 @@ def test_there_is_one_contract():
 
 @pytest.mark.parametrize("name", ENCODERS)
 def test_every_name_of_the_catalogue_is_there_and_explained(name):
-    from limner.catalogue import resolve
+    from limner.core.registry import resolve
 
     thing = resolve(name, ENCODERS, what="encoder")
     assert callable(thing) and len(thing.__doc__.splitlines()[0]) > 20

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import limner
+from limner.core.errors import LimnerError
 from limner.encoders.batching import PART_SECONDS, by_length, paced
 from limner.encoders.cache import Cached, Store, keys_of
-from limner.errors import LimnerError
 
 
 class Lengths:

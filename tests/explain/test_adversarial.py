@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import limner
-from limner.errors import LimnerError, UnknownName
+from limner.core.errors import LimnerError, UnknownName
 from limner.explain.adversarial import FAR, KINDS, Edit, attack, attack_all, colours_in, css_colours
 from limner.explain.blindness import blind_baseline, ranks, rerank, table
 from limner.explain.textonly import text_only

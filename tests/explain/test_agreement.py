@@ -10,13 +10,13 @@ import pytest
 
 import limner
 from limner import stats
-from limner.collection import Items
-from limner.errors import LimnerError
+from limner.core.collection import Items
+from limner.core.errors import LimnerError
 from limner.explain.agreement import SCORES, agreement, match, similarities
 from limner.explain.concepts import Concepts, Faults, Thing, of_images, read_csv, read_visual_genome
 from limner.explain.failures import Explanations, Failure, explain, failures, told
 from limner.explain.reading import mentioned, phrases
-from limner.wordnet import Similarities, WordNet
+from limner.language.wordnet import Similarities, WordNet
 
 WORDNET = WordNet.load()
 

@@ -181,8 +181,8 @@ def test_what_comes_from_outside_is_escaped(world, matrix, tmp_path):
 
 
 def test_a_thumbnail_carries_boxes_in_its_own_units(world):
-    from limner.page.failures import section
-    from limner.page.pictures import Gallery
+    from limner.evaluation.page.failures import section
+    from limner.evaluation.page.pictures import Gallery
 
     done = explain(failures(limner.Scores.from_matrix(
         np.random.default_rng(1).random((len(world.texts), len(world.images))),

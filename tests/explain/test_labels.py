@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import limner
-from limner.errors import LimnerError, UnknownName
+from limner.core.errors import LimnerError, UnknownName
 from limner.explain.concepts import Concepts, Thing
 from limner.explain.failures import Failure
 from limner.explain.labels import CLASSES, Reader, label, label_all, read_labels, setting_words
 from limner.explain.rules import rates, rules, table, together
-from limner.wordnet import WordNet
+from limner.language.wordnet import WordNet
 
 READER = Reader(WordNet.load(), {"beach": frozenset({"beach"})})
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from limner.errors import LimnerError, UnknownName
-from limner.wordnet import FAR, Similarities, WordNet
-from limner.wordnet.pack import lines, unpack
+from limner.core.errors import LimnerError, UnknownName
+from limner.language.wordnet import FAR, Similarities, WordNet
+from limner.language.wordnet.pack import lines, unpack
 
 HERE = Path(__file__).parent
 NLTK = json.loads((HERE / "nltk_wordnet30.json").read_text())

@@ -8,8 +8,8 @@ import re
 import pytest
 from pictures import png, put
 
+from limner.core.errors import LimnerError
 from limner.datasets import load
-from limner.errors import LimnerError
 
 HEAD = "image,caption"
 

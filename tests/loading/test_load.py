@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from pictures import png, put
 
+from limner.core.errors import LimnerError, UnknownName
 from limner.datasets import DATASETS, dataset, detect, load
-from limner.errors import LimnerError, UnknownName
 
 CSV = "image,caption\na.png,x\n"
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from pictures import png, put
 
-from limner.collection import Collection, Items
+from limner.core.collection import Collection, Items
+from limner.core.errors import LimnerError, MissingExtra, UnknownName
+from limner.core.judgements import Judgements
 from limner.datasets import extended
 from limner.datasets.coco import load_captions, load_karpathy_5k, read_instances, with_folds
 from limner.datasets.karpathy import load_precomp
-from limner.errors import LimnerError, MissingExtra, UnknownName
-from limner.judgements import Judgements
 
 IMAGES = [{"id": 7, "file_name": "000007.jpg", "width": 40, "height": 30}, {"id": 9, "file_name": "000009.jpg"}]
 CAPTIONS = [{"id": 70, "image_id": 7, "caption": " A dog.\n"}, {"id": 90, "image_id": 9, "caption": "A cat."}]

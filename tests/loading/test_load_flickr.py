@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from pictures import png, put
 
+from limner.core.errors import LimnerError
 from limner.datasets.flickr import BOGUS_IMAGE, crowd_votes, expert_scores, load_flickr8k, load_tokens
-from limner.errors import LimnerError
 
 
 def tokens(images=("a.jpg", "b.jpg", "c.jpg")) -> str:

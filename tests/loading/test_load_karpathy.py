@@ -7,8 +7,8 @@ import json
 import pytest
 from pictures import png, put
 
+from limner.core.errors import LimnerError, UnknownName
 from limner.datasets.karpathy import load_json, load_precomp
-from limner.errors import LimnerError, UnknownName
 
 
 def entry(number: int, split: str, captions: int = 5, **more):

@@ -7,8 +7,8 @@ import gzip
 import pytest
 from pictures import png, put
 
+from limner.core.errors import LimnerError, UnknownName
 from limner.datasets.multilingual import load_flickr8k_cn, load_multi30k
-from limner.errors import LimnerError, UnknownName
 
 
 @pytest.fixture

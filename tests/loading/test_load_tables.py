@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from pictures import png, put
 
+from limner.core.errors import LimnerError, UnknownName
 from limner.datasets.tables import load_folder, load_table
-from limner.errors import LimnerError, UnknownName
 
 ROWS = [
     {"image": "a.jpg", "caption": 'A "dog",\trunning.', "id": "t1", "split": "train", "language": "en"},

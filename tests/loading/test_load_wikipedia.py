@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from pictures import png, put
 
+from limner.core.errors import LimnerError, UnknownName
 from limner.datasets.wikipedia import clean_file_name, load_wit, read_resnet
-from limner.errors import LimnerError, UnknownName
 
 COLUMNS = [
     "language",

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.ids import Ids
 from limner.datasets import scenes
 from limner.datasets.scenes import truth
 from limner.datasets.scenes.dice import Dice
 from limner.datasets.scenes.grammar import sentence
 from limner.datasets.scenes.meaning import exclusive
 from limner.datasets.scenes.scene import Scene, SceneObject
-from limner.errors import LimnerError, UnknownName
-from limner.ids import Ids
 
 
 @pytest.fixture(scope="module")

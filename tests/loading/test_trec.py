@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pictures import put
 
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.judgements import Judgements
 from limner.datasets.trec import load_qrels, read_qrels, write_qrels
-from limner.errors import LimnerError, UnknownName
-from limner.judgements import Judgements
 
 NAMES = st.text("abcé狗#.-0123", min_size=1, max_size=4)
 GRADES = st.dictionaries(st.tuples(NAMES, NAMES), st.floats(0, 10, allow_nan=False), min_size=1, max_size=20)

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from pictures import png, put
 from PIL import Image
 
-from limner.collection import Collection, Items
+from limner.core.collection import Collection, Items
+from limner.core.errors import LimnerError
+from limner.core.judgements import Judgements
 from limner.datasets import load, write
 from limner.datasets.tables import load_folder, load_table
-from limner.errors import LimnerError
-from limner.judgements import Judgements
 
 FORMS = (".csv", ".tsv", ".jsonl", ".parquet")
 

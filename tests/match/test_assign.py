@@ -9,8 +9,9 @@ from hypothesis.extra import numpy as arrays
 from scipy.optimize import linear_sum_assignment
 
 from limner import Embeddings, LimnerError, Scores
-from limner.match import _lists, assign
-from limner.match.assign import bijective
+from limner.match import _lists
+from limner.match import assignment as assign
+from limner.match.assignment import bijective
 
 METHODS = ["auto", "sparse", "dense"]
 WORTHS = st.one_of(st.integers(-3, 3).map(float), st.floats(-1, 1, width=32))

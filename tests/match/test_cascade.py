@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import limner
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
+from limner.core.ranking import Ranking
 from limner.match import cascade
-from limner.match.levenshtein import Levenshtein
-from limner.ranking import Ranking
 from limner.scores import Scores
+from limner.systems.levenshtein import Levenshtein
 
 
 class Coarse:
@@ -117,7 +117,7 @@ def test_scores_are_kept_and_a_killed_run_resumes(world, tmp_path, monkeypatch):
     from limner.match import cascade as function
 
     proposer, queries, candidates = world
-    monkeypatch.setattr("limner.match.cascading.AT_ONCE", 20)
+    monkeypatch.setattr("limner.match.reranking.AT_ONCE", 20)
     options = {"queries": queries, "candidates": candidates, "cache": tmp_path / "kept"}
     with pytest.raises(KeyboardInterrupt):
         function(proposer, Coarse(dies_at=60), depth=10, **options)

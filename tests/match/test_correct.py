@@ -5,7 +5,7 @@ import pytest
 from scipy.special import logsumexp
 
 from limner import Embeddings, Hubs, LimnerError, Scores
-from limner.match.correct import CORRECTIONS, Statistics, named
+from limner.match.corrections import CORRECTIONS, Statistics, named
 
 
 def vectors(n, seed, d=12):

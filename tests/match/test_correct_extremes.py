@@ -5,7 +5,7 @@ import pytest
 import slow
 
 from limner import Embeddings, LimnerError, Scores
-from limner.match.correct import CORRECTIONS, Statistics, named
+from limner.match.corrections import CORRECTIONS, Statistics, named
 
 PATHS = ["float32", "float64", "torch"]
 
@@ -15,7 +15,7 @@ def given_as(matrix, path="float64", *, queries="q", candidates="c"):
     ids = [f"{queries}{i}" for i in range(len(matrix))], [f"{candidates}{j}" for j in range(matrix.shape[1])]
     if path == "torch":
         torch = pytest.importorskip("torch", reason="torch is not installed")
-        from limner.ids import Ids
+        from limner.core.ids import Ids
         from limner.scores.device import TorchScores
 
         sides = torch.tensor(np.float32(matrix)), torch.eye(matrix.shape[1])
@@ -188,7 +188,7 @@ def test_statistics_of_another_correction_or_with_other_options_are_refused(agai
         scores.correct(known, beta=10)
     with pytest.raises(LimnerError, match="leave out the bank"):
         scores.correct(known, bank=scores)
-    from limner.match.correct import CorrectedScores
+    from limner.match.corrections import CorrectedScores
 
     with pytest.raises(LimnerError, match="statistics are of csls"):
         CorrectedScores(scores, named("nnn"), known)

@@ -8,10 +8,12 @@ from hypothesis.extra import numpy as arrays
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from limner import Embeddings, Judgements, LimnerError, Scores, _cuda, _kernels  # noqa: E402
+from limner import Embeddings, Judgements, LimnerError, Scores  # noqa: E402
+from limner.core import kernels as _kernels  # noqa: E402
+from limner.core import torch_kernels as _cuda  # noqa: E402
+from limner.evaluation.placements import Asked, place  # noqa: E402
 from limner.match import _loops  # noqa: E402
-from limner.match.correct import CORRECTIONS  # noqa: E402
-from limner.placements import Asked, place  # noqa: E402
+from limner.match.corrections import CORRECTIONS  # noqa: E402
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 

@@ -13,7 +13,7 @@ import limner
 from limner import Embeddings, LimnerError, systems
 from limner.cli import app
 from limner.encoders.contract import identity
-from limner.match import index, open_index
+from limner.search import index, open_index
 
 pytest.importorskip("lancedb")
 WORLD = ("scenes", "-O", "images=60")

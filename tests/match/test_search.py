@@ -16,9 +16,8 @@ from typer.testing import CliRunner
 import limner
 from limner import Embeddings, Items, LimnerError, Scores
 from limner.cli import app
-from limner.match import index, open_index
-from limner.match.correct import Statistics
-from limner.match.search import encoded, exact, read
+from limner.match.corrections import Statistics
+from limner.search import encoded, exact, index, open_index, read
 
 pytest.importorskip("lancedb")
 
@@ -496,7 +495,7 @@ def test_an_index_from_vectors_grows_shrinks_and_resumes(tmp_path):
 
 
 def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path, monkeypatch):
-    from limner.cli import index as command
+    from limner.cli.commands import index as command
 
     monkeypatch.setattr(command, "AT_ONCE", 20)
     world = limner.load("scenes", images=60)
@@ -510,7 +509,7 @@ def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path, monkeypatch)
             raise KeyboardInterrupt
         return encoded(system, items, **options)
 
-    monkeypatch.setattr("limner.match.search.encoded", stops)
+    monkeypatch.setattr("limner.search.encoded", stops)
     run(*words, status=130)
     assert len(open_index(tmp_path / "i")) == 40
     done = json.loads(run(*words, "--resume").stdout)

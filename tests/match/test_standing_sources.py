@@ -15,7 +15,7 @@ from scipy import sparse
 from standing import DEVICE, HOLED, PATHS, PLAIN, TIED, blocks, matrices, refused, same_numbers, shapes, standing, torch
 
 from limner import Embeddings, Ids, Judgements, Scores
-from limner.placements import Asked, place
+from limner.evaluation.placements import Asked, place
 from limner.scores import RUNNER
 
 DEVICES = [None, "cpu", *({DEVICE} - {"cpu"})] if torch else [None]

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 from limner import Embeddings, Items, LimnerError, MissingExtra
-from limner.match import index, open_index
+from limner.search import index, open_index
 
 pytest.importorskip("lancedb")
 DIM = 4
 # Importing LanceDB takes seconds: children are forked from a server that has done it, and that has used nothing of it.
 CHILDREN = multiprocessing.get_context("forkserver")
-CHILDREN.set_forkserver_preload(["limner.match.search", "lancedb", "filelock", "pyarrow.compute"])
+CHILDREN.set_forkserver_preload(["limner.search", "lancedb", "filelock", "pyarrow.compute"])
 BATCH = 50
 
 

@@ -7,8 +7,8 @@ import pytest
 
 import limner
 from limner import Embeddings, LimnerError, Scores
-from limner.match.correct import CORRECTIONS, named
-from limner.match.tuning import GRIDS, corrected, tune
+from limner.evaluation.tuning import GRIDS, corrected, tune
+from limner.match.corrections import CORRECTIONS, named
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from limner import Collection, Items, Judgements, LimnerError, Ranking, Scores, evaluate
+from limner.core.errors import TooShort, UnknownName
 from limner.datasets.coco import load_karpathy_5k
-from limner.errors import TooShort, UnknownName
-from limner.measures import parse
-from limner.placements import Asked, place
+from limner.evaluation.measures import parse
+from limner.evaluation.placements import Asked, place
 
 eccv_caption = pytest.importorskip("eccv_caption", reason="the package eccv_caption is not installed")
 

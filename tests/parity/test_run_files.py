@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limner import LimnerError, Ranking, _trec
+from limner import LimnerError, Ranking
+from limner.core import trec as _trec
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"]), min_size=1, max_size=12)
 BETWEEN = st.text(" \t\x0b\x0c", min_size=1, max_size=3)

@@ -88,7 +88,7 @@ def _one(name: str, number: int, folder: Path, seconds: float) -> str:
     """What becomes of one input: "read", "refused" or "found"."""
     import learned_readers as readers
 
-    from limner.errors import LimnerError
+    from limner.core.errors import LimnerError
 
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
@@ -256,7 +256,7 @@ def again(name: str, number: int) -> None:
     """Reads one input here, and shows what it is and what comes of it."""
     import learned_readers as readers
 
-    from limner.errors import LimnerError
+    from limner.core.errors import LimnerError
 
     with tempfile.TemporaryDirectory() as held:
         folder = Path(held)

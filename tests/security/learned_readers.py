@@ -66,7 +66,7 @@ def _resigned(rng: random.Random, data: bytes) -> bytes:
 
     import torch
 
-    from limner.towers import checkpoints
+    from limner.systems.towers import checkpoints
 
     if rng.random() < 0.3:
         return spoil.of_safetensors(rng, data)
@@ -122,26 +122,26 @@ def _read_cache(folder: Path) -> Any:
 
 
 def _words(folder: Path) -> None:
-    from limner.classic.kernels import Pyramid
+    from limner.systems.classic.kernels import Pyramid
 
     world = _small_world()
     Pyramid(side=48, points=20).fit(world.images).features(world.images).save(folder / "h.safetensors")
 
 
 def _read_words(folder: Path) -> Any:
-    from limner.classic.pairs import read_features
+    from limner.systems.classic.pairs import read_features
 
     return read_features(folder / "h.safetensors")
 
 
 def _index(folder: Path) -> None:
-    from limner.match import search
+    from limner import search
 
     search.index(folder / "i", limner.Embeddings(["a", "b", "c"], np.eye(3, 4, dtype=np.float32)))
 
 
 def _read_index(folder: Path) -> Any:
-    from limner.match.search import open_index
+    from limner.search import open_index
 
     held = open_index(folder / "i")
     return held.search(np.ones((1, 4), np.float32), 2).records(), held.about, held.versions()
@@ -194,7 +194,7 @@ def _read_store(folder: Path) -> Any:
     from typer.testing import CliRunner
 
     from limner.cli import app
-    from limner.errors import LimnerError
+    from limner.core.errors import LimnerError
 
     for words in (("status",), ("aggregate",), ("review",), ("bias",)):
         done = CliRunner().invoke(app, ["annotate", words[0], str(folder / "s.db")])

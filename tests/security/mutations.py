@@ -105,7 +105,7 @@ VALUES: list[Any] = [
     "\x00",
     [0] * 1000,
     {"tensor": "x"},
-    "limner.demo:run",
+    "limner.cli.story:run",
 ]
 Spoil = Callable[[random.Random, bytes], bytes]
 

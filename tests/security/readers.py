@@ -210,7 +210,7 @@ def _animated() -> bytes:
 
 def opened(folder: Path) -> Any:
     """Opens every picture, whole and small."""
-    from limner.decoding import open_image
+    from limner.core.images import open_image
 
     for file in folder.iterdir():
         open_image(file.read_bytes(), name=file.name, side=8)
@@ -293,7 +293,7 @@ def _statistics() -> Files:
 
 
 def _corrected(folder: Path) -> Any:
-    from limner.match.correct import Statistics
+    from limner.match.corrections import Statistics
 
     return Statistics.load(folder / "s.npz").known
 
@@ -359,7 +359,7 @@ def _options(folder: Path) -> Any:
 
 def _items(name: str) -> Callable[[Path], Any]:
     def read(folder: Path) -> Any:
-        from limner.match.search.items import read as listed
+        from limner.search.items import read as listed
 
         return listed(folder / name)
 
@@ -379,13 +379,13 @@ def _cxc(folder: Path) -> Any:
 
 
 def _wordnet(folder: Path) -> Any:
-    from limner.wordnet import WordNet
+    from limner.language.wordnet import WordNet
 
     return len(WordNet.read(folder))
 
 
 def _packed(folder: Path) -> Any:
-    from limner.wordnet.pack import opened as unpacked
+    from limner.language.wordnet.pack import opened as unpacked
 
     return len(unpacked((folder / "w.xz").read_bytes()))
 

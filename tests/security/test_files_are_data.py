@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 
 import limner
 from limner import LimnerError, systems
-from limner.catalogue import resolve
 from limner.cli import app
-from limner.cli.shell import Status
-from limner.errors import Untrusted
+from limner.cli.errors import Status
+from limner.core.errors import Untrusted
+from limner.core.registry import resolve
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "towers"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "encoders"))
@@ -201,9 +201,9 @@ def test_a_kernel_named_by_a_model(saved, kind, side, code, tmp_path, mark):
 
 def test_a_class_of_limner_that_is_no_kernel_is_none_for_a_model_either(saved, tmp_path):
     def change(config):
-        config["text_kernel"]["class"] = "limner.demo:run"
+        config["text_kernel"]["class"] = "limner.cli.story:run"
 
-    with pytest.raises(Untrusted, match="kernel 'limner.demo:run'"):
+    with pytest.raises(Untrusted, match="kernel 'limner.cli.story:run'"):
         systems.load(spoiled(saved, "kcca", tmp_path, change))
 
 
@@ -358,7 +358,7 @@ def test_weights_are_tensors_and_nothing_else(tmp_path, wrapped, mark):
 
 def test_a_system_named_by_an_index(tmp_path, mark):
     pytest.importorskip("lancedb")
-    from limner.match import search
+    from limner import search
 
     rows = limner.Embeddings(["a", "b"], np.eye(2, 4, dtype=np.float32))
     search.index(tmp_path / "i", rows, system_name="stranger:Encoder")
@@ -371,7 +371,7 @@ def test_a_system_named_by_an_index(tmp_path, mark):
 
 def test_a_model_kept_inside_an_index(saved, tmp_path, mark):
     pytest.importorskip("lancedb")
-    from limner.match import search
+    from limner import search
 
     rows = limner.Embeddings(["a", "b"], np.eye(2, 16, dtype=np.float32))
     search.index(tmp_path / "i", rows, system_name="system")

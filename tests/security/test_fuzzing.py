@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limner import LimnerError, paths
+from limner import LimnerError
+from limner.core import paths
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -18,9 +18,10 @@ import pytest
 from typer.testing import CliRunner
 
 import limner
-from limner import LimnerError, paths
+from limner import LimnerError
 from limner.cli import app
-from limner.cli.shell import Status
+from limner.cli.errors import Status
+from limner.core import paths
 
 IMAGES, PER_IMAGE = 6, 2
 

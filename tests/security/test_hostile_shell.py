@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from limner import LimnerError, cells, paths
+from limner import LimnerError
 from limner.cli import app
 from limner.cli.console import as_text, shown
-from limner.cli.shell import Status
+from limner.cli.errors import Status
+from limner.core import paths
+from limner.core import spreadsheet as cells
 
 IMAGES, PER_IMAGE = 6, 2
 
@@ -239,7 +241,7 @@ def test_answers_of_people_with_odd_names_are_no_formulas(tmp_path):
 
 
 def test_reports_and_hits_are_no_formulas():
-    from limner.tables import to_csv
+    from limner.evaluation.tables import to_csv
 
     assert to_csv([{"system": "=1+1", "value": -0.5}]) == "system,value\n'=1+1,-0.5\n"
 

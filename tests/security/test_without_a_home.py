@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import limner
-from limner import scratch
+from limner.core import cache_dir as scratch
 
 NOBODY = 65534
 SOURCE = Path(limner.__file__).parents[1]

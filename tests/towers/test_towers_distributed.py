@@ -13,12 +13,12 @@ import pytest
 from tower_toys import OPTIONS, world
 
 import limner
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 
 torch = pytest.importorskip("torch", reason="training needs torch")
 torch.set_num_threads(1)
 
-from limner.towers.distributed import Group  # noqa: E402
+from limner.systems.towers.distributed import Group  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = {**OPTIONS, "epochs": 2, "tensorboard": False}

@@ -9,14 +9,14 @@ import pytest
 from tower_toys import OPTIONS, world
 
 import limner
-from limner.errors import LimnerError, MissingExtra
+from limner.core.errors import LimnerError, MissingExtra
 
 torch = pytest.importorskip("torch", reason="training needs torch")
 torch.set_num_threads(1)
 
-from limner.towers.checkpoints import read, write  # noqa: E402
-from limner.towers.fit import CHECKPOINT, fit  # noqa: E402
-from limner.towers.settings import Training  # noqa: E402
+from limner.systems.towers.checkpoints import read, write  # noqa: E402
+from limner.systems.towers.fit import CHECKPOINT, fit  # noqa: E402
+from limner.systems.towers.settings import Training  # noqa: E402
 
 RUN = {**OPTIONS, "dropout": 0.3, "tensorboard": False, "decay_every": 2, "epochs": 5}
 
@@ -52,7 +52,7 @@ def without_time(history):
 @pytest.mark.parametrize("at", [2, 3, 8, 10])
 @pytest.mark.parametrize("variant", ["towers", "pcme"])
 def test_a_resumed_run_equals_an_uninterrupted_one(made, tmp_path, monkeypatch, variant, at):
-    monkeypatch.setattr("limner.towers.logs._SECONDS", 0.0)
+    monkeypatch.setattr("limner.systems.towers.logs._SECONDS", 0.0)
     whole = train(made, variant)
     kept = {"folder": str(tmp_path), "every": 2}
     with pytest.raises(Stopped):

@@ -26,7 +26,7 @@ from limner.annotate.store.people import (
     use_invite,
 )
 from limner.cli import app as command
-from limner.errors import LimnerError, UnknownId
+from limner.core.errors import LimnerError, UnknownId
 from limner.web.passwords import RULE, fits, refuse_weak
 from websites import PASSWORD, browser, words
 

@@ -411,7 +411,7 @@ def test_sql_in_any_field_is_a_word_or_is_refused(local, text):
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.4", "::", "example.org"])
 def test_it_is_not_reached_from_outside_without_accounts(host):
-    from limner.errors import LimnerError
+    from limner.core.errors import LimnerError
 
     with pytest.raises(LimnerError, match="--team"):
         refuse_open(host, team=False)

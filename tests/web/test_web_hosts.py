@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 import websites
 from limner.annotate.store.people import make_invite
 from limner.cli import app as command
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 from limner.web import make_app
 from limner.web.security import public_url
 from websites import PASSWORD, browser

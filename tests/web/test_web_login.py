@@ -203,7 +203,7 @@ def test_nobody_else_is_believed(team):
 
 @pytest.mark.parametrize("bad", ["proxy.example.org", "*", "", "10.0.0.1/8", "999.1.1.1"])
 def test_a_proxy_is_an_address(tmp_path, bad):
-    from limner.errors import LimnerError
+    from limner.core.errors import LimnerError
 
     with pytest.raises(LimnerError, match="--proxy"):
         websites.client(tmp_path / "answers.db", team=True, proxies=[bad])

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import serve as benchmark
 from limner.cli import app
-from limner.errors import LimnerError, MissingExtra
+from limner.core.errors import LimnerError, MissingExtra
 from limner.web import make_app, serve
 
 ROOT = Path(__file__).resolve().parents[2]

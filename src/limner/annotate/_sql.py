@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from limner.errors import LimnerError, MissingExtra
+from limner.core.errors import LimnerError, MissingExtra
 
 try:
     import sqlalchemy as sa

@@ -15,7 +15,7 @@ from limner.annotate.store import Store
 from limner.annotate.store.answers import Answer, answers
 from limner.annotate.store.contents import Key
 from limner.annotate.store.schema import aggregation, caption, image, label, pair
-from limner.errors import LimnerError, UnknownId, UnknownName
+from limner.core.errors import LimnerError, UnknownId, UnknownName
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

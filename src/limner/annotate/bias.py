@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.annotate.store.contents import Key, Proposal
-from limner.errors import LimnerError, TooShort, shown
-from limner.ids import IntArray
-from limner.judgements import Judgements
-from limner.ranking import Ranking
+from limner.core.errors import LimnerError, TooShort, shown
+from limner.core.ids import IntArray
+from limner.core.judgements import Judgements
+from limner.core.ranking import Ranking
 
 FloatArray = npt.NDArray[np.float64]
 Measure = Callable[[Ranking, Judgements], float]

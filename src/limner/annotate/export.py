@@ -17,10 +17,10 @@ from limner.annotate.store.answers import Answer, answers
 from limner.annotate.store.contents import Key, pair_numbers
 from limner.annotate.store.people import add_annotator
 from limner.annotate.store.schema import assignment, caption, judgement, task, task_item
-from limner.errors import LimnerError, UnknownName
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.judgements import Judgements
 from limner.explain.failures import Failure
 from limner.explain.labels import ALTERNATIVE
-from limner.judgements import Judgements
 
 __all__ = ["FORMS", "export", "failure_labels", "import_answers", "judgements"]
 

@@ -18,14 +18,14 @@ from limner.annotate.merge import to_judgements
 from limner.annotate.scale import check_grade, check_reasons, relevant
 from limner.annotate.store.answers import Answer
 from limner.annotate.store.contents import Key
-from limner.cells import guarded_row, unguarded
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.files import replacing, replacing_folder, write_text
+from limner.core.judgements import Judgements
+from limner.core.spreadsheet import guarded_row, unguarded
 from limner.datasets._read import json_lines, table
 from limner.datasets.extended import read_eccv
 from limner.datasets.flickr import crowd_votes
 from limner.datasets.trec import read_qrels, write_qrels
-from limner.errors import LimnerError, UnknownName
-from limner.files import replacing, replacing_folder, write_text
-from limner.judgements import Judgements
 
 ENDINGS = {".csv": "csv", ".jsonl": "jsonl", ".qrels": "qrels", ".txt": "crowd", "": "eccv"}
 FORMS = ("csv", "jsonl", "qrels", "eccv", "crowd")

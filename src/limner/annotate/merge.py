@@ -15,8 +15,8 @@ from limner.annotate.aggregate import Label
 from limner.annotate.scale import RELEVANCE
 from limner.annotate.store import Store
 from limner.annotate.store.exclusions import exclusions
-from limner.errors import LimnerError
-from limner.judgements import Judgements
+from limner.core.errors import LimnerError
+from limner.core.judgements import Judgements
 
 
 @dataclass(frozen=True)

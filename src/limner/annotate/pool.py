@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from limner.annotate.store import Store
 from limner.annotate.store.contents import DEPTH, Key, Listed, Proposal, add_pool, pairs
-from limner.collection import Collection
-from limner.errors import LimnerError
-from limner.overlap import bleu, content_words
-from limner.ranking import Ranking
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError
+from limner.core.ranking import Ranking
+from limner.language.overlap import bleu, content_words
 from limner.scores import Scores
 
 TOP = 5

@@ -1,9 +1,9 @@
 """Which ranking do people prefer? Counted votes, and Bradley-Terry scores of them.
 
 The study of Chun et al. (2022, appendix D.1): five rankings with known faults, every two of them shown side by side.
-Their counts are `limner.published.table("eccv-d1")`. The scores of its rows A to E are 10.66, 4.89, 70.85, 13.15 and
-0.44, which are the very values of the paper's text under other names (A 70.85, B 13.15, C 10.66, D 4.89, E 0.44): the
-labels of the table's rows, not its numbers, are off.
+Their counts are `limner.evaluation.published.table("eccv-d1")`. The scores of its rows A to E are 10.66, 4.89, 70.85,
+13.15 and 0.44, which are the values of the paper's text under other names (A 70.85, B 13.15, C 10.66, D 4.89, E 0.44):
+the labels of the table's rows, not its numbers, are off.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.annotate.store.votes import Rivals, Vote
-from limner.errors import LimnerError, MissingExtra, shown
+from limner.core.errors import LimnerError, MissingExtra, shown
 
 FloatArray = npt.NDArray[np.float64]
 FAULTS = {

@@ -17,7 +17,7 @@ from limner.annotate.store.answers import Answer, answers
 from limner.annotate.store.exclusions import exclude
 from limner.annotate.store.schema import assignment as assignments
 from limner.annotate.store.schema import review as reviews
-from limner.errors import LimnerError, MissingExtra, UnknownId, UnknownName
+from limner.core.errors import LimnerError, MissingExtra, UnknownId, UnknownName
 from limner.stats import cohen_kappa
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from limner.errors import LimnerError, UnknownName
+from limner.core.errors import LimnerError, UnknownName
 
 GRADES = {4: "100% yes", 3: "partially yes", 2: "mostly no", 1: "100% no"}
 """Grade -> what the annotator reads."""

@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from limner.annotate.store.contents import Key
 from limner.annotate.store.tasks import Asked, Draft
-from limner.errors import LimnerError
-from limner.judgements import Judgements
+from limner.core.errors import LimnerError
+from limner.core.judgements import Judgements
 
 REAL = 18
 CAPTIONS = 10

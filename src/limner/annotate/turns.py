@@ -26,8 +26,8 @@ from limner.annotate.aggregate import Label
 from limner.annotate.pool import Lists, lists_of
 from limner.annotate.scale import relevant
 from limner.annotate.store.contents import Key
-from limner.errors import LimnerError, UnknownName
-from limner.ids import Ids, IntArray
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.ids import Ids, IntArray
 from limner.scores import Scores
 
 FloatArray = npt.NDArray[np.float64]

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from limner import __version__
-from limner.cli import (
+from limner.cli.commands import (
     annotate,
     attack,
     compare,
@@ -26,7 +26,7 @@ from limner.cli import (
     train,
 )
 from limner.cli.console import put
-from limner.cli.shell import STATUSES, Shell
+from limner.cli.errors import STATUSES, Shell
 
 __all__ = ["app"]
 

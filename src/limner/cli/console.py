@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 from limner.scores import Progress
 
 _WARNINGS = 5  # so many warnings are shown in full; a data set may have thousands

@@ -10,10 +10,10 @@ import typer
 
 from limner.cli.console import progress, tell
 from limner.cli.options import loading, word
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
-    from limner.collection import Collection
+    from limner.core.collection import Collection
     from limner.scores import Scores
 
     Dev = Callable[[str], tuple[Scores, Collection]]
@@ -64,7 +64,7 @@ def parse(how: str) -> tuple[str, dict[str, Any]]:
 
 
 def _tuned(name: str, fixed: dict[str, Any], split: str, dev: Dev) -> dict[str, Any]:
-    from limner.match import tune
+    from limner.evaluation.tuning import tune
 
     scores, collection = dev(split)
     with progress(f"tuning {name} on {collection.name}"):

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from limner.cli.console import progress
-from limner.errors import LimnerError
-from limner.files import replacing, replacing_model
-from limner.paths import folder_for
+from limner.core.errors import LimnerError
+from limner.core.files import replacing, replacing_model
+from limner.core.paths import folder_for
 
 if TYPE_CHECKING:
-    from limner.collection import Collection
-    from limner.match.search import Index
+    from limner.core.collection import Collection
+    from limner.search import Index
 
 KEPT = "system"
 """The name of a model that is kept inside the folder of its index."""
@@ -29,7 +29,7 @@ def system(name: str, *, folder: Path | None = None, said: bool = True, trust: b
         said: Whether the person said the name; False where the index did, which may not name "module:thing".
         trust: Whether index and model may name code of their own.
     """
-    from limner.catalogue import resolve
+    from limner.core.registry import resolve
     from limner.systems import SYSTEMS, load
 
     kept = None if folder is None else folder / name
@@ -121,7 +121,7 @@ def opened(
     path: str, name: str | None = None, *, version: int | None = None, needed: bool = True, trust: bool = False
 ) -> Index:
     """An index with the system that encodes for it, the one named or the one it was made with."""
-    from limner.match.search import open_index
+    from limner.search import open_index
 
     index = open_index(path, version=version)
     if needed and (name or index.about.system) is not None:

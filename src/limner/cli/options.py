@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import progress, tell, warn
-from limner.errors import LimnerError
-from limner.paths import place_for
+from limner.core.errors import LimnerError
+from limner.core.paths import place_for
 
 if TYPE_CHECKING:
     from limner.cluster import Cluster
-    from limner.collection import Collection
+    from limner.core.collection import Collection
 
 
 def word(about: str, *names: str, metavar: str = "NAME", **more: Any) -> Any:

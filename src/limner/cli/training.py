@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from limner.cli.console import progress
 from limner.cli.options import part
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 from limner.systems.held_out import SEED, TEST_SHARE, dev_of, drawn, outside
 
 if TYPE_CHECKING:
-    from limner.collection import Collection
+    from limner.core.collection import Collection
     from limner.scores import Progress, Scores
     from limner.systems import Model
 
@@ -29,7 +29,7 @@ def trained(
     Returns:
         The scores, the part they are for, and what a reader must know of it.
     """
-    from limner.catalogue import resolve
+    from limner.core.registry import resolve
     from limner.systems import SYSTEMS, load, train
 
     if name not in SYSTEMS and Path(name).exists():

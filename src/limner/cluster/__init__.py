@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from limner.cluster._running import Cluster
-from limner.errors import LimnerError, MissingExtra
+from limner.core.errors import LimnerError, MissingExtra
 from limner.scores import RUNNER, TILE_COLUMNS, usable_cores
 
 __all__ = ["Cluster", "connect"]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.embeddings import Embeddings
-from limner.errors import LimnerError
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
     from limner.cluster._running import Cluster
-    from limner.collection import Items
+    from limner.core.collection import Items
 
 Batch = dict[str, npt.NDArray[Any]]
 
@@ -34,7 +34,7 @@ class Encoding:
         return {"row": np.concatenate(rows), "vector": np.concatenate(parts)}
 
     def _encoded(self, start: int) -> npt.NDArray[np.float32]:
-        from limner.match.search import encoded
+        from limner.search import encoded
 
         return encoded(self.encoder, self.items[start : start + self.batch]).matrix
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from limner.cluster import _encoding, _sharding
 from limner.cluster._sending import Packed, Post
 from limner.cluster._spans import RETRIES, Spans, blocks
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 from limner.scores import TILE_COLUMNS, Block, Divisible, Progress, Result, Scores, State, VectorScores, merged
 
 if TYPE_CHECKING:
-    from limner.collection import Items
-    from limner.embeddings import Embeddings
+    from limner.core.collection import Items
+    from limner.core.embeddings import Embeddings
 
 WIDEST = 1 << 20
 """Candidates per shard at most: a block of 256 rows then takes 1 GiB of a worker's memory."""

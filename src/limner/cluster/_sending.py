@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.embeddings import Embeddings
-from limner.ids import Ids
+from limner.core.embeddings import Embeddings
+from limner.core.ids import Ids
 from limner.scores import VectorScores
 
 Array = npt.NDArray[Any]

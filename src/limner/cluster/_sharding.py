@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from limner.cluster._sending import Array, Mapped, Packed, Post, opened, products
 from limner.cluster._spans import RETRIES, blocks, one_core
-from limner.ids import IntArray
+from limner.core.ids import IntArray
 from limner.scores import TILE_COLUMNS, TILE_ROWS, Divisible, VectorScores
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from limner.catalogue import checked, resolve
-from limner.errors import LimnerError, UnknownName
-from limner.paths import damage_told
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.paths import damage_told
+from limner.core.registry import checked, resolve
 
 if TYPE_CHECKING:
-    from limner.collection import Collection
+    from limner.core.collection import Collection
 
 __all__ = ["DATASETS", "Dataset", "dataset", "detect", "load", "refuse_foreign", "write"]
 
@@ -181,7 +181,7 @@ def load(spec: str | Path, *, split: str | None = None, trust: bool = True, **op
 
     >>> load("flicker8k:DIR")
     Traceback (most recent call last):
-    limner.errors.UnknownName: unknown data set 'flicker8k': did you mean 'flickr8k' or 'flickr8k-cn' or 'flickr30k'?
+    limner.core.errors.UnknownName: unknown data set 'flicker8k': did you mean 'flickr8k' or ...
     """
     name, loader, path = _resolved(spec, trusted=trust)
     _refuse_no_path(name, loader, path)

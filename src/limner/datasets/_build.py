@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.collection import Collection, Items
+from limner.core.collection import Collection, Items
+from limner.core.errors import LimnerError
+from limner.core.ids import Ids
+from limner.core.judgements import Judgements
 from limner.datasets._read import At, Notes, filled_lines, refuse
-from limner.errors import LimnerError
-from limner.ids import Ids
-from limner.judgements import Judgements
 
 Check = bool | Callable[[Iterable[Any]], Iterable[Any]]
 """True opens every image; a function such as `tqdm` or `rich.progress.track` does so too and shows how far it is."""

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn
 
-from limner.errors import LimnerError, shown
-from limner.paths import SMALL, parse_json, refuse_bomb, refuse_irregular
+from limner.core.errors import LimnerError, shown
+from limner.core.paths import SMALL, parse_json, refuse_bomb, refuse_irregular
 
 LONGEST_CELL = 1 << 24
 """Characters of a cell in a csv: far above any caption, below what an unclosed quote swallows of a large file."""

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from limner.collection import Collection
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError, MissingExtra, UnknownName, shown
+from limner.core.judgements import Judgements
+from limner.core.paths import read_array
 from limner.datasets import extended
 from limner.datasets._build import Assembly, Check
 from limner.datasets._read import At, existing, json_file, optional_file, refuse, table
-from limner.errors import LimnerError, MissingExtra, UnknownName, shown
-from limner.judgements import Judgements
-from limner.paths import read_array
 
 Named = dict[str, Judgements]
 _YEAR = re.compile(r"(19|20)\d\d$")

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.collection import Collection
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError, MissingExtra, UnknownName
+from limner.core.judgements import Judgements
 from limner.datasets._read import At, existing, find_file, json_file, number, refuse, table
-from limner.errors import LimnerError, MissingExtra, UnknownName
-from limner.judgements import Judgements
 
 CXC_THRESHOLD = 3.0
 """CxC rating (0 to 5) from which an image and a caption count as a match."""
@@ -136,8 +136,8 @@ def plausible_matches(
         form: "pcme" or "eccv".
         labels: Image id -> its object classes; the names in the image field "objects" where left out.
 
-    >>> from limner.collection import Items
-    >>> from limner.ids import Ids
+    >>> from limner.core.collection import Items
+    >>> from limner.core.ids import Ids
     >>> images, texts = Items(Ids("ab"), [None, None]), Items(Ids("xy"), ["dog", "hound"], kind="text")
     >>> c = Collection("c", images, texts, Judgements.from_pairs([("a", "x"), ("b", "y")]))
     >>> len(plausible_matches(c, labels={"a": ["dog"], "b": ["dog"]}))

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from limner.collection import Collection
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError
+from limner.core.judgements import Judgements
 from limner.datasets._build import Assembly, Check, keep_texts
 from limner.datasets._read import At, existing, find_file, number, refuse, split_lines
-from limner.errors import LimnerError
-from limner.judgements import Judgements
 
 EXPERT_THRESHOLD = 3.33
 """Mean expert score from which a pair counts as relevant (scores 3, 3 and 4 are just enough)."""

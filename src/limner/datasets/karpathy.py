@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from limner.collection import Collection
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError, UnknownName, shown
 from limner.datasets._build import Assembly, Check, split_name
 from limner.datasets._read import At, existing, filled_lines, find_file, json_file, lines, refuse
-from limner.errors import LimnerError, UnknownName, shown
 
 _RESTVAL = ("train", "restval", "drop")
 _PARTS = ("train", "dev", "test")

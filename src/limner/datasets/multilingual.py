@@ -7,10 +7,10 @@ from collections.abc import Collection as Group
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from limner.collection import Collection
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError, UnknownName, shown
 from limner.datasets._build import Assembly, Check, split_name
 from limner.datasets._read import At, existing, filled_lines, find_file, lines, refuse, table
-from limner.errors import LimnerError, UnknownName, shown
 
 LANGUAGES = ("en", "de", "fr", "cs", "ar")
 """Multi30K's languages."""

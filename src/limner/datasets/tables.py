@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from limner.collection import Collection
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError, UnknownName, shown
+from limner.core.paths import damage_told, refuse_bomb, refuse_irregular
 from limner.datasets._build import Assembly, Check
 from limner.datasets._read import At, existing, json_lines, lines, number, optional_file, refuse, table
-from limner.errors import LimnerError, UnknownName, shown
-from limner.paths import damage_told, refuse_bomb, refuse_irregular
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "image": ("image", "file_name", "filename", "image_path", "filepath", "image_name", "image_id"),

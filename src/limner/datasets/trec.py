@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from limner.collection import Collection, Items
+from limner.core.collection import Collection, Items
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.files import replacing
+from limner.core.judgements import Judgements
 from limner.datasets._read import At, existing, json_file, number, refuse, split_lines, table
-from limner.errors import LimnerError, UnknownName
-from limner.files import replacing
-from limner.judgements import Judgements
 
 _DIRECTIONS = ("i2t", "t2i")
 

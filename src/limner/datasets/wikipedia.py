@@ -14,14 +14,14 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from limner.collection import Collection, Items
+from limner.core.collection import Collection, Items
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError, UnknownName, shown
+from limner.core.files import replacing
+from limner.core.ids import Ids
+from limner.core.ranking import Ranking
 from limner.datasets._build import Assembly, Check, split_name
 from limner.datasets._read import At, existing, lines, refuse, table
-from limner.embeddings import Embeddings
-from limner.errors import LimnerError, UnknownName, shown
-from limner.files import replacing
-from limner.ids import Ids
-from limner.ranking import Ranking
 
 CAPTIONS = {
     "reference": "caption_reference_description",

@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from limner.collection import Collection, Items
+from limner.core.collection import Collection, Items
+from limner.core.errors import LimnerError, shown
+from limner.core.files import replacing, replacing_folder
 from limner.datasets.tables import IMAGE_ENDINGS
 from limner.datasets.trec import write_qrels
-from limner.errors import LimnerError, shown
-from limner.files import replacing, replacing_folder
 
 _SCALARS = (str, int, float, bool, type(None), np.generic)
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet")

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from limner.catalogue import checked, resolve
+from limner.core.errors import LimnerError
+from limner.core.registry import checked, resolve
 from limner.encoders.contract import Encoder, TwoSided, encoded
-from limner.errors import LimnerError
 
 __all__ = ["ENCODERS", "Encoder", "TwoSided", "encoded", "encoder", "encoder_named"]
 
@@ -43,7 +43,7 @@ def encoder(name: str, **options: Any) -> Any:
 
     >>> encoder("word-vectors", file="nothing.txt")
     Traceback (most recent call last):
-    limner.errors.LimnerError: no word vectors nothing.txt: expected a text file of GloVe, ...
+    limner.core.errors.LimnerError: no word vectors nothing.txt: expected a text file of GloVe, ...
     """
     return encoder_named(name, options)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from limner.collection import Items
+from limner.core.collection import Items
+from limner.core.errors import LimnerError
+from limner.core.paths import damage_told, refuse_irregular
 from limner.encoders.offline import fingerprint_of, package_file
 from limner.encoders.words import words
-from limner.errors import LimnerError
-from limner.paths import damage_told, refuse_irregular
 from limner.scores import Progress
 
 Float32 = npt.NDArray[np.float32]

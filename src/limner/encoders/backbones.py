@@ -9,9 +9,9 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor
 
+from limner.core.errors import UnknownName
 from limner.encoders.offline import fingerprint_of, folder_of, needed, pretrained
 from limner.encoders.running import Running, TorchEncoder, mean_pooled
-from limner.errors import UnknownName
 
 POOLINGS = ("first", "mean")
 

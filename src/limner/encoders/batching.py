@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 
 IntArray = npt.NDArray[np.int64]
 PART_SECONDS = 5.0

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.collection import Items
-from limner.decoding import open_image
+from limner.core.collection import Items
+from limner.core.errors import LimnerError
+from limner.core.files import replacing, write_text
+from limner.core.images import open_image
+from limner.core.paths import damage_told, folder_for, read_bytes
 from limner.encoders.batching import paced
 from limner.encoders.contract import encoded, identity
-from limner.errors import LimnerError
-from limner.files import replacing, write_text
-from limner.paths import damage_told, folder_for, read_bytes
 from limner.scores import Progress
 
 Float32 = npt.NDArray[np.float32]

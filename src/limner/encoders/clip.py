@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from limner.collection import Items
-from limner.embeddings import Embeddings
+from limner.core.collection import Items
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError
 from limner.encoders.offline import fingerprint_of, folder_of, needed, pretrained
 from limner.encoders.running import Running, TorchEncoder
-from limner.errors import LimnerError
 from limner.scores import Progress
 
 if TYPE_CHECKING:

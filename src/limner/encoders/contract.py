@@ -9,9 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from limner.collection import Items
-from limner.embeddings import Embeddings
-from limner.errors import LimnerError
+from limner.core.collection import Items
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError
 from limner.scores import Progress
 
 

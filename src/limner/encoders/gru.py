@@ -11,12 +11,12 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
+from limner.core.errors import LimnerError
+from limner.core.files import replacing_model, write_text
+from limner.core.paths import damage_told, read_json
 from limner.encoders.offline import fingerprint_of
 from limner.encoders.running import Running, TorchEncoder, mean_pooled
 from limner.encoders.words import words
-from limner.errors import LimnerError
-from limner.files import replacing_model, write_text
-from limner.paths import damage_told, read_json
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 UNKNOWN = 1

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from limner.core.errors import LimnerError, UnknownName
 from limner.encoders.offline import fingerprint_of, hub_or_cache, needed, package_file, unreachable
 from limner.encoders.running import Running, TorchEncoder
 from limner.encoders.weights import fill
-from limner.errors import LimnerError, UnknownName
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from limner.errors import LimnerError, MissingExtra
-from limner.paths import damage_told, read_json
+from limner.core.errors import LimnerError, MissingExtra
+from limner.core.paths import damage_told, read_json
 
 WANTED = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm")
 """What is fetched of a repository: no copies of the weights in other formats."""

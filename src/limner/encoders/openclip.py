@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from limner.collection import Items
-from limner.embeddings import Embeddings
+from limner.core.collection import Items
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError, UnknownName
 from limner.encoders.offline import fingerprint_of, hub_or_cache, needed, unreachable
 from limner.encoders.running import Running, TorchEncoder
 from limner.encoders.weights import read_weights
-from limner.errors import LimnerError, UnknownName
 from limner.scores import Progress
 
 if TYPE_CHECKING:

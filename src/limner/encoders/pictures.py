@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.collection import Items
-from limner.errors import UnknownName
-from limner.portable import cosine, sine
+from limner.core.collection import Items
+from limner.core.errors import UnknownName
+from limner.core.portable import cosine, sine
 from limner.scores import Progress, usable_cores
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from limner.collection import Items
+from limner.core.collection import Items
+from limner.core.errors import LimnerError, MissingExtra, UnknownName
 from limner.encoders.batching import by_length, padded
-from limner.errors import LimnerError, MissingExtra, UnknownName
 from limner.scores import Progress, usable_cores
 
 if find_spec("torch") is None:

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from limner.errors import LimnerError, shown
-from limner.paths import damage_told
+from limner.core.errors import LimnerError, shown
+from limner.core.paths import damage_told
 
 _WRAPPERS = ("state_dict_ema", "model_ema", "state_dict", "model")
 """Keys under which training scripts keep the weights beside other things; the smoothed ones first, as timm does."""

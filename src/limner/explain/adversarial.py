@@ -26,10 +26,10 @@ from functools import cache
 
 import numpy as np
 
-from limner.errors import UnknownName
+from limner.core.cache_dir import settle_matplotlib
+from limner.core.errors import UnknownName
 from limner.explain.reading import BIG, FUNCTION, GROUPS, NUMBERS, SMALL, WORD
-from limner.scratch import settle_matplotlib
-from limner.wordnet import WordNet
+from limner.language.wordnet import WordNet
 
 FAR = 0.5
 """How far a new colour must be from the old one: Euclidean distance in RGB, each channel from 0 to 1."""

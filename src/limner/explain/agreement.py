@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from limner.explain.concepts import Concepts
-from limner.wordnet import Similarities, WordNet
+from limner.language.wordnet import Similarities, WordNet
 
 THRESHOLD = 1.0
 SCORES = ("CA", "NCS", "CE", "SD", "SD mean", "AA", "RA")

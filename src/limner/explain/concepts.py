@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from limner.collection import Items
+from limner.core.collection import Items
+from limner.core.errors import LimnerError, shown
+from limner.core.paths import damage_told, read_json
 from limner.datasets._read import table
-from limner.errors import LimnerError, shown
-from limner.paths import damage_told, read_json
-from limner.wordnet import WordNet
+from limner.language.wordnet import WordNet
 
 Box = tuple[float, float, float, float]
 Relation = tuple[str, str, str]

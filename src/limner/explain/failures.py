@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from limner.collection import Collection
-from limner.errors import LimnerError
-from limner.evaluation import direction_of
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError
+from limner.core.judgements import FloatArray
+from limner.core.ranking import Ranking
+from limner.evaluation.evaluate import direction_of
 from limner.explain.agreement import HIGHER, SCORES, SHARES, THRESHOLD, Agreement, agreement, similarities
 from limner.explain.concepts import Concepts, Faults, of_images
 from limner.explain.reading import mentioned
-from limner.judgements import FloatArray
-from limner.ranking import Ranking
+from limner.language.wordnet import WordNet
 from limner.scores import Scores
 from limner.stats import bootstrap, mean_interval
-from limner.wordnet import WordNet
 
 
 @dataclass(frozen=True)

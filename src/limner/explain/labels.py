@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from limner.collection import Collection
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError, UnknownName, shown
 from limner.datasets._read import At, table
-from limner.errors import LimnerError, UnknownName, shown
 from limner.explain.concepts import Concepts, Thing
 from limner.explain.failures import Failure
 from limner.explain.reading import FUNCTION, Phrase, is_modifier, phrases, stands_for, words
-from limner.wordnet import WordNet
+from limner.language.wordnet import WordNet
 
 CLASSES = ("object", "colour", "number", "action", "size", "detail", "alternative")
 ALTERNATIVE = "alternative"

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from limner.wordnet import WordNet
+from limner.language.wordnet import WordNet
 
 WORD = re.compile(r"[A-Za-z]+(?:['-][A-Za-z]+)*|\d+")
 

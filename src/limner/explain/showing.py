@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from limner.evaluation.page.failures import Case, Failures, Marked
 from limner.explain.agreement import HIGHER, Agreement
 from limner.explain.concepts import Concepts
 from limner.explain.failures import Explanations, Failure, told
 from limner.explain.rules import NONE, rates, rules
-from limner.page.failures import Case, Failures, Marked
 
 
 def shown_failures(done: Explanations, labels: Mapping[str, frozenset[str]], *, each: int = 4) -> Failures:

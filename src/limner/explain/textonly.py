@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.collection import Collection
-from limner.embeddings import Embeddings
-from limner.errors import LimnerError, UnknownName
-from limner.ids import Ids
-from limner.judgements import Judgements
+from limner.core.collection import Collection
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.ids import Ids
+from limner.core.judgements import Judgements
 from limner.scores import Scores
 
 Vectors = npt.NDArray[np.floating[Any]]

@@ -1,30 +1,25 @@
-"""match: correct hubs, re-rank, assign one to one, fuse systems, search."""
+"""match: correct hubs, assign one to one, fuse systems, re-rank in a cascade."""
 
-from __future__ import annotations
+from limner.match.assignment import BijectiveRanking, bijective
+from limner.match.corrections import CORRECTIONS, CorrectedScores, Correction, Statistics, correct
+from limner.match.fusion import borda, fuse, mean, reciprocal_rank
+from limner.match.murty import best_totals, k_best, k_best_ranking
+from limner.match.reranking import cascade
 
-import importlib
-from typing import Any
-
-_HOMES = {
-    "best_totals": "murty",
-    "bijective": "assign",
-    "borda": "fusion",
-    "cascade": "cascading",
-    "corrected": "tuning",
-    "fuse": "fusion",
-    "index": "search",
-    "k_best": "murty",
-    "k_best_ranking": "murty",
-    "mean": "fusion",
-    "open_index": "search",
-    "reciprocal_rank": "fusion",
-    "tune": "tuning",
-}
-"""Names that are imported when they are first asked for, and where each lives."""
-
-
-def __getattr__(name: str) -> Any:
-    """Imports a name from the module it lives in."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'limner.match' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"limner.match.{_HOMES[name]}"), name)
+__all__ = [
+    "CORRECTIONS",
+    "BijectiveRanking",
+    "CorrectedScores",
+    "Correction",
+    "Statistics",
+    "best_totals",
+    "bijective",
+    "borda",
+    "cascade",
+    "correct",
+    "fuse",
+    "k_best",
+    "k_best_ranking",
+    "mean",
+    "reciprocal_rank",
+]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 from limner.scores import LARGEST, Block, Progress, Scores, number_type, on_host
 
 Float64 = npt.NDArray[np.float64]
@@ -113,7 +113,7 @@ def loops(block: Any) -> Any:
         from limner.match import _loops
 
         return _loops
-    from limner import _cuda
+    from limner.core import torch_kernels as _cuda
 
     return _cuda
 

@@ -15,8 +15,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 
-from limner._kernels import best
-from limner.scratch import compiled
+from limner.core.cache_dir import compiled
+from limner.core.kernels import best
 
 _jit: Any = compiled(nogil=True, fastmath={"contract"}, boundscheck=False)
 _summing: Any = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"}, boundscheck=False)

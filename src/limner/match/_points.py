@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from limner.scratch import compiled
+from limner.core.cache_dir import compiled
 
 _jit: Any = compiled(nogil=True)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.scratch import compiled
+from limner.core.cache_dir import compiled
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]

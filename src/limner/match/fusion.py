@@ -15,9 +15,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from limner.errors import LimnerError, UnknownName, shown
-from limner.ids import Ids
-from limner.ranking import Ranking
+from limner.core.errors import LimnerError, UnknownName, shown
+from limner.core.ids import Ids
+from limner.core.ranking import Ranking
 from limner.scores import Block, Progress, Scores, on_host
 
 System = Scores | Ranking

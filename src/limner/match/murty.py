@@ -11,11 +11,11 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from limner.errors import LimnerError
-from limner.ids import Ids
+from limner.core.errors import LimnerError
+from limner.core.ids import Ids
+from limner.core.ranking import Ranking
 from limner.match import _square
 from limner.match._square import Float64, Int64
-from limner.ranking import Ranking
 from limner.scores import Scores
 
 

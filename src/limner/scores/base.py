@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.embeddings import Embeddings
-from limner.errors import LimnerError, UnknownName
-from limner.ids import Ids, IntArray
-from limner.paths import read_array
-from limner.ranking import Ranking
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.ids import Ids, IntArray
+from limner.core.paths import read_array
+from limner.core.ranking import Ranking
 from limner.scores.running import (
     Block,
     Float32,
@@ -188,7 +188,7 @@ class Scores(ABC):
 
     def correct(self, how: Any, **options: Any) -> Scores:
         """Scores corrected for hubs: `scores.correct("csls", k=10)`; see `limner.match.correct`."""
-        from limner.match.correct import correct
+        from limner.match.corrections import correct
 
         return correct(self, how, **options)
 
@@ -405,10 +405,10 @@ def on_host(block: Any) -> npt.NDArray[Any]:
 def kernels(block: Any) -> Any:
     """The loops for a block, by where it is: compiled ones for an array, those of torch for a tensor."""
     if isinstance(block, np.ndarray):
-        from limner import _kernels
+        from limner.core import kernels as _kernels
 
         return _kernels
-    from limner import _cuda
+    from limner.core import torch_kernels as _cuda
 
     return _cuda
 

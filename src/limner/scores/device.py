@@ -1,6 +1,7 @@
 """Products of two sets of vectors where torch keeps them: on a graphics card, as a rule.
 
-The passes are those of the processor; the blocks are tensors, with more rows, and `limner._cuda` has their loops.
+The passes are those of the processor; the blocks are tensors, with more rows; their loops are in
+`limner.core.torch_kernels`.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from limner import _cuda
-from limner.embeddings import Embeddings
-from limner.errors import LimnerError
-from limner.ids import Ids
+from limner.core import torch_kernels as _cuda
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError
+from limner.core.ids import Ids
 from limner.scores.base import LARGEST, TILE_ROWS, Scores, refuse_overflow
 
 BLOCK = 1 << 28

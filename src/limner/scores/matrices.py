@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.arrays import array, numbers, pieces, unmasked
-from limner.errors import LimnerError
-from limner.ids import Ids
+from limner.core.arrays import array, numbers, pieces, unmasked
+from limner.core.errors import LimnerError
+from limner.core.ids import Ids
 from limner.scores.base import Scores, refuse_nan
 from limner.scores.running import Block, Float32
 
@@ -25,7 +25,7 @@ class MatrixScores(Scores):
     Args:
         queries: Ids of the queries.
         candidates: Ids of the candidates.
-        values: Whatever `limner.arrays.array` takes; a masked pair is one that must not be, -inf.
+        values: Whatever `limner.core.arrays.array` takes; a masked pair is one that must not be, -inf.
         checked: Whether the values are known to be an array of numbers, none of them NaN.
     """
 

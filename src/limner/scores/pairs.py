@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from limner.errors import LimnerError
-from limner.ids import Ids
+from limner.core.errors import LimnerError
+from limner.core.ids import Ids
 from limner.scores.base import Scores, refuse_nan
 from limner.scores.running import Block, Float32
 

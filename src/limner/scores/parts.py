@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from limner.ids import Ids, IntArray
+from limner.core.ids import Ids, IntArray
 from limner.scores.base import Scores
 from limner.scores.running import Block, Float32
 
@@ -70,6 +70,6 @@ class PartOfScores(Scores):
         parts = [self.base.block(int(run[0]), int(run[-1]) + 1)[:, self.columns] for run in runs if len(run)]
         if isinstance(parts[0], np.ndarray):
             return np.ascontiguousarray(np.concatenate(parts))
-        from limner._cuda import torch_module
+        from limner.core.torch_kernels import torch_module
 
         return torch_module().cat(parts)

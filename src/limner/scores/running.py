@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from limner.embeddings import Embeddings
-from limner.errors import LimnerError, UnknownName
-from limner.ids import Ids, IntArray
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.ids import Ids, IntArray
 from limner.scores.base import SIMILARITIES, TILE_ROWS, Scores
 from limner.scores.running import Block, Float32
 from limner.scores.vectors import VectorScores

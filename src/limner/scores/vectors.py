@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from limner.embeddings import Embeddings
-from limner.ids import Ids
+from limner.core.embeddings import Embeddings
+from limner.core.ids import Ids
 from limner.scores.base import LARGEST, TILE_COLUMNS, TILE_ROWS, Scores, refuse_overflow
 from limner.scores.running import Float32
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 from limner.stats.inputs import Vector, numbers, one_of
 
 Level = Literal["nominal", "ordinal", "interval", "ratio"]

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 from limner.stats.inputs import Codes, Vector, codes, joint_codes, one_of, paired, share, vector, whole
 from limner.stats.resampling import Function, Means, Median, Stratum
 

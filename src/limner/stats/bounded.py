@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 from limner.stats.bootstrap import Interval, Part
 from limner.stats.inputs import Codes, Vector, codes, joint_codes, share, vector
 

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 from limner.stats.inputs import Vector, numbers, one_of, paired, refuse_non_finite
 
 

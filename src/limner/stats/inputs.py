@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 
 Vector = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.intp]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 from limner.stats.inputs import Vector, binary, codes, paired, vector
 
 _EXACT_BELOW = 25  # discordant pairs under which McNemar is exact

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 from limner.stats.inputs import Codes, Vector
 
 _CELLS = 4_000_000  # drawn counts held at once: 32 MB, whatever the number of queries and resamples

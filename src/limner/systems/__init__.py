@@ -13,23 +13,23 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
-from limner.catalogue import checked, refuse_code, resolve
-from limner.errors import LimnerError
-from limner.paths import damage_told, read_json, read_text
+from limner.core.errors import LimnerError
+from limner.core.paths import damage_told, read_json, read_text
+from limner.core.registry import checked, refuse_code, resolve
 
 if TYPE_CHECKING:
-    from limner.collection import Collection
+    from limner.core.collection import Collection
     from limner.scores import Scores
 
 SYSTEMS: Mapping[str, str] = MappingProxyType(
     {
         "histograms": "limner.systems.histograms:train",
         "colours": "limner.systems.histograms:train_colours",
-        "kcca": "limner.classic.training:train",
-        "nearest": "limner.classic.nearest:train",
-        "towers": "limner.systems.towers:towers",
-        "pvse": "limner.systems.towers:pvse",
-        "pcme": "limner.systems.towers:pcme",
+        "kcca": "limner.systems.classic.training:train",
+        "nearest": "limner.systems.classic.nearest:train",
+        "towers": "limner.systems.learned:towers",
+        "pvse": "limner.systems.learned:pvse",
+        "pcme": "limner.systems.learned:pcme",
         "mcprop": "limner.systems.file_names:mcprop",
         "crank": "limner.systems.file_names:crank",
     }
@@ -39,11 +39,11 @@ SYSTEMS: Mapping[str, str] = MappingProxyType(
 KINDS: Mapping[str, str] = MappingProxyType(
     {
         "histograms": "limner.systems.histograms:HistogramModel",
-        "towers": "limner.towers.saved:TowersModel",
-        "kcca": "limner.classic.models:KccaModel",
-        "nearest": "limner.classic.nearest:NearestModel",
-        "mcprop": "limner.towers.mcprop:McpropModel",
-        "crank": "limner.towers.crank:CrankModel",
+        "towers": "limner.systems.towers.saved:TowersModel",
+        "kcca": "limner.systems.classic.models:KccaModel",
+        "nearest": "limner.systems.classic.nearest:NearestModel",
+        "mcprop": "limner.systems.towers.mcprop:McpropModel",
+        "crank": "limner.systems.towers.crank:CrankModel",
     }
 )
 """Classes of saved models, by the word under "limner" in the config.json of a model's folder; each has `load(path)`."""

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.errors import LimnerError
-from limner.portable import signs
+from limner.core.errors import LimnerError
+from limner.core.portable import signs
 
 Matrix = npt.NDArray[np.float64]
 

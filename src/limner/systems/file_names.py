@@ -1,14 +1,14 @@
-"""The systems of `limner.towers` that read file names, named here without loading torch."""
+"""The systems of `limner.systems.towers` that read file names, named here without loading torch."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from limner.collection import Collection
+    from limner.core.collection import Collection
     from limner.scores import Progress
-    from limner.towers.crank import CrankModel
-    from limner.towers.mcprop import McpropModel
+    from limner.systems.towers.crank import CrankModel
+    from limner.systems.towers.mcprop import McpropModel
 
 
 def mcprop(
@@ -27,7 +27,7 @@ def mcprop(
             width, layers, heads, dropout, fusion ("attentive", "concat", "text", "image"). Loss: loss ("max"), margin,
             k. Training: as for "towers".
     """
-    from limner.towers.mcprop import train
+    from limner.systems.towers.mcprop import train
 
     return train(collection, dev=dev, progress=progress, **options)
 
@@ -47,6 +47,6 @@ def crank(
             whole), pictures (whether it also sees the picture), features (of the pictures), longest, least, name.
             Shape: width, layers, heads, dropout. Training: as for "towers".
     """
-    from limner.towers.crank import train
+    from limner.systems.towers.crank import train
 
     return train(collection, dev=dev, progress=progress, **options)

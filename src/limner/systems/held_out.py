@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
-    from limner.collection import Collection
+    from limner.core.collection import Collection
 
 SEED = 0
 TEST_SHARE = 5

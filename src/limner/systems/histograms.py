@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from limner.collection import Collection, Items
-from limner.embeddings import Embeddings
+from limner.core.collection import Collection, Items
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError
+from limner.core.files import replacing
+from limner.core.paths import damage_told, read_arrays
 from limner.encoders.contract import digest
 from limner.encoders.pictures import describe
 from limner.encoders.words import BagOfWords
-from limner.errors import LimnerError
-from limner.files import replacing
-from limner.paths import damage_told, read_arrays
 from limner.scores import Progress, Scores
 from limner.systems.canonical import Side, canonical_maps
 

@@ -8,7 +8,7 @@ import secrets
 
 from starlette.responses import RedirectResponse, Response
 
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 from limner.web.passwords import RULE, fits, hashed
 from limner.web.site import DEVICE, SESSION, Ask, page, safe_next
 from limner.web.throttle import NAME_LENGTH, same_name

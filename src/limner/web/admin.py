@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 from limner.web.effect import FORMS
 from limner.web.jobs import Job, Pending
 from limner.web.judging import judged_collection, whole

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 from limner.web import accounts, admin, api, effect, judging, pages, preferring, team
 from limner.web.jobs import Pending
 from limner.web.security import Guard, checked_proxies, names_of

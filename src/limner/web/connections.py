@@ -22,7 +22,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 
 BACKLOG = 100
 """Connections that the system keeps for us until we look: under attack, whoever comes waits behind all of them."""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
-from limner.errors import LimnerError, UnknownName
-from limner.page.words import plain
+from limner.core.errors import LimnerError, UnknownName
+from limner.evaluation.page.words import plain
 from limner.web.jobs import Job
 from limner.web.judging import judged_collection
 from limner.web.pages import MEASURES
@@ -24,9 +24,9 @@ from limner.web.site import Ask, page
 if TYPE_CHECKING:
     from limner.annotate.merge import Merged
     from limner.annotate.store.answers import Answer
-    from limner.collection import Collection
-    from limner.judgements import Judgements
-    from limner.report import Result
+    from limner.core.collection import Collection
+    from limner.core.judgements import Judgements
+    from limner.evaluation.report import Result
     from limner.web.library import Ready
 
 ANSWERED = "labels and answers"
@@ -110,7 +110,7 @@ def answered(given: Sequence[Answer], held: Collection) -> Merged:
 
 def changes(ready: Ready, held: Collection, joined: Judgements, job: Job) -> list[Change]:
     """The measures of a system under the labels and under labels and answers together."""
-    from limner.evaluation import evaluate
+    from limner.evaluation.evaluate import evaluate
 
     labels = held.judgements.name
     both = replace(held, extra={ANSWERED: joined}, reverse={})

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from limner.errors import LimnerError, UnknownName
+from limner.core.errors import LimnerError, UnknownName
 from limner.web.jobs import Job
 from limner.web.library import Library, Loaded, Ready
 from limner.web.pictures import size_of
@@ -117,7 +117,7 @@ def _explained(ready: Ready, loaded: Loaded, direction: str, job: Job) -> Failur
     if "objects" not in held.images.fields:
         return Failures(found, {}, None, queries)
     from limner.explain.labels import Reader, label_all, setting_words
-    from limner.wordnet import WordNet
+    from limner.language.wordnet import WordNet
 
     wordnet = WordNet.load()
     done = explain(found, held, wordnet=wordnet)

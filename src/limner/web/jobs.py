@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 
 PATIENCE = 0.6
 """Seconds that a page waits for work before it says how far it is instead."""

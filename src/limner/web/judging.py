@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 from limner.web.site import Ask, page, query
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from limner.errors import LimnerError, UnknownName
+from limner.core.errors import LimnerError, UnknownName
 from limner.systems import SYSTEMS
 from limner.systems.held_out import TEST_SHARE, dev_of, drawn, outside
 from limner.web.jobs import Job, Jobs
 
 if TYPE_CHECKING:
-    from limner.collection import Collection, Items
-    from limner.embeddings import Embeddings
+    from limner.core.collection import Collection, Items
+    from limner.core.embeddings import Embeddings
     from limner.scores import Scores
 
 
@@ -136,7 +136,7 @@ class Library:
         given = self.collections[self.known(name)]
 
         def work(job: Job) -> Loaded:
-            from limner.collection import Collection
+            from limner.core.collection import Collection
             from limner.datasets import load
 
             whole = given if isinstance(given, Collection) else load(given, **self.options)
@@ -180,7 +180,7 @@ class Library:
 
 def model_named(name: str, loaded: Loaded, job: Job, *, trust: bool = False) -> Any:
     """A model: trained on what may be seen, read from its file, or an object of one's own that encodes."""
-    from limner.catalogue import resolve
+    from limner.core.registry import resolve
     from limner.systems import load, train
 
     if name not in SYSTEMS and Path(name).exists():
@@ -196,6 +196,6 @@ def _told(function: Callable[..., Any], job: Job) -> dict[str, Any]:
 
 
 def _encoded(model: Any, items: Items) -> Embeddings:
-    from limner.match.search.encode import encoded
+    from limner.search.encode import encoded
 
     return encoded(model, items)

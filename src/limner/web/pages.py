@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import RedirectResponse, Response
 
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 from limner.web.failing import failures_of, story
 from limner.web.jobs import Job
 from limner.web.library import Library
@@ -16,7 +16,7 @@ from limner.web.searching import CORRECTIONS, Asked, search
 from limner.web.site import NAME, PAGES, Ask, page, query
 
 if TYPE_CHECKING:
-    from limner.report import Report
+    from limner.evaluation.report import Report
 
 MOST_SYSTEMS = 8
 """Systems side by side."""
@@ -143,7 +143,7 @@ def report_of(library: Library, collection: str, system: str, correction: str = 
     ready, held = library.system(collection, system), library.loaded(collection).held
 
     def work(job: Job) -> Report:
-        from limner.evaluation import evaluate
+        from limner.evaluation.evaluate import evaluate
 
         scores = ready.scores.correct(correction) if correction else ready.scores
         return evaluate(scores, held, direction="i2t", measures=MEASURES, name=system, progress=job.told)

@@ -10,7 +10,7 @@ from importlib.resources import files
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from limner.errors import LimnerError, MissingExtra
+from limner.core.errors import LimnerError, MissingExtra
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
@@ -69,7 +69,7 @@ def refuse_weak(password: str, name: str) -> None:
     >>> refuse_weak("Password2024!", "ada")
     Traceback (most recent call last):
     ...
-    limner.errors.LimnerError: the password is one that many people use, ...
+    limner.core.errors.LimnerError: the password is one that many people use, ...
     """
     why = _weakness(password, name)
     if why:

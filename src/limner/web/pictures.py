@@ -12,11 +12,11 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from limner.errors import LimnerError, UnknownId
+from limner.core.errors import LimnerError, UnknownId
 from limner.web.uploads import bare
 
 if TYPE_CHECKING:
-    from limner.collection import Collection
+    from limner.core.collection import Collection
 
 SIZES = {"thumb": 220, "view": 640, "full": 1600}
 """The longer side in pixels, by name; a client chooses among these."""

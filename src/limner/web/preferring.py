@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 from limner.web.judging import answer_key, body, json_whole, judged_collection, whole
 from limner.web.site import Ask, page
 

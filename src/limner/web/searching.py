@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from limner.errors import LimnerError, UnknownName
-from limner.ids import Ids
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.ids import Ids
 from limner.web.jobs import Job
 from limner.web.library import Library, Loaded, Ready
 
 if TYPE_CHECKING:
-    from limner.match.correct import Statistics
+    from limner.match.corrections import Statistics
     from limner.scores import Scores
 
 CORRECTIONS = ("csls", "inverted_softmax", "dual_softmax", "dynamic_inverted_softmax", "nnn", "sinkhorn")
@@ -140,7 +140,7 @@ def _known(loaded: Loaded, asked: Asked) -> str | None:
 
 def _scores(ready: Ready, loaded: Loaded, asked: Asked, known: str | None) -> Scores:
     """Scores of the one query: from its own words or picture, or its row of the scores where that is all there is."""
-    from limner.collection import Items
+    from limner.core.collection import Items
     from limner.scores import Scores
 
     if asked.direction == "t2i":
@@ -182,7 +182,7 @@ def _corrected(library: Library, ready: Ready, loaded: Loaded, asked: Asked, kno
 
 def _bank(ready: Ready, loaded: Loaded, asked: Asked, job: Job) -> Statistics:
     """What queries of the part that is not searched say of each candidate; the pool's own where that is all."""
-    from limner.match.correct import correct
+    from limner.match.corrections import correct
 
     scores = ready.scores.T if asked.direction == "t2i" else ready.scores
     if not ready.encodes or not loaded.divided:

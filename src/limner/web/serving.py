@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from limner.errors import LimnerError, MissingExtra
+from limner.core.errors import LimnerError, MissingExtra
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from uvicorn import Server
 
-    from limner.collection import Collection
+    from limner.core.collection import Collection
     from limner.web.connections import Gate
 
 SYSTEMS = ("histograms", "colours")

@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from limner.errors import LimnerError, NotWritten, UnknownId
+from limner.core.errors import LimnerError, NotWritten, UnknownId
 from limner.web.apart import Apart
 from limner.web.jobs import Pending
 from limner.web.library import Library
@@ -326,7 +326,7 @@ def failed(request: Request, error: Exception) -> Response:
 
 
 def _status(error: Exception) -> tuple[int, str]:
-    from limner.errors import UnknownName
+    from limner.core.errors import UnknownName
 
     if isinstance(error, HTTPException):
         return error.status_code, error.detail or "not here"

@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import RedirectResponse, Response
 
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 from limner.web.judging import whole
 from limner.web.passwords import hashed, random_password
 from limner.web.site import Ask, page

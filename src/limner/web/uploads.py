@@ -12,8 +12,8 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from limner.decoding import Unreadable, opened
-from limner.errors import LimnerError, UnknownId
+from limner.core.errors import LimnerError, UnknownId
+from limner.core.images import Unreadable, opened
 
 if TYPE_CHECKING:
     from PIL.Image import Image

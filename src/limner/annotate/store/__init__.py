@@ -49,8 +49,8 @@ from typing import Any
 
 from limner.annotate._sql import sa
 from limner.annotate.store.schema import VERSION, setting
-from limner.errors import LimnerError, MissingExtra, NotWritten
-from limner.paths import parse_json, refuse_irregular
+from limner.core.errors import LimnerError, MissingExtra, NotWritten
+from limner.core.paths import parse_json, refuse_irregular
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY = 30.0

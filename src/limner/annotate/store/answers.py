@@ -24,7 +24,7 @@ from limner.annotate.store.schema import (
     task_item,
 )
 from limner.annotate.store.tasks import MINUTES, TaskState, state_of
-from limner.errors import LimnerError, UnknownId
+from limner.core.errors import LimnerError, UnknownId
 
 KEY_LENGTH = 100
 _DAY = 86_400_000

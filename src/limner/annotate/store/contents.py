@@ -11,9 +11,9 @@ from typing import Any
 from limner.annotate._sql import inserted, sa
 from limner.annotate.store import Store, alone
 from limner.annotate.store.schema import caption, image, pair, proposal, system, task, task_item
-from limner.collection import Collection, Items
-from limner.errors import LimnerError, UnknownId, UnknownName, shown
-from limner.ranking import Ranking
+from limner.core.collection import Collection, Items
+from limner.core.errors import LimnerError, UnknownId, UnknownName, shown
+from limner.core.ranking import Ranking
 
 DIRECTIONS = ("i2t", "t2i")
 DEPTH = 25

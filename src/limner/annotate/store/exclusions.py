@@ -19,7 +19,7 @@ from limner.annotate.store.schema import (
     task_item,
 )
 from limner.annotate.store.tasks import state_of
-from limner.errors import LimnerError, UnknownId, UnknownName
+from limner.core.errors import LimnerError, UnknownId, UnknownName
 
 _TABLES = {"annotator": annotator, "assignment": assignment, "image": image, "caption": caption, "pair": pair}
 

@@ -10,7 +10,7 @@ from typing import Any
 from limner.annotate._sql import inserted, sa
 from limner.annotate.store import NotAllowed, Store
 from limner.annotate.store.schema import ROLES, annotator, invite, session
-from limner.errors import LimnerError, UnknownId, UnknownName
+from limner.core.errors import LimnerError, UnknownId, UnknownName
 
 LOCAL = "local"
 """The one annotator of a page without accounts."""

@@ -24,7 +24,7 @@ from limner.annotate.store.schema import (
     task,
     task_item,
 )
-from limner.errors import LimnerError, UnknownId, UnknownName
+from limner.core.errors import LimnerError, UnknownId, UnknownName
 
 MINUTES = 60.0
 """How long a lease lasts; every answer renews it."""

@@ -12,7 +12,7 @@ from limner.annotate._sql import inserted, sa
 from limner.annotate.store import AlreadyFull, Store
 from limner.annotate.store.contents import DIRECTIONS
 from limner.annotate.store.schema import annotator, comparison, vote
-from limner.errors import LimnerError, UnknownId, UnknownName
+from limner.core.errors import LimnerError, UnknownId, UnknownName
 
 CHOICES = ("left", "right", "tie")
 

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from limner.collection import Collection, Items
+from limner.core.collection import Collection, Items
+from limner.core.errors import LimnerError
+from limner.core.ids import Ids
+from limner.core.judgements import Judgements
 from limner.datasets.scenes import truth
 from limner.datasets.scenes.captions import captions
 from limner.datasets.scenes.folder import write
@@ -21,9 +24,6 @@ from limner.datasets.scenes.layout import compose
 from limner.datasets.scenes.meaning import Entity, Meaning
 from limner.datasets.scenes.scene import Scene, SceneObject
 from limner.datasets.scenes.world import BACKGROUNDS, CATEGORIES, COLOURS, KINDS, RELATIONS, SIDE, SIZES
-from limner.errors import LimnerError
-from limner.ids import Ids
-from limner.judgements import Judgements
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 
+from limner.core.portable import PI, sine
 from limner.datasets.scenes.dice import Dice
 from limner.datasets.scenes.layout import BACKDROP
 from limner.datasets.scenes.pen import mix
 from limner.datasets.scenes.raster import STEPS, Colour, Form, Pixels, Sheet
 from limner.datasets.scenes.scene import Scene
 from limner.datasets.scenes.world import SIDE
-from limner.portable import PI, sine
 
 FINE = 2
 

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from limner.collection import Collection
-from limner.files import replacing, replacing_folder, write_text
+from limner.core.collection import Collection
+from limner.core.files import replacing, replacing_folder, write_text
 
 FILES = ("images", "captions.csv", "objects.json", "complete.qrels")
 """Everything that a written world consists of."""

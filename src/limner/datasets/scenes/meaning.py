@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from limner.core.errors import LimnerError, UnknownName
 from limner.datasets.scenes.scene import Scene, SceneObject
 from limner.datasets.scenes.world import CATEGORIES, COLOURS, KINDS, PLACES, RELATIONS, SETTINGS, SIZES, kinds_of
-from limner.errors import LimnerError, UnknownName
 
 _KNOWN = {"noun": (*KINDS, *CATEGORIES), "colour": COLOURS, "size": SIZES, "place": PLACES}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from limner.core.portable import cosine, sine
 from limner.datasets.scenes.pen import CREAM, GLASS, GREY, INK, LEAF, WOOD, Pen, Point, mix
 from limner.datasets.scenes.raster import Colour
-from limner.portable import cosine, sine
 
 _LIT = (255, 236, 150)
 _POT = (186, 96, 62)

@@ -11,11 +11,11 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.ids import Ids, IntArray
+from limner.core.judgements import Judgements
 from limner.datasets.scenes.meaning import Entity, Meaning
 from limner.datasets.scenes.scene import Scene
 from limner.datasets.scenes.world import BACKGROUNDS, COLOURS, KINDS, PLACES, RELATIONS, SETTINGS, SIZES, kinds_of
-from limner.ids import Ids, IntArray
-from limner.judgements import Judgements
 
 Mask = npt.NDArray[np.bool_]
 

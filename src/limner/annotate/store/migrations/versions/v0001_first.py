@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from limner.errors import LimnerError
+from limner.core.errors import LimnerError
 
 revision = "0001"
 down_revision = None

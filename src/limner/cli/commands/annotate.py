@@ -1,0 +1,256 @@
+"""limner annotate: let people judge the pairs that systems propose, and make better judgements of their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limner.cli.commands import answers as later
+from limner.cli.commands.answers import ORIGINAL, Where, opened, original, shown
+from limner.cli.commands.evaluate import COLLECTION
+from limner.cli.commands.people import people
+from limner.cli.commands.serve import Certificate, Key, Proxy, Url
+from limner.cli.console import answer, progress, tell
+from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading, part, word
+from limner.core.errors import LimnerError, UnknownName
+
+if TYPE_CHECKING:
+    from limner.annotate.pool import Lists
+    from limner.annotate.store import Store
+    from limner.core.collection import Collection
+
+app = typer.Typer(no_args_is_help=True, help="Judge pairs with people: pool, tasks, answers, quality, merge, bias.")
+FORMS = ("pairs", "captions")
+
+
+# --- pool and tasks ---------------------------------------------------------------------------------------------
+
+
+@app.command()
+def pool(
+    store: Where,
+    collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
+    system: Annotated[list[str] | None, word("A system that is trained first. Repeatable.")] = None,
+    scores: Annotated[list[str] | None, word("Similarities, images by texts. Repeatable.", metavar="NAME=FILE")] = None,
+    run: Annotated[list[str] | None, word("A TREC run. Repeatable, both directions.", metavar="NAME=FILE")] = None,
+    depth: Annotated[int, word("Places of each list that are pooled.", metavar="K", min=1)] = 5,
+    keep: Annotated[int, word("Places of each list that are remembered.", metavar="K", min=1)] = 25,
+    bleu: Annotated[float | None, word("Least BLEU-pre with the image's own captions, e.g. 0.25.", metavar="X")] = None,
+    again: Annotated[int | None, word("A further turn: so many pairs, learned from the answers.", metavar="N")] = None,
+    strategy: Annotated[str, word("Of a further turn: sure, unsure, disagree, mixed.")] = "sure",
+    split: Split = None,
+    option: Loading = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Pool what several systems rank high, both directions, into a store; each pair remembers who proposed it.
+
+    With --again, the systems are weighed by the answers so far and propose beyond the first pool; pairs that are surely
+    no match are not asked.
+
+    Examples:
+      $ limner annotate pool work.db scenes --system histograms --system colours
+      $ limner annotate pool work.db captions.csv --scores mine=S.npy --run theirs=t2i.run --bleu 0.25
+      $ limner annotate pool work.db scenes --system histograms --system colours --again 100
+    """
+    from limner.annotate.store.contents import add_collection
+
+    whole = load(collection, option)
+    systems, held = _systems(system or [], scores or [], run or [], whole, split, trust=trust)
+    with opened(store, create=True) as db:
+        if again is None:
+            with progress(f"reading {len(held.images):,} images") as told:
+                add_collection(db, held, spec=collection, progress=told)
+            db.set("loading", {"options": loading(option), "split": split})
+            db.set(ORIGINAL, [[i, t, g] for i, t, g in held.judgements.relevant])
+            data = _filled(db, systems, held, depth, max(keep, depth), bleu)
+        else:
+            data = _again(db, systems, again, strategy)
+    answer(_pooled(data, store), data, as_json=as_json)
+
+
+def _filled(
+    store: Store, systems: Mapping[str, Lists], held: Collection, depth: int, keep: int, bleu: float | None
+) -> dict[str, int]:
+    from limner.annotate.pool import alike, fill
+
+    filtered = None if bleu is None else lambda pairs: alike(pairs, held, least=bleu)
+    with progress(f"pooling {len(systems)} systems") as told:
+        return fill(store, systems, depth=depth, keep=keep, filtered=filtered, progress=told)
+
+
+def _again(store: Store, systems: Mapping[str, Lists], number: int, strategy: str) -> dict[str, int]:
+    from limner.annotate.aggregate import by_majority
+    from limner.annotate.store.answers import answers
+    from limner.annotate.store.contents import add_pairs, pairs
+    from limner.annotate.turns import candidates, choose, known_from
+
+    turn = 1 + max((p.turn for p in pairs(store)), default=0)
+    asked = {(p.image, p.caption) for p in pairs(store) if p.origin == "pool"}
+    known = known_from(by_majority(answers(store)))
+    with progress("weighing the systems by the answers"):
+        found = candidates(systems)
+        chosen = [p for p in choose(found, known, number + len(asked), strategy=strategy) if p not in asked][:number]
+    return {
+        "turn": turn,
+        "answers": len(known),
+        "candidates": len(found.pairs),
+        "new": add_pairs(store, chosen, turn=turn),
+    }
+
+
+def _pooled(data: Mapping[str, int], store: str) -> str:
+    if "turn" in data:
+        head = (
+            f"turn {data['turn']}: {data['new']:,} new pairs of {data['candidates']:,}, from {data['answers']:,} labels"
+        )
+    else:
+        merged = f"{data['proposals']:,} proposals, {data['merged']:,} pairs after merging"
+        head = f"{merged}, {data['kept']:,} kept, {data['new']:,} new"
+    return f"{head}\nNext: limner annotate tasks {shown(store)}"
+
+
+def _systems(
+    names: list[str], scores: list[str], runs: list[str], whole: Collection, split: str | None, *, trust: bool
+) -> tuple[dict[str, Lists], Collection]:
+    from limner.cli.inputs import Way
+    from limner.cli.inputs import opened as read
+    from limner.cli.training import halves, trained
+
+    if not names and not scores and not runs:
+        raise typer.BadParameter("no system to pool: give --system, --scores NAME=FILE or --run NAME=FILE")
+    held = halves(whole, split)[1] if names else part(whole, split)
+    found: dict[str, Lists] = {}
+    for name in names:
+        scored, _, notes = trained(name, whole, split, trust=trust)
+        found[Path(name).stem] = scored
+        for note in notes:
+            tell(note)
+    for name, file in _named(scores):
+        found[name] = _lists(read(Way(scores=file), whole, held))
+    by_name: dict[str, list[Path]] = {}
+    for name, file in _named(runs):
+        by_name.setdefault(name, []).append(file)
+    for name, files in by_name.items():
+        found[name] = _lists(read(Way(runs=tuple(files)), whole, held))
+    return found, held
+
+
+def _lists(source: Any) -> Lists:
+    found: Lists = source  # scores of both directions, or rankings by direction
+    return found
+
+
+def _named(words: list[str]) -> Iterator[tuple[str, Path]]:
+    for each in words:
+        name, equals, file = each.partition("=")
+        if not name or not equals or not file:
+            raise typer.BadParameter(f"got {each!r}: expected NAME=FILE, e.g. mine=S.npy")
+        yield name, Path(file)
+
+
+@app.command()
+def tasks(
+    store: Where,
+    replication: Annotated[int, word("So many people judge each pair.", metavar="N", min=1)] = 1,
+    form: Annotated[str, word("pairs (20 pairs), or captions (six images, ten captions each).")] = "pairs",
+    real: Annotated[int, word("Pooled pairs per task.", metavar="N", min=1)] = 18,
+    positives: Annotated[int, word("Known positives per task.", metavar="N", min=0)] = 1,
+    negatives: Annotated[int, word("Known negatives per task, in nobody's list.", metavar="N", min=0)] = 1,
+    seed: Annotated[int, word("Another seed, other tasks.", metavar="N", min=0)] = 0,
+    as_json: Json = False,
+) -> None:
+    """Cut the pooled pairs that nobody is asked yet into tasks, each with controls whose answer is known.
+
+    Examples:
+      $ limner annotate tasks work.db --replication 3
+      $ limner annotate tasks work.db --form captions
+    """
+    from limner.annotate.pool import waiting
+    from limner.annotate.store.contents import pairs, proposals
+    from limner.annotate.store.tasks import add_tasks
+    from limner.annotate.tasks import make_caption_tasks, make_tasks
+
+    if form not in FORMS:
+        raise UnknownName("form of tasks", form, FORMS)
+    with opened(store) as db:
+        open_pairs, known = waiting(db), original(db)
+        if not open_pairs:
+            raise LimnerError("no pooled pair waits for a task: run 'limner annotate pool' first, or again")
+        near = {(p.image, p.caption) for p in proposals(db)}
+        common: dict[str, Any] = {"near": near, "seed": seed}
+        if form == "pairs":
+            drafts = make_tasks(open_pairs, known, real=real, positives=positives, negatives=negatives, **common)
+        else:
+            drafts = make_caption_tasks(open_pairs, known, **common)
+        turn = max(p.turn for p in pairs(db))
+        made = add_tasks(db, drafts, replication=replication, turn=turn)
+    data = {"tasks": len(made), "pairs": len(open_pairs), "replication": replication, "form": form}
+    text = f"{len(made):,} tasks for {len(open_pairs):,} pairs, {replication} people each"
+    answer(f"{text}\nNext: limner annotate serve {shown(store)}", data, as_json=as_json)
+
+
+@app.command()
+def serve(
+    store: Where,
+    collection: Annotated[
+        str | None, typer.Argument(metavar="COLLECTION", help="Where the pictures are.", show_default="the pooled one")
+    ] = None,
+    port: Annotated[int, word("0 for any that is free.", metavar="N", min=0, max=65535)] = 8765,
+    host: Annotated[str, word("Beyond this machine only with --team.")] = "127.0.0.1",
+    team: Annotated[bool, flag("--team", "Accounts by invitation, for several people.")] = False,
+    certificate: Certificate = None,
+    key: Key = None,
+    url: Url = None,
+    proxy: Proxy = None,
+    option: Loading = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Serve the page on which people answer, until it is interrupted. With --json, print the address as JSON.
+
+    Examples:
+      $ limner annotate serve work.db
+      $ limner annotate serve work.db captions.csv --team --host 0.0.0.0
+    """
+    import limner.web
+
+    spec, options = _pictures(store, collection, loading(option), trust=trust)
+
+    def started(where: Any) -> None:
+        lines = [f"open {where.url}", *([f"first account: {where.invitation}"] if where.invitation else [])]
+        answer("\n".join(lines), {"url": where.url, "invitation": where.invitation}, as_json=as_json)
+
+    limner.web.serve(
+        spec, store=store, host=host, port=port, team=team, certificate=certificate, key=key, url=url,
+        proxies=proxy or (), options=options, started=started,
+    )  # fmt: skip
+
+
+def _pictures(
+    store: str, collection: str | None, options: dict[str, Any], *, trust: bool
+) -> tuple[str, dict[str, Any]]:
+    """What to load and how: as the person said, else as the store has it, which may only name limner's own loaders."""
+    from limner.datasets import refuse_foreign
+
+    with opened(store) as db:
+        kept = (db.setting("collection") or {}).get("spec"), (db.setting("loading") or {}).get("options") or {}
+    spec, chosen = collection or kept[0], options or kept[1]
+    if spec is None:
+        raise typer.BadParameter("the store does not say where its pictures are: name the COLLECTION")
+    if not trust and (spec != collection or chosen != options):
+        refuse_foreign(spec, chosen)
+    return spec, chosen
+
+
+app.command("people")(people)
+app.command("status")(later.status)
+app.command("review")(later.review)
+app.command("aggregate")(later.aggregate)
+app.command("merge")(later.merge)
+app.command("bias")(later.bias)
+app.command("export")(later.export)
+app.command("import")(later.import_)

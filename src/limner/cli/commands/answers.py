@@ -1,0 +1,312 @@
+"""What becomes of the answers: how far they are, how good, and the judgements made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limner.cli.console import answer, progress, table
+from limner.cli.options import Json, flag, saved, word
+from limner.core.errors import LimnerError, UnknownName
+
+if TYPE_CHECKING:
+    from limner.annotate.store import Store
+    from limner.core.judgements import Judgements
+
+Where = Annotated[str, typer.Argument(metavar="STORE", help="A file for SQLite, or postgresql://user@host/name.")]
+ORIGINAL = "original"
+
+
+@contextmanager
+def opened(where: str, *, create: bool = False) -> Iterator[Store]:
+    """A store by path or address, closed afterwards; only the pool makes a new one."""
+    from limner.annotate.store import open_store
+
+    with open_store(where, create=create) as store:
+        yield store
+
+
+def shown(where: str) -> str:
+    """A store as it may be shown, without a password."""
+    from limner.annotate.store import without_password
+
+    return without_password(where)
+
+
+def original(store: Store) -> Judgements:
+    """The original pairs, as the pool kept them, over all images and captions of the store."""
+    from limner.annotate._sql import sa
+    from limner.annotate.store.schema import caption, image
+    from limner.core.judgements import Judgements
+
+    rows = store.setting(ORIGINAL)
+    if rows is None:
+        raise LimnerError("the store holds no original pairs: make it with 'limner annotate pool'")
+    images, captions = ([r["key"] for r in store.rows(sa.select(t.c.key).order_by(t.c.id))] for t in (image, caption))
+    return Judgements.from_pairs([(i, t, g) for i, t, g in rows], queries=images, candidates=captions, name=ORIGINAL)
+
+
+# --- looking at it ----------------------------------------------------------------------------------------------
+
+
+def status(store: Where, as_json: Json = False) -> None:
+    """Show how far the answers are, how well people agree, and whose answers to look at.
+
+    Examples:
+      $ limner annotate status work.db
+    """
+    from limner.annotate.quality import agreement, annotator_table, review_queue
+    from limner.annotate.store.answers import answers
+    from limner.annotate.store.tasks import progress as how_far
+
+    with opened(store) as db:
+        far, given, doubtful = how_far(db), answers(db), review_queue(db)
+    found = agreement(given)
+    people = [
+        {"annotator": r.annotator, "answers": r.answers, "controls": r.controls, "right": r.right,
+         "seconds": r.milliseconds / 1000, "suspicious": list(r.suspicious)}
+        for r in annotator_table(given)
+    ]  # fmt: skip
+    data = {**far, "alpha": found.alpha, "interval": [found.low, found.high], "note": found.note, "people": people}
+    data["kappas"] = [{"people": list(two), "kappa": k, "pairs": n} for two, (k, n) in found.kappas.items()]
+    answer(_status(data, len(doubtful), store), {**data, "to_review": len(doubtful)}, as_json=as_json)
+
+
+def _status(data: Mapping[str, Any], doubtful: int, store: str) -> str:
+    tasks_line = f"{data['done']:,} of {data['tasks']:,} tasks done, {data['held']:,} held"
+    lines = [f"{tasks_line}; {data['answers']:,} of {data['asked']:,} answers"]
+    low, high = data["interval"]
+    lines += [f"alpha {data['alpha']:.3f} ({low:.3f} to {high:.3f})"] if data["alpha"] == data["alpha"] else []
+    lines += [data["note"]] if data["note"] else []
+    if data["people"]:
+        head = ("annotator", "answers", "controls right", "seconds", "to look at")
+        rows = [
+            (p["annotator"], p["answers"], f"{p['right']} of {p['controls']}", f"{p['seconds']:.1f}",
+             "; ".join(p["suspicious"]))
+            for p in data["people"]
+        ]  # fmt: skip
+        lines.append(table([head, *rows]))
+    if doubtful:
+        lines.append(f"{doubtful} tasks to review: limner annotate review {shown(store)}")
+    return "\n".join(lines)
+
+
+def review(
+    store: Where,
+    assignment: Annotated[int | None, typer.Argument(metavar="NUMBER", help="The task to decide on.")] = None,
+    accept: Annotated[bool, flag("--accept", "Its answers count.")] = False,
+    reject: Annotated[bool, flag("--reject", "Its answers no longer count, and somebody else is asked.")] = False,
+    reason: Annotated[str | None, word("Why; it is kept.", metavar="TEXT")] = None,
+    set_aside: Annotated[
+        float | None, word("Take out everybody with fewer controls right, e.g. 0.7.", metavar="SHARE", min=0, max=1)
+    ] = None,
+    take_out: Annotated[
+        list[str] | None, word("Take out image=ID, caption=ID or annotator=NAME, with --reason.", metavar="KIND=ID")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List finished tasks with a wrong control, or accept or reject one of them; or take out what is bad.
+
+    Examples:
+      $ limner annotate review work.db
+      $ limner annotate review work.db 12 --reject --reason "both controls wrong"
+      $ limner annotate review work.db --set-aside 0.7
+      $ limner annotate review work.db --take-out caption=248212 --reason "says that there is no image"
+    """
+    from limner.annotate import quality
+
+    if accept and reject:
+        raise typer.BadParameter("--accept and --reject: choose one")
+    with opened(store) as db:
+        if assignment is not None:
+            if not (accept or reject) or not reason:
+                raise typer.BadParameter("say --accept or --reject, and --reason TEXT")
+            quality.review(db, assignment, "accept" if accept else "reject", reason=reason)
+        aside = quality.set_aside(db, threshold=set_aside) if set_aside is not None else []
+        out = _taken_out(db, take_out or [], reason)
+        queue = quality.review_queue(db)
+    rows = [
+        {"number": d.assignment, "annotator": d.annotator, "wrong": len(d.wrong), "controls": d.controls,
+         "pairs": [f"{a.image} | {a.caption}: {a.grade} ({a.role})" for a in d.wrong]}
+        for d in queue
+    ]  # fmt: skip
+    listed = [f"{r['number']:6}  {r['annotator']}: {r['wrong']} of {r['controls']} controls wrong" for r in rows]
+    lines = [f"set aside: {', '.join(aside) or 'nobody'}"] if set_aside is not None else []
+    lines += [f"taken out: {', '.join(out)}"] if out else []
+    data = {"queue": rows, "set_aside": aside, "taken_out": out}
+    answer("\n".join([*lines, *listed] or ["nothing to review"]), data, as_json=as_json)
+
+
+def _taken_out(store: Store, words: list[str], reason: str | None) -> list[str]:
+    from limner.annotate.store.exclusions import exclude
+
+    for each in words:
+        kind, equals, target = each.partition("=")
+        if not equals or kind not in ("image", "caption", "annotator"):
+            raise typer.BadParameter(f"--take-out got {each!r}: expected image=ID, caption=ID or annotator=NAME")
+        if not reason:
+            raise typer.BadParameter("--take-out needs --reason TEXT: it is kept")
+        exclude(store, kind, target, reason=reason)
+    return words
+
+
+# --- making judgements ------------------------------------------------------------------------------------------
+
+Method = Annotated[str, word("majority, or dawid-skene (who errs how is estimated too).")]
+
+
+def aggregate(store: Where, method: Method = "majority", as_json: Json = False) -> None:
+    """Make one label per pair of all answers, and keep them in the store.
+
+    Examples:
+      $ limner annotate aggregate work.db --method dawid-skene
+    """
+    from limner.annotate.aggregate import aggregate as make_labels
+    from limner.annotate.scale import GRADES
+
+    with opened(store) as db:
+        labels = make_labels(db, method)
+    counts = {words: sum(x.grade == grade for x in labels) for grade, words in GRADES.items()}
+    data = {"method": method, "pairs": len(labels), "grades": counts}
+    lines = [f"{len(labels):,} pairs by {method}", *(f"  {words:14} {count:8,}" for words, count in counts.items())]
+    answer("\n".join(lines), data, as_json=as_json)
+
+
+def merge(
+    store: Where,
+    further: Annotated[
+        list[str] | None, word("Further judgements that join. Repeatable.", "--with", metavar="FILE")
+    ] = None,
+    method: Method = "majority",
+    save: Annotated[Path | None, word("Write the judgements: .qrels, or a folder (ECCV form).", metavar="FILE")] = None,
+    as_json: Json = False,
+) -> None:
+    """Join the answers with the original pairs and others; count what is new, and how right the original was.
+
+    Examples:
+      $ limner annotate merge work.db --save better.qrels
+      $ limner annotate merge work.db --with cxc.qrels --method dawid-skene
+    """
+    from limner.annotate.aggregate import METHODS
+    from limner.annotate.forms import read_judgements
+    from limner.annotate.merge import merge as join
+    from limner.annotate.merge import taken_out
+    from limner.annotate.store.answers import answers
+
+    if method not in METHODS:
+        raise UnknownName("way to aggregate", method, METHODS)
+    with opened(store) as db:
+        labels, known, (images, captions) = METHODS[method](answers(db)), original(db), taken_out(db)
+    others = [read_judgements(file) for file in further or []]
+    merged = join(labels, known, further=others, invalid_images=images, invalid_captions=captions)
+    if save is not None:
+        _save(merged.judgements, save)
+    counted = [{**vars(c), "factor": c.factor, "verified_factor": c.verified_factor} for c in merged.counted]
+    data = {"labels": len(labels), "refuted": merged.refuted, "removed": merged.removed, "directions": counted}
+    answer(str(merged), data, as_json=as_json)
+
+
+def _save(judgements: Judgements, target: Path) -> None:
+    from limner.annotate.forms import write_eccv
+    from limner.core.files import replacing
+    from limner.datasets.trec import write_qrels
+
+    if target.suffix == "":
+        write_eccv(judgements, target)
+    elif target.suffix == ".qrels":
+        with replacing(target) as draft:
+            write_qrels(judgements, draft)
+    else:
+        raise LimnerError(f"{target} ends in {target.suffix!r}: judgements are written as .qrels, or into a folder")
+    saved([target])
+
+
+def bias(
+    store: Where,
+    measure: Annotated[str, word("R@1 or R-Precision, half a point for a weak yes.")] = "R@1",
+    direction: Annotated[str, word("t2i or i2t.")] = "t2i",
+    depth: Annotated[int, word("Places that were pooled.", metavar="K", min=1)] = 5,
+    as_json: Json = False,
+) -> None:
+    """Measure how much the judgements favour the systems that proposed them, by number of systems.
+
+    Examples:
+      $ limner annotate bias work.db
+      $ limner annotate bias work.db --direction i2t --json
+    """
+    from limner.annotate.bias import biases, by_size, diversity, lists_from
+    from limner.annotate.export import judgements
+    from limner.annotate.store.contents import DIRECTIONS, proposals
+
+    if direction not in DIRECTIONS:
+        raise UnknownName("direction", direction, DIRECTIONS)
+    with opened(store) as db:
+        kept, judged = proposals(db, turn=1), judgements(db)
+    lists = lists_from(kept, direction)
+    if len(lists) < 2:
+        raise LimnerError(f"{len(lists)} systems propose {direction}: bias needs two or more; pool several")
+    pooled = [p for p in kept if p.rank <= depth]
+    with progress("measuring every subset of the systems") as told:
+        found = biases(lists, judged, pooled, measure=measure, direction=direction, progress=told)
+        unlike = diversity(lists)
+    sizes = by_size(found)
+    rows = [(size, f"{b.overall:.2f}", f"{b.own:.2f}", f"{b.others:.2f}") for size, b in sizes.items()]
+    pairs = [(f"{a}, {b}", f"{tau:.3f}", f"{rank:.2f}") for (a, b), (tau, rank) in unlike.items()]
+    data = {
+        "measure": measure,
+        "sizes": {size: {"all": b.overall, "self": b.own, "non-self": b.others} for size, b in sizes.items()},
+        "subsets": [{"systems": b.systems, "all": b.overall, "self": b.own, "non-self": b.others} for b in found],
+        "diversity": [{"systems": two, "tau": t, "mean_rank": r} for two, (t, r) in unlike.items()],
+    }
+    head = table([("systems", "bias", "self", "non-self"), *rows])
+    answer(f"{head}\n\n{table([('two systems', 'tau-b', 'mean rank'), *pairs])}", data, as_json=as_json)
+
+
+# --- files ------------------------------------------------------------------------------------------------------
+
+
+def export(
+    store: Where,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help=".csv, .jsonl, .qrels, .txt (crowd), or a folder.")],
+    form: Annotated[str | None, word("csv, jsonl, qrels, eccv or crowd, where the ending does not say it.")] = None,
+    method: Method = "majority",
+    everything: Annotated[bool, flag("--all", "Also answers that were taken out.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write the answers (csv, jsonl, crowd) or the labels (qrels, the form of ECCV Caption).
+
+    Examples:
+      $ limner annotate export work.db answers.csv
+      $ limner annotate export work.db labels.qrels --method dawid-skene
+    """
+    from limner.annotate.export import export as write
+
+    with opened(store) as db:
+        rows = write(db, file, form=form, method=method, counted=not everything)
+    answer(f"wrote {file}: {rows:,} rows", {"wrote": str(file), "rows": rows}, as_json=as_json)
+
+
+def import_(
+    store: Where,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Answers: .csv or .jsonl with image, caption, grade.")],
+    as_json: Json = False,
+) -> None:
+    """Put answers from a file into a store that holds their images and captions; a second time is refused.
+
+    Examples:
+      $ limner annotate import work.db answers.csv
+    """
+    import hashlib
+
+    from limner.annotate.export import import_answers
+    from limner.annotate.forms import read_answers
+
+    given = read_answers(file)
+    key = f"{file.name}:{hashlib.sha256(file.read_bytes()).hexdigest()[:12]}"
+    with opened(store) as db:
+        added = import_answers(db, given, key=key)
+    answer(f"{added:,} answers added from {file}", {"added": added}, as_json=as_json)

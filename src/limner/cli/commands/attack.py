@@ -1,0 +1,150 @@
+"""limner attack: does the system notice when a query denies what it said?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from limner.cli.commands.evaluate import COLLECTION
+from limner.cli.console import answer, progress, tell
+from limner.cli.options import Json, Loading, Split, load, part, refuse_ending, saved, word
+from limner.core.errors import UnknownName
+
+if TYPE_CHECKING:
+    from limner.core.collection import Collection
+    from limner.explain.adversarial import Edit
+    from limner.explain.blindness import Attack
+
+
+Asker = Callable[[Sequence[str]], Any]
+
+
+def attack(
+    collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
+    system: Annotated[str | None, word("A system: a saved model, or one of 'limner systems', trained now.")] = None,
+    kind: Annotated[list[str] | None, word("Kind of change; all by default. Repeatable.", metavar="KIND")] = None,
+    seed: Annotated[int, word("Another seed, other edits.", metavar="N", min=0)] = 0,
+    save: Annotated[Path | None, word("Write every edit: a csv.", metavar="FILE")] = None,
+    split: Split = None,
+    option: Loading = None,
+    as_json: Json = False,
+) -> None:
+    """Change one word of every query so that it denies what it said, ask again, and count who notices.
+
+    Without --system the edits are only made and written. Blindness is the share of queries that had the truth first and
+    still have it first. 'Told blind' is how often a reader of words alone, without any image, tells the changed query.
+
+    Examples:
+      $ limner attack scenes --system histograms
+      $ limner attack scenes --system histograms --kind colour-in --kind size
+      $ limner attack captions.csv --save edits.csv
+    """
+    from limner.explain.adversarial import KINDS
+
+    for name in kind or ():
+        if name not in KINDS:
+            raise UnknownName("kind of change", name, KINDS)
+    if save is None and system is None:
+        raise typer.BadParameter("give --system to ask again, or --save FILE.csv to write the edits, or both")
+    refuse_ending([save] if save else [], (".csv",), "list of edits")
+    whole = load(collection, option)
+    held, ask, others = _asking(system, whole, split) if system else (part(whole, split), None, ())
+    edits = _edits(held, kind or list(KINDS), seed)
+    if save is not None:
+        _write(save, held, edits)
+        saved([save])
+    text, data = _asked(held, edits, ask, others) if ask else _counted(edits, len(held.texts))
+    answer(text, data, as_json=as_json)
+
+
+def _asking(system: str, whole: Collection, split: str | None) -> tuple[Collection, Asker, Sequence[str]]:
+    """What to ask about, how (the trained system on the images of the held-out part), and captions of other images."""
+    import limner
+    from limner.cli.training import halves
+
+    seen, held, notes = halves(whole, split)
+    for note in notes:
+        tell(note)
+    with progress(f"training {system} on {len(seen.images):,} images"):
+        model: Any = limner.train(seen, system)
+    vectors = model.encode_images(held.images) if hasattr(model, "encode_images") else None
+
+    def ask(texts: Sequence[str]) -> Any:
+        items = limner.Items(limner.Ids(map(str, range(len(texts))), what="text"), texts, kind="text")
+        if vectors is not None:
+            return limner.Scores.from_embeddings(model.encode_texts(items), vectors).matrix()
+        pairs = limner.Judgements.from_pairs([], queries=held.images.ids, candidates=items.ids)
+        return model.scores(limner.Collection("edits", held.images, items, pairs)).T.matrix()
+
+    return held, ask, seen.texts.values
+
+
+def _edits(collection: Collection, kinds: list[str], seed: int) -> dict[str, list[Edit | None]]:
+    from limner.explain.adversarial import attack_all
+
+    with progress(f"changing {len(collection.texts):,} queries"):
+        return dict(attack_all(collection.texts.values, kinds, seed=seed))
+
+
+def _asked(
+    collection: Collection, edits: dict[str, list[Edit | None]], ask: Asker, others: Sequence[str]
+) -> tuple[str, dict[str, Any]]:
+    from limner.explain.blindness import blind_baseline, rerank, table
+
+    truth = _truth(collection)
+    with progress("asking again"):
+        before = ask(collection.texts.values)
+        done = [rerank(kind, made, before, truth, ask) for kind, made in edits.items()]
+        blind = {each.kind: blind_baseline(each.edits, others) for each in done}
+    text = "\n\n".join([table(done, blind), *_ignored(done)])
+    records = [{**each.record(), "told blind": blind[each.kind], "words": each.words()} for each in done]
+    return text, {"attacks": records}
+
+
+def _truth(collection: Collection) -> Any:
+    """The image of every text."""
+    pairs = collection.judgements.T.relevant
+    first = np.zeros(len(pairs.queries), dtype=np.int64)
+    first[pairs.rows[::-1]] = pairs.columns[::-1]
+    return first
+
+
+def _ignored(attacks: Sequence[Attack]) -> list[str]:
+    """The words of each kind that the system ignores most."""
+    said = []
+    for each in attacks:
+        words = [f"{word} {share:.0%} of {count}" for word, (count, share) in list(each.words().items())[:5]]
+        if words:
+            said.append(f"{each.kind}, most ignored: {', '.join(words)}")
+    return said
+
+
+def _counted(edits: dict[str, list[Edit | None]], queries: int) -> tuple[str, dict[str, Any]]:
+    counts = {kind: sum(edit is not None for edit in made) for kind, made in edits.items()}
+    lines = [f"{kind:11} {count:8,} of {queries:,} queries changed" for kind, count in counts.items()]
+    return "\n".join(lines), {"queries": queries, "changed": counts}
+
+
+def _write(file: Path, collection: Collection, edits: dict[str, list[Edit | None]]) -> None:
+    from limner.core.files import write_text
+    from limner.evaluation.tables import to_csv
+
+    rows = [
+        {
+            "query": query,
+            "kind": kind,
+            "start": e.start,
+            "old": e.old,
+            "new": e.new,
+            "before": e.before,
+            "after": e.after,
+        }
+        for kind, made in edits.items()
+        for query, e in zip(collection.texts.ids, made, strict=True)
+        if e is not None
+    ]
+    write_text(file, to_csv(rows))

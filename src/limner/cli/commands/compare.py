@@ -1,0 +1,168 @@
+"""limner compare: which system is better, by how much, and could it be luck?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limner.cli.console import answer, progress, table, tell
+from limner.cli.errors import Status
+from limner.cli.options import Json, flag, refuse_ending, saved, word
+
+if TYPE_CHECKING:
+    from limner.evaluation.comparison import Comparison
+    from limner.evaluation.published import Direction, Placement
+    from limner.evaluation.report import Report
+
+ENDINGS = (".json", ".csv", ".md", ".tex")
+
+
+def compare(
+    reports: Annotated[
+        list[Path], typer.Argument(metavar="REPORT", help="Reports that 'limner evaluate --save FILE.json' wrote.")
+    ],
+    test: Annotated[str, word("auto, mcnemar, randomisation, sign or wilcoxon.")] = "auto",
+    family: Annotated[
+        str, word("P-values are corrected over the whole table, or over the pairs of systems of each line.")
+    ] = "table",
+    allow_different: Annotated[
+        bool, flag("--allow-different", "Compare reports that were measured differently, and note it.")
+    ] = False,
+    samples: Annotated[int, word("Random swaps of the randomisation test.", metavar="N", min=1)] = 100_000,
+    seed: Annotated[int, word("The same seed gives the same p-values.", metavar="N")] = 0,
+    level: Annotated[float, word("What is significant, after Holm's correction.", metavar="P", min=0, max=1)] = 0.05,
+    agreement: Annotated[bool, flag("--agreement", "Do the measures put the systems in the same order?")] = False,
+    published: Annotated[
+        bool, flag("--published", "The place among published systems (COCO, CxC, ECCV Caption).")
+    ] = False,
+    fail_if_worse: Annotated[bool, flag("--fail-if-worse", "Status 1 if the first is significantly worse.")] = False,
+    save: Annotated[list[Path] | None, word("Write it: .json .csv .md .tex. Repeatable.", metavar="FILE")] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare systems query by query: differences with intervals, p-values and significance marks.
+
+    A star marks a significant difference of two systems; with more, letters name the systems that one is better than.
+    Every test goes by image where several captions belong to one.
+
+    Examples:
+      $ limner compare ours.json baseline.json
+      $ limner compare a.json b.json c.json --agreement --save table.tex
+      $ limner compare new.json old.json --fail-if-worse --family line
+      $ limner compare ours.json --published
+    """
+    refuse_ending(save, ENDINGS, "comparison")
+    loaded = _loaded(reports, published)
+    how = {"family": family, "allow_different": allow_different, "samples": samples, "seed": seed, "level": level}
+    compared = _compared(loaded, test=test, **how) if len(loaded) > 1 else None
+    _refuse_lone(compared, {"--agreement": agreement, "--fail-if-worse": fail_if_worse, "--save": bool(save)})
+    placed = [(report, placements(report)) for report in loaded] if published else []
+    if compared is not None and save:
+        saved([compared.save(file) for file in save])
+    parts = [str(compared)] if compared else []
+    parts += [agreement_text(compared)] if compared and agreement else []
+    parts += [published_text(report, places) for report, places in placed]
+    answer("\n\n".join(parts), _data(compared, agreement, placed), as_json=as_json)
+    if fail_if_worse and compared is not None and (worse := _worse(compared)):
+        tell(f"check failed: {compared.systems[0]} is significantly worse: {'; '.join(worse)}")
+        raise typer.Exit(Status.FAILED_CHECK)
+
+
+def _loaded(paths: list[Path], published: bool) -> list[Report]:
+    from limner.evaluation.report import load_reports
+
+    if len(paths) < 2 and not published:
+        raise typer.BadParameter("got one report: give two or more to compare, or --published")
+    return load_reports(paths)
+
+
+def _refuse_lone(compared: Comparison | None, asked: dict[str, bool]) -> None:
+    lost = [name for name, wanted in asked.items() if wanted]
+    if compared is None and lost:
+        raise typer.BadParameter(f"{' and '.join(lost)} with one report: give two or more")
+
+
+def _compared(reports: list[Report], **how: Any) -> Comparison:
+    import limner
+
+    with progress(f"comparing {len(reports)} systems"):
+        return limner.compare(reports, **how)
+
+
+def _worse(compared: Comparison) -> list[str]:
+    """The measures on which another system is significantly better than the first."""
+    lost = [n for n in compared.lines if any(0 in n.beaten(i, compared.level) for i in range(1, len(compared.systems)))]
+    return [f"{n.view} {n.direction} {n.measure}" for n in lost]
+
+
+def agreement_text(compared: Comparison) -> str:
+    """Kendall's tau-b between the orders that the measures put the systems in, as a triangle."""
+    names, taus = compared.agreement
+    head = ["", *(str(number + 1) for number in range(len(names)))]
+    rows = [
+        [f"{row + 1} {name}", *(f"{tau:.2f}" if column <= row else "" for column, tau in enumerate(taus[row]))]
+        for row, name in enumerate(names)
+    ]
+    title = f"agreement of the measures on {len(compared.systems)} systems (Kendall's tau-b; 1: the same order)"
+    return f"{title}\n{table([head, *rows])}"
+
+
+def placements(report: Report) -> list[Placement]:
+    """The report's place among published systems, for each measure that was published."""
+    from limner.core.errors import LimnerError
+    from limner.evaluation import published
+
+    found = []
+    directions: tuple[Direction, ...] = ("i2t", "t2i", "mean")
+    for direction in directions:
+        values = _published_values(report, direction)
+        found += published.place(values, direction=direction, unit="percent") if values else []
+    if not found:
+        names = ", ".join(published.measures())
+        raise LimnerError(
+            f"{report.system!r} has no number that was published ({names}): evaluate it on COCO's 5,000 test images "
+            "with --protocol coco-5k --protocol coco-1k --protocol cxc --protocol eccv"
+        )
+    return found
+
+
+def _published_values(report: Report, direction: Direction) -> dict[str, float]:
+    """The report's numbers as they are published: in percent, and for "mean" the mean of both directions."""
+    from limner.evaluation import published
+
+    held = {
+        (f"{r.view} {r.measure}", r.direction): r.value * (100 if r.measure.kind.share else 1) for r in report.results
+    }
+    values = {}
+    for name in published.measures(direction):
+        if direction == "mean" and (name, "both") not in held:
+            parts = [(name, "i2t"), (name, "t2i")]
+        else:
+            parts = [(name, "both" if direction == "mean" else direction)]
+        if all(part in held for part in parts):
+            values[name] = sum(held[part] for part in parts) / len(parts)
+    return values
+
+
+def published_text(report: Report, places: list[Placement]) -> str:
+    """One line per measure: the rank, and the neighbours."""
+    return "\n".join(
+        [f"{report.system} among published systems (Chun et al. 2022)", *(f"  {place}" for place in places)]
+    )
+
+
+def _data(compared: Comparison | None, agreement: bool, placed: list[tuple[Report, list[Placement]]]) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    if compared is not None:
+        data |= compared.describe()
+    if compared is not None and agreement:
+        names, taus = compared.agreement
+        data["agreement"] = {"measures": names, "tau_b": taus.tolist()}
+    if placed:
+        data["published"] = {report.system: [_place(p) for p in places] for report, places in placed}
+    return data
+
+
+def _place(p: Placement) -> dict[str, Any]:
+    return {"measure": p.measure, "direction": p.direction, "value": p.value, "rank": p.rank, "of": p.models + 1}

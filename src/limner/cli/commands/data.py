@@ -1,0 +1,179 @@
+"""limner data: what can be loaded, what a collection holds, where to get it, and other forms of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limner.cli.console import answer, progress, table, tell
+from limner.cli.errors import Status
+from limner.cli.options import Json, Loading, flag, load, loading, part, word
+from limner.core.paths import place_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from limner.core.collection import Collection
+    from limner.scores import Progress
+
+app = typer.Typer(no_args_is_help=True, help="List, describe and convert collections of images and texts.")
+Spec = Annotated[
+    str,
+    typer.Argument(metavar="COLLECTION", help="scenes, flickr8k:DIR, captions.csv, a folder, ...: see 'data list'."),
+]
+FORMS = {"csv": ".csv", "tsv": ".tsv", "jsonl": ".jsonl", "parquet": ".parquet", "qrels": ".qrels", "folder": ""}
+
+
+@app.command("list")
+def list_(as_json: Json = False) -> None:
+    """List the data sets and file forms that limner reads.
+
+    Examples:
+      $ limner data list
+      $ limner data list --json
+    """
+    from limner.datasets import DATASETS
+
+    rows = [{"name": d.name, "description": d.description, "needs_path": d.needs_path} for d in DATASETS]
+    lines = [(d.name + (":PATH" if d.needs_path else ""), d.description) for d in DATASETS]
+    more = (
+        "\n\nA path alone is enough where the files tell what they are; a loader of your own is module:function:PATH."
+    )
+    answer(table(lines) + more, {"datasets": rows}, as_json=as_json)
+
+
+@app.command()
+def describe(
+    spec: Spec,
+    split: Annotated[str | None, word("Only this split.")] = None,
+    option: Loading = None,
+    check_images: Annotated[bool, flag("--check-images", "Open every picture; list what does not open.")] = False,
+    strict: Annotated[bool, flag("--strict", "Exit with status 1 where there are warnings.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Count what a collection holds, show an example, and list every warning.
+
+    Examples:
+      $ limner data describe scenes -O images=100
+      $ limner data describe captions.csv --check-images --strict
+    """
+    with progress(f"loading {spec}") as told:
+        whole = _loaded(spec, option, told if check_images else None)
+    chosen = whole if split is None else part(whole, split)
+    counts = {**chosen.describe(), "warnings": list(chosen.warnings), "example": _example(chosen)}
+    answer(_described(counts), counts, as_json=as_json)
+    if strict and chosen.warnings:
+        raise typer.Exit(Status.FAILED_CHECK)
+
+
+@app.command("fetch-instructions")
+def fetch_instructions(
+    name: Annotated[str, typer.Argument(help="A name of 'data list'.")], as_json: Json = False
+) -> None:
+    """Say where a data set comes from and where to put it; limner downloads nothing itself.
+
+    Examples:
+      $ limner data fetch-instructions flickr8k
+    """
+    from limner.datasets import dataset
+
+    entry = dataset(name)
+    usage = f"limner data describe {entry.name}" + (":DIR" if entry.needs_path else "")
+    files = f"\nFiles: {', '.join(entry.files)}" if entry.files else ""
+    text = f"{entry.name}: {entry.description}\n\n{entry.fetch}{files}\nThen: {usage}"
+    data = {
+        "name": entry.name,
+        "description": entry.description,
+        "fetch": entry.fetch,
+        "files": entry.files,
+        "then": usage,
+    }
+    answer(text, data, as_json=as_json)
+
+
+@app.command()
+def convert(
+    spec: Spec,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="What to write; no ending means a folder.")],
+    to: Annotated[str | None, word(f"Where the ending does not say it: {', '.join(FORMS)}.", metavar="FORM")] = None,
+    split: Annotated[str | None, word("Only this split.")] = None,
+    option: Loading = None,
+    as_json: Json = False,
+) -> None:
+    """Write a collection in another form: csv, tsv, jsonl, parquet, qrels, or a folder of images with captions.
+
+    Examples:
+      $ limner data convert flickr8k:DIR flickr8k.parquet
+      $ limner data convert scenes world --to folder -O images=100
+      $ limner data convert scenes pairs.qrels --split test
+    """
+    from limner.datasets import write
+
+    target = place_for(_target(out, to))
+    whole = load(spec, option)
+    chosen = whole if split is None else part(whole, split)
+    with progress(f"writing {target}"):
+        lost = write(chosen, target)
+    for sentence in lost:
+        tell(f"warning: {sentence}")
+    data = {"wrote": str(target), "images": len(chosen.images), "texts": len(chosen.texts), "left_out": list(lost)}
+    answer(f"wrote {target}: {len(chosen.images):,} images, {len(chosen.texts):,} texts", data, as_json=as_json)
+
+
+def _target(out: Path, to: str | None) -> Path:
+    """The path with the ending that its form asks for."""
+    from limner.core.errors import LimnerError, UnknownName
+
+    if to is None:
+        return out
+    if to not in FORMS:
+        raise UnknownName("form", to, FORMS)
+    if out.suffix not in ("", FORMS[to]):
+        raise LimnerError(
+            f"{out} ends in {out.suffix!r}, but --to {to} writes {FORMS[to] or 'a folder'!r}: leave one out"
+        )
+    return out.with_suffix(FORMS[to])
+
+
+def _loaded(spec: str, words: list[str] | None, check: Progress | None) -> Collection:
+    """Loads without showing warnings, which `describe` lists itself; with `check`, opens every picture."""
+    import limner
+
+    checking: dict[str, Any] = {} if check is None else {"check_images": lambda rows: _counted(list(rows), check)}
+    return limner.load(spec, **loading(words), **checking)
+
+
+def _counted(rows: list[Any], told: Progress) -> Iterator[Any]:
+    for number, row in enumerate(rows):
+        told(number, len(rows))
+        yield row
+
+
+def _example(collection: Collection) -> dict[str, Any] | None:
+    """The first image with its texts."""
+    pairs = collection.judgements.relevant
+    if not len(pairs):
+        return None
+    first = int(pairs.rows[0])
+    columns = pairs.columns[pairs.rows == first][:5]
+    return {"image": collection.images.ids[first], "texts": [collection.texts.values[int(c)] for c in columns]}
+
+
+def _described(counts: dict[str, Any]) -> str:
+    per_image, example = counts["texts per image"], counts["example"]
+    spread = (
+        f"{per_image['least']} to {per_image['most']}" if per_image["least"] != per_image["most"] else per_image["most"]
+    )
+    rows = [
+        ("images", f"{counts['images']:,}"),
+        ("texts", f"{counts['texts']:,} ({spread} per image)"),
+        *((f"judgements '{name}'", f"{size:,} relevant pairs") for name, size in counts["judgements"].items()),
+        *((f"split '{name}'", f"{size:,} images") for name, size in counts["splits"].items()),
+        ("warnings", str(len(counts["warnings"]))),
+    ]
+    shown = [counts["name"], table(rows, indent="  ")]
+    if example:
+        shown += [f"  for example {example['image']}:", *(f"    {text}" for text in example["texts"])]
+    return "\n".join([*shown, *(f"  warning: {warning}" for warning in counts["warnings"])])

@@ -1,0 +1,135 @@
+"""limner encode: vectors of images or texts, with a cache that resumes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limner.cli.console import answer, shown
+from limner.cli.options import Json, Trust, loading, refuse_ending, saved, word
+from limner.core.errors import LimnerError
+
+if TYPE_CHECKING:
+    from limner.core.collection import Items
+    from limner.scores import Progress
+
+ENDINGS = (".npy", ".npz", ".safetensors", ".parquet")
+
+
+@contextmanager
+def pace(what: str, unit: str) -> Iterator[Progress]:
+    """Shows on a terminal how far it is, and how many go through in a second; elsewhere it is silent."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+    )
+    with Bar(*columns, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal) as bar:
+        task, began = bar.add_task(shown(what), total=None, rate=""), time.perf_counter()
+
+        def told(done: int, total: int) -> None:
+            rate = done / max(time.perf_counter() - began, 1e-9)
+            bar.update(task, completed=done, total=total, rate=f"{rate:,.0f} {unit}/s")
+
+        yield told
+
+
+def encode(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="ITEMS", help="A folder of pictures, a text file (one per line), csv, jsonl, or a COLLECTION."
+        ),
+    ],
+    out: Annotated[Path, word(f"Where to write the vectors: {' '.join(ENDINGS)}.", "-o", "--out", metavar="FILE")],
+    encoder: Annotated[str, word("An encoder of limner.encoders.ENCODERS, a saved model, or module:thing.")],
+    side: Annotated[
+        str | None, word("Of a COLLECTION: images or texts.", "--side", metavar="SIDE", show_default="none")
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        word("Option of the encoder: -O model=DIR. Repeatable.", "--option", "-O", metavar="NAME=VALUE"),
+    ] = None,
+    cache: Annotated[
+        Path | None, word("A folder that keeps every vector; a killed run goes on.", metavar="DIR", show_default="none")
+    ] = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Encode images or texts into vectors.
+
+    Examples:
+      $ limner encode photos/ --encoder efficientnet-lite --cache vectors/ -o photos.npy
+      $ limner encode captions.txt --encoder minilm -o captions.npy
+      $ limner encode scenes --side texts --encoder word-vectors -O file=glove.txt -o texts.npz
+      $ limner encode photos/ --encoder clip -O model=clip-vit-base-patch32/ -O device=cuda -o photos.parquet
+    """
+    refuse_ending([out], ENDINGS, "file of vectors")
+    items = _items(source, side)
+    made = _encoder(encoder, loading(option), trust=trust)
+    from limner.encoders.cache import Cached
+
+    work = made if cache is None else Cached(made, cache)
+    began = time.perf_counter()
+    with pace(f"encoding {len(items):,} {items.kind}s", f"{items.kind}s") as told:
+        vectors = _encoded(work, items, told)
+    seconds = time.perf_counter() - began
+    vectors.save(out)
+    saved([out])
+    reused = getattr(work, "reused", 0)
+    rate = (len(items) - reused) / max(seconds, 1e-9)
+    facts = {"items": len(items), "kind": items.kind, "dim": vectors.dim, "encoder": encoder, "out": str(out)}
+    facts |= {"seconds": round(seconds, 3), "per second": round(rate, 1), "from the cache": reused}
+    answer("\n".join(f"{name}: {value}" for name, value in facts.items()), facts, as_json=as_json)
+
+
+def _items(source: str, side: str | None) -> Items:
+    """A list of items, or one side of a collection."""
+    from limner.core.embeddings import Embeddings
+
+    if side is not None:
+        from limner.cli.options import load
+
+        if side not in ("images", "texts"):
+            raise typer.BadParameter(f"--side {side}: expected images or texts")
+        found: Items = getattr(load(source, None), side)
+        return found
+    from limner.search import read
+
+    if not Path(source).exists():
+        raise LimnerError(f"no file or folder {source}: for a collection, add --side images or --side texts")
+    given = read(source)
+    if isinstance(given, Embeddings):
+        raise LimnerError(f"{source} holds vectors already: expected pictures or texts")
+    return given
+
+
+def _encoder(name: str, options: dict[str, Any], *, trust: bool) -> Any:
+    """An encoder by name, or a saved model, which needs no options."""
+    from limner.encoders import ENCODERS
+    from limner.encoders import encoder as named
+
+    if name not in ENCODERS and Path(name).exists():
+        from limner.systems import load
+
+        if options:
+            raise LimnerError(f"{name} is a saved model: it knows its options; leave out -O")
+        return load(name, trust=trust)
+    return named(name, **options)
+
+
+def _encoded(work: Any, items: Items, told: Progress) -> Any:
+    from limner.encoders import encoded
+
+    return encoded(work, items, progress=told)

@@ -1,0 +1,189 @@
+"""limner evaluate: every number of a system on a collection, from whatever one has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limner.cli.console import answer, progress
+from limner.cli.correcting import Correct, Tune, corrected
+from limner.cli.inputs import Way, by_direction, in_order, is_qrels, opened, unnamed
+from limner.cli.options import Address, Json, Loading, Split, Trust, load, on_cluster, part, refuse_ending, saved, word
+from limner.cli.training import trained
+
+if TYPE_CHECKING:
+    from limner.core.collection import Collection
+    from limner.core.judgements import Judgements
+    from limner.evaluation.evaluate import Source
+    from limner.evaluation.report import Report
+
+COLLECTION = "scenes, flickr8k:DIR, captions.csv, a folder, a qrels file, ...: see 'limner data list'."
+ENDINGS = (".json", ".csv", ".md", ".tex", ".html")
+
+
+def evaluate(
+    collection: Annotated[str | None, typer.Argument(metavar="COLLECTION", help=COLLECTION)] = None,
+    images: Annotated[
+        Path | None, word("Embeddings of the images: npy, npz, safetensors, parquet.", metavar="FILE")
+    ] = None,
+    texts: Annotated[Path | None, word("Embeddings of the texts.", metavar="FILE")] = None,
+    scores: Annotated[Path | None, word("Or a similarity matrix, images by texts: npy.", metavar="FILE")] = None,
+    run: Annotated[
+        list[Path] | None, word("Or a TREC run, or JSON lists; twice for both directions.", metavar="FILE")
+    ] = None,
+    system: Annotated[str | None, word("Or a system: a saved model, or one of 'limner systems', trained now.")] = None,
+    image_ids: Annotated[Path | None, word("Ids of the image rows, one per line.", metavar="FILE")] = None,
+    text_ids: Annotated[Path | None, word("Ids of the text rows, one per line.", metavar="FILE")] = None,
+    per_image: Annotated[
+        int | None, word("Texts per image, all in order; instead of a COLLECTION.", metavar="N", min=1)
+    ] = None,
+    split: Split = None,
+    option: Loading = None,
+    direction: Annotated[
+        list[str] | None,
+        word("What a run's queries are, where ids are shared: i2t (images), t2i. One per --run.", metavar="WAY"),
+    ] = None,
+    groups: Annotated[
+        Path | None,
+        word("For a qrels file: what queries belong with, 'query group' per line, or json.", metavar="FILE"),
+    ] = None,
+    measures: Annotated[str | None, word("Such as 'R@1 nDCG@5 MedR': see 'limner measures'.", metavar="LIST")] = None,
+    protocol: Annotated[list[str] | None, word("See 'limner protocols'. Repeatable.")] = None,
+    ties: Annotated[str, word("Equal scores: expected, order or pessimistic.", metavar="HOW")] = "expected",
+    unretrieved: Annotated[
+        str, word("What a cut list leaves out: refuse, or never (found).", metavar="HOW")
+    ] = "refuse",
+    correct: Correct = None,
+    tune: Tune = None,
+    name: Annotated[str | None, word("What the report calls the system.")] = None,
+    workers: Annotated[int | None, word("Threads.", metavar="N", min=1, show_default="all cores")] = None,
+    cluster: Address = None,
+    save: Annotated[
+        list[Path] | None, word("Write the report: .json .csv .md .tex .html. Repeatable.", metavar="FILE")
+    ] = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Measure a system against what is known to be relevant, with intervals, in both directions.
+
+    Examples:
+      $ limner evaluate scenes --system histograms
+      $ limner evaluate captions.csv --images images.npy --texts texts.npy --save report.json --save report.html
+      $ limner evaluate flickr8k:DIR --scores similarity.npy --protocol flickr8k-1k
+      $ limner evaluate flickr8k:DIR --run i2t.run --run t2i.run --unretrieved never
+      $ limner evaluate pairs.qrels --run system.run --measures "MAP nDCG@10" --unretrieved never
+      $ limner evaluate pairs.qrels --run system.run --groups images.txt
+      $ limner evaluate --per-image 5 --images images.npy --texts texts.npy
+      $ limner evaluate scenes --system histograms --correct csls --tune dev
+    """
+    refuse_ending(save, ENDINGS, "report")
+    if cluster is not None and workers is not None:
+        raise typer.BadParameter("--workers with --cluster: the cluster says how many work at once; give one of them")
+    way = Way(images, texts, image_ids, text_ids, scores, tuple(run or ()), system, trust)
+    source, truth, notes, dev = _given(collection, way, per_image, split, option, direction or [])
+    if correct or tune:
+        source = corrected(source, correct, tune, dev)
+    how: dict[str, Any] = {"measures": measures, "protocol": protocol or None, "ties": ties, "unretrieved": unretrieved}
+    how["groups"] = None if groups is None else _groups(groups, truth)
+    with on_cluster(cluster):
+        report = _measured(source, truth, name or _name(way, correct), notes, {**how, "workers": workers})
+    _save(report, truth, save or [])
+    answer(str(report), summary(report), as_json=as_json)
+
+
+def _given(
+    spec: str | None,
+    way: Way,
+    per_image: int | None,
+    split: str | None,
+    words: list[str] | None,
+    directions: Sequence[str],
+) -> tuple[Any, Collection | Judgements, list[str], Any]:
+    """The system, the truth, notes for the reader, and what gives scores and collection of another split."""
+    kind = way.kind
+    if (spec is None) == (per_image is None):
+        raise typer.BadParameter("give a COLLECTION, or --per-image N for embeddings in order; exactly one of them")
+    if spec is None:
+        made = in_order(way, per_image or 0)
+        return opened(way, made, made, directions), made, [], partial(_on, way, made)
+    if kind == "runs" and is_qrels(spec):
+        return *_qrels(spec, way.runs, directions), None
+    whole = load(spec, words)
+    if kind == "system":
+        return *trained(str(way.system), whole, split, trust=way.trust), partial(_on, way, whole)
+    chosen = part(whole, split)
+    return opened(way, whole, chosen, directions), chosen, unnamed(way), partial(_on, way, whole)
+
+
+def _on(way: Way, whole: Collection, split: str) -> tuple[Any, Collection]:
+    """The same system on another split, and that split."""
+    if way.kind == "system":
+        return trained(str(way.system), whole, split, trust=way.trust)[:2]
+    chosen = part(whole, split)
+    return opened(way, whole, chosen), chosen
+
+
+def _groups(file: Path, truth: Any) -> dict[str, str]:
+    from limner.core.judgements import Judgements
+    from limner.datasets.trec import read_groups
+
+    if not isinstance(truth, Judgements):
+        raise typer.BadParameter("--groups is for a qrels file: the texts of a collection go by image anyhow")
+    return read_groups(file)
+
+
+def _qrels(spec: str, runs: tuple[Path, ...], directions: Sequence[str]) -> tuple[Source, Judgements, list[str]]:
+    from limner.core.ranking import Ranking
+    from limner.datasets.trec import read_qrels
+
+    if directions:
+        raise typer.BadParameter("--direction with a qrels file: it has no images and texts; leave it out")
+    if len(runs) > 1:
+        raise typer.BadParameter(
+            f"got {len(runs)} runs for one qrels file: evaluate them one by one with --save, then 'limner compare'"
+        )
+    path = Path(spec.removeprefix("qrels:"))
+    return Ranking.load(runs[0]), read_qrels(path, name=path.stem), []
+
+
+def _name(way: Way, correct: str | None) -> str:
+    """What a report calls a system that was not named: its own name, or the file it came from, and its correction."""
+    stem = way.system or Path(str(way.scores or (way.runs[0] if way.runs else way.images))).stem
+    return f"{stem} + {correct}" if correct else stem
+
+
+def _measured(source: Any, truth: Any, name: str, notes: list[str], how: dict[str, Any]) -> Report:
+    import limner
+
+    if isinstance(truth, limner.Collection):
+        source = by_direction(source, truth)
+    with progress(f"evaluating {name}") as told:
+        report = limner.evaluate(source, truth, name=name, progress=told, **how)
+    return replace(report, notes=(*report.notes, *notes))
+
+
+def _save(report: Report, truth: Any, files: list[Path]) -> None:
+    from limner.core.collection import Collection
+
+    for file in files:
+        page = file.suffix.lower() == ".html" and isinstance(truth, Collection)
+        with progress(f"writing {file}"):
+            report.save(file, **({"collection": truth} if page else {}))
+    saved(files)
+
+
+def summary(report: Report) -> dict[str, Any]:
+    """The report without its values per query, which `--save FILE.json` keeps."""
+    return {
+        "system": report.system,
+        "collection": report.collection,
+        "results": [{k: v for k, v in row.items() if k not in ("system", "collection")} for row in report.rows()],
+        "hubs": {direction: hubs.describe() for direction, hubs in report.hubs.items()},
+        "settings": dict(report.settings),
+        "notes": list(report.notes),
+    }

@@ -1,0 +1,211 @@
+"""limner explain: what the wrong answers got wrong, for one query or all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limner.cli.commands.evaluate import COLLECTION
+from limner.cli.console import answer, progress, tell
+from limner.cli.inputs import Way, by_direction, opened
+from limner.cli.options import Json, Loading, Split, Trust, flag, load, part, refuse_ending, saved, word
+from limner.cli.training import trained
+from limner.core.errors import LimnerError, UnknownName
+
+if TYPE_CHECKING:
+    from limner.core.collection import Collection
+    from limner.explain.failures import Explanations
+
+OBJECTS = "Objects of the images: a csv, or Visual Genome's objects.json."
+
+
+def explain(
+    collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
+    images: Annotated[Path | None, word("Embeddings of the images.", metavar="FILE")] = None,
+    texts: Annotated[Path | None, word("Embeddings of the texts.", metavar="FILE")] = None,
+    scores: Annotated[Path | None, word("Or a similarity matrix, images by texts: npy.", metavar="FILE")] = None,
+    run: Annotated[list[Path] | None, word("Or a TREC run, or JSON lists.", metavar="FILE")] = None,
+    system: Annotated[str | None, word("Or a system: a saved model, or one of 'limner systems', trained now.")] = None,
+    query: Annotated[str | None, word("Explain this one query.", metavar="ID")] = None,
+    direction: Annotated[
+        str | None, word("t2i (a text asks) or i2t.", metavar="WAY", show_default="t2i, or that of the run")
+    ] = None,
+    objects: Annotated[Path | None, word(OBJECTS, metavar="FILE")] = None,
+    labels: Annotated[
+        str | None, word("People's labels: a csv of query,label, or a store.", metavar="FILE|URL")
+    ] = None,
+    only: Annotated[str | None, word("Show failures of this class.", metavar="CLASS")] = None,
+    most: Annotated[int, word("How many failures to tell.", metavar="N", min=0)] = 3,
+    informed: Annotated[bool, flag("--informed", "Compare only what the query mentions.")] = False,
+    save: Annotated[list[Path] | None, word("Write the report with failures: .html.", metavar="FILE")] = None,
+    split: Split = None,
+    option: Loading = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Explain why the first answer is not the truth: objects, counts, sizes, attributes, relations; by class.
+
+    Examples:
+      $ limner explain scenes --system histograms
+      $ limner explain scenes --system histograms --only colour --most 5
+      $ limner explain scenes --system histograms --query 'scene-000004#0'
+      $ limner explain scenes --system histograms --informed --save failures.html
+      $ limner explain scenes --system histograms --labels work.db
+      $ limner explain coco:DIR -O objects=true --scores similarity.npy --json
+    """
+    refuse_ending(save, (".html",), "page with failures")
+    _refuse_words(direction, only)
+    whole = load(collection, option)
+    way = Way(images, texts, None, None, scores, tuple(run or ()), system, trust)
+    source, chosen = _opened(way, whole, split, direction)
+    chosen = _with_objects(chosen, objects)
+    towards = _towards(source, direction)
+    with progress("explaining"):
+        done, classes = _explained(source, towards, chosen, whole, labels, informed=informed)
+    if save:
+        _save(source, chosen, done, classes, save, way.system or "system")
+    answer(*_said(done, classes, query, only, most), as_json=as_json)
+
+
+def _refuse_words(direction: str | None, only: str | None) -> None:
+    from limner.explain.labels import CLASSES
+    from limner.explain.rules import NONE
+
+    if direction not in (None, "t2i", "i2t"):
+        raise UnknownName("direction", direction, ("t2i", "i2t"))
+    if only is not None and only not in (*CLASSES, NONE):
+        raise UnknownName("class of failure", only, (*CLASSES, NONE))
+
+
+def _opened(
+    way: Way, whole: Collection, split: str | None, direction: str | None
+) -> tuple[Mapping[str, Any], Collection]:
+    """The system by direction, and what it is measured on. One run is of the direction that was asked for."""
+    if way.kind == "system":
+        source, held, notes = trained(str(way.system), whole, split, trust=way.trust)
+        for note in notes:
+            tell(note)
+        return by_direction(source, held), held
+    chosen = part(whole, split)
+    said = [direction] if direction is not None and len(way.runs) == 1 else []
+    return by_direction(opened(way, whole, chosen, said), chosen), chosen
+
+
+def _towards(source: Mapping[str, Any], direction: str | None) -> str:
+    """The direction to explain: what was asked for, or text queries where the system answers them."""
+    chosen = direction or ("t2i" if "t2i" in source else next(iter(source)))
+    if chosen not in source:
+        raise LimnerError(f"no system for {chosen!r}: got {', '.join(source)}; give a run of that direction too")
+    return chosen
+
+
+def _with_objects(collection: Collection, file: Path | None) -> Collection:
+    from dataclasses import replace
+
+    from limner.explain.concepts import read_csv, read_visual_genome
+
+    if file is None:
+        return collection
+    found = read_visual_genome(file) if file.suffix.lower() == ".json" else read_csv(file)
+    listed = [found.get(image, []) for image in collection.images.ids]
+    if not any(listed):
+        raise LimnerError(f"{file} names none of the images of {collection.name!r}, e.g. {collection.images.ids[0]!r}")
+    return replace(collection, images=collection.images.with_fields(objects=listed, relations=[()] * len(listed)))
+
+
+def _explained(
+    source: Mapping[str, Any],
+    direction: str,
+    collection: Collection,
+    whole: Collection,
+    labels: str | None,
+    *,
+    informed: bool,
+) -> tuple[Explanations, dict[str, frozenset[str]]]:
+    from limner.explain.failures import explain, failures
+    from limner.explain.labels import Reader, label_all, setting_words
+    from limner.language.wordnet import WordNet
+
+    wordnet = WordNet.load()
+    found = failures(source[direction], collection, direction=direction)
+    done = explain(found, collection, informed=informed, wordnet=wordnet)
+    if labels is None:
+        return done, label_all(done.failures, done.concepts, Reader(wordnet, setting_words(whole, wordnet)))
+    given = _of_people(labels, done)
+    asked = {failure.query for failure in done.failures}
+    if not asked & given.keys():
+        raise LimnerError(
+            f"{labels} labels no query that failed: it has {len(given):,} queries, e.g. {next(iter(given), '')!r}"
+        )
+    return done, {query: names for query, names in given.items() if query in asked}
+
+
+def _of_people(labels: str, done: Explanations) -> dict[str, frozenset[str]]:
+    """Labels from a csv, or from the reasons that people gave in a store of answers."""
+    if labels.lower().endswith(".csv"):
+        from limner.explain.labels import read_labels
+
+        return read_labels(labels)
+    from limner.annotate.export import failure_labels
+    from limner.annotate.store import open_store
+
+    with open_store(labels, create=False) as store:
+        return failure_labels(store, done.failures)
+
+
+def _save(
+    source: Any,
+    collection: Collection,
+    done: Explanations,
+    classes: dict[str, frozenset[str]],
+    files: list[Path],
+    name: str,
+) -> None:
+    import limner
+    from limner.explain.showing import shown_failures
+
+    with progress("evaluating and writing"):
+        report = limner.evaluate(source, collection, name=name, unretrieved="never")
+        for file in files:
+            report.save(file, collection=collection, failures=shown_failures(done, classes))
+    saved(files)
+
+
+def _said(
+    done: Explanations, classes: dict[str, frozenset[str]], query: str | None, only: str | None, most: int
+) -> tuple[str, dict[str, Any]]:
+    """What a person reads, and what a machine does."""
+    from limner.explain.failures import told
+    from limner.explain.rules import NONE, rates, rules, table
+
+    named = {q: sorted(each) or [NONE] for q, each in classes.items()}
+    pairs = list(zip(done.failures, done.agreements, strict=True))
+    if query is not None:
+        pairs = [pair for pair in pairs if pair[0].query == query]
+        if not pairs:
+            raise LimnerError(
+                f"{query!r} is no query that failed: the first answer is right, or there is no such query"
+            )
+    elif only is not None:
+        pairs = [pair for pair in pairs if only in named.get(pair[0].query, ())]
+    shown = pairs if query else pairs[:most]
+    stories = [f"[{', '.join(named.get(f.query, ['not labelled']))}] {f.query}\n{told(f, a)}" for f, a in shown]
+    found = rules(classes.values())
+    data = {
+        "failures": len(done),
+        "informed": done.informed,
+        "scores": done.summary,
+        "totals": done.totals,
+        "classes": {name: {"failures": count, "share": share} for name, (count, share) in rates(classes).items()},
+        "rules": [vars(rule) for rule in found],
+        "notes": list(done.notes),
+        "told": [
+            {"query": f.query, "truth": f.truth, "returned": f.returned, "classes": named.get(f.query, []), **a.values}
+            for f, a in shown
+        ],
+    }
+    summary = [] if query else [str(done), table(classes, found)]
+    return "\n\n".join([*summary, *stories]), data

@@ -1,0 +1,91 @@
+"""limner fuse and limner assign: several systems as one, and one to one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from limner.cli.console import answer, progress
+from limner.cli.options import Json, saved, word
+from limner.core.errors import LimnerError
+from limner.core.paths import read_array, read_text
+
+if TYPE_CHECKING:
+    from limner.core.ranking import Ranking
+    from limner.match.assignment import Method
+
+Out = Annotated[
+    Path, word("Where to write the fused run (TREC, or lists when it ends in .json).", "-o", "--out", metavar="FILE")
+]
+
+
+def fuse(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Two or more runs of the same queries.")],
+    out: Out,
+    method: Annotated[str, word("borda, reciprocal_rank or mean.", metavar="HOW")] = "borda",
+    depth: Annotated[int | None, word("Keep so many places.", metavar="N", min=1, show_default="all")] = None,
+    as_json: Json = False,
+) -> None:
+    """Fuse the runs of several systems into one.
+
+    Examples:
+      $ limner fuse a.run b.run c.run --out fused.run
+      $ limner fuse a.run b.run --method reciprocal_rank --depth 100 -o fused.run
+    """
+    from limner.core.ranking import Ranking
+    from limner.match import fuse as fused_by
+
+    if len(runs) < 2:
+        raise typer.BadParameter(f"got {len(runs)} run: give two or more to fuse")
+    with progress(f"reading {len(runs)} runs"):
+        systems = [Ranking.load(run) for run in runs]
+    with progress(f"fusing with {method}"):
+        fused = fused_by(systems, method, depth=depth)
+    _written(fused, out, {"method": method, "systems": [str(r) for r in runs]}, as_json)
+
+
+def assign(
+    scores: Annotated[Path, typer.Argument(metavar="SCORES", help="A similarity matrix, queries by candidates: npy.")],
+    out: Out,
+    rounds: Annotated[int, word("Ranks to fill: one assignment each.", metavar="N", min=1)] = 5,
+    method: Annotated[str, word("auto, sparse or dense.", metavar="HOW")] = "auto",
+    query_ids: Annotated[Path | None, word("Ids of the rows, one per line.", metavar="FILE")] = None,
+    candidate_ids: Annotated[Path | None, word("Ids of the columns, one per line.", metavar="FILE")] = None,
+    as_json: Json = False,
+) -> None:
+    """Match queries and candidates one to one, in rounds, so that the total score is highest.
+
+    Examples:
+      $ limner assign similarity.npy --rounds 5 --out bijective.run
+    """
+    from limner.match import bijective
+    from limner.scores import Scores
+
+    rows, columns = _shape(scores)
+    given = Scores.load(scores, _ids(query_ids, rows), _ids(candidate_ids, columns))
+    with progress(f"assigning {rows:,} queries and {columns:,} candidates") as told:
+        ranked = bijective(given, rounds=rounds, method=cast("Method", method), progress=told)
+    facts = {"rounds": rounds, "totals": list(ranked.totals), "exact": ranked.exact}
+    _written(ranked, out, facts, as_json)
+
+
+def _shape(file: Path) -> tuple[int, int]:
+    shape = read_array(file, what="similarity matrix").shape
+    if len(shape) != 2:
+        raise LimnerError(f"{file} has shape {shape}: expected a matrix, queries by candidates")
+    return int(shape[0]), int(shape[1])
+
+
+def _ids(file: Path | None, count: int) -> list[str]:
+    if file is None:
+        return [str(n) for n in range(count)]
+    return read_text(file, what="file of ids").splitlines()
+
+
+def _written(ranking: Ranking, out: Path, facts: dict[str, Any], as_json: bool) -> None:
+    ranking.save(out)
+    saved([out])
+    found = {"queries": len(ranking), "depth": ranking.depth, "out": str(out), **facts}
+    answer("\n".join(f"{name}: {value}" for name, value in found.items()), found, as_json=as_json)

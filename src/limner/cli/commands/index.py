@@ -1,0 +1,280 @@
+"""limner index: make, grow, trim and describe an index over images or texts."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limner.cli.console import answer, progress, table, tell
+from limner.cli.encoding import folder_of, opened, prepared, system_for
+from limner.cli.options import Address, Json, Loading, Trust, flag, load, on_cluster, part, word
+from limner.core.errors import LimnerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from limner.core.collection import Collection, Items
+    from limner.core.embeddings import Embeddings
+    from limner.search import Index
+
+AT_ONCE = 4_096
+"""Items that are encoded and written at once, fewer where that would take more than some seconds."""
+ANN_ABOVE = 1_000_000
+"""Rows above which an approximate index is built unasked."""
+
+
+def index(
+    path: Annotated[str, typer.Argument(metavar="INDEX", help="A folder, or an address such as s3://bucket/index.")],
+    collection: Annotated[
+        str | None, typer.Argument(metavar="COLLECTION", help="scenes, captions.csv, ...: see 'limner data list'.")
+    ] = None,
+    items: Annotated[
+        str | None, word("Or a list of texts or pictures: txt, csv, jsonl, a folder.", metavar="FILE")
+    ] = None,
+    embeddings: Annotated[Path | None, word("Their vectors: npy, npz, safetensors, parquet.", metavar="FILE")] = None,
+    ids: Annotated[Path | None, word("Ids of the vectors, one per line.", metavar="FILE")] = None,
+    system: Annotated[
+        str | None, word("Or what encodes them: a saved model, a name of 'limner systems', module:thing.")
+    ] = None,
+    of: Annotated[str, word("Which side of the collection: images or texts.", metavar="SIDE")] = "images",
+    split: Annotated[str, word("Part of the collection.")] = "all",
+    option: Loading = None,
+    similarity: Annotated[str | None, word("cosine or dot.", metavar="HOW", show_default="cosine")] = None,
+    replace: Annotated[bool, flag("--replace", "Replace items whose ids are in the index.")] = False,
+    resume: Annotated[bool, flag("--resume", "Leave out items whose ids are in the index.")] = False,
+    delete: Annotated[list[str] | None, word("Delete an item. Repeatable.", metavar="ID")] = None,
+    ann: Annotated[
+        str | None,
+        word("Build an approximate index: ivf_sq, ivf_hnsw_sq, ivf_pq, ivf_rq, ivf_flat.", metavar="KIND"),
+    ] = None,
+    exact: Annotated[bool, flag("--exact", f"Build none, even above {ANN_ABOVE:,} items.")] = False,
+    cluster: Address = None,
+    compact: Annotated[
+        bool,
+        flag("--compact", "Join small pieces, build an approximate index anew; forget versions older than a week."),
+    ] = False,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Put images or texts into an index that 'limner search' searches; add to one that is there.
+
+    With INDEX alone it says what is in it. Every change is one commit: an interrupted run loses nothing that was there,
+    and --resume goes on where it stopped.
+
+    Examples:
+      $ limner index pictures.index scenes --system histograms
+      $ limner index photos.index --items photos/ --system my_encoders:clip
+      $ limner index captions.index captions.csv --of texts --embeddings texts.npy
+      $ limner index photos.index --delete old.jpg --compact
+      $ limner index photos.index --json
+    """
+    _refuse_both({"--replace": replace, "--resume": resume})
+    _refuse_both({"--ann": ann, "--exact": exact})
+    _refuse_both({"a COLLECTION": collection, "--items": items})
+    done: dict[str, Any] = {}
+    if collection or items or embeddings:
+        source = _Source(collection, items, embeddings, ids, of, split, option)
+        existing = "replace" if replace else "skip" if resume else "refuse"
+        with on_cluster(cluster):
+            done["added"] = _added(path, source, system, similarity, existing, trust=trust)
+    elif system or replace or resume or ids or cluster or similarity:
+        raise typer.BadParameter("nothing to add: give a COLLECTION, --items or --embeddings")
+    made = opened(path, needed=False)
+    if delete:
+        done["deleted"] = made.delete(delete, measure=False)
+    if compact:
+        with progress(f"compacting {len(made):,} items"):
+            made.compact()
+    _approximate(made, ann, exact)
+    data = {"index": path, **done, **described(made)}
+    answer(_text(data), data, as_json=as_json)
+
+
+def _refuse_both(given: dict[str, Any]) -> None:
+    if all(given.values()):
+        raise typer.BadParameter(f"{' and '.join(given)}: give one of them")
+
+
+class _Source:
+    """What is to be put into an index, as it was named on the command line."""
+
+    def __init__(
+        self,
+        collection: str | None,
+        items: str | None,
+        embeddings: Path | None,
+        ids: Path | None,
+        of: str,
+        split: str,
+        option: list[str] | None,
+    ) -> None:
+        if of not in ("images", "texts"):
+            raise typer.BadParameter(f"--of {of}: expected images or texts")
+        if ids and not embeddings:
+            raise typer.BadParameter("--ids are for --embeddings")
+        self.embeddings, self.ids = embeddings, ids
+        self.whole = load(collection, option) if collection else None
+        self.items = _listed(items) if items else None
+        if self.whole is not None:
+            chosen: Collection = part(self.whole, split)
+            self.items = chosen.images if of == "images" else chosen.texts
+
+    def vectors(self) -> Embeddings:
+        """The given vectors, named by the items where their file holds no ids."""
+        from limner.core.embeddings import Embeddings
+
+        read = Embeddings.load(str(self.embeddings), ids=self.ids)
+        numbered = self.ids is None and all(key == str(row) for row, key in enumerate(read.ids))
+        if self.items is None or not numbered or self.items.ids == read.ids:
+            return read
+        if len(read) != len(self.items):
+            raise LimnerError(
+                f"{self.embeddings} has {len(read):,} rows and no ids for {len(self.items):,} {self.items.kind}s: "
+                "expected one row each, in their order; or name the rows with --ids FILE"
+            )
+        tell(f"warning: {self.embeddings} holds no ids: its rows are taken in the order of the {self.items.kind}s")
+        return Embeddings(self.items.ids, read.matrix)
+
+
+def _listed(path: str) -> Items:
+    from limner.core.collection import Items
+    from limner.search import read
+
+    found = read(path)
+    if not isinstance(found, Items):
+        raise LimnerError(f"--items {path} holds vectors: give them with --embeddings")
+    return found
+
+
+def _added(
+    path: str, source: _Source, system: str | None, similarity: str | None, existing: str, *, trust: bool
+) -> int:
+    """Adds what the source holds, in pieces; returns how many items."""
+    from limner import search
+
+    made = _there(path)
+    if made is not None and similarity not in (None, made.about.similarity):
+        raise LimnerError(f"the index compares by {made.about.similarity}: leave out --similarity {similarity}")
+    model, name = _system(path, source, system, made, trust=trust)
+    count = 0
+    for vectors, items in _pieces(source, model, made, existing):
+        # Encoding shows its own progress, and writing is a small part of it.
+        with progress(f"writing {len(vectors):,} vectors") if source.embeddings else nullcontext() as told:
+            if made is None:
+                how = {"similarity": similarity or "cosine", "system": model, "system_name": name, "made_by": system}
+                made = search.index(path, vectors, items, progress=told, **how)
+                count += len(vectors)
+            else:
+                count += made.add(vectors, items, existing=existing, measure=False, progress=told)
+    if made is not None and count > 8 * AT_ONCE:
+        with progress(f"compacting {len(made):,} items"):
+            made.compact()
+    return count
+
+
+def _there(path: str) -> Index | None:
+    from limner.search import open_index
+
+    try:
+        return open_index(path)
+    except LimnerError as error:
+        if str(error).startswith("no index at"):
+            return None
+        raise
+
+
+def _system(
+    path: str, source: _Source, system: str | None, made: Index | None, *, trust: bool
+) -> tuple[Any, str | None]:
+    """What makes the vectors, and the name by which a search finds it; nothing where vectors are all there is."""
+    known = made.about.system if made else None
+    if system is None and source.embeddings is not None:
+        return None, known
+    if (system or known) is None:
+        raise typer.BadParameter("nothing says what the items' vectors are: give --embeddings or --system")
+    if made is None:
+        return prepared(str(system), source.whole, folder_of(path), trust=trust)
+    return system_for(made, system, folder_of(path), trust=trust), known
+
+
+def _pieces(
+    source: _Source, model: Any, made: Index | None, existing: str
+) -> Iterator[tuple[Embeddings, Items | None]]:
+    """The given vectors, or the items encoded piece by piece."""
+    if source.embeddings is not None or source.items is None:
+        yield source.vectors(), source.items
+    else:
+        yield from _encoded(model, _left(source.items, made, existing))
+
+
+def _left(items: Items, made: Index | None, existing: str) -> Items:
+    """The items that are still to be encoded; an id that would be refused is refused before the work."""
+    if made is None or existing == "replace":
+        return items
+    there = made.holds(items.ids)
+    if existing == "refuse" and any(there):
+        raise LimnerError(
+            f"{sum(there):,} of {len(items):,} ids are in the index already, such as {items.ids[there.index(True)]!r}: "
+            "replace them with --replace, or leave them with --resume"
+        )
+    return items[[row for row, held in enumerate(there) if not held]]
+
+
+def _encoded(model: Any, items: Items) -> Iterator[tuple[Embeddings, Items | None]]:
+    from limner.encoders.batching import PART_SECONDS, paced
+    from limner.scores import RUNNER
+    from limner.search import encoded
+
+    cluster: Any = RUNNER.get()
+    step = AT_ONCE if cluster is None else AT_ONCE * cluster.cores
+    with progress(f"encoding {len(items):,} {items.kind}s") as told:
+        # A cluster takes its time to begin, and wants all of its cores busy.
+        for rows in paced(len(items), most=step, seconds=PART_SECONDS if cluster is None else None):
+            piece = items[rows]
+            yield encoded(model, piece) if cluster is None else cluster.encode(model, piece, batch=AT_ONCE), piece
+            told(min(rows.stop, len(items)), len(items))
+
+
+def _approximate(made: Index, ann: str | None, exact: bool) -> None:
+    """Builds an approximate index where one is wanted; measures the recall of one that has changed."""
+    from limner.search.approximate import Ann
+
+    there = Ann.noted(made.store)
+    if not ann and there is not None and there.recall is None and len(made):
+        with progress(f"measuring the recall of the approximate index over {len(made):,} items"):
+            made.recall()
+    elif ann or (len(made) >= ANN_ABOVE and there is None and not exact):
+        with progress(f"building an approximate index over {len(made):,} items"):
+            built = made.approximate(ann or "ivf_sq")
+        tell(f"approximate index {built.kind}, {built.probes} clusters looked into: {built.recall}")
+
+
+def described(made: Index) -> dict[str, Any]:
+    """What an index is, as plain values."""
+    from limner.search.approximate import Ann
+
+    ann = Ann.noted(made.store)
+    return {
+        "items": len(made),
+        "kind": made.about.kind,
+        "dimensions": made.about.dim,
+        "similarity": made.about.similarity,
+        "system": made.about.system,
+        "made by": made.about.made_by,
+        "model": made.about.model,
+        "version": made.version,
+        "versions": len(made.versions()),
+        "approximate": None
+        if ann is None
+        else {"kind": ann.kind, "probes": ann.probes, "recall": str(ann.recall or "recall not measured")},
+    }
+
+
+def _text(data: dict[str, Any]) -> str:
+    shown = {key: value for key, value in data.items() if value is not None}
+    if (ann := shown.get("approximate")) is not None:
+        shown["approximate"] = f"{ann['kind']}, {ann['probes']} clusters, {ann['recall']}"
+    return table((key, f"{value:,}" if isinstance(value, int) else value) for key, value in shown.items())

@@ -1,0 +1,167 @@
+"""limner rerank: the best of a run, scored again pair by pair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limner.cli.commands.encode import pace
+from limner.cli.console import answer
+from limner.cli.options import Json, Loading, Split, Trust, load, part, saved, word
+from limner.core.errors import LimnerError
+from limner.core.paths import place_for, read_json
+
+if TYPE_CHECKING:
+    from limner.core.collection import Collection
+    from limner.core.ranking import Ranking
+
+LEVENSHTEIN = "levenshtein"
+
+
+def rerank(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="What a proposer ranked: a TREC run or JSON lists.")],
+    collection: Annotated[str, typer.Argument(metavar="COLLECTION", help="What the ids of the run stand for.")],
+    out: Annotated[Path, word("Where to write the run (TREC, or .json).", "-o", "--out", metavar="FILE")],
+    scorer: Annotated[
+        str, word("A saved CRank, the folder of a CrossEncoder, 'levenshtein', or module:thing with score_pairs.")
+    ],
+    depth: Annotated[
+        str, word("How many candidates are scored again: a number, or a share such as 0.2.", metavar="N")
+    ] = "1000",
+    weight: Annotated[
+        float, word("The scorer's say beside the proposer's: 1 decides alone, 0.5 is half and half.", metavar="W")
+    ] = 1.0,
+    features: Annotated[
+        Path | None,
+        word("Vectors of images, for a scorer that sees pictures.", metavar="FILE", show_default="none"),
+    ] = None,
+    rest: Annotated[
+        bool, typer.Option("--rest", metavar="", help="Let the proposer's other candidates follow behind.")
+    ] = False,
+    cache: Annotated[
+        Path | None, word("A folder that keeps every score; a killed run goes on.", metavar="DIR", show_default="none")
+    ] = None,
+    submission: Annotated[
+        Path | None, word("Also write Kaggle's submission: id and five captions.", metavar="FILE", show_default="none")
+    ] = None,
+    split: Split = None,
+    option: Loading = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Re-rank the best candidates of each image with a scorer of pairs of file name and caption.
+
+    Examples:
+      $ limner rerank proposed.run scenes --scorer levenshtein --depth 0.2 -o cascade.run
+      $ limner rerank proposed.run wit:wit_kaggle/ --scorer crank/ --cache scores/ --submission out.csv -o cascade.run
+    """
+    from limner.match import cascade
+
+    for file in filter(None, (out, submission)):
+        place_for(file)
+    whole = part(load(collection, option), split)
+    proposed = _proposed(run, whole)
+    judge = _scorer(scorer, trust=trust)
+    chosen = whole if list(proposed.queries) == list(whole.images.ids) else _images(whole, proposed)
+    queries = _queries(judge, chosen, features)
+    with pace(f"re-ranking {len(proposed):,} lists", "pairs") as told:
+        found = cascade(
+            proposed,
+            judge,
+            queries=dict(zip(chosen.images.ids, queries, strict=True)),
+            candidates=whole.texts,
+            depth=_depth(depth),
+            weight=weight,
+            rest=rest,
+            cache=cache,
+            name=None if hasattr(judge, "fingerprint") else scorer,
+            progress=told,
+        )
+    saved(_written(found, whole, out, submission))
+    facts = {"queries": len(found), "depth": depth, "pairs": found.pairs, "kept from before": found.reused}
+    facts |= {"pairs per second": round(found.throughput, 1), "scorer": scorer, "out": str(out)}
+    answer("\n".join(f"{name}: {value}" for name, value in facts.items()), facts, as_json=as_json)
+
+
+def _proposed(run: Path, whole: Collection) -> Ranking:
+    """The run, with images of the collection as queries."""
+    from limner.core.ranking import Ranking
+
+    proposed = Ranking.load(run, candidates=whole.texts.ids)
+    missing = [key for key in proposed.queries if key not in whole.images.ids]
+    if missing:
+        raise LimnerError(f"{run}: query {missing[0]!r} is no image of {whole.name!r}: use its ids, or another --split")
+    return proposed
+
+
+def _written(found: Ranking, whole: Collection, out: Path, submission: Path | None) -> list[Path]:
+    from limner.datasets.wikipedia import write_submission
+
+    run = found.save(out)
+    return [run] if submission is None else [run, write_submission(found, whole.texts, submission)]
+
+
+def _images(whole: Collection, proposed: Any) -> Any:
+    from dataclasses import replace
+
+    kept = whole.restrict(proposed.queries)
+    return replace(kept, images=whole.images.subset(proposed.queries))
+
+
+def _depth(text: str) -> int | float:
+    try:
+        return float(text) if "." in text else int(text)
+    except ValueError:
+        raise typer.BadParameter(f"--depth {text}: expected a number such as 1000, or a share such as 0.2") from None
+
+
+def _scorer(name: str, *, trust: bool) -> Any:
+    """A scorer by what a person calls it."""
+    import inspect
+
+    if name == LEVENSHTEIN:
+        from limner.systems.levenshtein import Levenshtein
+
+        return Levenshtein()
+    folder = Path(name)
+    if folder.is_dir():
+        if "limner" in _config(folder):
+            from limner.systems import load as saved_model
+
+            return _pair_scorer(saved_model(folder, trust=trust), name)
+        from limner.systems.towers.pairs import CrossEncoderScorer
+
+        return CrossEncoderScorer(folder)
+    if ":" not in name:
+        raise LimnerError(f"no scorer {name}: expected the folder of a model, 'levenshtein', or module:thing")
+    from limner.core.registry import resolve
+
+    thing = resolve(name, {}, what="scorer")
+    return _pair_scorer(thing() if inspect.isclass(thing) else thing, name)
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    try:
+        config: dict[str, Any] = read_json(folder / "config.json", what="config")
+    except LimnerError as error:
+        raise LimnerError(f"{folder} is no saved scorer: expected a config.json in it ({error})") from error
+    return config
+
+
+def _pair_scorer(thing: Any, name: str) -> Any:
+    if not hasattr(thing, "score_pairs"):
+        raise LimnerError(f"{name} is a {type(thing).__name__}, which scores no pairs: expected score_pairs")
+    return thing
+
+
+def _queries(judge: Any, collection: Collection, features: Path | None) -> list[Any]:
+    """What the scorer takes for an image: what it says itself, or the words of the file name."""
+    if hasattr(judge, "queries"):
+        return list(judge.queries(collection, features=features))
+    if features is not None:
+        raise LimnerError("--features is for a scorer that sees pictures; this one reads names")
+    from limner.datasets.wikipedia import image_names
+
+    return list(image_names(collection.images))

@@ -1,0 +1,153 @@
+"""limner search: the best of an index for texts, pictures or vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limner.cli.console import answer, progress
+from limner.cli.encoding import opened
+from limner.cli.options import Address, Json, Trust, flag, loading, on_cluster, refuse_ending, saved, word
+from limner.core.errors import LimnerError
+
+if TYPE_CHECKING:
+    from limner.core.collection import Items
+    from limner.core.embeddings import Embeddings
+    from limner.search import Index
+
+
+def search(
+    path: Annotated[str, typer.Argument(metavar="INDEX", help="What 'limner index' made.")],
+    text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="What to look for; several texts.")] = None,
+    image: Annotated[list[Path] | None, word("Look for what is like a picture. Repeatable.", metavar="FILE")] = None,
+    queries: Annotated[
+        str | None,
+        word("A file of queries: txt (one per line), csv, jsonl, a folder of pictures, vectors.", metavar="FILE"),
+    ] = None,
+    k: Annotated[int, word("How many.", "-k", "--top", metavar="N", min=1)] = 10,
+    system: Annotated[
+        str | None, word("What encodes the queries.", show_default="the one the index was made with")
+    ] = None,
+    correct: Annotated[
+        str | None, word("Correct hubs: csls, nnn, ..., or a file of saved statistics.", metavar="HOW")
+    ] = None,
+    bank: Annotated[
+        Path | None,
+        word("Queries whose view of the items counts, or their saved statistics.", metavar="FILE"),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        word("Option of the correction: -O k=10. Repeatable.", "--option", "-O", metavar="NAME=VALUE"),
+    ] = None,
+    save_bank: Annotated[
+        Path | None, word("Keep the statistics of the bank for later queries: .npz.", metavar="FILE")
+    ] = None,
+    exact: Annotated[bool, flag("--exact", "Search exactly, even with an approximate index.")] = False,
+    approximate: Annotated[bool, flag("--approximate", "Refuse to search exactly.")] = False,
+    at: Annotated[int | None, word("Search an older version of the index.", metavar="VERSION")] = None,
+    cluster: Address = None,
+    save: Annotated[
+        list[Path] | None, word("Write the hits: .html .json .csv .run. Repeatable.", metavar="FILE")
+    ] = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Search an index by text, by picture, or by a file of queries.
+
+    Examples:
+      $ limner search pictures.index "two red dogs" --save found.html
+      $ limner search pictures.index --image sketch.png -k 5
+      $ limner search pictures.index --queries queries.txt --json
+      $ limner search pictures.index "a cat" --correct csls --bank captions.txt --save-bank bank.npz
+      $ limner search pictures.index "a dog" --correct bank.npz
+    """
+    from limner.search.hits import ENDINGS
+
+    refuse_ending(save, ENDINGS, "list of hits")
+    _refuse_mixed(exact, approximate, correct, bank, save_bank, option)
+    asked = _asked(text, image, queries)
+    index = opened(path, system, version=at, needed=_is_encoded(asked, bank), trust=trust)
+    if cluster and correct is None:
+        raise typer.BadParameter("--cluster is for --correct: a plain search reads the index once, here")
+    with on_cluster(cluster):
+        how = None if correct is None else _correction(index, correct, bank, save_bank, loading(option))
+        with progress(f"searching {len(index):,} {index.about.kind}s") as told:
+            chosen = True if exact else False if approximate else None
+            hits = index.search(asked, k, exact=chosen, progress=told, **(how or {}))
+    if save:
+        saved([hits.save(file) for file in save])
+    answer(str(hits), {"index": path, **hits.as_dict()}, as_json=as_json)
+
+
+def _refuse_mixed(
+    exact: bool,
+    approximate: bool,
+    correct: str | None,
+    bank: Path | None,
+    save_bank: Path | None,
+    option: list[str] | None,
+) -> None:
+    if exact and approximate:
+        raise typer.BadParameter("--exact and --approximate: give one of them")
+    lost = [name for name, given in (("--bank", bank), ("--save-bank", save_bank), ("-O", option)) if given]
+    if correct is None and lost:
+        raise typer.BadParameter(f"{' and '.join(lost)} without --correct: name a correction")
+    if save_bank is not None and (bank is None or save_bank.suffix.lower() != ".npz"):
+        raise typer.BadParameter("--save-bank needs --bank, and a file that ends in .npz")
+
+
+def _asked(text: list[str] | None, images: list[Path] | None, queries: str | None) -> Items | Embeddings:
+    """The queries: exactly one of the three ways."""
+    from limner.core.collection import Items
+    from limner.core.ids import Ids
+    from limner.search import read
+
+    if sum(map(bool, (text, images, queries))) != 1:
+        raise typer.BadParameter("what is looked for? give TEXT, or --image FILE, or --queries FILE; one of them")
+    if text:
+        return Items(Ids(range(len(text)), what="query"), text, kind="text")
+    if images:
+        return Items(Ids(map(str, images), what="query"), [str(file) for file in images])
+    return read(str(queries))
+
+
+def _is_encoded(asked: Items | Embeddings, bank: Path | None) -> bool:
+    """Whether anything has to be encoded: a system that is not needed is not loaded."""
+    from limner.core.embeddings import Embeddings
+    from limner.search.items import VECTOR_ENDINGS
+
+    return not isinstance(asked, Embeddings) or (bank is not None and bank.suffix.lower() not in VECTOR_ENDINGS)
+
+
+def _correction(
+    index: Index, correct: str, bank: Path | None, save_bank: Path | None, options: dict[str, Any]
+) -> dict[str, Any]:
+    """The correction as `index.search` takes it."""
+    from limner.match.corrections import Statistics
+    from limner.search import read
+
+    if bank is None:
+        return {"correct": correct, **options}
+    if _holds_statistics(bank):
+        if save_bank or options:
+            raise LimnerError(f"{bank} holds statistics with their options: leave out --save-bank and -O")
+        return {"correct": correct, "bank": Statistics.load(bank)}
+    with progress(f"asking the bank {bank}"):
+        known = index.statistics(correct, read(bank), **options)
+    if save_bank is not None:
+        saved([known.save(save_bank)])
+    return {"correct": known}
+
+
+def _holds_statistics(file: Path) -> bool:
+    from zipfile import BadZipFile, ZipFile
+
+    if file.suffix.lower() != ".npz" or not file.is_file():
+        return False
+    try:
+        with ZipFile(file) as archive:
+            return "head.npy" in archive.namelist()
+    except (BadZipFile, OSError):
+        return False

@@ -1,0 +1,120 @@
+"""limner serve: pages for searching, looking at failures and judging."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from limner.cli.console import answer, tell
+from limner.cli.options import Json, Loading, Trust, flag, loading, word
+from limner.core.errors import LimnerError
+
+if TYPE_CHECKING:
+    from limner.web import Address
+
+STORE = "Where answers are kept: a file, or postgresql://user@host/name."
+Certificate = Annotated[Path | None, word("For https, with --key.", metavar="FILE")]
+Key = Annotated[Path | None, word("For https.", metavar="FILE")]
+Url = Annotated[
+    str | None, word("The address that others use, e.g. https://judge.example.org; links are made from it.")
+]
+Proxy = Annotated[
+    list[str] | None,
+    word(
+        "A proxy in front of this server, whose X-Forwarded-For and -Proto are trusted. Repeatable.", metavar="ADDRESS"
+    ),
+]
+
+
+def serve(
+    collections: Annotated[
+        list[str] | None, typer.Argument(metavar="COLLECTION", help="As 'limner data list' has them.")
+    ] = None,
+    system: Annotated[
+        list[str] | None,
+        word(
+            "A system to train, the file of a model, or module:thing. Repeatable.", show_default="histograms, colours"
+        ),
+    ] = None,
+    scores: Annotated[
+        list[str] | None,
+        word("Or similarities of your own, images by texts: NAME=FILE.npy. Repeatable.", metavar="NAME=FILE"),
+    ] = None,
+    store: Annotated[str, word(STORE, metavar="WHERE")] = "limner-answers.db",
+    host: Annotated[
+        str, word("Whom to listen to; others than this machine need --team.", metavar="HOST")
+    ] = "127.0.0.1",
+    port: Annotated[int, word("0 for any that is free.", metavar="N", min=0, max=65535)] = 8765,
+    team: Annotated[bool, flag("--team", "Accounts by invitation; prints the first admin's invitation.")] = False,
+    certificate: Certificate = None,
+    key: Key = None,
+    url: Url = None,
+    proxy: Proxy = None,
+    show: Annotated[bool, flag("--open", "Open the page in a browser.")] = False,
+    option: Loading = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Serve pages to search, look at failures and judge pairs; local by default, nothing from elsewhere.
+
+    Stop it with Ctrl-C. Answers are on the disk before the page calls them saved.
+
+    Examples:
+      $ limner serve scenes --open
+      $ limner serve flickr8k:DIR --system histograms --store answers.db
+      $ limner serve captions.csv --scores mine=similarity.npy
+      $ limner serve scenes --team --host 0.0.0.0
+      $ limner serve scenes --team --url https://judge.example.org --proxy 127.0.0.1
+    """
+    from limner.web import serve as run
+
+    def started(address: Address) -> None:
+        _say(address, as_json=as_json)
+        if show:
+            typer.launch(address.url)
+
+    run(
+        collections or ["scenes"],
+        systems=system or ("histograms", "colours"),
+        matrices=_files(scores),
+        store=store,
+        host=host,
+        port=port,
+        team=team,
+        certificate=certificate,
+        key=key,
+        url=url,
+        proxies=proxy or (),
+        options=loading(option),
+        trust=trust,
+        started=started,
+    )
+
+
+def _files(words: list[str] | None) -> dict[str, Path]:
+    """NAME=FILE words; a file that is not there is refused before the server starts."""
+    found = {}
+    for each in words or []:
+        name, equals, file = each.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"--scores got {each!r}: expected NAME=FILE, e.g. mine=similarity.npy")
+        if not Path(file).is_file():
+            raise LimnerError(f"no similarity matrix {file}: expected an .npy file, images by texts")
+        found[name] = Path(file)
+    return found
+
+
+def _say(address: Address, *, as_json: bool) -> None:
+    lines = [f"serving at {address.url} (Ctrl-C stops); answers go to {address.store}"]
+    if address.invitation is not None:
+        lines.append(f"make the first admin's account, within a day: {address.invitation}")
+    if as_json:
+        answer("", vars(address), as_json=True)
+    else:
+        for line in lines:
+            tell(line)
+    import sys
+
+    sys.stdout.flush()

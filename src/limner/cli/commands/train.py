@@ -1,0 +1,77 @@
+"""limner train: learn a system from pairs and keep it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limner.cli.console import answer, progress
+from limner.cli.options import Json, Loading, Trust, load, loading, word
+from limner.cli.training import told_to
+from limner.core.errors import LimnerError
+from limner.core.paths import place_for
+
+if TYPE_CHECKING:
+    from limner.core.collection import Collection
+
+_Setting = Annotated[
+    list[str] | None, word("Option of the system: -s dimensions=64. Repeatable.", "--set", "-s", metavar="NAME=VALUE")
+]
+
+
+def train(
+    system: Annotated[str, typer.Argument(metavar="SYSTEM", help="A name of 'limner systems', or module:function.")],
+    collection: Annotated[str, typer.Argument(metavar="COLLECTION", help="What to learn from: 'limner data list'.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="PATH", help="Where the model is written.")],
+    settings: _Setting = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Options of the system in TOML; --set wins.")
+    ] = None,
+    options: Loading = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Train a system on a collection and keep the model.
+
+    The training split is used where there is one, the whole otherwise; a system that chooses its settings does so on
+    the dev split. The model is what 'limner evaluate --system', 'limner index --system' and limner.systems.load take.
+
+    Examples:
+      $ limner train histograms scenes -o scenes.npz
+      $ limner train histograms photos/ -o photos.npz --set dimensions=64
+      $ limner evaluate scenes --system scenes.npz
+    """
+    chosen = loading(settings)
+    _refuse_taken(out, chosen.get("folder"))
+    whole = load(collection, options)
+    began = time.perf_counter()
+    model = _trained(system, whole, config, chosen, trust=trust)
+    seconds = time.perf_counter() - began
+    if not hasattr(model, "save"):
+        raise LimnerError(f"what {system!r} trains has no save(path), so it cannot be kept; use it from Python")
+    model.save(out)
+    seen = whole.train if "train" in whole.splits else whole
+    told = {"system": system, "model": str(out), "images": len(seen.images), "texts": len(seen.texts)}
+    text = f"{system}: trained on {len(seen.images):,} images and {len(seen.texts):,} texts in {seconds:.1f} s -> {out}"
+    answer(text, {**told, "seconds": round(seconds, 3)}, as_json=as_json)
+
+
+def _refuse_taken(out: Path, checkpoints: object) -> None:
+    """Refuses a place that is not for a model, before hours of training; that of the checkpoints is one."""
+    shared = checkpoints is not None and Path(str(checkpoints)).absolute() == out.absolute()
+    if out.exists() and not (shared or out.is_file() or (out / "config.json").is_file()):
+        raise LimnerError(f"{out} is there and is no saved model: name a new place, or remove it first")
+    place_for(out)
+
+
+def _trained(system: str, whole: Collection, config: Path | None, settings: dict[str, Any], *, trust: bool) -> Any:
+    from limner.core.registry import resolve
+    from limner.systems import SYSTEMS
+    from limner.systems import train as learn
+
+    trainer = resolve(system, SYSTEMS, what="system")
+    with progress(f"training {system} on {whole.name}") as told:
+        return learn(whole, system, config=config, trust=trust, **{**told_to(trainer, told), **settings})

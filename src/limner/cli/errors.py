@@ -1,0 +1,135 @@
+"""What becomes of an error: one clear line and an exit status that means something, never a traceback."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from limner.cli.console import Unprinted, as_text, put, tell
+from limner.core.errors import LimnerError
+
+# Typer has brought its parser along under different names; a bad parameter has always been a usage error.
+UsageError: Any = typer.BadParameter.__bases__[0]
+
+
+class Status(IntEnum):
+    """Exit statuses."""
+
+    DONE = 0
+    FAILED_CHECK = 1
+    USAGE = 2
+    INPUT = 3
+    FAULT = 70
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+
+
+STATUSES = {
+    Status.DONE: "done",
+    Status.FAILED_CHECK: "done, but a check failed: compare --fail-if-worse, data describe --strict",
+    Status.USAGE: "the command line is wrong",
+    Status.INPUT: "an input or a file is not as it should be",
+    Status.FAULT: "a fault in limner; LIMNER_DEBUG=1 shows it",
+    Status.INTERRUPTED: "interrupted",
+}
+"""What each status means, for the help."""
+
+
+class Shell(TyperGroup):
+    """The top command: runs the one that is asked for and turns whatever goes wrong into a line and a status."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = "limner",
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Parses and runs; in standalone mode ends the process with a `Status`."""
+        rest = (prog_name, complete_var, False, windows_expand_args)
+        if not standalone_mode:
+            return super().main(args, *rest, **extra)
+        _bear_any_character()
+        self.as_json = "--json" in (sys.argv[1:] if args is None else args)
+        try:
+            status = super().main(args, *rest, **extra)
+        except UsageError as error:
+            status = self._misused(error)
+        sys.exit(status if isinstance(status, int) else Status.DONE)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command, with everything that may go wrong in one place."""
+        try:
+            result = super().invoke(ctx)
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here, where a closed pipe can still be handled
+            return result
+        except (typer.Exit, typer.Abort, UsageError):
+            raise
+        except KeyboardInterrupt:
+            said = "interrupted; files are written whole or not at all, so nothing is half done"
+            raise typer.Exit(self._told(said, Status.INTERRUPTED)) from None
+        except Exception as error:
+            if ctx.params.get("debug"):
+                traceback.print_exc()
+            raise typer.Exit(self._failed(error)) from None
+
+    as_json = False
+
+    def _misused(self, error: Any) -> int:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()
+            return Status.USAGE
+        path = error.ctx.command_path if error.ctx else "limner"
+        return self._told(f"error: {error.format_message()} (see '{path} --help')", Status.USAGE)
+
+    def _failed(self, error: Exception) -> int:
+        if isinstance(error, BrokenPipeError):
+            _abandon_stdout()
+            return Status.BROKEN_PIPE
+        if isinstance(error, Unprinted):
+            _abandon_stdout()
+            tell(f"error: {error}")
+            return Status.INPUT
+        if isinstance(error, LimnerError):
+            return self._told(f"error: {error}", Status.INPUT)
+        if isinstance(error, OSError):
+            named = f"{error.filename}: " if error.filename else ""
+            return self._told(f"error: {named}{error.strerror or error}", Status.INPUT)
+        if isinstance(error, MemoryError):
+            return self._told(f"error: more memory is needed than there is ({error})".replace(" ()", ""), Status.INPUT)
+        fault = f"a fault in limner, not in your input ({type(error).__name__}: {error})"
+        return self._told(f"error: {fault}; see it with LIMNER_DEBUG=1", Status.FAULT)
+
+    def _told(self, message: str, status: Status) -> Status:
+        """Says what went wrong: to people on stderr, and with --json on stdout too."""
+        tell(message)
+        if self.as_json and sys.stdout is not None:
+            try:
+                put(as_text({"error": {"message": message.removeprefix("error: "), "status": int(status)}}))
+            except (OSError, Unprinted):
+                _abandon_stdout()
+        return status
+
+
+def _abandon_stdout() -> None:
+    """Nothing is left to flush when Python ends."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _bear_any_character() -> None:
+    """Shows what a terminal's encoding lacks as numbers, in place of failing: an ASCII locale is a locale too."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

@@ -1,0 +1,230 @@
+"""Items and Collection: images and texts with their ids, and the judgements between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.ids import Ids
+from limner.core.images import open_image, opened
+from limner.core.judgements import Judgements
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+@dataclass(frozen=True, eq=False)
+class Items:
+    """Images or texts with their ids and further fields.
+
+    Args:
+        ids: One unique id per item.
+        values: Texts as strings; images as paths, bytes or functions that draw them (opened lazily), or None where
+            the picture itself is not at hand (scores and judgements need none).
+        fields: Further columns by name ("language", "file_name", "objects", ...), one entry per item.
+        kind: "image" or "text".
+
+    >>> texts = Items(["t0", "t1"], ["a red ball", "two dogs"], kind="text", fields={"language": ["en", "en"]})
+    >>> texts[1:].values, texts.subset(["t1"]).field("language")
+    (('two dogs',), ('en',))
+    """
+
+    ids: Ids
+    values: Sequence[Any]
+    fields: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    kind: str = "image"
+
+    def __post_init__(self) -> None:
+        """Checks lengths and freezes the columns."""
+        if self.kind not in ("image", "text"):
+            raise UnknownName("kind of items", self.kind, ("image", "text"))
+        object.__setattr__(self, "ids", Ids(self.ids, what=self.kind))
+        object.__setattr__(self, "values", tuple(self.values))
+        columns = {
+            name: column if isinstance(column, np.ndarray) else tuple(column) for name, column in self.fields.items()
+        }
+        for name, column in {"values": self.values, **columns}.items():
+            if len(column) != len(self.ids):
+                raise LimnerError(
+                    f"{self.kind} items have {len(self.ids)} ids but {len(column)} {name}: expected one each"
+                )
+        if self.kind == "text":
+            self._refuse_non_text()
+        object.__setattr__(self, "fields", MappingProxyType(columns))
+
+    def _refuse_non_text(self) -> None:
+        for row, value in enumerate(self.values):
+            if not isinstance(value, str):
+                raise LimnerError(f"text {self.ids[row]!r} (row {row}) is {type(value).__name__}, expected a string")
+
+    def field(self, name: str) -> Sequence[Any]:
+        """One further column; refuses an unknown name with the names there are."""
+        if name not in self.fields:
+            raise UnknownName(f"field of the {self.kind} items", name, self.fields)
+        return self.fields[name]
+
+    def subset(self, ids: Iterable[object]) -> Items:
+        """These items, in this order."""
+        return self[self.ids.positions(list(ids))]
+
+    def open(self, which: int | str, *, side: int | None = None) -> Image:
+        """Opens one image as RGB, upright, by position or id; refuses what does not decode, with the file's name.
+
+        Args:
+            which: The position or id.
+            side: Make it smaller, so that no side is longer than this; much less work for a large JPEG.
+        """
+        row = self.ids.index(which) if isinstance(which, str) else which
+        return open_image(self.values[row], name=self.ids[row], side=side)
+
+    def opened(self, row: int) -> AbstractContextManager[Image]:
+        """One image as `open` has it, for the length of a block; other threads with large pictures wait until then."""
+        return opened(self.values[row], name=self.ids[row])
+
+    def with_fields(self, **columns: Sequence[Any]) -> Items:
+        """The same items with further columns (or replaced ones)."""
+        return replace(self, fields={**self.fields, **columns})
+
+    def __getitem__(self, key: Any) -> Items:
+        rows = np.atleast_1d(np.arange(len(self))[key])
+        columns = {
+            name: column[rows] if isinstance(column, np.ndarray) else [column[r] for r in rows]
+            for name, column in self.fields.items()
+        }
+        return Items(self.ids[rows], [self.values[r] for r in rows], columns, self.kind)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"Items({len(self):,} {self.kind}s{', ' + ', '.join(self.fields) if self.fields else ''})"
+
+
+@dataclass(frozen=True, eq=False)
+class Collection:
+    """Images, texts and what is known of which belong together.
+
+    Args:
+        name: What reports call it.
+        images: The images.
+        texts: The texts.
+        judgements: Image -> text, the usual pairs.
+        splits: Image ids by split name; texts go with the images they are paired with.
+        extra: Further judgements (image -> text) by name: "complete", "cxc", "eccv", "expert", ...
+        reverse: Judgements text -> image by the same names, only where they are not the mirror of the others
+            (ECCV Caption judged its caption queries apart from its image queries).
+        ratings: Raw answers of people (image -> text) by name, on a scale of their own: the lowest grade may mean
+            "unrelated", so nothing is measured against them until `.at_least()` has said what counts as relevant.
+        warnings: What the loader noticed and left out or mended, each naming file and line.
+    """
+
+    name: str
+    images: Items
+    texts: Items
+    judgements: Judgements
+    splits: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    extra: Mapping[str, Judgements] = field(default_factory=dict)
+    reverse: Mapping[str, Judgements] = field(default_factory=dict)
+    ratings: Mapping[str, Judgements] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        """Aligns every judgement with the items and checks the splits."""
+        for what, items in (("image", self.images), ("text", self.texts)):
+            if items.kind != what:
+                raise LimnerError(
+                    f"collection {self.name!r}: {what}s are items of kind {items.kind!r}; images come first, then texts"
+                )
+        object.__setattr__(self, "judgements", self._aligned(self.judgements))
+        for what in ("extra", "ratings"):
+            aligned = {k: self._aligned(j).named(k) for k, j in getattr(self, what).items()}
+            object.__setattr__(self, what, MappingProxyType(aligned))
+        mirrored = {k: self._aligned(j.T).named(k).T for k, j in self.reverse.items()}
+        object.__setattr__(self, "reverse", MappingProxyType(mirrored))
+        object.__setattr__(self, "splits", MappingProxyType({k: tuple(v) for k, v in self.splits.items()}))
+        object.__setattr__(self, "warnings", tuple(self.warnings))
+        for name, ids in self.splits.items():
+            missing = [i for i in ids if i not in self.images.ids]
+            if missing:
+                raise LimnerError(
+                    f"split {name!r} of {self.name!r} names {len(missing)} images that are not there, "
+                    f"e.g. {missing[0]!r}"
+                )
+
+    def _aligned(self, judgements: Judgements) -> Judgements:
+        """Judgements over the very ids of the items; judged ids outside the collection stay as further candidates."""
+        if judgements.queries == self.images.ids and judgements.candidates == self.texts.ids:
+            return judgements
+        outside = [c for c in judgements.candidates if c not in self.texts.ids]
+        return judgements.restrict(queries=self.images.ids, candidates=[*self.texts.ids, *outside])
+
+    def split(self, name: str) -> Collection:
+        """The images of one split with the texts paired with them."""
+        if name not in self.splits:
+            raise UnknownName(f"split of {self.name!r}", name, self.splits)
+        return self.restrict(self.splits[name], name=f"{self.name}/{name}")
+
+    def restrict(self, image_ids: Iterable[str], *, name: str | None = None) -> Collection:
+        """These images, the texts paired with them, and the judgements among them."""
+        images = self.images.subset(image_ids)
+        pairs = self.judgements.relevant.restrict(queries=images.ids)
+        texts = self.texts[np.unique(pairs.columns)]
+        judgements = self.judgements.restrict(queries=images.ids, candidates=texts.ids)
+        extra, ratings = (
+            {k: j.restrict(queries=images.ids, candidates=texts.ids) for k, j in further.items()}
+            for further in (self.extra, self.ratings)
+        )
+        reverse = {k: j.restrict(queries=texts.ids, candidates=images.ids) for k, j in self.reverse.items()}
+        return Collection(name or self.name, images, texts, judgements, {}, extra, reverse, ratings, self.warnings)
+
+    @property
+    def train(self) -> Collection:
+        """The training split."""
+        return self.split("train")
+
+    @property
+    def dev(self) -> Collection:
+        """The development split."""
+        return self.split("dev")
+
+    @property
+    def test(self) -> Collection:
+        """The test split."""
+        return self.split("test")
+
+    @property
+    def all_judgements(self) -> dict[str, Judgements]:
+        """The usual pairs and every further judgement (image -> text), by name."""
+        return {self.judgements.name: self.judgements, **self.extra}
+
+    def judged(self, name: str, direction: str) -> Judgements:
+        """Judgements by name for one direction, "i2t" (image queries) or "t2i" (text queries)."""
+        known = self.all_judgements
+        if name not in known:
+            raise UnknownName(f"judgements of {self.name!r}", name, known)
+        if direction == "t2i" and name in self.reverse:
+            return self.reverse[name]
+        return known[name] if direction == "i2t" else known[name].T
+
+    def describe(self) -> dict[str, Any]:
+        """Counts that say what this collection is, as plain values."""
+        per_image = self.judgements.counts
+        return {
+            "name": self.name,
+            "images": len(self.images),
+            "texts": len(self.texts),
+            "texts per image": {"least": int(min(per_image, default=0)), "most": int(max(per_image, default=0))},
+            "judgements": {name: len(j) for name, j in self.all_judgements.items()},
+            "ratings": {name: len(j.grades) for name, j in self.ratings.items()},
+            "splits": {name: len(ids) for name, ids in self.splits.items()},
+            "warnings": len(self.warnings),
+        }
+
+    def __repr__(self) -> str:
+        return f"Collection({self.name!r}: {len(self.images):,} images, {len(self.texts):,} texts)"

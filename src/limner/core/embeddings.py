@@ -1,0 +1,319 @@
+"""Embeddings: one float32 vector per id, read from and written to the files people have."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.arrays import array, unmasked
+from limner.core.errors import LimnerError, UnknownName, shown
+from limner.core.files import replacing, write_text
+from limner.core.ids import Ids
+from limner.core.paths import damage_told, parse_json, read_array, read_arrays, read_text, refuse_bomb, refuse_irregular
+
+Float32 = npt.NDArray[np.float32]
+_STEPS = 4096  # to a length of 1: products of two whole numbers of steps add up to 2 ** 24 at most
+_ROWS_AT_ONCE = 65_536  # checks and conversions walk the matrix in pieces, so that a mapped file stays on disk
+
+
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """Vectors with ids. Refuses NaN, infinite and all-zero rows, and names the first such row.
+
+    Args:
+        ids: One unique id per row.
+        matrix: Rows by dimensions, floating point: an array, a list of rows, a torch tensor. Kept as it is when it is
+            float32 (a memory-mapped file stays mapped), converted otherwise.
+
+    >>> e = Embeddings(["a", "b"], np.array([[3.0, 4.0], [0.0, 2.0]]))
+    >>> e.normalised().matrix.tolist()
+    [[0.6000000238418579, 0.800000011920929], [0.0, 1.0]]
+    """
+
+    ids: Ids
+    matrix: Float32
+    longest: float = field(init=False, repr=False)
+    """The Euclidean length of the longest vector: no score is above the product of those of both sides."""
+
+    def __post_init__(self) -> None:
+        """Checks shapes and values and freezes the matrix."""
+        object.__setattr__(self, "ids", Ids(self.ids, what="embedding"))
+        matrix = unmasked(array(self.matrix, "embeddings"), "embeddings")
+        if matrix.ndim != 2 or matrix.shape[1] == 0:
+            raise LimnerError(
+                f"embeddings have shape {matrix.shape}: expected rows by dimensions, at least one dimension"
+            )
+        if not np.issubdtype(matrix.dtype, np.floating):
+            raise LimnerError(f"embeddings are of type {matrix.dtype}: expected floating point numbers")
+        if len(self.ids) != len(matrix):
+            raise LimnerError(f"{len(self.ids)} ids for {len(matrix)} rows of embeddings: expected one id per row")
+        with np.errstate(over="ignore"):  # refused below
+            single = matrix.astype(np.float32, copy=False).view()
+        single.flags.writeable = False
+        object.__setattr__(self, "matrix", single)
+        self._refuse_bad_rows(matrix)
+
+    def _refuse_bad_rows(self, given: npt.NDArray[Any]) -> None:
+        longest = 0.0
+        for low in range(0, len(self.matrix), _ROWS_AT_ONCE):
+            squares = _squares(self.matrix[low : low + _ROWS_AT_ONCE])  # NaN and infinity survive them
+            bad = np.flatnonzero(~np.isfinite(squares) | (squares == 0))
+            if len(bad):
+                at = low + int(bad[0])
+                raise LimnerError(
+                    f"embedding row {at} (id {self.ids[at]!r}) {_kind(given[at])}: {len(bad)} such rows in rows {low} "
+                    f"to {low + len(squares) - 1}; encode that item again or leave it out"
+                )
+            longest = max(longest, float(np.sqrt(squares.max())))
+        object.__setattr__(self, "longest", longest)
+
+    @property
+    def dim(self) -> int:
+        """Numbers per vector."""
+        return int(self.matrix.shape[1])
+
+    def normalised(self) -> Embeddings:
+        """Every vector divided by its Euclidean length."""
+        norms = np.sqrt(_squares(self.matrix))
+        return Embeddings(self.ids, (self.matrix / norms[:, None]).astype(np.float32))
+
+    @classmethod
+    def of_length_one(cls, ids: Iterable[object], vectors: npt.NDArray[Any]) -> Embeddings:
+        """Vectors brought to length 1; those in double precision to a grid on which every dot product is exact.
+
+        Two processors, or two versions of a linear algebra library, differ in the last of the 16 digits of a number in
+        double precision. Rounded to whole numbers of 1 / 4096, their vectors are the same, but for one in many
+        millions that lies within 1e-12 of the middle between two steps. Products of such vectors are whole numbers of
+        2 ** -24, of which single precision holds every sum up to 1 exactly: scores are the same in whatever order they
+        are added up, ranks too, and ties are ties. A score is off by about 1e-4.
+
+        Vectors in single precision, which differ far sooner, are brought to length 1 and not rounded.
+
+        Args:
+            ids: One unique id per row.
+            vectors: Rows by dimensions.
+
+        >>> Embeddings.of_length_one(["a"], np.array([[3.0, 4.0]])).matrix.tolist()
+        [[0.599853515625, 0.7998046875]]
+        """
+        squares = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
+        unit = vectors / np.sqrt(np.where(squares > 0, squares, 1.0))[:, None]
+        held = _on_grid(unit) if vectors.dtype == np.float64 else unit
+        return cls(Ids(ids, what="embedding"), held.astype(np.float32))
+
+    def subset(self, ids: Iterable[object]) -> Embeddings:
+        """These rows, in this order; refuses ids that have no embedding."""
+        wanted = Ids(ids, what="embedding")
+        return self if wanted == self.ids else Embeddings(wanted, self.matrix[self.ids.positions(wanted)])
+
+    def save(self, path: str | Path) -> Path:
+        """Writes npy, npz, safetensors or parquet, by the file's ending.
+
+        An npy file ends with the ids, behind the numbers, where other programs do not look; for them `<name>.ids.txt`
+        lies beside it.
+        """
+        target = Path(path)
+        write = _format(target).write
+        with replacing(target) as file:
+            write(file, self)
+        if target.suffix.lower() == ".npy":
+            write_text(_ids_file(target), _lines(self.ids))
+        return target
+
+    @classmethod
+    def load(cls, path: str | Path, *, ids: Iterable[object] | str | Path | None = None) -> Embeddings:
+        """Reads npy, npz, safetensors or parquet.
+
+        Args:
+            path: The file. An npy file is memory-mapped.
+            ids: Ids, or a text file with one per line, for files that hold none; `<name>.ids.txt` beside the file is
+                found by itself, and rows are numbered from 0 when there is nothing at all. An npy file that was saved
+                here knows its ids: another list beside it is refused.
+        """
+        source = Path(path)
+        refuse_irregular(source, what="embeddings")
+        if not os.path.isfile(source):
+            raise LimnerError(f"no embeddings file {source}: expected .npy, .npz, .safetensors or .parquet")
+        with damage_told(source, what="file of embeddings", mend="save them again"):
+            matrix, stored = _format(source).read(source)
+        if not np.size(matrix):
+            raise LimnerError(f"{source} holds no vectors: its shape is {np.shape(matrix)}; encode some items first")
+        given = _read_ids(ids) if isinstance(ids, (str, Path)) else ids
+        if given is None:
+            given = _found_ids(source, stored, len(matrix))
+        try:
+            return cls(Ids(given, what="embedding"), matrix)
+        except LimnerError as error:
+            raise LimnerError(f"{source}: {error}") from error
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"Embeddings({len(self):,} x {self.dim})"
+
+
+def _squares(rows: Float32) -> npt.NDArray[np.float64]:
+    """The squared length of every row."""
+    return np.asarray(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+
+
+def _kind(row: npt.NDArray[Any]) -> str:
+    """What is wrong with a row."""
+    if not np.isfinite(row).all():
+        return "holds NaN or an infinite value"
+    if np.abs(row).max() > np.finfo(np.float32).max:
+        return "holds a number too large for single precision"
+    return "is all zeros" if not row.any() else "is all zeros in single precision"
+
+
+@dataclass(frozen=True)
+class _Format:
+    read: Callable[[Path], tuple[npt.NDArray[Any], list[str] | None]]
+    write: Callable[[Path, Embeddings], None]
+
+
+def _format(path: Path) -> _Format:
+    formats = {".npy": _NPY, ".npz": _NPZ, ".safetensors": _SAFETENSORS, ".parquet": _PARQUET}
+    if path.suffix.lower() not in formats:
+        raise UnknownName("embeddings file ending", path.suffix or path.name, formats)
+    return formats[path.suffix.lower()]
+
+
+def _on_grid(unit: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Vectors of length 1 in whole steps; those that rounding made longer are shortened a little before."""
+    steps, shorter = np.rint(unit * _STEPS), 0.0
+    while len(long := np.flatnonzero(np.einsum("ij,ij->i", steps, steps) > _STEPS**2)):
+        shorter += 0.5
+        steps[long] = np.rint(unit[long] * (_STEPS - shorter))
+    return steps / _STEPS
+
+
+def _ids_file(path: Path) -> Path:
+    return path.with_suffix(".ids.txt")
+
+
+def _lines(ids: Iterable[str]) -> str:
+    return "".join(f"{key}\n" for key in ids)
+
+
+def _found_ids(source: Path, stored: list[str] | None, rows: int) -> Iterable[object]:
+    """The ids in the file, else those beside it, else numbers; two lists that differ are refused."""
+    beside = _ids_file(source)
+    if source.suffix.lower() != ".npy" or not beside.is_file():
+        return range(rows) if stored is None else stored
+    listed = _read_ids(beside)
+    if stored is not None and stored != listed:
+        raise LimnerError(
+            f"{beside} is not the list of ids that {source} was saved with: remove it to use those, or name it with "
+            "ids= (--ids) to use it all the same"
+        )
+    return listed
+
+
+def _read_ids(path: str | Path) -> list[str]:
+    return read_text(path, what="file of ids").splitlines()
+
+
+def _chosen(names: Iterable[str], path: Path) -> str:
+    """The array that holds the vectors: the only one, or one with the usual name."""
+    others = [n for n in names if n != "ids"]
+    usual = [n for n in ("embeddings", "matrix", "vectors", "features") if n in others]
+    if len(others) == 1 or usual:
+        return usual[0] if usual else others[0]
+    raise LimnerError(f"{path} holds {shown(others)}: expected one array, or one named 'embeddings'")
+
+
+def _read_npy(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
+    return read_array(path, what="embeddings"), _ids_behind(path)
+
+
+def _write_npy(path: Path, embeddings: Embeddings) -> None:
+    np.save(path, embeddings.matrix)
+    listed = _lines(embeddings.ids).encode()
+    with path.open("ab") as file:
+        file.write(listed + _BEHIND.pack(len(listed), _MARK))
+
+
+_MARK, _BEHIND = b"limnerid", struct.Struct("<Q8s")
+
+
+def _ids_behind(path: Path) -> list[str] | None:
+    """The ids that `_write_npy` wrote behind the numbers; None in a file of another program."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _BEHIND.size))
+        length, mark = _BEHIND.unpack(file.read().rjust(_BEHIND.size))
+        if mark != _MARK or length > size - _BEHIND.size:
+            return None
+        file.seek(size - _BEHIND.size - length)
+        return file.read(length).decode("utf-8", "replace").splitlines()
+
+
+def _read_npz(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
+    arrays = read_arrays(path, what="numbers")
+    ids = [str(i) for i in arrays["ids"]] if "ids" in arrays else None
+    return arrays[_chosen(arrays, path)], ids
+
+
+def _write_npz(path: Path, embeddings: Embeddings) -> None:
+    np.savez(path, ids=np.array(list(embeddings.ids), dtype=np.str_), embeddings=embeddings.matrix)
+
+
+def _read_safetensors(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
+    from safetensors import safe_open
+
+    with safe_open(path, framework="numpy") as archive:
+        metadata = archive.metadata() or {}
+        ids = parse_json(metadata["ids"], where=f"the list of ids in {path}") if "ids" in metadata else None
+        return archive.get_tensor(_chosen(archive.keys(), path)), ids
+
+
+def _write_safetensors(path: Path, embeddings: Embeddings) -> None:
+    from safetensors.numpy import save_file
+
+    save_file({"embeddings": np.ascontiguousarray(embeddings.matrix)}, path, {"ids": json.dumps(list(embeddings.ids))})
+
+
+def _read_parquet(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        refuse_bomb(file.metadata.num_rows, os.path.getsize(path), where=f"embeddings {path}")
+        table = file.read()
+    name = _chosen([n for n in table.column_names if n != "id"], path)
+    column = table[name].combine_chunks()
+    if not pa.types.is_list(column.type) and not pa.types.is_fixed_size_list(column.type):
+        raise LimnerError(f"{path}: column {name!r} holds {column.type}: expected lists of numbers, one per item")
+    lengths = np.unique(np.asarray(column.value_lengths().fill_null(0)))
+    if len(lengths) != 1:
+        raise LimnerError(
+            f"{path}: column {name!r} has vectors of {len(lengths)} different lengths: expected one length"
+        )
+    matrix = column.flatten().to_numpy(zero_copy_only=False).reshape(len(table), int(lengths[0]))
+    ids = next((table[n].to_pylist() for n in ("id", "ids") if n in table.column_names), None)
+    return matrix, None if ids is None else [str(i) for i in ids]
+
+
+def _write_parquet(path: Path, embeddings: Embeddings) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    flat = pa.array(np.ascontiguousarray(embeddings.matrix).ravel())
+    vectors = pa.FixedSizeListArray.from_arrays(flat, embeddings.dim)
+    pq.write_table(pa.table({"id": pa.array(list(embeddings.ids)), "embedding": vectors}), path)
+
+
+_NPY = _Format(_read_npy, _write_npy)
+_NPZ = _Format(_read_npz, _write_npz)
+_SAFETENSORS = _Format(_read_safetensors, _write_safetensors)
+_PARQUET = _Format(_read_parquet, _write_parquet)

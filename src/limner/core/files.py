@@ -1,0 +1,294 @@
+"""Writing files and folders so that nothing is lost: each appears whole or not at all, whenever the process is killed.
+
+What is written lies in a hidden folder beside its place until it is whole and on the disk, and takes that place in one
+step. A killed process leaves the hidden folder behind; the next one that writes there removes it.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import json
+import os
+import platform
+import re
+import shutil
+import stat
+import time
+import zlib
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from functools import cache
+from pathlib import Path
+
+from limner.core.errors import LimnerError, NotWritten
+from limner.core.paths import place_for
+
+MODEL = frozenset({"config.json", "model.safetensors", "README.md", "vocabulary.txt", "weights.svg", "backbone"})
+"""Everything that saved models keep in their folders."""
+DRAFT = re.compile(r"\..*\.(?P<machine>[0-9a-f]{8})-(?P<process>\d+)-\d+\.draft")
+_MACHINE = f"{zlib.crc32(platform.node().encode()):08x}"
+_NUMBERS = itertools.count()
+_DAY = 86_400.0
+_ASIDE = "before"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FULL_WORDS = ("no space left", "file too large", "quota exceeded", "requested and")  # the last one is numpy's
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """A path beside `path` to write to; it takes the place of `path` when all went well, and is removed otherwise.
+
+    An interrupted or failing write leaves what was there before. The file keeps its name and rights, and a link stays a
+    link. A full disk is a `NotWritten` that names the file.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     target = Path(folder, "numbers.txt")
+    ...     with replacing(target) as file:
+    ...         _ = file.write_text("1 2 3")
+    ...     target.read_text(), len(list(Path(folder).iterdir()))
+    ('1 2 3', 1)
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():  # a device such as /dev/stdout cannot be replaced
+        yield target
+        return
+    with _workshop(target, target.parent) as workshop:
+        draft = workshop / target.name
+        yield draft
+        _sync(draft, rights=_rights(target, workshop))
+        os.replace(draft, target)
+        _sync(target.parent)
+
+
+@contextmanager
+def replacing_folder(path: str | Path, *, head: str, own: Collection[str]) -> Iterator[Path]:
+    """A folder beside `path` to write to; it takes the place of `path` when all went well, and is removed otherwise.
+
+    The old folder stays until the new one is whole, and then both change places in one step; on a file system that
+    cannot do that, in two, and the next write there puts the old one back after a kill in between. Where the folder
+    cannot go (it holds files of others, is the current one, or a mount point), the new files are moved into it one by
+    one, without `head` until the last one is there: then a kill leaves a folder that is refused, never a mixture.
+
+    Args:
+        path: The folder; its files that are not `own` are left alone.
+        head: The file without which the folder counts for nothing.
+        own: The names that belong to what is written, in the old folder too.
+    """
+    target = Path(os.path.realpath(place_for(path)))
+    if target.exists() and not target.is_dir():
+        raise LimnerError(f"{path} is a file: expected a folder to save in, or a new name")
+    moves = target.exists() and not _exchangeable(target, own)
+    with _workshop(target, target if moves else target.parent) as workshop:
+        draft = workshop / target.name
+        draft.mkdir()
+        yield draft
+        _sync_all(draft, rights=_rights(target / head, workshop))
+        if not target.exists():
+            os.rename(draft, target)
+        elif moves or not (_exchanged(draft, target) or _set_aside(draft, target)):
+            _move_in(draft, target, head, own)
+        _sync(target.parent)
+
+
+@contextmanager
+def replacing_model(path: str | Path) -> Iterator[Path]:
+    """`replacing_folder` for the folder of a saved model, whose config.json names its kind under "limner"."""
+    with replacing_folder(path, head="config.json", own=MODEL if _is_model(Path(path)) else ()) as folder:
+        yield folder
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Writes a text as UTF-8, whole or not at all; lines end in a newline alone on every machine."""
+    with replacing(path) as file:
+        file.write_text(text, encoding="utf-8", newline="\n")
+
+
+# --- drafts -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _workshop(target: Path, parent: Path) -> Iterator[Path]:
+    """A hidden folder in `parent` to write the target in; gone afterwards, with whatever else a library left in it."""
+    workshop = parent / f".{target.name[:50]}.{_MACHINE}-{os.getpid()}-{next(_NUMBERS)}.draft"
+    _sweep(parent)
+    with _naming(target, workshop):
+        workshop.mkdir()
+        try:
+            yield workshop
+        finally:
+            _put_back(workshop)
+            shutil.rmtree(workshop, ignore_errors=True)
+
+
+@contextmanager
+def _naming(target: Path, workshop: Path) -> Iterator[None]:
+    """Errors name the file that a person asked for, not the draft; a full disk is said in words."""
+    try:
+        yield
+    except NotWritten as error:
+        raise NotWritten(_meant(error.path, target, workshop), error.why) from error
+    except Exception as error:
+        if is_full(error):
+            raise NotWritten(target, getattr(error, "strerror", None) or error) from error
+        if isinstance(error, OSError) and Path(str(error.filename or "")).is_relative_to(workshop):
+            raise OSError(error.errno, error.strerror, str(_meant(error.filename, target, workshop))) from error
+        raise
+
+
+def _meant(path: str | Path, target: Path, workshop: Path) -> Path:
+    """The place that a draft is for; the missing folder where there is none. Other paths are meant as they are."""
+    if not Path(path).is_relative_to(workshop):
+        return Path(path)
+    if not target.parent.is_dir():
+        return target.parent
+    inside = Path(path).is_relative_to(workshop / target.name)
+    return target / Path(path).relative_to(workshop / target.name) if inside else target
+
+
+def is_full(error: Exception) -> bool:
+    """Whether a write failed for want of room: a full disk, a quota, a limit on the size of files.
+
+    >>> is_full(OSError(28, "No space left on device")), is_full(OSError(2, "No such file"))
+    (True, False)
+    """
+    if isinstance(error, LimnerError):
+        return False
+    number = getattr(error, "errno", None)
+    return number in _FULL or (number is None and any(words in str(error).lower() for words in _FULL_WORDS))
+
+
+@cache
+def _sweep(folder: Path) -> None:
+    """Removes what killed processes left in a folder; once per process and folder.
+
+    Those of other machines, which may share the folder, are taken for dead after a day without a change.
+    """
+    with suppress(OSError):
+        for entry in folder.iterdir():
+            found = DRAFT.fullmatch(entry.name)
+            if found is not None:
+                died = found["machine"] == _MACHINE and not _runs(int(found["process"]))
+                if died or time.time() - _changed(entry) > _DAY:
+                    _put_back(entry)
+                    shutil.rmtree(entry, ignore_errors=True)
+
+
+def _put_back(workshop: Path) -> None:
+    """Puts a folder back that was set aside, and not replaced: by a process that was killed, or failed."""
+    for kept in workshop.glob(f"{_ASIDE}/*"):
+        if not (workshop.parent / kept.name).exists():
+            os.rename(kept, workshop.parent / kept.name)
+
+
+def _changed(folder: Path) -> float:
+    """When something in a draft was last written."""
+    return max(entry.stat().st_mtime for entry in (folder, *folder.rglob("*")))
+
+
+def _runs(process: int) -> bool:
+    if os.name != "posix":
+        return True  # asking would end it
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+# --- onto the disk ----------------------------------------------------------------------------------------------
+
+
+def _rights(target: Path, workshop: Path) -> int:
+    """Those of the file that is there, else the usual ones; some libraries write files for their owner alone."""
+    held = target if target.is_file() else workshop
+    return stat.S_IMODE(held.stat().st_mode) & (0o777 if held is target else 0o666)
+
+
+def _sync(path: Path, *, rights: int | None = None) -> None:
+    """Waits until a file or a folder is on the disk; some systems cannot do that for a folder."""
+    if rights is not None:
+        with suppress(OSError):
+            path.chmod(rights)
+    with suppress(OSError) if path.is_dir() else nullcontext():
+        number = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+
+def _sync_all(folder: Path, *, rights: int) -> None:
+    for entry in folder.rglob("*"):
+        _sync(entry, rights=None if entry.is_dir() else rights)
+    _sync(folder)
+
+
+# --- folders ----------------------------------------------------------------------------------------------------
+
+
+def _exchangeable(target: Path, own: Collection[str]) -> bool:
+    """Whether a folder may go as a whole: nothing of others is in it, nobody stands in it, and it can be renamed."""
+    if any(entry.name not in own and not DRAFT.fullmatch(entry.name) for entry in target.iterdir()):
+        return False
+    try:
+        here = Path(os.getcwd())
+    except FileNotFoundError:  # it was removed
+        here = Path("/")
+    return not target.is_mount() and target not in (here, *here.parents) and os.access(target.parent, os.W_OK)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Lets two folders change places in one step, where system and file system can."""
+    import ctypes
+
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError, TypeError):
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return bool(rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)
+
+
+def _set_aside(draft: Path, target: Path) -> bool:
+    """Puts a folder in the place of another in two steps, where it can be renamed at all."""
+    kept = draft.parent / _ASIDE / target.name
+    kept.parent.mkdir()
+    try:
+        os.rename(target, kept)
+    except OSError:
+        return False
+    os.rename(draft, target)
+    return True
+
+
+def _move_in(draft: Path, target: Path, head: str, own: Collection[str]) -> None:
+    """Moves the files of a draft into a folder; the head goes first, and comes last."""
+    new = sorted((entry.name for entry in draft.iterdir()), key=lambda name: name == head)
+    for name in new:
+        if (target / name).is_dir() and name not in own:
+            raise LimnerError(f"{target / name} is a folder of something else: give a new folder to write in")
+    for name in (head, *sorted({*own, *new} - {head})):
+        if name == head or name not in new or (target / name).is_dir():
+            _remove(target / name)
+    _sync(target)
+    for name in new:
+        os.replace(draft / name, target / name)
+    _sync(target)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _is_model(folder: Path) -> bool:
+    try:
+        return "limner" in json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        return False

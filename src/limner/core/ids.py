@@ -1,0 +1,127 @@
+"""Ids: unique strings in a fixed order. They travel with every array, so that rows are never confused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.errors import LimnerError, UnknownId, shown
+
+IntArray = npt.NDArray[np.int64]
+
+
+class Ids(Sequence[str]):
+    """Unique, non-empty strings in order, with constant-time look-up of positions.
+
+    Args:
+        values: The ids. Integers are written as decimal strings, so COCO's numeric ids need no care.
+        what: What the ids name ("image", "text", "query"); used in messages only.
+
+    >>> ids = Ids(["a", "b", "c"])
+    >>> ids.index("b"), list(ids[[2, 0]]), "z" in ids
+    (1, ['c', 'a'], False)
+    """
+
+    __slots__ = ("__dict__", "array", "what")
+
+    def __init__(self, values: Iterable[object], *, what: str = "id") -> None:
+        """Copies, checks and freezes the ids."""
+        self.what = what
+        self.array: npt.NDArray[np.object_]
+        if isinstance(values, Ids):
+            self.array = values.array
+            return
+        listed = [v if type(v) is str else str(v) for v in values]
+        self.array = np.empty(len(listed), dtype=object)
+        self.array[:] = listed
+        self.array.flags.writeable = False
+        self._refuse_bad(listed)
+
+    def _refuse_bad(self, listed: list[str]) -> None:
+        if len(set(listed)) != len(listed):
+            first: dict[str, int] = {}
+            for row, value in enumerate(listed):
+                if value in first:
+                    raise LimnerError(
+                        f"duplicate {self.what} id {value!r} in rows {first[value]} and {row}: ids must be unique; "
+                        "rename one or remove the repeated row"
+                    )
+                first[value] = row
+        self._refuse_broken(listed)
+        if "" in self._lookup:
+            raise LimnerError(f"empty {self.what} id in row {self._lookup['']}: every row needs an id")
+
+    def _refuse_broken(self, listed: list[str]) -> None:
+        """Refuses half characters, which come from file names that are not UTF-8: nothing could show or save them."""
+        try:
+            "".join(listed).encode()
+        except UnicodeEncodeError:
+            row = next(n for n, value in enumerate(listed) if any("\ud800" <= c <= "\udfff" for c in value))
+            raise LimnerError(
+                f"{self.what} id {listed[row]!a} in row {row} is not valid Unicode: rename the file, or save the "
+                "ids as UTF-8"
+            ) from None
+
+    @cached_property
+    def _lookup(self) -> dict[str, int]:
+        return {value: row for row, value in enumerate(self.array)}
+
+    def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
+        """The position of one id; refuses an id that is not there."""
+        try:
+            return self._lookup[str(value)]
+        except KeyError:
+            raise UnknownId(
+                f"unknown {self.what} id {str(value)!r}: not among the {len(self)} {self.what} ids"
+            ) from None
+
+    def positions(self, values: Iterable[object]) -> IntArray:
+        """Positions of many ids at once; refuses if any is missing, and names the first few."""
+        found = self.find(values)
+        if (found < 0).any():
+            missing = [str(v) for v, row in zip(values, found, strict=True) if row < 0]
+            raise UnknownId(
+                f"{len(missing)} of {len(found)} {self.what} ids are unknown ({shown(missing)}): "
+                f"expected ids such as {shown(self, most=2)}"
+            )
+        return found
+
+    def find(self, values: Iterable[object]) -> IntArray:
+        """Positions of many ids, -1 where an id is not there (for internal joins; `positions` refuses instead)."""
+        if isinstance(values, Ids) and values.array is self.array:
+            return np.arange(len(self))
+        get = self._lookup.get
+        return np.fromiter((get(v if type(v) is str else str(v), -1) for v in values), dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.array)
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._lookup
+
+    @overload
+    def __getitem__(self, key: int) -> str: ...
+    @overload
+    def __getitem__(self, key: slice) -> Ids: ...
+    @overload
+    def __getitem__(self, key: Sequence[int] | npt.NDArray[Any]) -> Ids: ...
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, (int, np.integer)):
+            return self.array[key]
+        return Ids(self.array[key], what=self.what)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ids) and (self.array is other.array or bool(np.array_equal(self.array, other.array)))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.array))
+
+    def __repr__(self) -> str:
+        return f"Ids({len(self)} of {self.what}: {shown(self)})"

@@ -1,0 +1,288 @@
+"""Decoding pictures: one way for all of them, right for every mode, upright, and within bounds.
+
+Whatever opens a picture (collections, encoders, pages, uploads, reports, indexes) does it here. A picture comes out as
+RGB, turned as its EXIF orientation says, transparency on white, 16-bit grey scaled to 8 bits, the first frame of an
+animation. A file is untrusted: only a few formats are read, nothing above `PIXEL_LIMIT` pixels, and no more than
+`AT_ONCE` pixels are being decoded at any time, whatever the number of threads; the others wait.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from limner.core.errors import LimnerError
+from limner.core.paths import refuse_irregular
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Value = str | Path | bytes | Callable[[], "Image"] | None
+"""A picture as items hold it: a file, its bytes, a function that draws it, or nothing but an id."""
+
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
+PIXEL_LIMIT = 128_000_000
+"""A picture with more pixels than this is refused before it is decoded: a 20 KB file can unpack to gigabytes."""
+AT_ONCE = 128_000_000
+"""Pixels that may be decoded at the same time in this process, at about 8 bytes each."""
+_FREE, _LARGE = 1_000_000, 16_000_000  # up to the first, a picture never waits; from the second, memory is given back
+_UPRIGHT = {2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE", 6: "ROTATE_270",
+            7: "TRANSVERSE", 8: "ROTATE_90"}  # fmt: skip
+_ORIENTATION = 0x0112
+
+
+class Unreadable(LimnerError):
+    """A picture that is too large, of another format, or damaged.
+
+    Args:
+        name: What messages call the picture.
+        where: Its file, or how many bytes it has.
+        reason: What is wrong with it, in a few words.
+    """
+
+    def __init__(self, name: str, where: object, reason: str) -> None:
+        super().__init__(f"image {name!r} ({where}) does not open: {reason}; replace or remove the file")
+        self.reason = reason
+
+
+def open_image(value: Value, *, name: str, side: int | None = None) -> Image:
+    """Decodes one picture to RGB, upright.
+
+    Args:
+        value: As `Items.values` holds it.
+        name: What messages call it.
+        side: Make it smaller, so that no side is longer than this; a JPEG is then decoded at a smaller scale.
+    """
+    with opened(value, name=name, side=side) as picture:
+        return picture
+
+
+@contextmanager
+def opened(
+    value: Value,
+    *,
+    name: str,
+    side: int | None = None,
+    formats: tuple[str, ...] = FORMATS,
+    limit: int = PIXEL_LIMIT,
+) -> Iterator[Image]:
+    """As `open_image`, but other large pictures wait until the block is left: for work on full-size pictures.
+
+    Args:
+        value: As `Items.values` holds it.
+        name: What messages call it.
+        side: As for `open_image`.
+        formats: Those that are read, as Pillow calls them.
+        limit: Pixels above which it is refused.
+    """
+    if value is None:
+        raise LimnerError(f"image {name!r} has no picture here, only an id: give the folder with images when loading")
+    if callable(value):
+        yield _smaller(upright(value()), side)
+        return
+    with _lazily(value, name, formats) as picture:
+        if picture.width * picture.height > limit:
+            size = f"{picture.width} x {picture.height} pixels, of which at most {limit:,} are read"
+            raise Unreadable(name, _where(value), f"it has {size}")
+        with _explained(value, name):
+            pixels = _drafted(picture, side)
+        with _waiting.turn(pixels):
+            with _explained(value, name):
+                made = _decoded(picture, side)
+            if pixels >= _LARGE:
+                _give_back()
+            yield made
+
+
+@contextmanager
+def _lazily(value: str | Path | bytes, name: str, formats: tuple[str, ...]) -> Iterator[Image]:
+    """The picture with its header read and nothing decoded."""
+    pil = _pillow()
+    if not isinstance(value, bytes):
+        refuse_irregular(value, what=f"image {name!r}")
+    with _explained(value, name):
+        picture = pil.open(io.BytesIO(value) if isinstance(value, bytes) else value, formats=formats)
+    with picture:
+        yield picture
+
+
+@contextmanager
+def _explained(value: str | Path | bytes, name: str) -> Iterator[None]:
+    """Turns whatever a decoder raises on damaged bytes into one clear line."""
+    try:
+        yield
+    except LimnerError:
+        raise
+    except FileNotFoundError:
+        raise LimnerError(f"image {name!r}: no file {Path(str(value))}; check the folder with images") from None
+    except (Exception, _pillow().DecompressionBombWarning) as error:  # decoders raise nearly every kind of error
+        reason = "it is of another kind" if "cannot identify" in str(error) else str(error) or type(error).__name__
+        raise Unreadable(name, _where(value), reason[:200]) from error
+
+
+def _where(value: str | Path | bytes) -> object:
+    return f"{len(value):,} bytes" if isinstance(value, bytes) else value
+
+
+def _drafted(picture: Image, side: int | None) -> int:
+    """Has a JPEG decoded at a smaller scale where that is enough; returns how many pixels are decoded."""
+    whole = picture.width * picture.height
+    if side is not None:
+        share = 2 * side / max(picture.size)
+        picture.draft(None, (max(1, int(picture.width * share)), max(1, int(picture.height * share))))
+    is_progressive = "progressive" in picture.info  # all of it is held while it is decoded, whatever the scale
+    return whole if is_progressive else picture.width * picture.height
+
+
+def _decoded(picture: Image, side: int | None) -> Image:
+    """The picture as RGB, no larger than `side`; the file's own copy is let go."""
+    turn = _orientation(picture)
+    picture.load()
+    if side is not None and picture.mode in ("RGB", "L") and "transparency" not in picture.info:
+        _smaller(picture, side)  # before anything is copied
+    made = _smaller(_turned(_rgb(picture), turn), side)
+    picture.close()
+    return made
+
+
+def _give_back() -> None:
+    """Has the C library return free memory, of which it keeps a large picture's worth for every thread otherwise."""
+    trim = _trim()
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _trim() -> Any:
+    try:
+        return ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError, TypeError):  # another C library, or another system
+        return None
+
+
+@cache
+def _pillow() -> Any:
+    """Pillow, whose warnings of large pictures and damaged EXIF blocks nobody needs: limner has limits of its own."""
+    from PIL import Image
+
+    warnings.filterwarnings("ignore", module=r"PIL\.")
+    return Image
+
+
+# --- modes and orientation --------------------------------------------------------------------------------------
+
+
+def upright(picture: Image) -> Image:
+    """A picture as it is meant to be seen: RGB, turned by its EXIF orientation, transparency on white.
+
+    >>> from PIL import Image
+    >>> upright(Image.new("LA", (1, 1), (0, 128))).getpixel((0, 0))
+    (127, 127, 127)
+    """
+    return _turned(_rgb(picture), _orientation(picture))
+
+
+def _turned(picture: Image, orientation: int) -> Image:
+    picture.info = {}  # a copy takes neither the place where it was taken nor the old orientation along
+    turn = _UPRIGHT.get(orientation)
+    return picture if turn is None else picture.transpose(getattr(_pillow().Transpose, turn))
+
+
+def _orientation(picture: Image) -> int:
+    try:
+        return int(picture.getexif().get(_ORIENTATION, 1))
+    except Exception:  # a damaged EXIF block says nothing; the picture beside it may be whole
+        return 1
+
+
+def _rgb(picture: Image) -> Image:
+    picture.load()
+    if picture.mode == "RGB" and "transparency" not in picture.info:
+        return picture.copy()  # apart from its file, which is closed
+    if picture.mode.startswith("I"):
+        return _eight_bits(picture).convert("RGB")
+    if picture.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in picture.info:
+        return _on_white(picture)
+    return picture.convert("RGB")
+
+
+def _eight_bits(picture: Image) -> Image:
+    """Grey of 16 bits as grey of 8: 65535 becomes 255."""
+    values = np.asarray(picture)
+    rounded = (np.clip(values, 0, 65535).astype(np.uint32) + 128) // 257
+    return _pillow().fromarray(rounded.astype(np.uint8))  # type: ignore[no-any-return]
+
+
+def _on_white(picture: Image) -> Image:
+    pil = _pillow()
+    plain = picture.convert({"La": "LA", "RGBa": "RGBA"}.get(picture.mode, picture.mode))
+    layers = plain.convert("RGBA")
+    white = pil.new("RGB", layers.size, (255, 255, 255))
+    white.paste(layers, mask=layers.getchannel("A"))
+    return white  # type: ignore[no-any-return]
+
+
+def _smaller(picture: Image, side: int | None) -> Image:
+    if side is not None:
+        picture.thumbnail((side, side), _pillow().Resampling.LANCZOS)
+    return picture
+
+
+# --- no more at once than memory can bear -------------------------------------------------------------------------
+
+
+class Turns:
+    """Lets work through whose sizes together stay within a total; the others wait, first come, first served.
+
+    Args:
+        total: What may be under way at once. Something larger than this waits until it is alone.
+        free: What is no larger than this never waits.
+    """
+
+    def __init__(self, total: int, *, free: int = 0) -> None:
+        self.total, self.free, self.taken = total, free, 0
+        self._line: deque[object] = deque()
+        self._changed = threading.Condition()
+        self._mine = threading.local()
+
+    @contextmanager
+    def turn(self, size: int) -> Iterator[None]:
+        """Holds a part of the total; whoever holds some already in this thread does not wait for more."""
+        if size <= self.free or getattr(self._mine, "holds", False):
+            yield
+            return
+        self._wait(size)
+        self._mine.holds = True
+        try:
+            yield
+        finally:
+            self._mine.holds = False
+            with self._changed:
+                self.taken -= size
+                self._changed.notify_all()
+
+    def _wait(self, size: int) -> None:
+        me = object()
+        with self._changed:
+            self._line.append(me)
+            try:
+                self._changed.wait_for(
+                    lambda: self._line[0] is me and (self.taken == 0 or self.taken + size <= self.total)
+                )
+                self.taken += size
+            finally:
+                self._line.remove(me)
+                self._changed.notify_all()
+
+
+_waiting = Turns(AT_ONCE, free=_FREE)

@@ -1,0 +1,205 @@
+"""Paths that a person gives: what is read comes from anybody and is held to be data; what is written has a place."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.errors import LimnerError
+
+DEEPEST = 100
+"""Lists and objects may lie in each other so deep; what walks through them needs no more stack than that."""
+SMALL, MOST_TIMES = 16_000_000, 250
+"""Compressed contents of up to so many bytes are always read; larger ones up to so many times their file's size."""
+_SHELL_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89abAB]")
+
+
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+def refuse_irregular(path: str | Path, *, what: str) -> None:
+    """Refuses a folder, and a pipe, socket or device that might never answer; says nothing of what is not there.
+
+    What the shell itself puts in place of a file, as in `--run <(zcat run.gz)`, is let through.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return
+    if stat.S_ISREG(mode) or str(path).startswith(_SHELL_PIPES):
+        return
+    kinds = {stat.S_IFDIR: "folder", stat.S_IFIFO: "named pipe", stat.S_IFSOCK: "socket"}
+    raise LimnerError(f"{what}: {path} is a {kinds.get(stat.S_IFMT(mode), 'device')}, expected a file")
+
+
+@contextmanager
+def damage_told(place: object, *, what: str, mend: str = "put back a good copy") -> Iterator[None]:
+    """Turns whatever a reader raises on a damaged or foreign file into one clear line.
+
+    Libraries raise everything from KeyError to RecursionError on bytes that somebody made up, and a value of another
+    kind than expected does the same to a plain loop. A file may be anybody's, so that this is no fault of limner's.
+
+    Args:
+        place: The file.
+        what: What it should be.
+        mend: What to do about it.
+    """
+    try:
+        yield
+    except (LimnerError, ImportError):
+        raise
+    except MemoryError as error:
+        raise LimnerError(f"{place} asks for more memory than there is: expected a {what}; {mend}") from error
+    except Exception as error:
+        first = (str(error).strip() or "no reason given").splitlines()[0][:200]
+        reason = f"{type(error).__name__}: {first}"
+        raise LimnerError(f"{place} is no {what}, or a damaged one ({reason}): {mend}") from error
+
+
+def read_bytes(path: str | Path, *, what: str) -> bytes:
+    """The contents of a file.
+
+    Args:
+        path: The file.
+        what: What it should hold; used in messages only.
+    """
+    refuse_irregular(path, what=what)
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        raise LimnerError(f"no {what} {path}: check the path") from None
+    except (OSError, ValueError) as error:
+        raise LimnerError(f"{what} {path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def read_text(path: str | Path, *, what: str) -> str:
+    """The contents of a text file in UTF-8, a byte order mark left out."""
+    raw = read_bytes(path, what=what)
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise LimnerError(
+            f"{what} {path} is not UTF-8 (byte 0x{raw[error.start]:02x} at {error.start:,}): save it as UTF-8"
+        ) from None
+
+
+def read_json(path: str | Path, *, what: str) -> Any:
+    """The value in a JSON file."""
+    return parse_json(read_text(path, what=what), where=f"{what} {path}")
+
+
+def parse_json(text: str, *, where: str) -> Any:
+    """The value of a JSON text; refuses what would do harm later: numbers without end, half characters, deep nests.
+
+    >>> parse_json('{"a": [1, 2]}', where="a file")
+    {'a': [1, 2]}
+    >>> parse_json("[" * 100_000, where="a file")
+    Traceback (most recent call last):
+    limner.core.errors.LimnerError: a file is nested too deeply to be read: expected plain JSON
+    """
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise LimnerError(
+            f"{where} is not JSON: {error.msg} at line {error.lineno:,}, column {error.colno:,}"
+        ) from None
+    except RecursionError:
+        raise LimnerError(f"{where} is nested too deeply to be read: expected plain JSON") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise LimnerError(f"{where} cannot be read as JSON: {error}") from None
+    if _ESCAPED_SURROGATE.search(text) and not _is_unicode(value):
+        raise LimnerError(f"{where} holds half a character (a lone \\ud800 or its like): save it as UTF-8 without it")
+    if text.count("[") + text.count("{") > DEEPEST and _is_deep(value):
+        raise LimnerError(f"{where} is nested more than {DEEPEST} deep: expected plain JSON")
+    return value
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether lists and objects lie in each other more than `DEEPEST` deep; looked at level by level."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [held for each in level for held in _inside(each) if isinstance(held, (list, dict))]
+    return bool(level)
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _is_unicode(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def read_array(path: str | Path, *, what: str) -> npt.NDArray[Any]:
+    """The array of an npy file, memory-mapped; nothing in it is unpickled."""
+    _refuse_missing(path, what, "an .npy file")
+    with damage_told(path, what="npy file of numbers", mend="save it again with np.save"):
+        held = np.load(path, mmap_mode="r", allow_pickle=False)
+    if not isinstance(held, np.ndarray):
+        raise LimnerError(f"{what} {path} is an archive: expected one array, as np.save writes it")
+    return held
+
+
+def read_arrays(path: str | Path, *, what: str) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of an npz file by name; refuses one that would unpack to far more than it holds."""
+    _refuse_missing(path, what, "an .npz file")
+    with damage_told(path, what=f"npz file of {what}", mend="save it again"):
+        with zipfile.ZipFile(path) as archive:
+            unpacked = sum(entry.file_size for entry in archive.infolist())
+        refuse_bomb(unpacked, os.path.getsize(path), where=f"{what} {path}")
+        with np.load(path, allow_pickle=False) as held:
+            return {name: held[name] for name in held.files}
+
+
+def refuse_bomb(unpacked: int, packed: int, *, where: str) -> None:
+    """Refuses contents that are out of all proportion to their file: a few kilobytes can unpack to gigabytes."""
+    if unpacked > max(SMALL, packed * MOST_TIMES):
+        raise LimnerError(
+            f"{where} unpacks to {unpacked:,} bytes from {packed:,}: more than {MOST_TIMES} times its size is not "
+            "read; save it without compression"
+        )
+
+
+def _refuse_missing(path: str | Path, what: str, expected: str) -> None:
+    refuse_irregular(path, what=what)
+    if not os.path.isfile(path):
+        raise LimnerError(f"no {what} {path}: expected {expected}")
+
+
+# --- writing ----------------------------------------------------------------------------------------------------
+
+
+def place_for(path: str | Path) -> Path:
+    """The path of a file or folder to be written; refuses one whose parent folder is not there.
+
+    A folder that was never made is more often a slip of the keyboard than a wish.
+    """
+    target = Path(path)
+    parent = target.absolute().parent
+    if not parent.is_dir():
+        raise LimnerError(f"no folder {parent} to write {target.name!r} into: make it first, or correct the path")
+    return target
+
+
+def folder_for(path: str | Path) -> Path:
+    """A folder to write into, made where it is not there; its parent has to be, and it must be no file."""
+    target = place_for(path)
+    if target.exists() and not target.is_dir():
+        raise LimnerError(f"{target} is a file: expected a folder to write into, or a new name")
+    target.mkdir(exist_ok=True)
+    return target

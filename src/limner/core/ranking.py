@@ -1,0 +1,208 @@
+"""Ranking: candidates in order for each query. It knows when it is truncated, and reads and writes TREC runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.arrays import array, numbers, unmasked
+from limner.core.errors import LimnerError
+from limner.core.files import replacing, write_text
+from limner.core.ids import Ids, IntArray
+from limner.core.paths import read_json, refuse_irregular
+
+Lists = npt.NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """The best candidates of each query, best first.
+
+    Args:
+        queries: Ids of the queries, one per row.
+        candidates: Ids of the candidates that `indices` refers to.
+        indices: (queries, depth) positions in `candidates`, best first; -1 pads rows that are shorter.
+        scores: The scores behind the order, same shape, not increasing along a row; None where only an order is known.
+        n_candidates: Size of the pool that was ranked. None when unknown, as in a run file: such a ranking counts as
+            truncated, since what it leaves out may be anything.
+
+    >>> r = Ranking.from_lists({"q": ["b", "a"]}, candidates=["a", "b", "c"])
+    >>> r.truncated, r["q"]
+    (True, ['b', 'a'])
+    """
+
+    queries: Ids
+    candidates: Ids
+    indices: Lists
+    scores: npt.NDArray[np.floating[Any]] | None = None
+    n_candidates: int | None = None
+
+    def __post_init__(self) -> None:
+        """Checks shapes, bounds and repeated candidates, and freezes the arrays."""
+        object.__setattr__(self, "queries", Ids(self.queries, what="query"))
+        object.__setattr__(self, "candidates", Ids(self.candidates, what="candidate"))
+        indices = np.ascontiguousarray(unmasked(array(self.indices, "a ranking"), "a ranking"))
+        if indices.ndim != 2 or not np.issubdtype(indices.dtype, np.integer) or len(indices) != len(self.queries):
+            raise LimnerError(
+                f"a ranking of {len(self.queries)} queries has indices of shape {indices.shape} and type "
+                f"{indices.dtype}: expected whole numbers, one row per query"
+            )
+        scores = None if self.scores is None else _real(self.scores)
+        self._refuse_bad(indices, scores)
+        object.__setattr__(self, "indices", _frozen(indices))
+        object.__setattr__(self, "scores", None if scores is None else _frozen(scores))
+
+    def _refuse_bad(self, indices: Lists, scores: npt.NDArray[np.floating[Any]] | None) -> None:
+        from limner.core.kernels import first_fault
+
+        if scores is not None and scores.shape != indices.shape:
+            raise LimnerError(
+                f"scores of shape {scores.shape} for indices of shape {indices.shape}: expected the same shape"
+            )
+        if self.n_candidates is not None and self.n_candidates < len(self.candidates):
+            raise LimnerError(
+                f"n_candidates is {self.n_candidates}, fewer than the {len(self.candidates)} candidates that are named"
+            )
+        order_only = np.empty((len(indices), 0))
+        row, place = first_fault(indices, order_only if scores is None else scores, len(self.candidates))
+        if row >= 0:
+            raise LimnerError(
+                self._fault(indices[row], None if scores is None else scores[row], self.queries[row], place)
+            )
+
+    def _fault(self, row: Lists, scores: npt.NDArray[np.floating[Any]] | None, query: str, place: int) -> str:
+        """Says what is wrong with one entry."""
+        candidate, at = int(row[place]), f"query {query!r} at rank {place + 1}"
+        if candidate == -1:
+            return f"the list of {at} holds -1, which pads the end of a list only: move what follows up"
+        if not 0 <= candidate < len(self.candidates):
+            return f"{at} has candidate position {candidate}, outside 0 to {len(self.candidates) - 1}"
+        if candidate in row[:place]:
+            return (
+                f"query {query!r} ranks candidate {self.candidates[candidate]!r} twice (again at rank {place + 1}): "
+                "a repeated positive would count more than once; keep its first place only"
+            )
+        if scores is not None and np.isnan(scores[place]):
+            return f"the score of {at} is NaN: its place in the order is undefined; mend the scores"
+        return f"the scores of {at} rise along the list: expected best first, higher is better"
+
+    @property
+    def depth(self) -> int:
+        """The length of the longest list."""
+        return int(self.indices.shape[1])
+
+    @cached_property
+    def lengths(self) -> IntArray:
+        """The length of each list."""
+        return np.asarray((self.indices >= 0).sum(axis=1), dtype=np.int64)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether some list holds fewer candidates than the pool has (or the pool is unknown)."""
+        return self.n_candidates is None or bool((self.lengths < self.n_candidates).any())
+
+    def __getitem__(self, query: object) -> list[str]:
+        """The candidate ids of one query, best first."""
+        row = self.indices[self.queries.index(query)]
+        return list(self.candidates[row[row >= 0]])
+
+    def top(self, k: int) -> Ranking:
+        """The first k of every list."""
+        scores = None if self.scores is None else self.scores[:, :k]
+        return Ranking(self.queries, self.candidates, self.indices[:, :k], scores, self.n_candidates or None)
+
+    @classmethod
+    def from_lists(
+        cls,
+        lists: Mapping[Any, Iterable[object]],
+        *,
+        candidates: Iterable[object] | None = None,
+        n_candidates: int | None = None,
+    ) -> Ranking:
+        """Builds a ranking from {query id: [candidate ids, best first]}.
+
+        `candidates` names the whole pool (and so says how much is cut off); without it the pool is what the lists hold
+        and its size stays unknown unless `n_candidates` says it.
+        """
+        rows = {str(q): [str(c) for c in row] for q, row in lists.items()}
+        pool = Ids(
+            dict.fromkeys(c for row in rows.values() for c in row) if candidates is None else candidates,
+            what="candidate",
+        )
+        indices = np.full((len(rows), max(map(len, rows.values()), default=0)), -1, dtype=np.int64)
+        for number, row in enumerate(rows.values()):
+            indices[number, : len(row)] = pool.positions(row)
+        size = len(pool) if candidates is not None and n_candidates is None else n_candidates
+        return cls(Ids(rows, what="query"), pool, indices, None, size)
+
+    @classmethod
+    def load(cls, path: str | Path, *, candidates: Iterable[object] | None = None) -> Ranking:
+        """Reads a ranking: JSON ({query id: [candidate ids]}) or a TREC run (`query Q0 candidate rank score tag`).
+
+        A run is ordered by score, higher first; equal scores keep the order of the file.
+        """
+        from limner.core import trec as _trec
+
+        source = Path(path)
+        refuse_irregular(source, what="ranking")
+        if not source.exists():
+            raise LimnerError(f"no ranking file {source}: expected a TREC run or a JSON file of lists")
+        if source.suffix.lower() == ".json":
+            return cls.from_lists(_read_json(source), candidates=candidates)
+        run = _trec.read_run(source)
+        pool, indices = run.candidates, run.indices
+        if candidates is not None:
+            pool = Ids(candidates, what="candidate")
+            indices = np.where(indices >= 0, pool.positions(run.candidates)[indices], -1)
+        return cls(run.queries, pool, indices, run.scores, None if candidates is None else len(pool))
+
+    def save(self, path: str | Path, *, tag: str = "limner") -> Path:
+        """Writes a TREC run, or JSON lists when the file ends in .json."""
+        target = Path(path)
+        if target.suffix.lower() == ".json":
+            write_text(target, json.dumps({q: self[q] for q in self.queries}))
+        else:
+            with replacing(target) as draft, draft.open("w", encoding="utf-8") as file:
+                file.writelines(self._run_lines(tag))
+        return target
+
+    def _run_lines(self, tag: str) -> Iterable[str]:
+        for number, query in enumerate(self.queries):
+            for place, index in enumerate(self.indices[number]):
+                if index >= 0:
+                    score = float(-place) if self.scores is None else float(self.scores[number, place])
+                    yield f"{query} Q0 {self.candidates[int(index)]} {place + 1} {score!r} {tag}\n"
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def __repr__(self) -> str:
+        pool = "an unknown pool" if self.n_candidates is None else f"{self.n_candidates:,} candidates"
+        return f"Ranking({len(self):,} queries, top {self.depth:,} of {pool})"
+
+
+def _real(given: Any) -> npt.NDArray[np.floating[Any]]:
+    """float32 and float64 as they are, all others as float64."""
+    what = "scores of a ranking"
+    scores = numbers(unmasked(array(given, what), what), what)
+    return scores if scores.dtype in (np.float32, np.float64) else scores.astype(np.float64)
+
+
+def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    view = array.view()  # a view: the caller's own array stays writeable
+    view.flags.writeable = False
+    return view
+
+
+def _read_json(path: Path) -> dict[str, list[object]]:
+    content = read_json(path, what="ranking")
+    if not isinstance(content, dict) or not all(isinstance(row, list) for row in content.values()):
+        raise LimnerError(f"{path}: expected an object of lists, {{query id: [candidate ids, best first]}}")
+    return content

@@ -1,0 +1,198 @@
+"""The hot loops for blocks that are torch tensors, wherever those are: the same names and answers as the compiled ones.
+
+Nothing here needs a graphics card: on tensors of the processor the same code runs, which is how it is tested.
+Outputs that stand for few numbers per row or column are numpy arrays; torch is imported when first used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.errors import MissingExtra
+
+Array = npt.NDArray[Any]
+Tensor = Any
+
+CHUNK = 64
+"""Values whose maximum is looked at before any of them."""
+AT_ONCE = 1 << 27
+"""So many values are compared at once: half a gigabyte of single precision."""
+
+
+def torch_module() -> Any:
+    """torch, or the line that installs it."""
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        raise MissingExtra("scores on a graphics card", "torch", "gpu") from error
+    return torch
+
+
+def on_host(tensor: Tensor) -> Array:
+    """The numbers of a tensor as an array."""
+    return np.asarray(tensor.detach().cpu().numpy())
+
+
+def beside(array: Array, block: Tensor) -> Tensor:
+    """Numbers as a tensor of a block's type, where the block is."""
+    return torch_module().as_tensor(np.ascontiguousarray(array)).to(device=block.device, dtype=block.dtype)
+
+
+def best(block: Tensor, indices: Array, scores: Array) -> None:
+    """The k best of every row, best first, equal scores in candidate order; k is the width of the outputs."""
+    values, places = _best(block, indices.shape[1])
+    indices[:], scores[:] = on_host(places), on_host(values)
+
+
+def _best(block: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Looks into the k chunks with the highest maxima only.
+
+    Whatever stands in another chunk has at least k values above it, or equal and before it: the k maxima.
+    """
+    torch = torch_module()
+    rows, width = block.shape
+    if width < 4 * CHUNK * max(k, 1):
+        return _in_order(block, k)
+    body = block[:, : width - width % CHUNK].unflatten(1, (-1, CHUNK))
+    chunks = _in_order(body.amax(dim=2), k)[1].sort(dim=1).values
+    inside = body.gather(1, chunks[:, :, None].expand(-1, -1, CHUNK)).flatten(1)
+    places = (chunks[:, :, None] * CHUNK + torch.arange(CHUNK, device=block.device)).flatten(1)
+    tail = torch.arange(width - width % CHUNK, width, device=block.device).expand(rows, -1)
+    values, found = _in_order(torch.cat([inside, block[:, width - width % CHUNK :]], dim=1), k)
+    return values, torch.cat([places, tail], dim=1).gather(1, found)
+
+
+def _in_order(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """torch's own choice of the k best, which takes any of several equal ones, put right where that matters."""
+    torch = torch_module()
+    if values.shape[1] <= k + 1:
+        ordered = values.sort(dim=1, descending=True, stable=True)
+        return ordered.values[:, :k], ordered.indices[:, :k]
+    chosen, places = values.topk(k + 1, dim=1)
+    unclear = (chosen[:, k] == chosen[:, k - 1]).nonzero()[:, 0]  # equal ones on both sides of the cut
+    places = places[:, :k]
+    if len(unclear):
+        step = max(1, AT_ONCE // (8 * values.shape[1]))
+        for part in unclear.split(step):
+            places[part] = values[part].sort(dim=1, descending=True, stable=True).indices[:, :k]
+    places = places.sort(dim=1).values
+    order = values.gather(1, places).sort(dim=1, descending=True, stable=True)
+    return order.values, torch.gather(places, 1, order.indices)
+
+
+def count_all(block: Tensor, indptr: Array, columns: Array, counts: Array) -> None:
+    """Counts for every positive of every row of a block, against the whole row; see `limner.core.kernels.count_all`."""
+    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    step = max(1, AT_ONCE // max(block.shape[1], 1))
+    for low in range(0, len(rows), step):
+        counts[low : low + step] = _counts(block, rows[low : low + step], columns[low : low + step])
+
+
+def _counts(block: Tensor, rows: Array, columns: Array) -> Array:
+    torch = torch_module()
+    at, place = (torch.as_tensor(np.asarray(x), device=block.device) for x in (rows, columns))
+    values, score = block[at], block[at, place][:, None]
+    equal = values == score
+    before = equal & (torch.arange(block.shape[1], device=block.device) < place[:, None])
+    return on_host(torch.stack([(values > score).sum(1), equal.sum(1), before.sum(1)], dim=1))
+
+
+def count_pool(
+    block: Tensor,
+    indptr: Array,
+    places: Array,
+    counts: Array,
+    pools: Array,
+    pool_indptr: Array,
+    pool_columns: Array,
+) -> None:
+    """As `count_all`, each row against its own pool of columns; `places` are places within the pool."""
+    torch = torch_module()
+    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    for pool in np.unique(pools[rows]):
+        mine = np.flatnonzero(pools[rows] == pool)
+        columns = torch.as_tensor(pool_columns[pool_indptr[pool] : pool_indptr[pool + 1]], device=block.device)
+        used, local = np.unique(rows[mine], return_inverse=True)
+        part = block[torch.as_tensor(used, device=block.device)][:, columns]
+        counts[mine] = _counts(part, local, places[mine])
+
+
+def lowest(k: int, block: Tensor) -> Tensor:
+    """The k best of every column before anything was seen."""
+    return torch_module().full((k, block.shape[1]), -np.inf, dtype=block.dtype, device=block.device)
+
+
+def keep_best(block: Tensor, held: Tensor) -> Tensor:
+    """The k best of every column of a block and of what was held; (k, columns), highest first."""
+    torch = torch_module()
+    k = len(held)
+    inside = _best(block.T.contiguous(), min(k, len(block)))[0].T
+    return torch.cat([held, inside]).topk(k, dim=0).values
+
+
+def add_columns(block: Tensor, beta: float, highest: Array, owner: Array, second: Array, rest: Array) -> None:
+    """Of every column: the highest value, its row, the highest of the other rows, and their sum relative to it."""
+    torch = torch_module()
+    top = block.max(dim=0)
+    others = block.scatter(0, top.indices[None], -np.inf)
+    next_best = others.amax(dim=0)
+    highest[:], owner[:], second[:] = on_host(top.values), on_host(top.indices), on_host(next_best)
+    base = torch.where(next_best > -np.inf, next_best, 0.0)
+    rest[:] = on_host((others - base).mul_(float(beta)).exp_().sum(dim=0, dtype=torch.float64))
+
+
+def add_rows(block: Tensor, beta: float, sums: Array) -> None:
+    """log sum of exp(beta value) along every row; 0 where all of it is -inf."""
+    torch = torch_module()
+    top = block.amax(dim=1, keepdim=True)
+    base = torch.where(top > -np.inf, top, 0.0)
+    total = (block - base).mul_(float(beta)).exp_().sum(dim=1, dtype=torch.float64).log()
+    sums[:] = on_host(torch.where(top[:, 0] > -np.inf, base[:, 0].double().mul(float(beta)) + total, 0.0))
+
+
+def tops(block: Tensor, high: Array, found: Array) -> None:
+    """The highest s(i, t) - high(t) of every row; 0 where all of it is -inf."""
+    top = (block - beside(high, block)).amax(dim=1)
+    found[:] = on_host(torch_module().where(top > -np.inf, top, 0.0))
+
+
+def shift(block: Tensor, scale: float, high: Array, low: Array, own_high: Array, own_low: Array) -> None:
+    """In place: scale (s(i, t) - high(t) - own_high(i)) - low(t) - own_low(i)."""
+    block.sub_(beside(high, block)).sub_(beside(own_high, block)[:, None]).mul_(float(scale))
+    block.sub_(beside(low, block) + beside(own_low, block)[:, None])
+
+
+def subtract_neighbourhoods(block: Tensor, high: Array, low: Array, k: int) -> None:
+    """In place: 2 (s(i, t) - high(t)) - low(t) - the mean of the k best of row i that are not -inf."""
+    best = _best(block, k)[0].double()
+    there = best > -np.inf
+    own = torch_module().where(there, best, 0.0).sum(dim=1) / there.sum(dim=1).clamp(min=1)
+    own_high = (own / 2).to(block.dtype)
+    own_low = (own - 2 * own_high.double()).to(block.dtype)
+    block.sub_(beside(high, block)).sub_(own_high[:, None]).mul_(2).sub_(beside(low, block) + own_low[:, None])
+
+
+def share_of_others(
+    block: Tensor, beta: float, high: Array, low: Array, without_owner: Array, owned_by: Array, mine: Array
+) -> None:
+    """In place: beta s(i, t) - log sum over the bank but for i itself; see `limner.match._loops.share_of_others`."""
+    torch = torch_module()
+    columns = np.flatnonzero(owned_by >= 0)
+    at, there = (torch.as_tensor(x, device=block.device) for x in (owned_by[columns].astype(np.int64), columns))
+    owned = block[at, there].double() * float(beta) - torch.as_tensor(without_owner[columns], device=block.device)
+    block.sub_(beside(high, block)).mul_(float(beta)).sub_(beside(low, block))
+    rest = block.clamp(max=-np.log(2)).exp_().neg_().log1p_()
+    block.sub_(rest.mul_(beside(mine, block)[:, None]))
+    block[at, there] = owned.to(block.dtype)
+
+
+def first_beyond(block: Tensor, most: float) -> tuple[int, int]:
+    """(row, column) of the first value that is neither -inf nor within -most to most; (-1, -1) where there is none."""
+    beyond = (~(block.abs() <= float(most)) & (block != -np.inf)).flatten()
+    if not bool(beyond.any()):
+        return -1, -1
+    row, column = divmod(int(beyond.to(torch_module().uint8).argmax()), block.shape[1])
+    return row, column

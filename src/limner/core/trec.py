@@ -1,0 +1,216 @@
+"""Fast reading of TREC run files: compiled loops find the words of each line, number them and read plain scores.
+
+The file is read in pieces and never held whole; scores of many digits are left to pyarrow; order is checked, and mended
+where it must be, in bulk.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.errors import LimnerError
+from limner.core.ids import Ids
+
+COLUMNS = ("query", "Q0", "candidate", "rank", "score", "tag")
+_SHORTEST_LINE = 12  # bytes: six columns of one letter, five blanks, an end
+_POWERS = np.array([float(10**n) for n in range(19)])
+_PIECE = 1 << 20
+_MOST_CELLS, _MOST_TIMES = 200_000_000, 200  # of a table of lists, and per place that is filled
+_AHEAD = 2  # threads and pieces: numbering words takes one thread about as long as all else
+
+Bytes = npt.NDArray[np.uint8]
+Int32 = npt.NDArray[np.int32]
+Float64 = npt.NDArray[np.float64]
+Piece = TypeVar("Piece")
+Done = TypeVar("Done")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run file holds: padded lists, best first."""
+
+    queries: Ids
+    candidates: Ids
+    indices: Int32
+    scores: Float64
+
+
+def read_run(path: Path) -> Run:
+    """Reads a run; lists are ordered by score, and equal scores keep the order of the file."""
+    from limner.core.kernels import measure_lists
+
+    queries, candidates = _Words(), _Words()
+    rows, columns, scores = _columns(path, queries, candidates)
+    if np.isnan(scores).any():
+        _refuse(path)
+    try:
+        names, pool = queries.strings(), Ids(candidates.strings(), what="candidate")
+    except UnicodeDecodeError:
+        _refuse(path)
+    lengths = np.zeros(len(names), dtype=np.int64)
+    if not measure_lists(rows, scores, lengths):
+        order = np.lexsort((-scores, rows))
+        columns, scores = columns[order], scores[order]
+    _refuse_uneven(path, lengths)
+    indices, scores = _padded(columns, lengths, -1), _padded(scores, lengths, -np.inf)
+    return Run(Ids(names, what="query"), pool, indices, scores)
+
+
+class _Words:
+    """Distinct words in order of appearance, in the form that the compiled loops fill."""
+
+    def __init__(self) -> None:
+        self.slots = np.full(1 << 10, -1, dtype=np.int64)
+        self.starts = np.zeros(1, dtype=np.int64)
+        self.held = np.zeros(0, dtype=np.uint8)
+        self.count = np.zeros(1, dtype=np.int64)
+
+    def number(self, text: Bytes, spans: Int32, hashes: npt.NDArray[np.uint64], numbers: Int32) -> None:
+        """Writes the number of the word in each span of the text, adding new words."""
+        from limner.core.kernels import number_words
+
+        self._make_room(len(spans), len(text))
+        number_words(text, spans, hashes, self.slots, self.starts, self.held, self.count, numbers)
+
+    def _make_room(self, words: int, size: int) -> None:
+        from limner.core.kernels import place_words
+
+        count = int(self.count[0])
+        if len(self.starts) <= count + words:
+            self.starts = np.resize(self.starts, 2 * (count + words) + 1)
+        if len(self.held) < self.starts[count] + size:
+            self.held = np.resize(self.held, 2 * (int(self.starts[count]) + size))
+        if len(self.slots) < 2 * (count + words):
+            self.slots = np.full(1 << (2 * (count + words)).bit_length(), -1, dtype=np.int64)
+            place_words(self.slots, self.starts, self.held, self.count)
+
+    def strings(self) -> list[str]:
+        """The words as text."""
+        ends = self.starts[: int(self.count[0]) + 1].tolist()
+        held = self.held[: ends[-1]].tobytes()
+        return [held[low:high].decode("utf-8") for low, high in pairwise(ends)]
+
+
+def _columns(path: Path, queries: _Words, candidates: _Words) -> tuple[Int32, Int32, Float64]:
+    """Query number, candidate number and score of every line. Threads find the words and read the scores ahead."""
+    most = path.stat().st_size // _SHORTEST_LINE + 1  # memory that is never written is never taken
+    rows, columns, scores = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.float64)
+    done = 0
+    with ThreadPoolExecutor(_AHEAD) as pool:
+        for piece, spans, hashes, numbers in _ahead(pool, partial(_split, path), _pieces(path)):
+            part = slice(done, done + len(numbers))
+            queries.number(piece, spans[0], hashes[0], rows[part])
+            candidates.number(piece, spans[1], hashes[1], columns[part])
+            scores[part] = numbers
+            done = part.stop
+    return rows[:done], columns[:done], scores[:done]
+
+
+def _ahead(pool: Executor, work: Callable[[Piece], Done], pieces: Iterable[Piece]) -> Iterator[Done]:
+    """As `pool.map`, but only a few pieces ahead of whoever takes the results, so that a file is never held whole."""
+    waiting: deque[Future[Done]] = deque()
+    for piece in pieces:
+        waiting.append(pool.submit(work, piece))
+        if len(waiting) > _AHEAD:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+def _split(path: Path, piece: Bytes) -> tuple[Bytes, Int32, npt.NDArray[np.uint64], Float64]:
+    """A piece, where its queries and candidates are, their hashes, and the scores."""
+    from limner.core.kernels import read_run_lines
+
+    most = len(piece) // _SHORTEST_LINE + 1
+    spans, hashes, scores = np.empty((3, most, 2), np.int32), np.empty((2, most), np.uint64), np.empty(most)
+    read, plain = read_run_lines(piece, _POWERS, spans, hashes, scores)
+    if read < 0:
+        _refuse(path)
+    numbers = scores[:read] if plain else _numbers(path, piece, spans[2, :read])
+    return piece, spans[:2, :read], hashes[:, :read], numbers
+
+
+def _pieces(path: Path) -> Iterator[Bytes]:
+    """The bytes of a file in pieces of whole lines."""
+    rest = b""
+    with path.open("rb") as file:
+        while more := file.read(_PIECE):
+            text = rest + more
+            end = text.rfind(b"\n") + 1
+            rest = text[end:]
+            if end:
+                yield np.frombuffer(text, dtype=np.uint8, count=end)
+    if rest:
+        yield np.frombuffer(rest + b"\n", dtype=np.uint8)
+
+
+def _numbers(path: Path, text: Bytes, spans: Int32) -> Float64:
+    """Scores as the nearest float64, as Python reads them."""
+    import pyarrow as pa
+
+    from limner.core.kernels import gather_words
+
+    digits, ends = np.empty(len(text), dtype=np.uint8), np.zeros(len(spans) + 1, dtype=np.int32)
+    gather_words(text, spans, digits, ends)
+    try:
+        texts = pa.StringArray.from_buffers(len(spans), pa.py_buffer(ends), pa.py_buffer(digits))
+        return texts.cast(pa.float64()).to_numpy()  # type: ignore[no-any-return]  # pyarrow is untyped
+    except pa.ArrowInvalid:  # Python reads more: "+1", "1_000"
+        written = digits.tobytes()
+    try:
+        return np.array([float(written[low:high]) for low, high in pairwise(ends)])
+    except ValueError:
+        _refuse(path)
+
+
+def _refuse(path: Path) -> NoReturn:
+    """Goes through the file line by line and says which is wrong."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                _refuse_bad_line(f"{path}, line {number}", line)
+    raise LimnerError(f"{path}: changed while it was read; read it again")
+
+
+def _refuse_bad_line(where: str, line: bytes) -> None:
+    try:
+        parts = [part.decode("utf-8") for part in line.split()]
+    except UnicodeDecodeError as error:
+        raise LimnerError(f"{where}: not UTF-8 ({error.reason}); save the file as UTF-8") from None
+    if len(parts) != len(COLUMNS):
+        raise LimnerError(f"{where}: {len(parts)} columns; expected 6: query Q0 candidate rank score tag")
+    try:
+        score = float(parts[4])
+    except ValueError:
+        raise LimnerError(f"{where}: the score is {parts[4]!r}; expected a number") from None
+    if np.isnan(score):
+        raise LimnerError(f"{where}: the score is NaN; expected a number")
+
+
+def _refuse_uneven(path: Path, lengths: npt.NDArray[np.int64]) -> None:
+    """Refuses lists of so different lengths that most of a table of them would be empty, and not fit into memory."""
+    cells = len(lengths) * int(lengths.max(initial=0))
+    if cells > max(_MOST_CELLS, _MOST_TIMES * int(lengths.sum())):
+        raise LimnerError(
+            f"{path}: {len(lengths):,} lists, the longest of {lengths.max():,}, {lengths.sum():,} places in all: as a "
+            f"table that is {cells:,} cells, nearly all of them empty; cut the long lists, or split the file"
+        )
+
+
+def _padded(flat: npt.NDArray[Any], lengths: npt.NDArray[np.int64], fill: float) -> npt.NDArray[Any]:
+    shape = (len(lengths), int(lengths.max(initial=0)))
+    if (lengths == shape[1]).all():
+        return flat.reshape(shape)
+    full = np.full(shape, fill, dtype=flat.dtype)
+    full[np.arange(shape[1]) < lengths[:, None]] = flat
+    return full

@@ -1,0 +1,380 @@
+"""compare: which system is better, by how much, and could it be luck?
+
+Every pair of systems is compared query by query. The test follows the data: McNemar for hits and misses of independent
+queries, Fisher's randomisation for everything else. Every test goes by image where several captions belong to one.
+P-values are corrected by Holm: over all comparisons of the table, since a reader looks for marks in all of it; or, with
+`family="line"`, over the pairs of systems of each line. Both are kept, and the table says which one it shows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.files import write_text
+from limner.core.judgements import FloatArray
+from limner.evaluation.measures import Measure
+from limner.evaluation.report import ALONE, DIRECTIONS, Report, Result, plain
+from limner.stats import Interval, PairedTest
+
+TESTS = ("auto", "mcnemar", "randomisation", "sign", "wilcoxon")
+FAMILIES = ("table", "line")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One system minus another on one measure.
+
+    Args:
+        a: Number of the one system.
+        b: Number of the other.
+        value: The difference of the two numbers.
+        interval: Its 95% interval; None where so few queries tell nothing.
+        test: The paired test.
+        p_line: Its p-value, corrected over the pairs of systems of the line.
+        p_table: The same, corrected over all comparisons of the table.
+        effect: Cohen's d of the paired differences.
+        family: Which of both counts: "table" or "line".
+    """
+
+    a: int
+    b: int
+    value: float
+    interval: Interval | None
+    test: PairedTest
+    p_line: float
+    p_table: float
+    effect: float
+    family: str = "table"
+
+    @property
+    def p_adjusted(self) -> float:
+        """The corrected p-value that is shown and that decides."""
+        return self.p_table if self.family == "table" else self.p_line
+
+    def significant(self, level: float = 0.05) -> bool:
+        """Whether the corrected p-value is below the level."""
+        return self.p_adjusted < level
+
+
+@dataclass(frozen=True)
+class Line:
+    """One measure of all systems: their numbers and every pairwise difference."""
+
+    view: str
+    direction: str
+    measure: Measure
+    values: tuple[float, ...]
+    differences: tuple[Difference, ...]
+
+    def beaten(self, system: int, level: float = 0.05) -> list[int]:
+        """The systems that this one is significantly better than."""
+        sign = self.measure.kind.better
+        won = [
+            (d.b if d.a == system else d.a)
+            for d in self.differences
+            if d.significant(level) and self._winner(d, sign) == system
+        ]
+        return sorted(won)
+
+    @staticmethod
+    def _winner(difference: Difference, sign: int) -> int:
+        return difference.a if difference.value * sign > 0 else difference.b
+
+    def between(self, a: int, b: int) -> Difference:
+        """The difference of two systems; the first must come first in the comparison."""
+        return next(d for d in self.differences if (d.a, d.b) == (a, b))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two or more systems on the same queries. Prints as a table with significance marks."""
+
+    systems: tuple[str, ...]
+    lines: tuple[Line, ...]
+    notes: tuple[str, ...] = ()
+    level: float = 0.05
+    family: str = "table"
+
+    @property
+    def corrected(self) -> str:
+        """Over what the p-values that are shown were corrected, as the foot of the table says it."""
+        if self.family == "table":
+            every = sum(len(line.differences) for line in self.lines)
+            return f"corrected over all {every} comparisons of the table (Holm)"
+        pairs = max((len(line.differences) for line in self.lines), default=0)
+        over = f"the {pairs} pairs" if pairs > 1 else "the pair"
+        return f"corrected over {over} of systems within each line, not over the lines (Holm): some marks may be luck"
+
+    def line(self, measure: str | Measure, *, direction: str | None = None, view: str | None = None) -> Line:
+        """The one line that fits."""
+        wanted = str(Measure.parse(measure))
+        found = [
+            n
+            for n in self.lines
+            if str(n.measure) == wanted and direction in (None, n.direction) and view in (None, n.view)
+        ]
+        if len(found) != 1:
+            raise LimnerError(
+                f"{len(found)} lines fit {wanted} ({direction or 'any direction'}, {view or 'any view'}): "
+                "name direction and view"
+            )
+        return found[0]
+
+    @cached_property
+    def agreement(self) -> tuple[list[str], FloatArray]:
+        """Names of the measures, and Kendall's tau-b between the orders they put the systems in."""
+        from limner.stats import correlation_matrix
+
+        if len(self.systems) < 3:
+            raise LimnerError(f"agreement of measures needs at least 3 systems, got {len(self.systems)}")
+        varied = [n for n in self.lines if len(set(n.values)) > 1 and np.isfinite(n.values).all()]
+        table = np.array([[v * n.measure.kind.better for v in n.values] for n in varied]).T
+        return [f"{n.view} {n.direction} {n.measure}" for n in varied], correlation_matrix(table)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One flat record per measure and pair of systems: the form of the CSV file."""
+        return [_row(self, line, d) for line in self.lines for d in line.differences]
+
+    def describe(self) -> dict[str, Any]:
+        """The whole comparison as plain values."""
+        return {
+            "systems": list(self.systems),
+            "level": self.level,
+            "family": self.family,
+            "notes": list(self.notes),
+            "rows": self.rows(),
+        }
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the comparison by the file's ending: .json, .csv, .md or .tex."""
+        from limner.evaluation import tables
+
+        writers: dict[str, Callable[[], str]] = {
+            ".json": lambda: json.dumps({"limner": "comparison", **plain(self.describe())}, allow_nan=False),
+            ".csv": lambda: tables.to_csv(self.rows()),
+            ".md": lambda: tables.comparison_markdown(self),
+            ".tex": lambda: tables.comparison_latex(self),
+        }
+        target = Path(path)
+        if target.suffix.lower() not in writers:
+            raise UnknownName("comparison file ending", target.suffix or target.name, writers)
+        write_text(target, writers[target.suffix.lower()]())
+        return target
+
+    def __str__(self) -> str:
+        from limner.evaluation import tables
+
+        return tables.comparison_text(self)
+
+
+def compare(
+    reports: Sequence[Report],
+    *,
+    test: str = "auto",
+    family: str = "table",
+    allow_different: bool = False,
+    samples: int = 100_000,
+    seed: int = 0,
+    level: float = 0.05,
+) -> Comparison:
+    """Compares systems on the queries they share.
+
+    Args:
+        reports: Two or more reports on the same collection, measured alike.
+        test: "auto" (by the data, see above), "mcnemar" (for hits and misses; other lines by randomisation),
+            "randomisation", "sign" or "wilcoxon".
+        family: What p-values are corrected over: "table", all lines and pairs of systems, or "line", the pairs of each.
+        allow_different: Compare reports that were measured differently (ties, truth, pool, collection) and note it.
+        samples: Random swaps of the randomisation test.
+        seed: The same seed gives the same p-values.
+        level: What counts as significant after correction.
+
+    Returns:
+        A comparison with one line per measure that all reports have.
+    """
+    if len(reports) < 2:
+        raise LimnerError(f"got {len(reports)} report to compare: expected two or more")
+    for what, value, known in (("test", test, TESTS), ("family", family, FAMILIES)):
+        if value not in known:
+            raise UnknownName(what, value, known)
+    keyed = [{r.key: r for r in report.results} for report in reports]
+    shared = [key for key in keyed[0] if all(key in other for other in keyed[1:])]
+    if not shared:
+        raise LimnerError(
+            "the reports share no measure (view, direction and measure must be equal): "
+            "evaluate them with the same measures and protocol"
+        )
+    different = _different(reports, shared)
+    if different and not allow_different:
+        raise LimnerError(
+            f"the reports are not comparable: {'; '.join(different)}. Evaluate all systems alike, or compare them "
+            "nevertheless with allow_different=True (--allow-different), which notes it"
+        )
+    lines = _corrected([_line([k[key] for k in keyed], test, samples, seed) for key in shared], family)
+    notes = [*different, *_notes(reports, keyed, shared), *_test_notes(lines, test)]
+    return Comparison(_names(reports), lines, tuple(notes), level, family)
+
+
+def _names(reports: Sequence[Report]) -> tuple[str, ...]:
+    """System names, numbered where two are the same."""
+    names = [r.system for r in reports]
+    return tuple(n if names.count(n) == 1 else f"{n} ({i + 1})" for i, n in enumerate(names))
+
+
+def _different(reports: Sequence[Report], shared: list[tuple[str, str, str]]) -> list[str]:
+    """What was measured differently, so that a difference of numbers is none of systems."""
+    found = []
+    names = list(dict.fromkeys(r.collection for r in reports))
+    if len(names) > 1:
+        found.append(f"the collections are {' and '.join(map(repr, names))}")
+    for setting in ("ties", "unretrieved"):
+        values = sorted({str(r.settings[setting]) for r in reports if setting in r.settings})
+        if len(values) > 1:
+            found.append(f"{setting} is {' in one and '.join(map(repr, values))} in another")
+    for view in dict.fromkeys(f"{view} {direction}" for view, direction, _ in shared):
+        if len(_values(reports, "truth", view)) > 1:
+            found.append(f"what is relevant under {view} differs")
+    for direction in dict.fromkeys(direction for _, direction, _ in shared):
+        sizes = sorted(_values(reports, "pool", direction))
+        if len(sizes) > 1:
+            listed = " in one and ".join(f"{size:,}{' candidates' if size == sizes[0] else ''}" for size in sizes)
+            found.append(f"{direction} was ranked against {listed} in another")
+    return found
+
+
+def _values(reports: Sequence[Report], setting: str, key: str) -> set[Any]:
+    """The different values of a setting that is kept by view or direction, where it is known."""
+    return {r.settings.get(setting, {}).get(key) for r in reports} - {None}
+
+
+def _notes(
+    reports: Sequence[Report], keyed: list[dict[tuple[str, str, str], Result]], shared: list[tuple[str, str, str]]
+) -> list[str]:
+    notes = []
+    versions = list(dict.fromkeys(str(r.settings.get("version", "unknown")) for r in reports))
+    if len(versions) > 1:
+        notes.append(f"the reports were made by different versions of limner: {', '.join(versions)}")
+    alone = sum(len(k) for k in keyed) - len(shared) * len(keyed)
+    if alone:
+        notes.append(f"{alone} results that not all reports have are left out")
+    if any(direction == "run" and keyed[0][view, direction, m].clusters is None for view, direction, m in shared):
+        notes.append(ALONE)
+    return notes
+
+
+def _test_notes(lines: Sequence[Line], test: str) -> list[str]:
+    others = sum(not d.test.method.startswith("McNemar") for line in lines for d in line.differences)
+    if test != "mcnemar" or not others:
+        return []
+    return [f"mcnemar is for hits and misses: {others} comparisons of other values are by randomisation"]
+
+
+def _line(results: Sequence[Result], test: str, samples: int, seed: int) -> Line:
+    from limner.stats import holm
+
+    first = results[0]
+    for other in results[1:]:
+        _refuse_unpaired(first, other)
+    pairs = [(a, b) for a, b in itertools.combinations(range(len(results)), 2) if _comparable(results[a], results[b])]
+    tests = [paired_test(results[a], results[b], test=test, samples=samples, seed=seed) for a, b in pairs]
+    adjusted = holm([t.p_value for t in tests]).tolist() if tests else []
+    found = [
+        _difference((a, results[a]), (b, results[b]), t, p) for (a, b), t, p in zip(pairs, tests, adjusted, strict=True)
+    ]
+    return Line(first.view, first.direction, first.measure, tuple(r.value for r in results), tuple(found))
+
+
+def _difference(one: tuple[int, Result], other: tuple[int, Result], test: PairedTest, p: float) -> Difference:
+    (a, first), (b, second) = one, other
+    value, interval = first.value - second.value, first.difference(second)
+    return Difference(a, b, value, interval, test, float(p), float(p), _effect(first, second))
+
+
+def _corrected(lines: Sequence[Line], family: str) -> tuple[Line, ...]:
+    """The lines with p-values that are corrected over all of them, and the family that counts."""
+    from limner.stats import holm
+
+    every = [d.test.p_value for line in lines for d in line.differences]
+    adjusted = iter(holm(every).tolist() if every else [])
+    return tuple(
+        replace(n, differences=tuple(replace(d, p_table=next(adjusted), family=family) for d in n.differences))
+        for n in lines
+    )
+
+
+def _refuse_unpaired(first: Result, other: Result) -> None:
+    """Refuses results that are not about the same queries in the same groups and folds."""
+    if other.queries != first.queries:
+        raise LimnerError(
+            f"{' '.join(first.key)}: {len(first.queries)} queries in one report, {len(other.queries)} in another, "
+            "or in another order: evaluate all systems on the same collection"
+        )
+    for what, one, two in (("grouped", first.clusters, other.clusters), ("in folds", first.folds, other.folds)):
+        if (one is None) != (two is None):
+            raise LimnerError(f"{' '.join(first.key)}: queries are {what} in one report and not in the other")
+        if one is not None and two is not None and not np.array_equal(one, two):
+            raise LimnerError(
+                f"{' '.join(first.key)}: queries are {what} in different ways: evaluate all systems alike"
+            )
+
+
+def _comparable(a: Result, b: Result) -> bool:
+    return bool(len(a.values) and np.isfinite(a.values).all() and np.isfinite(b.values).all())
+
+
+def paired_test(a: Result, b: Result, *, test: str = "auto", samples: int = 100_000, seed: int = 0) -> PairedTest:
+    """Tests two results on the same queries, as `compare` does: by image where captions share one."""
+    from limner import stats
+
+    binary = bool(np.isin([a.values, b.values], (0.0, 1.0)).all())
+    if test == "auto":
+        test = "mcnemar" if binary and a.clusters is None else "randomisation"
+    named = {"mcnemar": stats.mcnemar, "sign": stats.sign_test, "wilcoxon": stats.wilcoxon}
+    if test in named and (binary or test != "mcnemar"):
+        return named[test](a.values, b.values, clusters=a.clusters)
+    how: dict[str, Any] = {"clusters": a.clusters, "seed": seed}
+    if a.statistic != "mean":
+        return stats.randomisation_of(a.summarise, a.values, b.values, samples=min(samples, 2_000), **how)
+    return stats.randomisation(a.contributions, b.contributions, samples=samples, **how)
+
+
+def _effect(a: Result, b: Result) -> float:
+    """Cohen's d of the paired differences; 0 where nothing differs."""
+    difference = a.values - b.values
+    spread = float(np.std(difference, ddof=1)) if len(difference) > 1 else 0.0
+    return float(difference.mean() / spread) if spread > 0 else 0.0
+
+
+def _row(comparison: Comparison, line: Line, d: Difference) -> dict[str, Any]:
+    return {
+        "view": line.view,
+        "direction": line.direction,
+        "measure": str(line.measure),
+        "a": comparison.systems[d.a],
+        "b": comparison.systems[d.b],
+        "value_a": line.values[d.a],
+        "value_b": line.values[d.b],
+        "difference": d.value,
+        "low": d.interval.low if d.interval else None,
+        "high": d.interval.high if d.interval else None,
+        "p": d.test.p_value,
+        "p_holm": d.p_line,
+        "p_holm_table": d.p_table,
+        "significant": d.significant(comparison.level),
+        "test": d.test.method,
+        "effect": d.effect,
+    }
+
+
+def heading(view: str, direction: str) -> str:
+    """`pairs, image -> text`."""
+    return f"{view}, {DIRECTIONS.get(direction, direction)}"

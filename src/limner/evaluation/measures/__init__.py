@@ -1,0 +1,26 @@
+"""Every measure of the field as a value that prints as it parses: `R@1`, `mAP@R`, `nDCG@5`, `MedR(floor)`.
+
+A measure is one row in `KINDS`: a function from `Placements` to one number per query, and how these are summed up.
+Where candidates are tied, every function gives the expectation over random orders of the tied ones (McSherry & Najork,
+ECIR 2008), so a constant scorer gets chance, not luck. Where a list is cut off, a measure is told if no way that the
+list may go on can change it (`bounds`), and refused otherwise.
+
+Symbols: R = relevant candidates of the query; rank_1 = rank of the best placed relevant one; rel_i = 1 where the i-th
+candidate is relevant; P@i = share of relevant ones among the first i.
+
+One query whose second and fourth of five candidates are relevant, the fourth by half:
+
+>>> import limner
+>>> run = limner.Ranking.from_lists({"q": "abcde"}, candidates="abcde")
+>>> truth = limner.Judgements.from_pairs([("q", "b", 1), ("q", "d", 0.5)])
+>>> for name in ("R@1 R@2 S@2 Recall@2 P@2", "MeanR MRR nDCG@5 MAP", "mAP@R RP PMRP RP(graded)"):
+...     print({str(r.measure): round(r.value, 3) for r in limner.evaluate(run, truth, measures=name).results})
+{'R@1': 0.0, 'R@2': 1.0, 'S@2': 1.0, 'Recall@2': 0.5, 'P@2': 0.5}
+{'MeanR': 2.0, 'MRR': 0.5, 'nDCG@5': 0.642, 'MAP': 0.5}
+{'mAP@R': 0.25, 'RP': 0.5, 'PMRP': 0.5, 'RP(graded)': 0.667}
+"""
+
+from limner.evaluation.measures.kinds import KINDS, Kind
+from limner.evaluation.measures.measure import DEFAULT, RSUM_PARTS, Measure, bounds, parse
+
+__all__ = ["DEFAULT", "KINDS", "RSUM_PARTS", "Kind", "Measure", "bounds", "parse"]

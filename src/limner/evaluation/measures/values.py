@@ -1,0 +1,194 @@
+"""One value per query of every kind of measure, from where its relevant candidates stand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from limner.core.errors import LimnerError
+from limner.core.ids import IntArray
+from limner.core.judgements import FloatArray
+from limner.evaluation.placements import NEVER, Placements
+
+if TYPE_CHECKING:
+    from limner.evaluation.measures.measure import Measure
+
+
+def _sum(p: Placements, values: FloatArray) -> FloatArray:
+    return np.bincount(p.query, weights=values, minlength=len(p.queries)).astype(np.float64)
+
+
+def _within(p: Placements, cut: Any) -> FloatArray:
+    """The chance of each positive to stand within its query's cut."""
+    return np.asarray(np.clip((cut - p.above) / p.tied, 0.0, 1.0))
+
+
+def _weights(p: Placements, measure: Measure) -> FloatArray:
+    return _comparable(p, p.grades) if measure.option("graded") else np.ones(len(p.grades))
+
+
+def _exponents(p: Placements, grades: FloatArray) -> IntArray:
+    """For each query, the power of two that its greatest grade is just below."""
+    greatest = np.zeros(len(p.queries))
+    np.maximum.at(greatest, p.query, grades)
+    return np.frexp(greatest)[1].astype(np.int64)
+
+
+def _comparable(p: Placements, grades: FloatArray) -> FloatArray:
+    """Grades divided by a power of two: the ratios are the same to the bit, and sums of huge ones are finite."""
+    return np.asarray(np.ldexp(grades, -_exponents(p, grades)[p.query]))
+
+
+def _ideal(p: Placements, weights: FloatArray, cut: IntArray) -> FloatArray:
+    """The sum of the greatest weights of each query, as many as its cut."""
+    best = weights[np.lexsort((-weights, p.query))]
+    return _sum(p, np.where(p.order < cut[p.query], best, 0.0))
+
+
+def _any_within(p: Placements, cut: int) -> FloatArray:
+    """The chance that at least one positive stands within the cut: 1 - C(t - m, f) / C(t, f).
+
+    Only the best placed group matters: m positives among t tied candidates, f of whose places are within the cut.
+    """
+    has = p.relevant > 0
+    first = p.indptr[:-1][has]
+    tied, m = p.tied[first], p.group[1][first]
+    free = np.clip(cut - p.above[first], 0, tied)
+    missed = np.ones(len(first))
+    for i in range(int(m.max(initial=0))):
+        missed *= np.where(i < m, np.clip((tied - free - i) / np.maximum(tied - i, 1), 0, 1), 1.0)
+    values = np.zeros(len(p.queries))
+    values[has] = np.where(free > 0, 1 - missed, 0.0)  # several that are never found share no real place
+    return values
+
+
+def hit(p: Placements, measure: Measure) -> FloatArray:
+    """Whether one of the first k is relevant (a chance, under ties); graded, the greatest grade among them."""
+    cut = int(measure.k or 0)
+    if not measure.option("graded"):
+        return _any_within(p, cut)
+    values = np.zeros(len(p.queries))
+    levels = np.unique(np.concatenate([[0.0], p.grades]))
+    for level, step in zip(levels[1:], np.diff(levels), strict=True):
+        values += step * _any_within(p.at_least(level), cut)  # E[best grade] = sum of steps times chances to reach them
+    return values
+
+
+def recall(p: Placements, measure: Measure) -> FloatArray:
+    """The share of all relevant candidates, or of all grades, within the first k."""
+    weights = _weights(p, measure)
+    return _sum(p, weights * _within(p, int(measure.k or 0))) / _sum(p, weights)
+
+
+def precision(p: Placements, measure: Measure) -> FloatArray:
+    """The share of relevant candidates among the first k, or the mean of their grades."""
+    values = _sum(p, _weights(p, measure) * _within(p, int(measure.k or 0))) / int(measure.k or 1)
+    return np.asarray(np.ldexp(values, _exponents(p, p.grades))) if measure.option("graded") else values
+
+
+def r_precision(p: Placements, measure: Measure) -> FloatArray:
+    """The same among the first R, divided by the most there could be."""
+    return _precision_at(p, measure, p.relevant)
+
+
+def capped_r_precision(p: Placements, measure: Measure) -> FloatArray:
+    """The same with R no greater than a cap."""
+    return _precision_at(p, measure, np.minimum(p.relevant, measure.option("cap")))
+
+
+def _precision_at(p: Placements, measure: Measure, cut: IntArray) -> FloatArray:
+    """What is found within each query's own cut, divided by the most that could be."""
+    weights = _weights(p, measure)
+    return _sum(p, weights * _within(p, cut[p.query])) / _ideal(p, weights, cut)
+
+
+def first_rank(p: Placements, measure: Measure) -> FloatArray:
+    """The expected rank of the first of m positives among t tied places: above + (t + 1) / (m + 1)."""
+    first = p.indptr[:-1]
+    lost = p.above[first] >= NEVER
+    ranks = p.above[first] + (p.tied[first] + 1) / (p.group[1][first] + 1)
+    return np.where(lost, np.inf, ranks)
+
+
+def reciprocal_rank(p: Placements, measure: Measure) -> FloatArray:
+    """One divided by the rank of the first positive, 0 beyond the cut."""
+    cut = NEVER if measure.k is None else measure.k
+    first = p.indptr[:-1]
+    above, tied, m = p.above[first], p.tied[first], p.group[1][first]
+    values = np.where(above < min(cut, NEVER), 1.0 / (above + 1.0), 0.0)
+    for q in np.flatnonzero((tied > 1) & (above < cut)):
+        values[q] = _expected_reciprocal(int(above[q]), int(tied[q]), int(m[q]), cut)
+    return values
+
+
+def _expected_reciprocal(above: int, tied: int, m: int, cut: int) -> float:
+    """Mean of 1 / rank when m positives fall at random among `tied` places that begin after `above`."""
+    j = np.arange(1, tied - m + 2)
+    chance = np.cumprod(np.concatenate([[m / tied], (tied - m - j[:-1] + 1) / (tied - j[:-1])]))
+    return float(np.sum(np.where(above + j <= cut, chance / (above + j), 0.0)))
+
+
+def _average_precision(p: Placements, cut: IntArray) -> FloatArray:
+    """Sum of rel_i P@i over the first `cut` places, divided by R."""
+    before, m = p.group
+    limit = cut[p.query]
+    values = np.where(p.above < limit, (before + 1.0) / (p.above + 1.0), 0.0)
+    open_ = (p.tied > 1) & (p.above < limit)
+    if open_.any():
+        values[open_] = _tied_precision(before[open_], m[open_], p.above[open_], p.tied[open_], limit[open_])
+    return _sum(p, values) / p.relevant
+
+
+def _tied_precision(before: IntArray, m: IntArray, above: IntArray, tied: IntArray, limit: IntArray) -> FloatArray:
+    """(1/t) sum over j = 1..J of (b + 1 + (j - 1)(m - 1)/(t - 1)) / (a + j), the sums as harmonic numbers."""
+    from scipy.special import digamma
+
+    places = np.minimum(limit - above, tied)
+    harmonic = digamma(above + places + 1.0) - digamma(above + 1.0)
+    rising = places - (above + 1.0) * harmonic
+    return np.asarray(((before + 1) * harmonic + (m - 1) / (tied - 1) * rising) / tied)
+
+
+def average_precision(p: Placements, measure: Measure) -> FloatArray:
+    """Average precision down to the cut."""
+    return _average_precision(p, np.full(len(p.queries), NEVER if measure.k is None else measure.k))
+
+
+def average_precision_at_r(p: Placements, measure: Measure) -> FloatArray:
+    """Average precision over the first R."""
+    return _average_precision(p, p.relevant)
+
+
+def ndcg(p: Placements, measure: Measure) -> FloatArray:
+    """Discounted gain divided by the most there could be."""
+    cut = NEVER if measure.k is None else measure.k
+    gains = _comparable(p, p.grades) if measure.option("linear") else _exponential(p)
+    ideal = gains[np.lexsort((-gains, p.query))]
+    best = _sum(p, np.where(p.order < cut, ideal / np.log2(p.order + 2.0), 0.0))
+    return _sum(p, gains * _discount(p.above, p.tied, cut)) / best
+
+
+def _exponential(p: Placements) -> FloatArray:
+    """2^grade - 1; halved until it is a number where grades are huge, since only the ratio of gains counts."""
+    greatest = np.zeros(len(p.queries))
+    np.maximum.at(greatest, p.query, p.grades)
+    halvings = np.maximum(np.floor(greatest) - 512, 0)[p.query]
+    return np.asarray(np.exp2(p.grades - halvings) - np.exp2(-halvings))
+
+
+def _discount(above: IntArray, tied: IntArray, cut: int) -> FloatArray:
+    """The mean discount 1 / log2(rank + 1) over the places a positive may take, 0 beyond the cut."""
+    values = np.where(above < cut, 1.0 / np.log2(np.minimum(above, NEVER) + 2.0), 0.0)
+    values[above >= NEVER] = 0.0
+    open_ = (tied > 1) & (above < min(cut, NEVER))
+    if open_.any():
+        last = np.minimum(above[open_] + tied[open_], cut)
+        running = np.concatenate([[0.0], np.cumsum(1.0 / np.log2(np.arange(1, int(last.max()) + 1) + 1.0))])
+        values[open_] = (running[last] - running[above[open_]]) / tied[open_]
+    return values
+
+
+def rsum(p: Placements, measure: Measure) -> FloatArray:
+    """Refused: it needs both directions."""
+    raise LimnerError("rsum adds R@1, R@5 and R@10 of both directions: ask for it in evaluate(), which has both")

@@ -1,0 +1,150 @@
+"""The report as one web page: a single file that needs no network, readable on a phone, in light and dark, on paper.
+
+`render` gathers what the sections say, and a template writes it down. Every text from outside (captions, ids, names)
+is escaped by the template, and the page's own policy allows no script but the one it brings, and no request at all.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from limner.core.collection import Collection
+from limner.evaluation.page import examples as queries
+from limner.evaluation.page import headline, hubness, labels, ranks, rivals
+from limner.evaluation.page.failures import Failures, section
+from limner.evaluation.page.method import method
+from limner.evaluation.page.pictures import Gallery
+from limner.evaluation.page.truth import Truth
+from limner.evaluation.report import Report
+
+if TYPE_CHECKING:
+    from limner.evaluation.comparison import Comparison
+
+__all__ = ["render"]
+
+SECTIONS = (
+    ("glance", "At a glance"),
+    ("numbers", "All numbers"),
+    ("systems", "Against other systems"),
+    ("curves", "Recall curves"),
+    ("ranks", "Where right answers stand"),
+    ("labels", "What the labels miss"),
+    ("examples", "Best and worst queries"),
+    ("failures", "What went wrong"),
+    ("hubs", "Hubs"),
+    ("agreement", "Do the measures agree?"),
+    ("queries", "Query by query"),
+    ("method", "How it was measured"),
+)
+
+
+def render(
+    report: Report,
+    *,
+    collection: Collection | None = None,
+    others: Sequence[Report] = (),
+    comparison: Comparison | None = None,
+    examples: int = 12,
+    failures: Failures | None = None,
+) -> str:
+    """Writes a report as one self-contained HTML page.
+
+    Args:
+        report: What was measured.
+        collection: The collection it was measured on: brings captions, thumbnails, and what the labels miss.
+        others: Reports of other systems on the same collection, to compare with.
+        comparison: A comparison made before; otherwise one is made where there are others.
+        examples: How many queries to show with what was returned for them, best and worst together; 0 for none.
+        failures: What `limner.explain.showing.shown_failures` makes: failures by class, with boxes and in words.
+
+    Returns:
+        The page as text.
+    """
+    truth, gallery = Truth(collection), Gallery(collection)
+    compared = rivals.comparison_of(report, others, comparison)
+    content = {
+        **_measured(report, others, compared),
+        **_seen(report, truth, gallery, examples),
+        **method(report),
+        "failures": section(failures, collection, gallery),
+    }
+    content["findings"] = _findings(report, compared, content)
+    content["notes"] = [*report.notes, *(compared.notes if compared else ()), *gallery.notes()]
+    content["pictures"] = list(gallery.pictures.values())
+    content["contents"] = [(name, title) for name, title in SECTIONS if _present(name, content)]
+    return _written(report=report, collection=collection, **content)
+
+
+def _measured(report: Report, others: Sequence[Report], compared: Comparison | None) -> dict[str, Any]:
+    """What the numbers alone say."""
+    return {
+        "lead": headline.lead(report),
+        "cards": headline.cards(report),
+        "tables": headline.tables(report),
+        "curves": ranks.curve_panels(report, others),
+        "curve_legend": ranks.legend(report, others, kind="line"),
+        "ranks": ranks.rank_panels(report),
+        "rank_legend": ranks.legend(report, (), kind="bar"),
+        "comparison": compared,
+        "contests": rivals.contests(compared) if compared else [],
+        "crowding": rivals.crowding([report, *others]) if others else [],
+        "heats": rivals.agreement(report, compared),
+    }
+
+
+def _seen(report: Report, truth: Truth, gallery: Gallery, total: int) -> dict[str, Any]:
+    """What the kept lists and the collection show."""
+    return {
+        "truth": truth,
+        "examples": queries.examples(report, truth, gallery, total=total),
+        "gaps": labels.gaps(report, truth),
+        "changes": labels.changes(report, truth),
+        "wronged": labels.wronged(report, truth, gallery, each=max(0, min(3, total // 4))),
+        "hubs": hubness.hub_panels(report, gallery),
+        "queries": queries.query_tables(report, truth, gallery),
+    }
+
+
+def _findings(report: Report, compared: Comparison | None, content: dict[str, Any]) -> list[tuple[str, str]]:
+    """(section, sentence): what stands out, for those who read no further."""
+    first = content["gaps"][0].name if content["gaps"] else ""
+    found = [("systems", sentence) for sentence in rivals.findings(report, compared)] if compared else []
+    found += [("labels", gap.finding) for gap in content["gaps"] if gap.name == first]
+    found += [("hubs", panel.finding) for panel in content["hubs"]]
+    return [(section, sentence) for section, sentence in found if sentence]
+
+
+def _present(name: str, content: dict[str, Any]) -> bool:
+    """Whether a section has anything to say; curves and ranks say so themselves when they have not."""
+    needs = {
+        "systems": "contests",
+        "labels": "gaps",
+        "examples": "examples",
+        "hubs": "hubs",
+        "failures": "failures",
+        "agreement": "heats",
+        "queries": "queries",
+    }
+    return bool(content[needs[name]] or (name == "labels" and content["changes"])) if name in needs else True
+
+
+def _written(**content: Any) -> str:
+    import jinja2
+    from markupsafe import Markup
+
+    sources = files("limner.evaluation.page") / "templates"
+    style, script = ((sources / f"report.{ending}").read_text(encoding="utf-8") for ending in ("css", "js"))
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("limner.evaluation.page"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    page = environment.get_template("report.html")
+    return page.render(style=Markup(style), script=Markup(script), allowed=allowed, **content)

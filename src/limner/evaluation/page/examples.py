@@ -1,0 +1,221 @@
+"""The best and the worst queries: what was asked, what came back, and what should have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from limner.core.ids import IntArray
+from limner.evaluation.page.headline import directions_of
+from limner.evaluation.page.pictures import Gallery, Shown
+from limner.evaluation.page.truth import Mark, Truth, spread
+from limner.evaluation.page.words import count, direction_title, number, plain
+from limner.evaluation.report import Report, Result
+
+SHOWN = 5
+"""How many of the returned items an example shows."""
+
+_TELLING = ("MedR", "MeanR", "MRR", "MAP", "nDCG", "mAP@R", "RP", "Recall", "PMRP", "P", "R", "S")
+"""Which measures tell good queries from bad ones best: those that see the whole list first."""
+
+
+_RANKS = ("MedR", "MeanR")
+_FINE = (*_RANKS, "MRR", "MAP", "nDCG")
+
+
+@dataclass(frozen=True)
+class Returned:
+    """One returned item: its rank, how it is shown, and what is known of it."""
+
+    rank: int
+    item: Shown
+    mark: Mark | None
+
+
+@dataclass(frozen=True)
+class Example:
+    """One query with what was returned for it, what the labels say, and how it fared."""
+
+    query: Shown
+    fared: str
+    returned: Sequence[Returned]
+    expected: Sequence[Shown]
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The best and the worst queries of one direction, and the view that decided."""
+
+    title: str
+    by: str
+    best: Sequence[Example]
+    worst: Sequence[Example]
+
+
+def examples(report: Report, truth: Truth, gallery: Gallery, *, total: int) -> list[Examples]:
+    """Best and worst queries of every direction of which lists were kept, `total` of them in all."""
+    directions = [d for d in directions_of(report) if d in report.top and report.top[d].depth]
+    each = max(1, total // (2 * len(directions))) if directions and total > 0 else 0
+    return [_examples(report, truth, gallery, d, each) for d in directions if each]
+
+
+def _examples(report: Report, truth: Truth, gallery: Gallery, direction: str, each: int) -> Examples:
+    results = [r for r in report.results if r.direction == direction]
+    view = deciding_view(truth, results)
+    judges = telling([r for r in results if r.view == view])
+    worst, best = extremes(judges, each)
+    queries = judges[0].queries
+    make = [[_example(report, truth, gallery, direction, queries[row]) for row in rows] for rows in (best, worst)]
+    return Examples(direction_title(direction), _by(truth, view, judges[0]), make[0], make[1])
+
+
+def _by(truth: Truth, view: str, judge: Result) -> str:
+    what = "the rank of the first right answer" if judge.measure.name in _RANKS else str(judge.measure)
+    fuller = truth.judgements_of(view) in truth.fuller
+    return f"Chosen by {what} under {view}" + (
+        ", so that no query looks bad only because labels are missing." if fuller else "."
+    )
+
+
+def deciding_view(truth: Truth, results: Sequence[Result]) -> str:
+    """The view that knows most: under it a bad query is the system's fault, not that of labels that miss answers.
+
+    A view whose measures only tell hits from misses cannot say which miss is worst, so it stands back.
+    """
+    views = list(dict.fromkeys(r.view for r in results))
+    fuller = [view for name in truth.fuller for view in views if truth.judgements_of(view) == name]
+    fine = {r.view for r in results if r.measure.name in _FINE and r.measure.k is None}
+    return next((view for view in [*fuller, *views] if view in fine), [*fuller, *views][0])
+
+
+def telling(results: Sequence[Result]) -> list[Result]:
+    """Results of one view, those first that tell good queries from bad ones best."""
+    known = [r for r in results if r.measure.name in _TELLING]
+    return sorted(known, key=lambda r: _TELLING.index(r.measure.name)) or list(results[:1])
+
+
+def order(judges: Sequence[Result]) -> IntArray:
+    """Rows of the queries from worst to best: by the first measure, then by the next where that ties."""
+    keys = [r.values * r.measure.kind.better for r in judges if r.queries == judges[0].queries]
+    return np.lexsort(keys[::-1]).astype(np.int64)
+
+
+def extremes(judges: Sequence[Result], each: int) -> tuple[list[int], list[int]]:
+    """The rows of the worst and of the best queries; among many that are equally good, an even sample."""
+    ordered = order(judges)
+    if not len(ordered):
+        return [], []
+    each = min(each, len(ordered) // 2) or len(ordered)
+    return [int(row) for row in ordered[:each]], spread(_equally_good(judges, ordered, each), each)
+
+
+def _equally_good(judges: Sequence[Result], ordered: IntArray, each: int) -> IntArray:
+    """The best rows, and all that are as good as the last of them."""
+    best = ordered[::-1]
+    level = best[each - 1]
+    same = np.ones(len(ordered), dtype=bool)
+    for r in (r for r in judges if r.queries == judges[0].queries):
+        same &= r.values[best] == r.values[level]
+    last = int(np.flatnonzero(same).max())
+    return np.sort(best[: last + 1]) if same[0] else best[:each]
+
+
+def _example(report: Report, truth: Truth, gallery: Gallery, direction: str, query: str) -> Example:
+    returned = returned_for(report, truth, gallery, direction, query)
+    there = {r.item.id for r in returned}
+    missed = [c for c in truth.labelled(direction, query) if c not in there]
+    expected = missed if not any(r.mark and r.mark.style == "labelled" for r in returned) else []
+    most = 1 if direction == "t2i" else 2
+    return Example(
+        gallery.query(direction, query),
+        _fared(report, direction, query),
+        returned,
+        [gallery.candidate(direction, c) for c in expected[:most]],
+    )
+
+
+def returned_for(
+    report: Report, truth: Truth, gallery: Gallery, direction: str, query: str, most: int = SHOWN
+) -> list[Returned]:
+    """The first items returned for a query."""
+    top = report.top[direction]
+    if query not in top.queries:
+        return []
+    return [
+        Returned(i + 1, gallery.candidate(direction, c), truth.mark(direction, query, c))
+        for i, c in enumerate(top[query][:most])
+    ]
+
+
+def _fared(report: Report, direction: str, query: str) -> str:
+    """How a query fared under every view: the rank of its first right answer, or its most telling number."""
+    said = []
+    for view in dict.fromkeys(r.view for r in report.results if r.direction == direction):
+        judge = telling([r for r in report.results if (r.view, r.direction) == (view, direction)])[0]
+        if query in judge.queries:
+            said.append((f"{_value(judge, query)} ({view})", judge.measure.name in _RANKS))
+    words = [
+        ("" if number or not ranked else "first right answer at rank ") + value
+        for number, (value, ranked) in enumerate(said)
+    ]
+    return ", ".join(words)
+
+
+def _value(judge: Result, query: str) -> str:
+    value = float(judge.values[judge.queries.index(query)])
+    if judge.measure.name not in _RANKS:
+        return f"{judge.measure} {number(judge.measure, value)}"
+    if not np.isfinite(value):
+        return "∞"
+    return f"{int(value):,}" if value == int(value) else f"{judge.measure.show(value)}, tied"
+
+
+# --- every query, as far as a page can hold them ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class QueryTable:
+    """The hardest queries of a direction as a table: one column per view."""
+
+    title: str
+    name: str
+    heads: Sequence[str]
+    rows: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]  # id, caption, (shown, sortable) per column
+    about: str
+
+
+def query_tables(report: Report, truth: Truth, gallery: Gallery, *, most: int = 500) -> list[QueryTable]:
+    """One table per direction, the hardest queries first."""
+    return [_query_table(report, truth, gallery, d, most) for d in directions_of(report)]
+
+
+def _query_table(report: Report, truth: Truth, gallery: Gallery, direction: str, most: int) -> QueryTable:
+    results = [r for r in report.results if r.direction == direction]
+    views = dict.fromkeys(r.view for r in results)
+    judges = [telling([r for r in results if r.view == view])[0] for view in views]
+    view = deciding_view(truth, results)
+    decisive = telling([r for r in results if r.view == view])
+    queries = [decisive[0].queries[int(row)] for row in order(decisive)[:most]]
+    total = len(decisive[0].queries)
+    about = f"All {count(total, 'query', 'queries')}" if total <= most else f"The {most:,} hardest of {total:,} queries"
+    rows = [(q, _caption(gallery, direction, q), [_sortable(judge, q) for judge in judges]) for q in queries]
+    return QueryTable(direction_title(direction), direction, [_head(judge) for judge in judges], rows, about)
+
+
+def _head(judge: Result) -> str:
+    return f"first rank, {judge.view}" if judge.measure.name in _RANKS else f"{judge.measure}, {judge.view}"
+
+
+def _caption(gallery: Gallery, direction: str, query: str) -> str:
+    shown = gallery.query(direction, query) if direction == "t2i" else None
+    return shown.text if shown is not None and shown.kind == "text" else ""
+
+
+def _sortable(judge: Result, query: str) -> tuple[str, str]:
+    if query not in judge.queries:
+        return "–", ""
+    value = float(judge.values[judge.queries.index(query)])
+    whole = judge.measure.name in _RANKS and value == int(value) if np.isfinite(value) else False
+    return f"{int(value):,}" if whole else plain(judge.measure, value), f"{value:.6g}"

@@ -1,0 +1,136 @@
+"""Failures as the page shows them: the truth and the answer with their objects in boxes, in words, by class.
+
+Plain values only: who explains failures (`limner.explain`) stands above the page and hands these to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError
+from limner.evaluation.page.pictures import Gallery, Shown
+
+Box = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A box around an object: its name, and whether both images show such a thing."""
+
+    name: str
+    box: Box
+    common: bool
+
+
+@dataclass(frozen=True)
+class Case:
+    """One failure.
+
+    Args:
+        query: The id of what was asked.
+        text: The caption.
+        classes: What is wrong, by class.
+        truth: Image id.
+        returned: Image id.
+        boxes: Objects of the truth and of the returned image.
+        words: The explanation, line by line.
+    """
+
+    query: str
+    text: str
+    classes: tuple[str, ...]
+    truth: str
+    returned: str
+    boxes: tuple[Sequence[Marked], Sequence[Marked]]
+    words: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Failures:
+    """All that the section says.
+
+    Args:
+        about: A sentence.
+        rates: (class, failures, share in percent).
+        scores: Rows of the table of scores: name, mean, interval, better, undefined.
+        rules: Rules in words.
+        cases: The failures to show, in order.
+    """
+
+    about: str
+    rates: Sequence[tuple[str, str, str]]
+    scores: Sequence[Sequence[str]]
+    rules: Sequence[str]
+    cases: Sequence[Case]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One picture with boxes, in the units of its thumbnail."""
+
+    item: Shown
+    boxes: Sequence[tuple[str, str, str, str, Marked]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One failure, ready for the template."""
+
+    case: Case
+    truth: Panel
+    returned: Panel
+
+
+@dataclass(frozen=True)
+class Section:
+    """The section, ready for the template: failures by class, each class with how many there are."""
+
+    given: Failures
+    groups: Sequence[tuple[str, Sequence[Row]]] = field(default_factory=tuple)
+
+
+def section(given: Failures | None, collection: Collection | None, gallery: Gallery) -> Section | None:
+    """Lays failures out by class; a failure of two classes is shown under both."""
+    if given is None:
+        return None
+    if collection is None:
+        raise LimnerError("failures are shown with pictures: give the page the collection too")
+    groups = []
+    for name, *_ in given.rates:
+        rows = [_row(case, collection, gallery) for case in given.cases if name in case.classes]
+        if rows:
+            groups.append((name, rows))
+    return Section(given, groups)
+
+
+def _row(case: Case, collection: Collection, gallery: Gallery) -> Row:
+    sides = zip((case.truth, case.returned), case.boxes, strict=True)
+    truth, returned = (_panel(image, boxes, collection, gallery) for image, boxes in sides)
+    return Row(case, truth, returned)
+
+
+def _panel(image: str, boxes: Sequence[Marked], collection: Collection, gallery: Gallery) -> Panel:
+    item = gallery.candidate("t2i", image)
+    if item.picture is None:
+        return Panel(item, ())
+    width, height = _size(image, collection)
+    across, down = item.picture.width / width, item.picture.height / height
+    return Panel(item, [_scaled(marked, across, down) for marked in boxes])
+
+
+def _scaled(marked: Marked, across: float, down: float) -> tuple[str, str, str, str, Marked]:
+    left, top, right, bottom = marked.box
+    numbers = left * across, top * down, (right - left) * across, (bottom - top) * down
+    x, y, w, h = (f"{max(0.0, number):.1f}" for number in numbers)
+    return x, y, w, h, marked
+
+
+def _size(image: str, collection: Collection) -> tuple[float, float]:
+    """Width and height of the picture in whose pixels the boxes are."""
+    row = collection.images.ids.index(image)
+    fields = collection.images.fields
+    if "width" in fields and "height" in fields:
+        return float(fields["width"][row]), float(fields["height"][row])
+    return collection.images.open(row).size

@@ -1,0 +1,169 @@
+"""The first screen: what was measured, the few numbers that matter, and every number with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from limner.evaluation.measures import Measure
+from limner.evaluation.page.words import count, direction_title, nouns, number, plain, span, style_of, views_of
+from limner.evaluation.report import Report, Result
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number with its interval in words and, for shares, the ends of its bar in percent."""
+
+    value: str
+    span: str = ""
+    bar: tuple[float, float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """All numbers of one direction: measures down, views across."""
+
+    title: str
+    views: Sequence[tuple[str, str, str]]  # name, style, how many queries
+    rows: Sequence[tuple[str, Sequence[Cell | None]]]
+
+
+@dataclass(frozen=True)
+class Card:
+    """The main number of one direction, the same under other views, and two or three more."""
+
+    title: str
+    about: str
+    measure: str
+    meaning: str
+    views: Sequence[tuple[str, str, Cell]]  # name, style, number
+    more: Sequence[tuple[str, str]]
+
+
+def directions_of(report: Report) -> list[str]:
+    """The directions that have queries of their own, in order."""
+    return [d for d in dict.fromkeys(r.direction for r in report.results) if d != "both"]
+
+
+def main_result(results: Sequence[Result]) -> Result:
+    """The number people quote: a hit at the smallest k, else whatever was asked for first."""
+    hits = [r for r in results if r.measure.name in ("R", "S") and not r.measure.options]
+    return min(hits, key=lambda r: r.measure.k or 0) if hits else results[0]
+
+
+def cards(report: Report) -> list[Card]:
+    """One card per direction."""
+    return [_card(report, d, [r for r in report.results if r.direction == d]) for d in directions_of(report)]
+
+
+def _card(report: Report, direction: str, results: list[Result]) -> Card:
+    main = main_result([r for r in results if r.view == results[0].view])
+    same = [r for r in results if alike(r.measure, main.measure)]
+    views = [(_view(r, main), style_of(report, r.view), _cell(r)) for r in same]
+    return Card(
+        direction_title(direction), _about(report, main), str(main.measure), meaning(main), views, _more(results, main)
+    )
+
+
+def alike(a: Measure, b: Measure) -> bool:
+    """Whether two measures are the same number: S@k is R@k by another name."""
+    return a == b or ({a.name, b.name} == {"R", "S"} and (a.k, a.options) == (b.k, b.options))
+
+
+def _view(result: Result, main: Result) -> str:
+    return result.view if result.measure == main.measure else f"{result.view}, {result.measure}"
+
+
+def _about(report: Report, main: Result) -> str:
+    one, many, _, found = nouns(main.direction)
+    top = report.top.get(main.direction)
+    pool = f", each looking among {top.n_candidates:,} {found}" if top is not None and top.n_candidates else ""
+    return f"{count(len(main.queries), one, many)}{pool}"
+
+
+def meaning(result: Result) -> str:
+    """What a measure's number says, in a few plain words."""
+    _, many, one, _ = nouns(result.direction)
+    k = result.measure.k
+    if result.measure.name not in ("R", "S"):
+        return result.measure.kind.formula
+    return (
+        f"{many.capitalize()} with a right {one} in first place"
+        if k == 1
+        else f"{many.capitalize()} with a right {one} among the first {k}"
+    )
+
+
+def _more(results: Sequence[Result], main: Result) -> list[tuple[str, str]]:
+    """Three more numbers of the main view: the widest hit, the median rank, and one that looks at the whole list."""
+    mine = [r for r in results if r.view == main.view and r is not main]
+    widest = sorted((r for r in mine if r.measure.name == main.measure.name), key=lambda r: r.measure.k or 0)[-1:]
+    named = [
+        next((r for r in mine if r.measure.name in names), None)
+        for names in (("MedR", "MeanR"), ("mAP@R", "MAP", "nDCG"))
+    ]
+    return [(str(r.measure), number(r.measure, r.value)) for r in [*widest, *named] if r is not None]
+
+
+def lead(report: Report) -> list[str]:
+    """One sentence per direction, and one on how the picture changes under the other views."""
+    return [_sentence(report, [r for r in report.results if r.direction == d]) for d in directions_of(report)]
+
+
+def _sentence(report: Report, results: list[Result]) -> str:
+    main = main_result([r for r in results if r.view == results[0].view])
+    others = [r for r in results if alike(r.measure, main.measure) and r.view != main.view]
+    more = "".join(f"; under {r.view}, {number(r.measure, r.value)}" for r in others)
+    detail = ", ".join(part for part in (_under(report, main), _within(main)) if part)
+    return f"{_claim(main)}{f' ({detail})' if detail else ''}{more}."
+
+
+def _claim(main: Result) -> str:
+    _, many, one, found = nouns(main.direction)
+    value = number(main.measure, main.value)
+    k = main.measure.k
+    if main.measure.name not in ("R", "S"):
+        over = count(len(main.queries), "query", "queries")
+        return f"{direction_title(main.direction)}: {main.measure} is {value} over {over}"
+    where = f"the first {one} returned is right" if k == 1 else f"one of the first {k} {found} returned is right"
+    return f"For {value} of {len(main.queries):,} {many}, {where}"
+
+
+def _under(report: Report, main: Result) -> str:
+    return f"under {main.view}" if len(views_of(report)) > 1 else ""
+
+
+def _within(main: Result) -> str:
+    return f"95% interval {span(main)}" if span(main) else ""
+
+
+# --- every number -----------------------------------------------------------------------------------------------
+
+
+def tables(report: Report) -> list[Table]:
+    """One table per direction, and one for what adds up both."""
+    present = dict.fromkeys(r.direction for r in report.results)
+    return [_table(report, d, [r for r in report.results if r.direction == d]) for d in present]
+
+
+def _table(report: Report, direction: str, results: list[Result]) -> Table:
+    views = list(dict.fromkeys(r.view for r in results))
+    heads = [(v, style_of(report, v), _counted(direction, [r for r in results if r.view == v])) for v in views]
+    by_key: dict[tuple[str, Measure], Result] = {(r.view, r.measure): r for r in results}
+    rows = []
+    for measure in dict.fromkeys(r.measure for r in results):
+        found = [by_key.get((view, measure)) for view in views]
+        rows.append((str(measure), [None if r is None else _cell(r) for r in found]))
+    return Table(direction_title(direction), heads, rows)
+
+
+def _counted(direction: str, results: list[Result]) -> str:
+    one, many = ("image", "images") if direction == "both" else nouns(direction)[:2]
+    return count(len(results[0].queries), one, many)
+
+
+def _cell(result: Result) -> Cell:
+    value, interval = result.value, result.interval
+    if interval is None or not result.measure.kind.share:
+        return Cell(plain(result.measure, value), span(result))
+    return Cell(plain(result.measure, value), span(result), (100 * interval.low, 100 * value, 100 * interval.high))

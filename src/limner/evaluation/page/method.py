@@ -1,0 +1,80 @@
+"""How it was measured: settings, what was left out, and how to read and cite each measure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from limner.evaluation.measures import KINDS
+from limner.evaluation.page.words import direction_title
+from limner.evaluation.report import Report
+
+TIES = {
+    "expected": "Candidates with equal scores count by expectation over all their orders.",
+    "order": "Candidates with equal scores stand in the order they were given in.",
+    "pessimistic": "Among candidates with equal scores, relevant ones stand last.",
+}
+UNRETRIEVED = {
+    "refuse": "A measure that a list is too short for is refused.",
+    "never": "Relevant candidates that a list does not hold count as never found.",
+}
+
+
+TOLD = ("ties", "unretrieved", "version", "truth", "pool")
+"""Settings that are told in words of their own, or that only a comparison looks at."""
+
+
+def method(report: Report) -> dict[str, Any]:
+    """What the last section of the page tells."""
+    return {"settings": _settings(report), "left_out": _left_out(report), "glossary": _glossary(report)}
+
+
+def _settings(report: Report) -> list[tuple[str, str]]:
+    """(what, how) of everything that could have been done otherwise."""
+    ties, unretrieved = (str(report.settings.get(name, "")) for name in ("ties", "unretrieved"))
+    rest = {name: value for name, value in report.settings.items() if name not in TOLD}
+    said = [
+        ("Ties", TIES.get(ties, ties)),
+        ("Short lists", UNRETRIEVED.get(unretrieved, unretrieved)),
+        ("Intervals", _intervals(report)),
+        *((str(name).capitalize(), str(value)) for name, value in rest.items()),
+        ("Made with", f"limner {report.settings.get('version', '')}".strip()),
+    ]
+    return [(what, how) for what, how in said if how]
+
+
+def _intervals(report: Report) -> str:
+    found = [r.interval for r in report.results if r.interval is not None]
+    if not found:
+        return ""
+    drawn = next((i for i in found if i.samples), None)
+    said = [f"{100 * found[0].level:g}%."]
+    if any(not i.samples for i in found):
+        said.append("Shares and sums of them: Wilson's, by how many independent queries would vary as much.")
+    if drawn is not None:
+        said.append(f"Ranks: by the bootstrap, {drawn.samples:,} resamples.")
+    if any(i.unit == "clusters" for i in found):
+        said.append("What belongs together, such as the captions of one image, counts together.")
+    return " ".join(said)
+
+
+def _left_out(report: Report) -> list[tuple[str, str, str, str]]:
+    """(view, direction, queries that count, queries left out) where some were."""
+    rows = []
+    for view, direction, results in report.groups():
+        if results[0].left_out:
+            rows.append((view, direction_title(direction), f"{len(results[0].queries):,}", f"{results[0].left_out:,}"))
+    return rows
+
+
+def _glossary(report: Report) -> list[tuple[str, str, str, str]]:
+    """(measure, definition, which way is better, source) of every kind of measure in the report."""
+    used = dict.fromkeys(r.measure.name for r in report.results)
+    return [
+        (
+            f"{name}@k" if KINDS[name].cut == "required" else name,
+            KINDS[name].formula,
+            "higher" if KINDS[name].better > 0 else "lower",
+            KINDS[name].source,
+        )
+        for name in used
+    ]

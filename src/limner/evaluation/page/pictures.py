@@ -1,0 +1,128 @@
+"""Items as the page shows them: captions as text, images as small pictures, each embedded once however often shown."""
+
+from __future__ import annotations
+
+import base64
+import io
+from dataclasses import dataclass, field
+
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError
+
+KINDS = {"i2t": ("image", "text"), "t2i": ("text", "image")}
+"""What queries and candidates of a direction are."""
+
+SIDE = 144
+"""The longer side of a thumbnail in pixels: 96 on the page, with some to spare for fine screens."""
+
+BUDGET = 2_000_000
+"""Characters that all pictures together may take, so that the file stays easy to send."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One embedded thumbnail: its name on the page, its size, and its data."""
+
+    name: str
+    width: int
+    height: int
+    uri: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One item as the page shows it.
+
+    Args:
+        id: Its id.
+        kind: "image", "text", or "id" where nothing but the id is known.
+        text: The caption of a text, or what stands in for a picture that is not there.
+        alt: What the picture shows, for those who cannot see it.
+        picture: The thumbnail of an image.
+    """
+
+    id: str
+    kind: str
+    text: str
+    alt: str = ""
+    picture: Picture | None = None
+
+
+@dataclass(eq=False)
+class Gallery:
+    """Makes items showable, and keeps every thumbnail that was asked for.
+
+    Args:
+        collection: Where captions and images are; without one, ids have to do.
+    """
+
+    collection: Collection | None
+    budget: int = BUDGET
+    pictures: dict[str, Picture] = field(default_factory=dict)
+    unopened: dict[str, str] = field(default_factory=dict)
+    left_out: int = 0
+
+    def query(self, direction: str, item: str) -> Shown:
+        """A query of a direction; the same id may be that of an image and of a text."""
+        return self._show(item, KINDS.get(direction, ("", ""))[0])
+
+    def candidate(self, direction: str, item: str) -> Shown:
+        """A candidate of a direction."""
+        return self._show(item, KINDS.get(direction, ("", ""))[1])
+
+    def _show(self, item: str, kind: str) -> Shown:
+        known = self.collection
+        if known is not None and kind == "text" and item in known.texts.ids:
+            return Shown(item, "text", known.texts.values[known.texts.ids.index(item)])
+        if known is not None and kind == "image" and item in known.images.ids:
+            return Shown(item, "image", item, self._alt(item, known), self._picture(item, known))
+        return Shown(item, "id", item)
+
+    def _alt(self, image: str, known: Collection) -> str:
+        """An image's own captions say what it shows."""
+        labels = known.judgements.relevant
+        row = labels.queries.index(image)
+        columns = labels.columns[labels.indptr[row] : labels.indptr[row + 1]]
+        captions = [known.texts.values[int(c)] for c in columns[:1] if c < len(known.texts)]
+        return f"Image {image}" + (f", labelled: {shortened(captions[0])}" if captions else "")
+
+    def _picture(self, image: str, known: Collection) -> Picture | None:
+        if image in self.pictures or image in self.unopened:
+            return self.pictures.get(image)
+        try:
+            uri, width, height = thumbnail(known, image)
+        except (LimnerError, OSError) as error:
+            self.unopened[image] = str(error)
+            return None
+        if len(uri) > self.budget:
+            self.left_out += 1
+            return None
+        self.budget -= len(uri)
+        self.pictures[image] = Picture(f"p{len(self.pictures)}", width, height, uri)
+        return self.pictures[image]
+
+    def notes(self) -> list[str]:
+        """What a reader must know of pictures that are missing."""
+        first = next(iter(self.unopened.values()), "")
+        there = [f"{len(self.unopened)} pictures could not be shown; the first: {first}"] if self.unopened else []
+        return there + ([f"{self.left_out} pictures are left out to keep the file small"] if self.left_out else [])
+
+
+def thumbnail(collection: Collection, image: str) -> tuple[str, int, int]:
+    """A small copy of an image as a data URI, with its width and height."""
+    from PIL import features
+
+    picture = collection.images.open(image, side=SIDE)
+    form = "webp" if features.check("webp") else "jpeg"
+    out = io.BytesIO()
+    picture.save(out, form, quality=76)
+    return f"data:image/{form};base64,{base64.b64encode(out.getvalue()).decode()}", picture.width, picture.height
+
+
+def shortened(text: str, most: int = 140) -> str:
+    """A text cut at a word, with an ellipsis.
+
+    >>> shortened("two dogs in the snow", 12)
+    'two dogs in…'
+    """
+    return text if len(text) <= most else text[: most + 1].rsplit(" ", 1)[0][:most] + "…"

@@ -1,0 +1,196 @@
+"""Recall curves and the distribution of ranks, both from the rank of each query's first relevant candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from limner.core.judgements import FloatArray
+from limner.evaluation.measures import Measure
+from limner.evaluation.page import figures
+from limner.evaluation.page.words import count, direction_title, percent, slug, style_of
+from limner.evaluation.report import Report, Result
+
+DEPTH = 100
+BANDS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100)
+TABLE = (1, 2, 5, 10, 20, 50, 100)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One figure with its title, its numbers as a table (the first row is the head), and a sentence."""
+
+    title: str
+    figure: Markup
+    caption: str
+    rows: Sequence[Sequence[str]]
+
+
+def first_ranks(report: Report) -> dict[tuple[str, str], Result]:
+    """The results whose values are first ranks, by view and direction: MedR or MeanR without a threshold."""
+    found: dict[tuple[str, str], Result] = {}
+    for r in report.results:
+        if r.measure.name in ("MedR", "MeanR") and not r.measure.option("min_grade") and len(r.values):
+            found.setdefault((r.view, r.direction), r)
+    return found
+
+
+def depth(report: Report, direction: str, ranks: Sequence[Result]) -> int:
+    """How far a curve can go: 100, or as deep as ranks are known, or as many candidates as there are."""
+    top = report.top.get(direction)
+    values = np.concatenate([r.values for r in ranks])
+    finite = values[np.isfinite(values)]
+    deepest = (
+        int(finite.max(initial=1))
+        if len(finite) < len(values) or top is None
+        else top.n_candidates or int(finite.max(initial=1))
+    )
+    return max(1, min(DEPTH, deepest))
+
+
+def recall_curve(report: Report, ranks: Result, limit: int) -> dict[int, Result]:
+    """R@k for every k up to the limit, as measured where it was, else from the first ranks."""
+    measured = {r.measure: r for r in report.results if (r.view, r.direction) == (ranks.view, ranks.direction)}
+    return {k: measured.get(Measure("R", k)) or _recall_at(ranks, k) for k in range(1, limit + 1)}
+
+
+def _recall_at(ranks: Result, k: int) -> Result:
+    return replace(ranks, measure=Measure("R", k), values=(ranks.values <= k).astype(np.float64))
+
+
+def curve_panels(report: Report, others: Sequence[Report] = ()) -> list[Panel]:
+    """One panel per direction: a curve per view, and thin ones for the other systems under the first view."""
+    ranks = first_ranks(report)
+    return [_curve_panel(report, others, d, [r for (_, at), r in ranks.items() if at == d]) for d in _directions(ranks)]
+
+
+def _directions(ranks: dict[tuple[str, str], Result]) -> list[str]:
+    return list(dict.fromkeys(direction for _, direction in ranks))
+
+
+def _curve_panel(report: Report, others: Sequence[Report], direction: str, ranks: list[Result]) -> Panel:
+    limit = depth(report, direction, ranks)
+    recalls = [recall_curve(report, r, limit) for r in ranks]
+    lines = [_line(report, curve) for curve in recalls]
+    rivals = [_rival(other, rival_style(n), ranks[0], limit) for n, other in enumerate(others)]
+    title = direction_title(direction)
+    rows = [["k", *(line.name for line in lines)]]
+    rows += [[str(k), *(_cell(curve[k]) for curve in recalls)] for k in TABLE if k <= limit]
+    ends = ", ".join(f"{curve[limit].view} {percent(curve[limit].value)}" for curve in recalls)
+    drawn = figures.curves(
+        f"curve-{slug(direction)}",
+        f"Recall curve, {title}",
+        f"Share of queries with a right answer among the first k, for k from 1 to {limit}. At {limit}: {ends}.",
+        [*(line for line in rivals if line is not None), *lines],
+        limit=limit,
+    )
+    return Panel(title, drawn, f"Within the first {limit}: {ends}.", rows)
+
+
+def _line(report: Report, curve: dict[int, Result]) -> figures.Line:
+    limit, view = len(curve), curve[1].view
+    bands = [(k, curve[k].interval) for k in [*(k for k in BANDS if k < limit), limit]]
+    held = [(k, i.low, i.high) for k, i in bands if i is not None]
+    return figures.Line(view, style_of(report, view), [(k, r.value) for k, r in curve.items()], held)
+
+
+def rival_style(number: int) -> str:
+    """Other systems are thin and grey, and differ by their dashes."""
+    return f"other o{number % 3}"
+
+
+def _rival(other: Report, style: str, ranks: Result, limit: int) -> figures.Line | None:
+    theirs = first_ranks(other).get((ranks.view, ranks.direction))
+    if theirs is None:
+        return None
+    return figures.Line(other.system, style, [(k, r.value) for k, r in recall_curve(other, theirs, limit).items()])
+
+
+def _cell(result: Result) -> str:
+    show, interval = result.measure.show, result.interval
+    return show(result.value) + (f" ({show(interval.low)} to {show(interval.high)})" if interval else "")
+
+
+# --- the distribution of ranks ----------------------------------------------------------------------------------
+
+
+def rank_edges(largest: float) -> list[int]:
+    """Upper ends of the bins: 1, 2, 5, 10, 20, 50, ... up to the largest rank.
+
+    >>> rank_edges(70)
+    [1, 2, 5, 10, 20, 50, 100]
+    """
+    edges = [1]
+    while edges[-1] < largest:
+        edges.append(int(edges[-1] * (2.5 if str(edges[-1])[0] == "2" else 2)))
+    return edges
+
+
+def shares_by_bin(values: FloatArray, edges: Sequence[int]) -> list[float]:
+    """The share of ranks in each bin; the last entry is the share that was never found."""
+    found = np.searchsorted(edges, values[np.isfinite(values)])
+    counts = np.bincount(found, minlength=len(edges))
+    return [*(counts / len(values)), float(np.isinf(values).mean())]
+
+
+def rank_panels(report: Report) -> list[Panel]:
+    """One panel per direction: how the first ranks spread, a series per view."""
+    ranks = first_ranks(report)
+    return [_rank_panel(report, d, [r for (_, at), r in ranks.items() if at == d]) for d in _directions(ranks)]
+
+
+def _rank_panel(report: Report, direction: str, ranks: list[Result]) -> Panel:
+    values = np.concatenate([r.values for r in ranks])
+    edges = rank_edges(float(values[np.isfinite(values)].max(initial=1)))
+    never = bool(np.isinf(values).any())
+    series = [
+        figures.Bars(r.view, style_of(report, r.view), _kept(shares_by_bin(r.values, edges), never)) for r in ranks
+    ]
+    spans = [_span(low + 1, high) for low, high in zip([0, *edges], edges, strict=False)] + ["never"] * never
+    title = direction_title(direction)
+    sentence = " ".join(_sentence(r) for r in ranks)
+    drawn = figures.bars(
+        f"ranks-{slug(direction)}",
+        f"Ranks of the first right answer, {title}",
+        f"Share of queries by the rank of their first right answer. {sentence}",
+        series,
+        labels=[_brief(e) for e in edges] + ["never"] * never,
+        tips=[f"rank {span}" if span != "never" else "never found" for span in spans],
+        axis="rank of the first right answer, up to",
+    )
+    rows = [["rank", *(s.name for s in series)]]
+    rows += [[span, *(percent(s.shares[at]) for s in series)] for at, span in enumerate(spans)]
+    return Panel(title, drawn, sentence, rows)
+
+
+def _kept(shares: list[float], never: bool) -> list[float]:
+    return shares if never else shares[:-1]
+
+
+def _span(low: int, high: int) -> str:
+    return f"{low:,}" if low == high else f"{low:,}–{high:,}"
+
+
+def _brief(edge: int) -> str:
+    return f"{edge // 1000}k" if edge >= 1000 else str(edge)
+
+
+def _sentence(ranks: Result) -> str:
+    middle = Measure("MedR").show(float(np.median(ranks.values)))
+    far = int((ranks.values > DEPTH).sum())
+    beyond = f"; {count(far, 'query', 'queries')} beyond rank {DEPTH}" if far else ""
+    return f"Under {ranks.view}, half of the queries find a right answer by rank {middle}{beyond}."
+
+
+def legend(report: Report, others: Sequence[Report], *, kind: str) -> list[dict[str, Any]]:
+    """Names and samples of the series in the figures above."""
+    views = dict.fromkeys(view for view, _ in first_ranks(report))
+    made = [{"name": view, "swatch": figures.swatch(style_of(report, view), kind=kind)} for view in views]
+    first = next(iter(views), "")
+    for n, other in enumerate(others if views else ()):
+        made.append({"name": f"{other.system} ({first})", "swatch": figures.swatch(rival_style(n), kind=kind)})
+    return made

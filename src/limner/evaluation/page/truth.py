@@ -1,0 +1,140 @@
+"""What is known of a returned item: labelled, right by fuller judgements though not labelled, or neither."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.collection import Collection
+from limner.core.judgements import Judgements
+from limner.core.ranking import Ranking
+from limner.evaluation.protocols import PROTOCOLS
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How one returned item is marked: a style, a sign that does not need colour, and words."""
+
+    style: str
+    sign: str
+    words: str
+
+
+LABELLED = Mark("labelled", "✓", "labelled")
+UNKNOWN = Mark("unknown", "", "not known to be right")
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """The judgements of a collection, asked item by item.
+
+    Args:
+        collection: Where the judgements are; None where only a report is at hand, and nothing can be marked.
+    """
+
+    collection: Collection | None
+
+    @cached_property
+    def fuller(self) -> list[str]:
+        """Names of further judgements that know relevant pairs the labels lack, those first that add most.
+
+        Only judgements of yes or no can call an answer right: raw scores, as of Flickr8k's experts, grade even what
+        is unrelated above 0.
+        """
+        if self.collection is None:
+            return []
+        labels, extra = self.collection.judgements, self.collection.extra
+        plain = {name: j.relevant for name, j in extra.items() if set(np.unique(j.grades)) <= {0.0, 1.0}}
+        added = {name: int((~_held(pairs, labels)).sum()) for name, pairs in plain.items()}
+        return sorted((name for name, more in added.items() if more), key=lambda name: -added[name])
+
+    @property
+    def base(self) -> str:
+        """The name of the usual labels."""
+        return self.collection.judgements.name if self.collection is not None else ""
+
+    def judgements_of(self, view: str) -> str | None:
+        """The name of the judgements behind a view of a report, or None where it is not known here."""
+        if self.collection is None:
+            return None
+        found = {v.name: v.judgements for protocol in PROTOCOLS.values() for v in protocol.views}
+        name = view if view in self.collection.all_judgements else found.get(view)
+        return name if name in self.collection.all_judgements else None
+
+    def judged(self, name: str, direction: str) -> Judgements | None:
+        """Judgements by name in one direction; None without a collection or for a run of unknown kind."""
+        if self.collection is None or direction not in ("i2t", "t2i"):
+            return None
+        return self.collection.judged(name, direction)
+
+    def mark(self, direction: str, query: str, candidate: str) -> Mark | None:
+        """The mark of one returned item; None where nothing is known of any item."""
+        base = self.judged(self.base, direction)
+        if base is None:
+            return None
+        if _grade(base, query, candidate):
+            return LABELLED
+        found = (name for name in self.fuller if _grade(self.judged(name, direction), query, candidate))
+        name = next(found, None)
+        return UNKNOWN if name is None else also(name)
+
+    def labelled(self, direction: str, query: str) -> list[str]:
+        """The candidates that the labels pair with a query."""
+        base = self.judged(self.base, direction)
+        if base is None or query not in base.queries:
+            return []
+        row = base.queries.index(query)
+        columns = base.columns[base.indptr[row] : base.indptr[row + 1]]
+        grades = base.grades[base.indptr[row] : base.indptr[row + 1]]
+        return list(base.candidates[columns[grades > 0]])
+
+
+def also(name: str) -> Mark:
+    """The mark of an item that is right by fuller judgements only."""
+    return Mark("also", "+", f"right by {name}, not labelled")
+
+
+def _grade(judgements: Judgements | None, query: str, candidate: str) -> float:
+    if judgements is None or query not in judgements.queries or candidate not in judgements.candidates:
+        return 0.0
+    return judgements.grade(query, candidate) or 0.0
+
+
+def _held(pairs: Judgements, other: Judgements) -> BoolArray:
+    """Which relevant pairs are relevant in the other judgements too."""
+    known = other.relevant.restrict(queries=pairs.queries, candidates=pairs.candidates)
+    width = max(len(pairs.candidates), 1)
+    return np.isin(pairs.rows * width + pairs.columns, known.rows * width + known.columns)
+
+
+def missing(fuller: Judgements, base: Judgements) -> tuple[int, int, int, int]:
+    """Counts over the queries that the fuller judgements answer: queries, labelled, relevant, relevant not labelled."""
+    pairs = fuller.relevant
+    asked = [q for q, n in zip(fuller.queries, fuller.counts, strict=True) if n]
+    labelled = len(base.restrict(queries=[q for q in asked if q in base.queries]))
+    return len(asked), labelled, len(pairs), int((~_held(pairs, base)).sum())
+
+
+def relevant_in(ranking: Ranking, judgements: Judgements) -> BoolArray:
+    """Which items of a ranking's lists are relevant: one row per query, one column per place."""
+    known = judgements.relevant.restrict(queries=ranking.queries, candidates=ranking.candidates)
+    width = max(len(ranking.candidates), 1)
+    keys = np.arange(len(ranking.queries))[:, None] * width + ranking.indices
+    return np.asarray(np.isin(keys, known.rows * width + known.columns) & (ranking.indices >= 0))
+
+
+def spread(rows: Sequence[int] | npt.NDArray[np.int64], count: int) -> list[int]:
+    """At most `count` of these, evenly spaced: a sample that is the same every time.
+
+    >>> spread([0, 1, 2, 3, 4, 5, 6, 7, 8], 3)
+    [1, 4, 7]
+    """
+    if len(rows) <= count:
+        return [int(r) for r in rows]
+    return [int(rows[int((i + 0.5) * len(rows) / count)]) for i in range(count)]

@@ -1,0 +1,68 @@
+"""How the page says things: directions, views, shares and counts."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from limner.evaluation.measures import Measure
+from limner.evaluation.report import DIRECTIONS, Report, Result
+
+NOUNS = {"i2t": ("image", "images", "caption", "captions"), "t2i": ("caption", "captions", "image", "images")}
+STYLES = 4
+"""How many series the style sheet tells apart; a fifth view looks like the first again."""
+
+
+def nouns(direction: str) -> tuple[str, str, str, str]:
+    """Query and candidate of a direction, each in singular and plural."""
+    return NOUNS.get(direction, ("query", "queries", "candidate", "candidates"))
+
+
+def direction_title(direction: str) -> str:
+    """`Image → text`."""
+    return DIRECTIONS.get(direction, direction).replace("->", "→").capitalize()
+
+
+def percent(share: float) -> str:
+    """A share as tables show it, with its sign."""
+    return f"{100 * share:.1f}%"
+
+
+def count(number: int, one: str, many: str) -> str:
+    """A number with its noun.
+
+    >>> count(1, "query", "queries"), count(1200, "query", "queries")
+    ('1 query', '1,200 queries')
+    """
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def number(measure: Measure, value: float) -> str:
+    """A measure's number for running text: shares with a percent sign, what is infinite or undefined as a sign."""
+    return plain(measure, value) + ("%" if measure.kind.share and math.isfinite(value) else "")
+
+
+def plain(measure: Measure, value: float) -> str:
+    """A measure's number for a table."""
+    return measure.show(value) if math.isfinite(value) else "∞" if math.isinf(value) else "–"
+
+
+def span(result: Result) -> str:
+    """`33.0 to 51.0`, the ends of the interval, or nothing where there is none."""
+    interval, show = result.interval, result.measure.show
+    return f"{show(interval.low)} to {show(interval.high)}" if interval else ""
+
+
+def slug(text: str) -> str:
+    """A text as a name that can stand in an address."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "x"
+
+
+def views_of(report: Report) -> list[str]:
+    """The views of a report, in order."""
+    return list(dict.fromkeys(r.view for r in report.results))
+
+
+def style_of(report: Report, view: str) -> str:
+    """The style of a view, the same in every figure."""
+    return f"s{views_of(report).index(view) % STYLES}"

@@ -1,0 +1,177 @@
+"""Protocols by name: which pool, which judgements and which measures a published number means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError, UnknownName
+from limner.evaluation.measures import DEFAULT, Measure, parse
+
+
+@dataclass(frozen=True)
+class View:
+    """One way to look at a system: judgements, measures, and how the pool is cut.
+
+    Args:
+        name: What reports call it.
+        judgements: The name of judgements in the collection.
+        measures: What to measure.
+        folds: A field of images and texts that cuts the pool in folds; each query meets only its own fold, and the
+            result is the mean over folds.
+        outside: "drop" relevant candidates that are not in the pool, or "count" them in R as never found.
+        directions: Which directions it is for.
+    """
+
+    name: str
+    judgements: str = "pairs"
+    measures: tuple[Measure, ...] = DEFAULT
+    folds: str | None = None
+    outside: str = "drop"
+    directions: tuple[str, ...] = ("i2t", "t2i")
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """A named protocol: its views, and the size of the test set it is defined on."""
+
+    name: str
+    about: str
+    views: tuple[View, ...]
+    images: int | None = None
+    texts: int | None = None
+
+    def notes(self, collection: Collection) -> list[str]:
+        """What differs from the test set that published numbers of this protocol were made on."""
+        notes = []
+        for what, expected, got in (
+            ("images", self.images, len(collection.images)),
+            ("texts", self.texts, len(collection.texts)),
+        ):
+            if expected is not None and got != expected:
+                variant = _VARIANTS.get((self.name, got))
+                known = f" ({variant})" if variant else ""
+                notes.append(
+                    f"{self.name} is defined on {expected:,} {what}; this collection has {got:,}{known}: "
+                    "not comparable with published numbers"
+                )
+        return notes
+
+
+_VARIANTS = {
+    ("coco-5k", 25_010): "Karpathy's test set without the cut to five captions per image",
+    ("coco-5k", 24_809): "the unique texts of MTEB",
+}
+_RECALLS = parse("R@1 R@5 R@10 MedR rsum")
+_SUCCESS = parse("S@1 S@5 S@10 RP")
+
+PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
+    {
+        p.name: p
+        for p in (
+            Protocol(
+                "flickr8k-1k",
+                "Flickr8k test: 1,000 images, five captions each",
+                (View("flickr8k-1k", measures=_RECALLS),),
+                1000,
+                5000,
+            ),
+            Protocol(
+                "flickr8k-judged",
+                "Flickr8k test, one caption per image, against the pairs and people's judgements (Hodosh et al. 2013)",
+                (
+                    View("flickr8k-judged", measures=parse("R@1 R@5 R@10 MedR")),
+                    View("expert", "expert", _SUCCESS),
+                    View("crowd", "crowd", _SUCCESS),
+                ),
+                1000,
+                1000,
+            ),
+            Protocol(
+                "flickr30k-1k",
+                "Flickr30k test: 1,000 images, five captions each",
+                (View("flickr30k-1k", measures=_RECALLS),),
+                1000,
+                5000,
+            ),
+            Protocol(
+                "coco-1k",
+                "COCO test in five folds of 1,000 images; mean of five",
+                (View("coco-1k", measures=_RECALLS, folds="fold"),),
+                5000,
+                25000,
+            ),
+            Protocol(
+                "coco-5k",
+                "COCO test: 5,000 images, 25,000 captions",
+                (View("coco-5k", measures=_RECALLS),),
+                5000,
+                25000,
+            ),
+            Protocol(
+                "cxc",
+                "COCO 5K pool with CrissCrossed Captions positives (rated 3.0 or higher)",
+                (View("cxc", "cxc", parse("R@1 R@5 R@10")),),
+                5000,
+                25000,
+            ),
+            Protocol(
+                "eccv",
+                "COCO 5K pool with ECCV Caption positives",
+                (View("eccv", "eccv", parse("mAP@R RP R@1"), outside="count"),),
+                5000,
+                25000,
+            ),
+            Protocol(
+                "wit",
+                "Wikipedia image-caption matching: nDCG@5, image queries (Messina et al. 2022)",
+                (View("wit", measures=parse("nDCG@5 R@1 R@5 R@10 MedR"), directions=("i2t",)),),
+            ),
+        )
+    }
+)
+
+
+def views(
+    collection: Collection, *, protocol: str | Iterable[str] | None, measures: tuple[Measure, ...] | None
+) -> tuple[list[View], list[str]]:
+    """The views to evaluate, and notes on how they differ from their definition.
+
+    Without a protocol, every judgement of the collection is a view with the same measures.
+    """
+    if protocol is None:
+        return [View(name, name, measures or DEFAULT) for name in collection.all_judgements], []
+    chosen: list[View] = []
+    notes: list[str] = []
+    for name in [protocol] if isinstance(protocol, str) else protocol:
+        if name not in PROTOCOLS:
+            raise UnknownName("protocol", name, PROTOCOLS)
+        notes += PROTOCOLS[name].notes(collection)
+        chosen += [_with_measures(view, measures) for view in PROTOCOLS[name].views]
+    for view in chosen:
+        _refuse_unfit(view, collection)
+    return chosen, notes
+
+
+def _with_measures(view: View, measures: tuple[Measure, ...] | None) -> View:
+    return (
+        view
+        if measures is None
+        else View(view.name, view.judgements, measures, view.folds, view.outside, view.directions)
+    )
+
+
+def _refuse_unfit(view: View, collection: Collection) -> None:
+    if view.judgements not in collection.all_judgements:
+        raise LimnerError(
+            f"view {view.name!r} needs the judgements {view.judgements!r}, which {collection.name!r} does not have "
+            f"(it has {', '.join(collection.all_judgements)}): load the collection with them"
+        )
+    for items in (collection.images, collection.texts):
+        if view.folds is not None and view.folds not in items.fields:
+            raise LimnerError(
+                f"view {view.name!r} cuts the pool by the field {view.folds!r}, which the {items.kind}s of "
+                f"{collection.name!r} do not have: load the collection with its folds, or use 'coco-5k'"
+            )

@@ -1,0 +1,261 @@
+"""Published results as data: tables of Chun et al. 2022 (*ECCV Caption*), and a model's place among their 25 models.
+
+A table is a csv file in this folder whose first lines, after `#`, say where it is from and what is wrong with it.
+A value that is printed so but contradicts the rest of its paper ends in `?`; it is kept, marked doubtful, and left out
+when a model is placed.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.errors import LimnerError, UnknownName
+
+Direction = Literal["mean", "i2t", "t2i"]
+DIRECTIONS: dict[str, str] = {"mean": "eccv-4", "i2t": "eccv-d2", "t2i": "eccv-d3"}
+NAMES = ("eccv-4", "eccv-5", "eccv-d1", "eccv-d2", "eccv-d3", "eccv-e1a", "eccv-e1b")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """A published table.
+
+    Attributes:
+        name: what `table` calls it.
+        notes: where it is from, and what to know about it.
+        labels: what the rows are about: models, measures, rankings.
+        columns: the names of the columns of numbers.
+        values: rows by columns.
+        doubtful: True for values that are printed so but contradict the rest of the paper.
+        decimals: how many decimals each column is printed with.
+        fields: the columns of text, by name.
+    """
+
+    name: str
+    notes: str
+    labels: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: npt.NDArray[np.float64]
+    doubtful: npt.NDArray[np.bool_]
+    decimals: tuple[int, ...]
+    fields: Mapping[str, tuple[str, ...]]
+
+    def __post_init__(self) -> None:
+        """Tables are shared, so nobody may write to them."""
+        self.values.flags.writeable = self.doubtful.flags.writeable = False
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self.labels)
+
+    def column(self, name: str) -> npt.NDArray[np.float64]:
+        """One column of numbers, a value per row.
+
+        >>> table("eccv-4").column("eccv mAP@R")[:2]
+        array([22.67, 35.01])
+        """
+        return self.values[:, self._position(name)]
+
+    def row(self, label: str) -> dict[str, float]:
+        """One row, a value per column.
+
+        >>> table("eccv-4").row("CLIP ViT-L/14")["coco-5k R@1"]
+        46.44
+        """
+        if label not in self.labels:
+            raise UnknownName(f"row of {self.name}", label, self.labels)
+        return dict(zip(self.columns, self.values[self.labels.index(label)].tolist(), strict=True))
+
+    def _position(self, name: str) -> int:
+        if name not in self.columns:
+            raise UnknownName(f"column of {self.name}", name, self.columns)
+        return self.columns.index(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a value stands among published ones.
+
+    Attributes:
+        measure: the column it is compared in, `eccv mAP@R`.
+        direction: `i2t`, `t2i` or `mean` of both.
+        value: the value placed, in percent.
+        rank: 1 is best; 1 + the number of better models.
+        models: how many published models it is compared with.
+        better: the better models and their values, nearest first.
+        equal: models with the same printed value.
+        worse: the worse models, nearest first.
+    """
+
+    measure: str
+    direction: str
+    value: float
+    rank: int
+    models: int
+    better: tuple[tuple[str, float], ...]
+    equal: tuple[tuple[str, float], ...]
+    worse: tuple[tuple[str, float], ...]
+
+    def __str__(self) -> str:
+        """One line for people: the rank and the neighbours on either side."""
+        digits = 1 if self.measure.endswith("rsum") else 2  # as published
+        near = [("below", self.better[:1]), ("level with", self.equal), ("above", self.worse[:1])]
+        named = [f"{word} {name} ({value:.{digits}f})" for word, group in near for name, value in group]
+        where = f"{self.measure} {self.direction} {self.value:.{digits}f}: rank {self.rank} of {self.models + 1}"
+        return ", ".join([where, *named])
+
+
+@cache
+def table(name: str) -> Table:
+    """A published table by name.
+
+    `eccv-4` (25 models, mean of both directions), `eccv-d2` (image-to-text), `eccv-d3` (text-to-image), `eccv-5` (tau-b
+    between measures), `eccv-d1` (counts of preferences), `eccv-e1a` and `eccv-e1b` (scores by who proposed the pairs).
+
+    Args:
+        name: one of `NAMES`.
+
+    Returns:
+        The table; the same object each time, with arrays that cannot be written to.
+
+    >>> table("eccv-4").labels[:2], table("eccv-4").columns[:2]
+    (('VSE0', 'VSE++'), ('eccv mAP@R', 'eccv RP'))
+    """
+    if name not in NAMES:
+        raise UnknownName("published table", name, NAMES)
+    text = (files("limner.evaluation.published") / f"{name}.csv").read_text(encoding="utf-8")
+    lines = text.splitlines()
+    notes = " ".join(line.removeprefix("#").strip() for line in lines if line.startswith("#"))
+    header, *rows = csv.reader(line for line in lines if not line.startswith("#"))
+    return _typed(name, notes, header, rows)
+
+
+def _typed(name: str, notes: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Splits the columns into text and numbers."""
+    texts = {title: tuple(column) for title, column in zip(header, zip(*rows, strict=True), strict=True)}
+    numeric = [title for title in header if all(_is_number(cell) for cell in texts[title])]
+    cells = np.array([texts[title] for title in numeric]).T
+    values, doubtful = np.strings.rstrip(cells, "?").astype(np.float64), np.strings.endswith(cells, "?")
+    fields = MappingProxyType({title: texts[title] for title in header[1:] if title not in numeric})
+    decimals = tuple(max(_decimals(cell) for cell in texts[title]) for title in numeric)
+    return Table(name, notes, texts[header[0]], tuple(numeric), values, doubtful, decimals, fields)
+
+
+def _is_number(cell: str) -> bool:
+    return cell.removesuffix("?").replace(".", "", 1).isdigit()
+
+
+def _decimals(cell: str) -> int:
+    return len(cell.removesuffix("?").partition(".")[2])
+
+
+@cache
+def scores(direction: Direction = "mean") -> Table:
+    """The 25 models under every measure the paper has for a direction.
+
+    `i2t` and `t2i` are Tables D.2 and D.3. `mean` is Table 4 and, for the R@5 and R@10 that it leaves out, the mean of
+    D.2 and D.3.
+
+    Args:
+        direction: `mean`, `i2t` or `t2i`.
+
+    Returns:
+        Models by measures.
+
+    >>> len(scores().columns), scores().row("BLIP")["coco-5k R@10"]
+    (12, 94.685)
+    """
+    if direction not in DIRECTIONS:
+        raise UnknownName("direction", direction, DIRECTIONS)
+    base = table(DIRECTIONS[direction])
+    if direction != "mean":
+        return base
+    there, back = table(DIRECTIONS["i2t"]), table(DIRECTIONS["t2i"])
+    more = [name for name in there.columns if name not in base.columns]
+    halves = np.column_stack([(there.column(name) + back.column(name)) / 2 for name in more])
+    values = np.column_stack([base.values, np.round(halves, 3)])  # a mean of two decimals has three
+    doubtful = np.zeros(values.shape, dtype=bool)
+    decimals = (*base.decimals, *(2 for _ in more))
+    return Table("eccv mean", base.notes, base.labels, (*base.columns, *more), values, doubtful, decimals, base.fields)
+
+
+def place(
+    values: Mapping[str, float] | Mapping[tuple[str, str], float],
+    *,
+    direction: Direction = "mean",
+    unit: Literal["percent", "fraction"] | None = None,
+) -> list[Placement]:
+    """Places a model among the published ones, measure by measure.
+
+    A measure is named by protocol and measure, `eccv mAP@R` or `("eccv", "mAP@R")`; `PMRP` stands alone and `rsum` is
+    `coco-1k rsum`. A value that prints like a published one is level with it. Doubtful published values are left out.
+
+    Args:
+        values: the model's values; measures that were not published are refused by name.
+        direction: `mean` of both directions, `i2t` or `t2i`.
+        unit: `percent` as published, or `fraction` (0 to 1). Left out, percent is taken, unless no value is above 1.
+
+    Returns:
+        One placement per value, in the order given.
+
+    >>> print(place({"eccv mAP@R": 40.5})[0])
+    eccv mAP@R mean 40.50: rank 7 of 26, below BLIP (40.52), above VSE∞ (BUTD region) (40.46)
+    """
+    named = {_measure_name(key): float(value) for key, value in values.items()}
+    scale = _scale(named, unit)
+    published = scores(direction)
+    return [_placed(published, direction, name, value * scale) for name, value in named.items()]
+
+
+def measures(direction: Direction = "mean") -> tuple[str, ...]:
+    """The measures in which a model can be placed.
+
+    >>> "coco-1k rsum" in measures(), "coco-1k rsum" in measures("i2t")
+    (True, False)
+    """
+    return scores(direction).columns
+
+
+def _measure_name(key: str | tuple[str, str]) -> str:
+    name = key if isinstance(key, str) else " ".join(part for part in key if part)
+    return "coco-1k rsum" if name == "rsum" else name
+
+
+def _scale(values: Mapping[str, float], unit: str | None) -> float:
+    if unit not in (None, "percent", "fraction"):
+        raise LimnerError(f"unit: got {unit!r}, expected 'percent' or 'fraction'")
+    bad = [name for name, value in values.items() if not np.isfinite(value)]
+    if bad:
+        raise LimnerError(f"got {values[bad[0]]} for {bad[0]!r}, expected a finite number; leave it out")
+    highest = max((value / 6 if name.endswith("rsum") else value for name, value in values.items()), default=0.0)
+    if unit is None and 0 < highest <= 1:
+        raise LimnerError(
+            "got no value above 1 (6 for rsum), expected percent as published; "
+            "pass unit='fraction' for values from 0 to 1, or unit='percent' if they are percent all the same"
+        )
+    return 100.0 if unit == "fraction" else 1.0
+
+
+def _placed(published: Table, direction: str, name: str, value: float) -> Placement:
+    position = published._position(name)
+    trusted = ~published.doubtful[:, position]
+    rows = [(label, float(score)) for label, score in zip(published.labels, published.column(name), strict=True)]
+    rows = [row for row, keep in zip(rows, trusted, strict=True) if keep]
+    half = 0.5 * 10.0 ** -published.decimals[position] * (1 + 1e-9)  # the last bits must not decide
+    better = sorted((row for row in rows if row[1] - value > half), key=lambda row: row[1])
+    worse = sorted((row for row in rows if value - row[1] > half), key=lambda row: -row[1])
+    equal = _without(rows, [*better, *worse])
+    return Placement(name, direction, value, 1 + len(better), len(rows), tuple(better), equal, tuple(worse))
+
+
+def _without(rows: Iterable[tuple[str, float]], taken: Sequence[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
+    return tuple(row for row in rows if row not in taken)

@@ -1,0 +1,222 @@
+"""Reports and comparisons as plain text, Markdown, LaTeX and CSV. One grid of cells, four ways to write it."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from limner.core.spreadsheet import guarded_row
+from limner.evaluation.report import DIRECTIONS
+
+if TYPE_CHECKING:
+    from limner.evaluation.comparison import Comparison, Difference, Line
+    from limner.evaluation.measures import Measure
+    from limner.evaluation.report import Report, Result
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A titled table of cells, the first row being its head."""
+
+    title: str
+    rows: tuple[tuple[str, ...], ...]
+
+
+def to_csv(records: Sequence[dict[str, Any]]) -> str:
+    """Flat records as CSV with a head line."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(records[0]) if records else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(map(guarded_row, records))
+    return out.getvalue()
+
+
+# --- reports ----------------------------------------------------------------------------------------------------
+
+
+def report_grids(report: Report) -> list[Grid]:
+    """One grid per view: measures down, directions across, each number with its interval."""
+    return [
+        _view_grid(view, [r for r in report.results if r.view == view])
+        for view in dict.fromkeys(r.view for r in report.results)
+    ]
+
+
+def _view_grid(view: str, results: list[Result]) -> Grid:
+    directions = [d for d in DIRECTIONS if any(r.direction == d for r in results) and d != "both"]
+    head = (view, *(f"{DIRECTIONS[d]} ({_counted(results, d)})" for d in directions))
+    rows = [head]
+    for measure in dict.fromkeys(r.measure for r in results if r.direction != "both"):
+        rows.append((str(measure), *(_cell(results, measure, d) for d in directions)))
+    for result in (r for r in results if r.direction == "both"):
+        rows.append((str(result.measure), _with_interval(result), *[""] * (len(directions) - 1)))
+    return Grid(view, tuple(rows))
+
+
+def _counted(results: list[Result], direction: str) -> str:
+    return f"{next(len(r.queries) for r in results if r.direction == direction):,}"
+
+
+def _cell(results: list[Result], measure: Any, direction: str) -> str:
+    found = [r for r in results if r.measure == measure and r.direction == direction]
+    return _with_interval(found[0]) if found else ""
+
+
+def _with_interval(result: Result) -> str:
+    shown = result.measure.show(result.value)
+    interval = result.interval
+    return (
+        shown
+        if interval is None
+        else f"{shown} [{result.measure.show(interval.low)}, {result.measure.show(interval.high)}]"
+    )
+
+
+def report_text(report: Report) -> str:
+    """The report for a terminal."""
+    head = f"{report.system} on {report.collection}"
+    return "\n\n".join([head, *(_plain(g) for g in report_grids(report)), *(f"note: {n}" for n in report.notes)])
+
+
+def report_markdown(report: Report) -> str:
+    """The report as Markdown."""
+    return _document(f"# {report.system} on {report.collection}", report_grids(report), report.notes, _markdown)
+
+
+def report_latex(report: Report) -> str:
+    """The report as LaTeX tables (booktabs)."""
+    return _document(f"% {report.system} on {report.collection}", report_grids(report), report.notes, _latex, note="% ")
+
+
+# --- comparisons ------------------------------------------------------------------------------------------------
+
+
+def comparison_grids(comparison: Comparison) -> list[Grid]:
+    """One grid per view and direction; two systems are shown with their difference, more with letters."""
+    from limner.evaluation.comparison import heading
+
+    keys = dict.fromkeys((n.view, n.direction) for n in comparison.lines)
+    make = _two if len(comparison.systems) == 2 else _many
+    return [
+        Grid(
+            heading(*key),
+            make(comparison, heading(*key), [n for n in comparison.lines if (n.view, n.direction) == key]),
+        )
+        for key in keys
+    ]
+
+
+def _two(comparison: Comparison, title: str, lines: list[Line]) -> tuple[tuple[str, ...], ...]:
+    rows = [(title, *comparison.systems, "difference", f"p (Holm, {comparison.family})", "test")]
+    for line in lines:
+        values = [line.measure.show(v) for v in line.values]
+        if not line.differences:
+            rows.append((str(line.measure), *values, "", "", "not comparable"))
+            continue
+        d = line.differences[0]
+        mark = " *" if d.significant(comparison.level) else ""
+        rows.append((str(line.measure), *values, _signed(line.measure, d) + mark, _p(d.p_adjusted), d.test.method))
+    return tuple(rows)
+
+
+def _signed(measure: Measure, d: Difference) -> str:
+    span = "" if d.interval is None else f" [{measure.show(d.interval.low)}, {measure.show(d.interval.high)}]"
+    return measure.show_change(d.value) + span
+
+
+def _p(value: float) -> str:
+    return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
+
+
+def _many(comparison: Comparison, title: str, lines: list[Line]) -> tuple[tuple[str, ...], ...]:
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    head = (title, *(f"{letters[i % 26]} {name}" for i, name in enumerate(comparison.systems)))
+    body = [
+        (
+            str(n.measure),
+            *(
+                f"{n.measure.show(v)} {''.join(letters[b % 26] for b in n.beaten(i, comparison.level))}".rstrip()
+                for i, v in enumerate(n.values)
+            ),
+        )
+        for n in lines
+    ]
+    return (head, *body)
+
+
+def comparison_foot(comparison: Comparison) -> str:
+    """What the marks of the table mean."""
+    mark = "*: significant" if len(comparison.systems) == 2 else "letters: significantly better than these systems"
+    return f"{mark} at {comparison.level:g}, p-values {comparison.corrected}"
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """The comparison for a terminal."""
+    notes = [comparison_foot(comparison), *(f"note: {n}" for n in comparison.notes)]
+    return "\n\n".join([*(_plain(g) for g in comparison_grids(comparison)), *notes])
+
+
+def comparison_markdown(comparison: Comparison) -> str:
+    """The comparison as Markdown."""
+    notes = [comparison_foot(comparison), *comparison.notes]
+    return _document(f"# {' and '.join(comparison.systems)}", comparison_grids(comparison), notes, _markdown)
+
+
+def comparison_latex(comparison: Comparison) -> str:
+    """The comparison as LaTeX tables (booktabs)."""
+    notes = [comparison_foot(comparison), *comparison.notes]
+    return _document(f"% {' and '.join(comparison.systems)}", comparison_grids(comparison), notes, _latex, note="% ")
+
+
+# --- four ways to write a grid ----------------------------------------------------------------------------------
+
+
+def _document(
+    head: str, grids: Sequence[Grid], notes: Sequence[str], write: Callable[[Grid], str], *, note: str = "Note: "
+) -> str:
+    return "\n\n".join([head, *map(write, grids), *(note + n for n in notes)]) + "\n"
+
+
+def _plain(grid: Grid) -> str:
+    widths = [max(map(len, column)) for column in zip(*grid.rows, strict=True)]
+    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in grid.rows]
+    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
+
+
+def _markdown(grid: Grid) -> str:
+    escaped = [[cell.replace("|", "\\|") for cell in row] for row in grid.rows]
+    lines = ["| " + " | ".join(row) + " |" for row in escaped]
+    return "\n".join([lines[0], "|" + " --- |" * len(grid.rows[0]), *lines[1:]])
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}
+
+
+def _latex(grid: Grid) -> str:
+    escaped = [["".join(_LATEX.get(c, c) for c in cell).replace("->", r"$\to$") for cell in row] for row in grid.rows]
+    lines = [" & ".join(row) + r" \\" for row in escaped]
+    return "\n".join(
+        [
+            rf"\begin{{tabular}}{{l{'r' * (len(grid.rows[0]) - 1)}}}",
+            r"\toprule",
+            lines[0],
+            r"\midrule",
+            *lines[1:],
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+    )

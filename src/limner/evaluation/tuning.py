@@ -1,0 +1,136 @@
+"""Choosing the options of a correction on a dev split, and correcting a test split with them.
+
+    options = tune("csls", dev_scores, pairs.dev)                   # {"k": 5}
+    corrected = corrected(scores, pairs, "csls", split="test", tune="dev")
+
+Every point of a grid is evaluated on the dev split, in both directions. Equal results go to the point nearest to the
+default, which stands first in its grid.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError, UnknownName
+from limner.match.corrections import CorrectedScores, correct, named
+from limner.scores import Scores
+
+_SHARP = (30.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
+
+GRIDS: Mapping[str, Mapping[str, Sequence[float]]] = MappingProxyType(
+    {
+        "csls": {"k": (10, 1, 2, 5, 20, 50)},
+        "inverted_softmax": {"beta": _SHARP},
+        "dual_softmax": {"beta": _SHARP},
+        "dynamic_inverted_softmax": {"beta": (20.0, 5.0, 10.0, 30.0, 50.0, 100.0, 200.0)},
+        "nnn": {"k": (16, 1, 4, 64), "alpha": (0.75, 0.25, 0.5, 1.0)},
+        "sinkhorn": {"beta": _SHARP, "rounds": (5, 1, 20)},
+    }
+)
+"""The values that are tried of every option, the default first."""
+
+
+def tune(
+    name: str,
+    dev_scores: Scores,
+    dev_collection: Collection,
+    *,
+    measure: str = "rsum",
+    grid: Mapping[str, Sequence[float]] | None = None,
+    fixed: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The options of a correction that are best on a dev split.
+
+    Args:
+        name: A correction by name.
+        dev_scores: Scores of the dev split, images by texts or the other way round.
+        dev_collection: The dev split.
+        measure: What is to be best: rsum, the sum of R@1, R@5 and R@10 in both directions, or any measure, whose mean
+            over both directions is taken.
+        grid: Values to try of each option; `GRIDS[name]` by default.
+        fixed: Options that are not to be tuned.
+
+    Returns:
+        The options, ready for `scores.correct(name, **options)`.
+
+    >>> import limner
+    >>> pairs = limner.load("scenes", images=60).test
+    >>> scores = limner.train(pairs, "histograms").scores(pairs)
+    >>> sorted(tune("nnn", scores, pairs, grid={"k": [2, 4]}, measure="R@1"))
+    ['k']
+    """
+    named(name, **(fixed or {}))  # an unknown name or option fails before the work
+    chosen = {option: values for option, values in (grid or GRIDS[name]).items() if option not in (fixed or {})}
+    results = [
+        (options, _value(correct(dev_scores, name, **options), dev_collection, measure))
+        for options in _points(chosen, fixed or {}, len(dev_scores.queries))
+    ]
+    if not results:
+        raise LimnerError(f"nothing to try for {name}: expected values for each option, got the grid {dict(chosen)}")
+    return max(results, key=lambda result: result[1])[0]
+
+
+def _points(grid: Mapping[str, Sequence[float]], fixed: Mapping[str, Any], queries: int) -> Iterator[dict[str, Any]]:
+    """All combinations, the defaults first; neighbourhoods beyond the number of queries are left out."""
+    for values in itertools.product(*grid.values()):
+        options = dict(fixed) | dict(zip(grid, values, strict=True))
+        if options.get("k", 1) <= queries:
+            yield options
+
+
+def _value(scores: Scores, collection: Collection, measure: str) -> float:
+    """The mean over both directions, turned so that more is better."""
+    from limner.evaluation.evaluate import evaluate
+
+    report = evaluate(scores, collection, measures=measure, keep=0)
+    every = [result for result in report.results if str(result.measure) == measure]
+    if not every:
+        raise LimnerError(f"the dev split gives no {measure}: expected a measure that both directions have")
+    found = [result for result in every if result.view == every[0].view]  # the usual pairs come first
+    return sum(result.value * result.measure.kind.better for result in found) / len(found)
+
+
+def corrected(
+    scores: Scores,
+    collection: Collection,
+    name: str,
+    *,
+    split: str = "test",
+    tune: str | None = "dev",
+    measure: str = "rsum",
+    **options: Any,
+) -> CorrectedScores:
+    """Corrected scores of one split, with options chosen on another.
+
+    Args:
+        scores: Scores of the whole collection (or at least of both splits), images by texts or the other way round.
+        collection: The collection with its splits.
+        name: A correction by name.
+        split: What is to be corrected; its own queries are the bank.
+        tune: The split that options are chosen on; None takes the defaults.
+        measure: What is to be best there.
+        options: Options that are not to be tuned.
+    """
+    if tune is not None:
+        if tune == split:
+            raise LimnerError(f"tuned on the split {split!r} that is to be corrected: its results would be too good")
+        options = _tuned(name, *_part(scores, collection.split(tune)), measure, options)
+    return correct(_part(scores, collection.split(split))[0], name, **options)
+
+
+def _tuned(name: str, scores: Scores, part: Collection, measure: str, fixed: Mapping[str, Any]) -> dict[str, Any]:
+    return tune(name, scores, part, measure=measure, fixed=fixed)
+
+
+def _part(scores: Scores, part: Collection) -> tuple[Scores, Collection]:
+    """The scores of a split."""
+    images, texts = part.images.ids, part.texts.ids
+    if all(i in scores.queries for i in images[:1]):
+        return scores.restrict(queries=images, candidates=texts), part
+    if all(i in scores.queries for i in texts[:1]):
+        return scores.restrict(queries=texts, candidates=images), part
+    raise UnknownName("split of the scores", part.name, scores.queries[:3])

@@ -1,0 +1,249 @@
+"""WordNet as an immutable graph: synsets, lemmas, hypernyms, antonyms, base forms, path similarity.
+
+limner brings WordNet 3.0 with it (everything but the definitions and examples, 2 MB packed; see `pack.py`), so that it
+works on a fresh machine without a download. A folder of WordNet's own database files is read as well: `WordNet.read`.
+The graph is read once and never changed, so that threads may share it; what is cached depends on nothing but the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.paths import damage_told
+
+Distances = npt.NDArray[np.uint8]
+
+FAR = 255
+"""The distance between concepts that no path joins."""
+
+SUFFIXES = {
+    "n": (("s", ""), ("ses", "s"), ("ves", "f"), ("xes", "x"), ("zes", "z"), ("ches", "ch"), ("shes", "sh"),
+          ("men", "man"), ("ies", "y")),
+    "v": (("s", ""), ("ies", "y"), ("es", "e"), ("es", ""), ("ed", "e"), ("ed", ""), ("ing", "e"), ("ing", "")),
+    "a": (("er", ""), ("est", ""), ("er", "e"), ("est", "e")),
+    "r": (),
+}  # fmt: skip
+"""WordNet's own rules of detachment (morphy)."""
+
+
+@dataclass(frozen=True)
+class Synset:
+    """One meaning and the words for it.
+
+    Args:
+        name: First lemma, part of speech, number of the sense, such as "dog.n.01".
+        lemmas: The words, with underscores for spaces.
+        counts: How often each word had this meaning in WordNet's tagged texts.
+        above: Positions of its hypernyms.
+        antonyms: (position of a word in `lemmas`, its antonym).
+    """
+
+    name: str
+    lemmas: tuple[str, ...]
+    counts: tuple[int, ...]
+    above: tuple[int, ...]
+    antonyms: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def pos(self) -> str:
+        """Part of speech: "n", "v", "a" (also for satellites) or "r"."""
+        letter = self.name.rsplit(".", 2)[1]
+        return "a" if letter == "s" else letter
+
+
+class WordNet:
+    """The graph. Made by `WordNet.load`, which keeps it, or by `WordNet.read`.
+
+    Args:
+        synsets: All synsets.
+        senses: For every (word in small letters, part of speech), positions of its synsets, the usual one first.
+        exceptions: For every (inflected form, part of speech), its base forms where no rule gives them.
+    """
+
+    def __init__(
+        self,
+        synsets: Sequence[Synset],
+        senses: Mapping[tuple[str, str], tuple[int, ...]],
+        exceptions: Mapping[tuple[str, str], tuple[str, ...]],
+    ) -> None:
+        """Indexes the names."""
+        self._synsets = tuple(synsets)
+        self._senses = dict(senses)
+        self._exceptions = dict(exceptions)
+        self._at = {synset.name: number for number, synset in enumerate(self._synsets)}
+        self._ancestors = lru_cache(maxsize=None)(self._find_ancestors)
+
+    @staticmethod
+    @cache
+    def load() -> WordNet:
+        """The WordNet 3.0 that limner brings, read once for the whole process (about a second)."""
+        from limner.language.wordnet.pack import opened
+
+        return opened((files("limner.language.wordnet") / "wordnet30.xz").read_bytes())
+
+    @staticmethod
+    def read(folder: str | Path) -> WordNet:
+        """Reads a folder of WordNet 3.x database files (data.noun, index.noun, noun.exc, ...)."""
+        from limner.language.wordnet.pack import read
+
+        with damage_told(folder, what="folder of WordNet files"):
+            return read(Path(folder))
+
+    def __len__(self) -> int:
+        return len(self._synsets)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._at
+
+    def __getitem__(self, name: str) -> Synset:
+        if name not in self._at:
+            word, _, rest = name.partition(".")
+            near = [s.name for p in "nvar" for s in self.synsets(word, p)]
+            raise UnknownName("synset", name, near or [f"{word}.n.01" if rest else "dog.n.01"])
+        return self._synsets[self._at[name]]
+
+    def synsets(self, word: str, pos: str = "n") -> tuple[Synset, ...]:
+        """Meanings of a word as it stands (see `base` for inflected forms), the usual one first.
+
+        >>> [s.name for s in WordNet.load().synsets("frisbee")]
+        ['frisbee.n.01']
+        """
+        key = word.lower().replace(" ", "_"), pos
+        return tuple(self._synsets[at] for at in self._senses.get(key, ()))
+
+    def has(self, word: str, pos: str = "n") -> bool:
+        """Whether a word, as it stands, is in WordNet."""
+        return (word.lower().replace(" ", "_"), pos) in self._senses
+
+    def base(self, word: str, pos: str = "n") -> str | None:
+        """The base form of a word by WordNet's own rules, or None where there is none.
+
+        >>> WordNet.load().base("geese"), WordNet.load().base("running", "v"), WordNet.load().base("xyzzy")
+        ('goose', 'run', None)
+        """
+        form = word.lower().replace(" ", "_")
+        listed = self._exceptions.get((form, pos), ())
+        ruled = [form[: -len(old)] + new for old, new in SUFFIXES[pos] if form.endswith(old)]
+        candidates = listed or ([form, *ruled] if self.has(form, pos) else ruled)
+        return next((c for c in candidates if c and self.has(c, pos)), form if self.has(form, pos) else None)
+
+    def ancestors(self, name: str) -> Mapping[str, int]:
+        """Every hypernym of a synset with its distance; the synset itself is at 0.
+
+        >>> WordNet.load().ancestors("dog.n.01")["canine.n.02"]
+        1
+        """
+        self[name]  # refuses an unknown name
+        return {self._synsets[at].name: far for at, far in self._ancestors(self._at[name]).items()}
+
+    def is_a(self, name: str, other: str) -> bool:
+        """Whether the first synset is the second one or below it."""
+        return name in self and other in self and self._at[other] in self._ancestors(self._at[name])
+
+    def _find_ancestors(self, at: int) -> Mapping[int, int]:
+        found, edge = {at: 0}, [at]
+        while edge:
+            further = dict.fromkeys(up for this in edge for up in self._synsets[this].above if up not in found)
+            found.update(dict.fromkeys(further, found[edge[0]] + 1))
+            edge = list(further)
+        return found
+
+    def antonyms(self, word: str, pos: str) -> tuple[str, ...]:
+        """Antonyms of a word, in any of its meanings, the usual meaning first.
+
+        >>> WordNet.load().antonyms("hot", "a")
+        ('cold',)
+        """
+        form = word.lower().replace(" ", "_")
+        found = [
+            antonym
+            for synset in self.synsets(form, pos)
+            for at, antonym in synset.antonyms
+            if synset.lemmas[at].lower() == form
+        ]
+        return tuple(dict.fromkeys(found))
+
+    def path_similarity(self, one: str, other: str) -> float:
+        """1 / (1 + length of the shortest path over hypernyms); 0 where there is none (Fellbaum 1998; as in nltk).
+
+        Verbs, adjectives and adverbs have no common root and are given one above all of them.
+
+        >>> wordnet = WordNet.load()
+        >>> wordnet.path_similarity("tree.n.01", "grass.n.01"), wordnet.path_similarity("dog.n.01", "dog.n.01")
+        (0.16666666666666666, 1.0)
+        """
+        distance = self.distances([one, other])[0, 1]
+        return 0.0 if distance == FAR else 1.0 / (1.0 + int(distance))
+
+    def distances(self, names: Sequence[str]) -> Distances:
+        """The length of the shortest path between any two of these synsets; `FAR` where there is none.
+
+        A shortest path over hypernyms goes up to a common hypernym and down again, so that for every hypernym of a
+        synset all that lie below it are reached at once.
+        """
+        ups = [self._rooted(name) for name in names]
+        below: dict[int, list[tuple[int, int]]] = {}
+        for column, up in enumerate(ups):
+            for at, far in up.items():
+                below.setdefault(at, []).append((column, far))
+        lists = {at: tuple(np.array(part) for part in zip(*rows, strict=True)) for at, rows in below.items()}
+        table = np.full((len(names), len(names)), FAR, dtype=np.uint8)
+        for row, up in zip(table, ups, strict=True):
+            for at, far in up.items():
+                columns, further = lists[at]
+                row[columns] = np.minimum(row[columns], further + far)
+        return table
+
+    def _rooted(self, name: str) -> Mapping[int, int]:
+        """The hypernyms of a synset, with the root that parts of speech other than nouns lack (-1)."""
+        pos = self[name].pos
+        up = self._ancestors(self._at[name])
+        return up if pos == "n" else {**up, -1 - "nvar".index(pos): max(up.values()) + 1}
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """All names."""
+        return tuple(self._at)
+
+    def __repr__(self) -> str:
+        return f"WordNet({len(self):,} synsets)"
+
+
+class Similarities:
+    """Path similarity between any two of some concepts, computed once as a table.
+
+    Args:
+        wordnet: The graph.
+        names: Concepts; those that WordNet does not know are listed in `unknown` and have no row.
+
+    >>> similar = Similarities(WordNet.load(), ["hill.n.01", "grassland.n.01", "no such thing"])
+    >>> round(float(similar.of(["hill.n.01"], ["grassland.n.01"])[0, 0]), 3), similar.unknown
+    (0.111, ('no such thing',))
+    """
+
+    def __init__(self, wordnet: WordNet, names: Iterable[str]) -> None:
+        """Fills the table."""
+        asked = sorted(set(names))
+        self.known = tuple(name for name in asked if name in wordnet)
+        self.unknown = tuple(name for name in asked if name not in wordnet)
+        self.row = {name: at for at, name in enumerate(self.known)}
+        self._distances = wordnet.distances(self.known)
+        values: npt.NDArray[np.float64] = 1.0 / (1.0 + np.arange(FAR + 1, dtype=np.float64))
+        values[FAR] = 0.0
+        self._values = values
+
+    def of(self, rows: Sequence[str], columns: Sequence[str]) -> npt.NDArray[np.float64]:
+        """The similarities of some concepts to others, all of them known."""
+        try:
+            at = [[self.row[name] for name in side] for side in (rows, columns)]
+        except KeyError as error:
+            raise LimnerError(f"concept {error.args[0]!r} is not in this table of similarities") from None
+        return np.asarray(self._values[self._distances[np.ix_(at[0], at[1])]], dtype=np.float64)

@@ -1,0 +1,154 @@
+"""How WordNet's database files are read, and how limner packs what it needs of them into one small file.
+
+The packed text holds, line by line in the order of the files, every synset as three fields separated by tabs: its words
+(`word:sense:count`), the numbers of its hypernyms' lines, and its antonyms (`position of the word=antonym`); then the
+irregular forms. Definitions and examples are left out. To pack anew:
+
+    python -m limner.language.wordnet.pack FOLDER src/limner/wordnet/wordnet30.xz
+
+WordNet 3.0 Copyright 2006 by Princeton University. All rights reserved. Its licence, which allows this, is in
+`WORDNET_LICENSE` beside this file.
+"""
+
+from __future__ import annotations
+
+import lzma
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from limner.core.errors import LimnerError
+from limner.core.paths import damage_told
+from limner.language.wordnet import Synset, WordNet
+
+PARTS = {"n": "noun", "v": "verb", "a": "adj", "r": "adv"}
+HYPERNYMS = ("@", "@i")
+Raw = tuple[str, list[str], list[tuple[str, str]], list[tuple[int, str, str, int]]]
+
+
+def read(folder: Path) -> WordNet:
+    """Reads the database files of a folder."""
+    lacking = [f"{kind}.{part}" for part in PARTS.values() for kind in ("data", "index")]
+    lacking = [name for name in lacking if not (folder / name).is_file()]
+    if lacking:
+        raise LimnerError(
+            f"{folder} has no {', '.join(lacking)}: expected WordNet 3.x database files, as in Debian's wordnet-base "
+            "(/usr/share/wordnet); without a folder limner uses the WordNet 3.0 that it brings"
+        )
+    return unpack("\n".join(lines(folder)))
+
+
+def lines(folder: Path) -> Iterator[str]:
+    """The packed text of a folder of database files."""
+    senses, counts = _senses(folder), _counts(folder)
+    raw = {(pos, entry[0][1:]): entry for pos in PARTS for entry in _entries(folder, pos)}
+    number = {key: at for at, key in enumerate(raw)}
+    for (pos, offset), (kind, words, above, opposite) in raw.items():
+        said = [_word(word, pos, offset, senses, counts) for word in words]
+        ups = [str(number[part, where]) for where, part in above]
+        against = [f"{at}={raw[part, where][1][to]}" for at, where, part, to in opposite if (part, where) in raw]
+        yield f"{kind[0]}{' '.join(said)}\t{' '.join(ups)}\t{' '.join(against)}"
+    yield ""
+    for pos, part in PARTS.items():
+        file = folder / f"{part}.exc"
+        for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
+            form, *bases = line.split()
+            yield f"{pos}{form} {' '.join(bases)}"
+
+
+def _word(
+    word: str,
+    pos: str,
+    offset: str,
+    senses: dict[tuple[str, str], list[str]],
+    counts: dict[tuple[str, str, int], int],
+) -> str:
+    sense = senses[word.lower(), pos].index(offset) + 1
+    count = counts.get((word.lower(), pos, sense), 0)
+    return f"{word}:{sense}" + (f":{count}" if count else "")
+
+
+def _entries(folder: Path, pos: str) -> Iterator[Raw]:
+    """Every synset of a data file: kind and offset, words, hypernyms (offset, part of speech), antonyms."""
+    with (folder / f"data.{PARTS[pos]}").open(encoding="utf-8") as file:
+        for line in file:
+            if line.startswith(" "):
+                continue
+            cells = line.partition("|")[0].split()
+            many = int(cells[3], 16)
+            words = [word.partition("(")[0] for word in cells[4 : 4 + 2 * many : 2]]
+            rest = cells[5 + 2 * many :]
+            count = min(int(cells[4 + 2 * many]), len(rest) // 4)
+            pointers = [rest[at : at + 4] for at in range(0, 4 * count, 4)]
+            above = [(p[1], _part(p[2])) for p in pointers if p[0] in HYPERNYMS]
+            opposite = [
+                (int(p[3][:2], 16) - 1, p[1], _part(p[2]), int(p[3][2:], 16) - 1) for p in pointers if p[0] == "!"
+            ]
+            yield cells[2] + cells[0], words, above, opposite
+
+
+def _part(letter: str) -> str:
+    return "a" if letter == "s" else letter
+
+
+def _senses(folder: Path) -> dict[tuple[str, str], list[str]]:
+    """For every word, the offsets of its synsets in order."""
+    found = {}
+    for pos, part in PARTS.items():
+        for line in (folder / f"index.{part}").read_text(encoding="utf-8").splitlines():
+            if not line.startswith(" "):
+                cells = line.split()
+                found[cells[0], pos] = cells[-int(cells[2]) :]
+    return found
+
+
+def _counts(folder: Path) -> dict[tuple[str, str, int], int]:
+    """How often each sense of a word was tagged."""
+    file = folder / "cntlist.rev"
+    found: dict[tuple[str, str, int], int] = {}
+    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
+        key, sense, count = line.split()
+        word, _, rest = key.partition("%")
+        found[word.lower(), " nvara"[int(rest[0])].replace(" ", "n"), int(sense)] = int(count)
+    return found
+
+
+def opened(packed: bytes) -> WordNet:
+    """The graph of a packed file."""
+    with damage_told("wordnet30.xz", what="packed WordNet", mend="install limner again"):
+        return unpack(lzma.decompress(packed).decode())
+
+
+def unpack(text: str) -> WordNet:
+    """The graph of a packed text."""
+    head, _, tail = text.partition("\n\n")
+    synsets: list[Synset] = []
+    senses: dict[tuple[str, str], dict[int, int]] = {}
+    for number, line in enumerate(head.split("\n")):
+        words, above, against = line[1:].split("\t")
+        said = [word.split(":") for word in words.split(" ")]
+        pos = _part(line[0])
+        for word, sense, *_ in said:
+            senses.setdefault((word.lower(), pos), {})[int(sense)] = number
+        antonyms = tuple((int(a), b) for a, _, b in (pair.partition("=") for pair in against.split()))
+        synsets.append(
+            Synset(
+                f"{said[0][0].lower()}.{line[0]}.{int(said[0][1]):02d}",
+                tuple(word for word, *_ in said),
+                tuple(int(more[1]) if len(more) > 1 else 0 for _, *more in said),
+                tuple(map(int, above.split())),
+                antonyms,
+            )
+        )
+    ordered = {key: tuple(each[sense] for sense in sorted(each)) for key, each in senses.items()}
+    irregular = {}
+    for line in tail.splitlines():
+        form, *bases = line[1:].split(" ")
+        irregular[form, line[0]] = tuple(bases)
+    return WordNet(synsets, ordered, irregular)
+
+
+if __name__ == "__main__":
+    packed = lzma.compress("\n".join(lines(Path(sys.argv[1]))).encode(), preset=9 | lzma.PRESET_EXTREME)
+    Path(sys.argv[2]).write_bytes(packed)
+    print(f"packed {len(packed):,} bytes")

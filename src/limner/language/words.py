@@ -1,0 +1,220 @@
+"""From a caption to its words: tokens, compounds, spelling, stop words, lemmas, and what is a noun or a verb.
+
+The ranking paper's captions "are preprocessed by spellchecking with Linux spell, normalizing compound words (e.g.,
+t-shirt, t shirt, and tee-shirt -> t-shirt), stop word removal, and lemmatization", and nouns and verbs come from a
+tagger before lemmatisation (Hodosh, Young & Hockenmaier 2013, sections 3.5.4 and 4.1.1). A `Reader` does the same with
+what limner brings: WordNet 3.0, or a lexicon of lemmas learnt from a file of lemmas such as Flickr8k's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any, cast
+
+from limner.core.errors import LimnerError
+from limner.core.registry import resolve
+from limner.language.overlap import STOP_WORDS
+from limner.language.tagging import TAGGERS, Tagger
+from limner.language.wordnet import WordNet
+
+_TOKEN = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
+_CLITIC = re.compile(r"(?<=\w)(?:n't|'(?:s|re|ve|ll|d|m))\b")
+
+COMPOUNDS: Mapping[tuple[str, ...], str] = {
+    tuple(said.strip().split()): joined
+    for joined, ways in {
+        "t-shirt": "t shirt, tee shirt, tee-shirt, tshirt, teeshirt",
+        "t-shirts": "t shirts, tee shirts, tee-shirts, tshirts, teeshirts",
+        "backpack": "back pack",
+        "baseball": "base ball",
+        "basketball": "basket ball",
+        "football": "foot ball",
+        "frisbee": "frisby, frisbie",
+        "half-pipe": "half pipe, halfpipe",
+        "hula-hoop": "hula hoop",
+        "merry-go-round": "merry go round",
+        "mid-air": "mid air, midair",
+        "motorbike": "motor bike, motor-bike",
+        "motorcycle": "motor cycle, motor-cycle",
+        "playground": "play ground",
+        "sailboat": "sail boat",
+        "sidewalk": "side walk",
+        "skateboard": "skate board",
+        "skateboarder": "skate boarder",
+        "snowboard": "snow board",
+        "snowboarder": "snow boarder",
+        "sunglasses": "sun glasses",
+        "sweatshirt": "sweat shirt",
+        "trampoline": "trampolene",
+        "tug-of-war": "tug of war, tug-o-war",
+        "wakeboard": "wake board",
+        "waterfall": "water fall",
+        "wetsuit": "wet suit, wet-suit",
+        "wheelchair": "wheel chair",
+    }.items()
+    for said in ways.split(",")
+}
+"""Ways of writing a compound, as words, and the one way that stands for all."""
+
+_LONGEST = max(map(len, COMPOUNDS))
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Turns captions into lists of words. A plain value: saved models keep it.
+
+    Args:
+        stop: Words to leave out, as they stand or as lemmas.
+        lexicon: Lemmas by form, as `lemma_lexicon` learns them; WordNet's base forms for all others.
+        tagger: "wordnet" (rules and WordNet's counts), or "module:function" for a tagger of your own.
+        spelling: Correct words that neither the lexicon nor WordNet knows with the speller on the PATH, hunspell or
+            aspell; refused where there is none.
+
+    >>> Reader()("Two men in tee shirts are climbing up the rocks .")
+    ['two', 'man', 't-shirt', 'climb', 'rock']
+    """
+
+    stop: frozenset[str] = STOP_WORDS
+    lexicon: Mapping[str, str] = field(default_factory=dict)
+    tagger: str = "wordnet"
+    spelling: bool = False
+
+    def __call__(self, caption: str) -> list[str]:
+        """The lemmas of a caption's words, stop words left out."""
+        return [lemma for lemma, _ in self.tagged(caption)]
+
+    def tagged(self, caption: str) -> list[tuple[str, str]]:
+        """Each word's lemma with "n" (noun), "v" (verb) or "x" (anything else), stop words left out.
+
+        >>> Reader().tagged("A dog runs with a red ball")
+        [('dog', 'n'), ('run', 'v'), ('red', 'x'), ('ball', 'n')]
+        """
+        if caption not in self._read:
+            self._read[caption] = self.read(caption)
+        return self._read[caption]
+
+    def read(self, caption: str) -> list[tuple[str, str]]:
+        """As `tagged`, but what is read is not kept for the next time: for a large corpus."""
+        forms = [self._spelt(word) for word in compounds(tokens(caption))]
+        kept = [
+            (self._lemma(form, tag), tag)
+            for form, tag in zip(forms, self._tag(forms), strict=True)
+            if form not in self.stop
+        ]
+        return [(lemma, tag) for lemma, tag in kept if lemma not in self.stop]
+
+    @cached_property
+    def _tag(self) -> Tagger:
+        return cast("Tagger", resolve(self.tagger, TAGGERS, what="tagger"))
+
+    @cached_property
+    def _read(self) -> dict[str, list[tuple[str, str]]]:
+        """What was read before: every kernel asks for the same captions."""
+        return {}
+
+    def _lemma(self, form: str, tag: str) -> str:
+        found = self.lexicon.get(form)
+        return lemma(form, tag) if found is None else found
+
+    def _spelt(self, word: str) -> str:
+        if not self.spelling or word in self.lexicon or "-" in word or _known(word):
+            return word
+        from limner.language.spelling import correct
+
+        return correct(word)
+
+    def state(self) -> dict[str, Any]:
+        """What `from_state` makes this reader of again: plain JSON values."""
+        return {
+            "stop": sorted(self.stop),
+            "lexicon": dict(self.lexicon),
+            "tagger": self.tagger,
+            "spelling": self.spelling,
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> Reader:
+        """The reader that `state` came from.
+
+        Args:
+            state: What `state` gave; as a rule it comes from a file.
+            trust: Whether it may name a tagger of its own, as "module:function".
+        """
+        resolve(state["tagger"], TAGGERS, what="tagger", trusted=trust)
+        return cls(frozenset(state["stop"]), dict(state["lexicon"]), state["tagger"], state["spelling"])
+
+
+def tokens(caption: str) -> list[str]:
+    """Words in small letters, hyphenated ones whole; endings such as `'s` are left out.
+
+    >>> tokens("A dog 's T-shirt isn't red .")
+    ['a', 'dog', 's', 't-shirt', 'is', 'red']
+    """
+    return _TOKEN.findall(_CLITIC.sub("", caption.lower().replace("\u2019", "'")))
+
+
+def compounds(words: Sequence[str]) -> list[str]:
+    """One way of writing for each compound: those of `COMPOUNDS`, and `skate-board` where WordNet has `skateboard`.
+
+    >>> compounds(["a", "tee", "shirt", "and", "a", "snow-board"])
+    ['a', 't-shirt', 'and', 'a', 'snowboard']
+    """
+    found: list[str] = []
+    at = 0
+    while at < len(words):
+        span = next((n for n in range(_LONGEST, 0, -1) if tuple(words[at : at + n]) in COMPOUNDS), 0)
+        found.append(COMPOUNDS[tuple(words[at : at + span])] if span else _unhyphened(words[at]))
+        at += max(span, 1)
+    return found
+
+
+@cache
+def _unhyphened(word: str) -> str:
+    joined = word.replace("-", "")
+    return joined if "-" in word and WordNet.load().base(joined) else word
+
+
+@cache
+def lemma(form: str, tag: str) -> str:
+    """WordNet's base form of a word for its part of speech; the form itself where WordNet has none.
+
+    >>> lemma("geese", "n"), lemma("running", "v"), lemma("xyzzy", "n")
+    ('goose', 'run', 'xyzzy')
+    """
+    order = {"n": "nva", "v": "vna"}.get(tag, "anv")
+    if tag == "x" and form.endswith(("ing", "ed")):
+        order = "van"  # participles before a noun: "running water", "a spotted dog"
+    wordnet = WordNet.load()
+    return next((base for pos in order if (base := wordnet.base(form, pos))), form).replace("_", " ")
+
+
+@cache
+def _known(word: str) -> bool:
+    wordnet = WordNet.load()
+    return not word.isalpha() or word in STOP_WORDS or any(wordnet.base(word, pos) for pos in "nvar")
+
+
+def lemma_lexicon(captions: Iterable[str], lemmas: Iterable[str | None]) -> dict[str, str]:
+    """The usual lemma of every form, from captions beside their lemmatised versions (`Flickr8k.lemma.token.txt`).
+
+    Lines that differ in their number of words tell nothing and are left out. One lemma per form, so that captions
+    that are in no file are read in the same way.
+
+    >>> lemma_lexicon(["People run", "Some people"], ["person run", "Some person"])["people"]
+    'person'
+    """
+    counts: dict[str, Counter[str]] = {}
+    for caption, lemmatised in zip(captions, lemmas, strict=True):
+        forms, bases = caption.lower().split(), (lemmatised or "").lower().split()
+        for form, base in zip(forms, bases, strict=True) if len(forms) == len(bases) else ():
+            if form not in STOP_WORDS and len(compounds([form])) == 1:
+                counts.setdefault(compounds([form])[0], Counter())[compounds([base])[0]] += 1
+    if not counts:
+        raise LimnerError(
+            "no caption has as many words as its lemmas: expected captions and their lemmatised versions side by side"
+        )
+    return {form: found.most_common(1)[0][0] for form, found in counts.items()}

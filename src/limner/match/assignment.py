@@ -1,0 +1,451 @@
+"""Assignment: every candidate is given away once per round, so that no candidate can be everybody's first.
+
+Bijective matching (Messina et al. 2022): a linear sum assignment gives every query its first candidate, with the
+highest total score; those pairs leave the pool, and the next assignment gives every query its second.
+
+The matrix is not held. Each query (or candidate, where there are fewer) lists its best partners, the assignment is
+solved on the lists, and its prices tell which pairs that no list holds could still raise the total. Where there are
+any they join the lists and it is solved again; where there are none, the optimum over all pairs is proven.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.ranking import Ranking
+from limner.match._lists import Array, Edges, Float64, Found, Int64, Market, Wanted
+from limner.scores import Progress, Scores
+
+METHODS = ("auto", "sparse", "dense")
+BIDS = (
+    50  # bids per bidder before paths are searched: fewer leave more to search, more are lost where many want the same
+)
+EXTRA = 8  # pairs per bidder that one pass of proof may add
+SLICE = 2048  # bidders between two calls of progress
+Method = Literal["auto", "sparse", "dense"]
+_INFINITE = "bijective: a score is +inf: a total with it says nothing; give a high number instead"
+
+
+@dataclass(frozen=True, eq=False)
+class BijectiveRanking(Ranking):
+    """A ranking by rounds of assignment, with the total score of each round and what it may lack of the best.
+
+    Args:
+        totals: The sum of the scores of each round's pairs.
+        gaps: What each total may lack of the highest there is, given the rounds before it; 0 where it is proven.
+        assigned: How many queries got a candidate in each round.
+        solver: What solved it.
+    """
+
+    totals: tuple[float, ...] = ()
+    gaps: tuple[float, ...] = ()
+    assigned: tuple[int, ...] = ()
+    solver: str = ""
+
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """What no assignment of each round can exceed."""
+        return tuple(total + gap for total, gap in zip(self.totals, self.gaps, strict=True))
+
+    @property
+    def exact(self) -> bool:
+        """Whether every round is proven to have the highest total there is, given the rounds before it."""
+        return not any(self.gaps)
+
+
+def bijective(
+    scores: Scores,
+    *,
+    rounds: int = 5,
+    method: Method = "auto",
+    candidates: int = 100,
+    prove: bool = True,
+    progress: Progress | None = None,
+) -> BijectiveRanking:
+    """Ranks by rounds of linear sum assignment; round r gives every query its candidate of rank r.
+
+    In each round as many queries as possible get a candidate, none twice, and among all such assignments one with the
+    highest total is taken. Its pairs leave the pool. A query that gets nothing in a round (there are fewer candidates
+    than queries, or what is left to it is taken by others) has nothing from that round: its list goes on with the next
+    round that gives it something, and may end up shorter (padded with -1). Scores of -inf are pairs that must not be.
+    Messina et al. 2022, algorithm 1.
+
+    Args:
+        scores: What to maximise. Read in blocks, never held ("dense" holds it).
+        rounds: How many.
+        method: "sparse" solves on lists of the best partners, "dense" on the whole matrix with `lapx` (or scipy where
+            that is not installed); "auto" is sparse, and turns dense where lists have grown to a quarter of the matrix.
+        candidates: How many of its best partners each query lists at first (each candidate, where there are fewer).
+        prove: Whether to look, in further passes over the scores, for pairs outside the lists that could raise a total,
+            until it is proven that there are none. Most pairs are ruled out without a look. Without it, `gaps` says
+            how much the totals may lack.
+        progress: Called with (steps done, steps in all); the second number may grow.
+
+    >>> hub = Scores.from_matrix(np.array([[0.9, 0.8], [0.9, 0.1]]), ["a", "b"], ["hub", "fit"])
+    >>> ranked = bijective(hub, rounds=2)
+    >>> ranked["a"], ranked["b"], ranked.totals, ranked.exact
+    (['fit', 'hub'], ['hub', 'fit'], (1.7..., 1.0), True)
+    """
+    if rounds < 1 or candidates < 1:
+        raise LimnerError(f"bijective: {rounds} rounds and {candidates} candidates: expected at least 1 of each")
+    if method not in METHODS:
+        raise UnknownName("method of assignment", str(method), METHODS)
+    if 0 in scores.shape:
+        raise LimnerError(f"bijective: scores of shape {scores.shape}: expected at least one query and one candidate")
+    if method == "dense":
+        return _dense(scores, rounds, progress)
+    try:
+        return _Rounds(Market(scores), rounds, candidates, method == "auto", _Steps(progress)).run(prove)
+    except _TooLong:
+        return _dense(scores, rounds, progress)
+
+
+class _TooLong(Exception):
+    """Lists have grown so long that the matrix itself is the better list."""
+
+
+class _Steps:
+    """Counts steps of work: rows of a pass, bidders of a round."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.progress, self.before, self.ahead = progress, 0, 0
+
+    def expect(self, steps: int) -> None:
+        """So many more steps are to come."""
+        self.ahead += steps
+
+    def __call__(self, done: int, total: int) -> None:
+        """So many steps of the piece of work at hand are done."""
+        if self.progress is not None:
+            self.progress(self.before + done, max(self.ahead, self.before + total))
+        if done == total:
+            self.before += total
+            self.ahead = max(self.ahead, self.before)
+
+
+@dataclass(frozen=True, eq=False)
+class _Solution:
+    """One round.
+
+    Args:
+        items: The item of each bidder or -1.
+        profits: Score less price of what each bidder has; the worth of nothing where it has none.
+        best: The highest score less price in each bidder's list, above its profit by rounding only.
+        prices: Of the items; 0 for those that nobody has, where some are left over.
+        total: The sum of the scores.
+        gap: What the total may lack of the best.
+    """
+
+    items: Int64
+    profits: Float64
+    best: Float64
+    prices: Float64
+    total: float
+    gap: float = np.inf
+
+    @property
+    def room(self) -> float:
+        """How far apart two numbers are that rounding may have made of one: by how far prices and profits spread.
+
+        What all scores have in common plays no part: differences of large numbers are exact.
+        """
+        return float(np.ptp(2.0**-50 * self.prices) + np.ptp(2.0**-50 * self.profits[self.items >= 0]))
+
+    def bounded(self, outside: Float64) -> _Solution:
+        """The same with a gap from what each bidder's best pair, listed or not, would give it at these prices.
+
+        For any prices, no assignment has more than all prices and every bidder's highest score less price. What that
+        is above the total comes from bidders who could have more, and from prices of items that nobody has.
+        """
+        free = np.ones(len(self.prices), dtype=bool)
+        free[self.items[self.items >= 0]] = False
+        more = np.maximum(np.maximum(self.best, outside) - self.profits, 0.0)
+        gap = math.fsum(more) + math.fsum(self.prices[free])
+        return replace(self, gap=gap if gap > len(self.items) * self.room else 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Limits:
+    """What lists leave out: no pair outside them has a score less price above these, at the prices of that time."""
+
+    prices: Float64
+    tops: Float64
+
+    @classmethod
+    def of(cls, found: Found, prices: Float64, m: int, floors: Float64 | None = None) -> _Limits:
+        """The last pair that was found limits all that were not; where fewer were found there are no others."""
+        full = (found.items[:, -1] >= 0) & (found.items.shape[1] < m)
+        tops = np.where(full, found.profits[:, -1], -np.inf)
+        return cls(prices, tops if floors is None else np.where(floors == np.inf, np.inf, tops))
+
+    def at(self, prices: Float64) -> Float64:
+        """The same at other prices: no profit has risen by more than the greatest fall of a price."""
+        return np.asarray(self.tops + (self.prices - prices).max())
+
+
+class _Rounds:
+    """All rounds on lists that grow where they must."""
+
+    def __init__(self, market: Market, rounds: int, candidates: int, may_give_up: bool, steps: _Steps) -> None:
+        self.market, self.rounds, self.candidates, self.steps = market, rounds, candidates, steps
+        self.n, self.m = market.shape
+        self.wide = candidates
+        self.most = self.n * self.m // 4 if may_give_up and self.n * self.m > 10**6 else self.n * self.m
+        self.square = self.n == self.m
+        self.done: list[_Solution] = []
+        self.starts: dict[int, Float64] = {}
+        self.steps.expect(self.market.scores.shape[0] + rounds * self.n)
+
+    @property
+    def taken(self) -> list[Int64]:
+        """The items that the bidders got in the rounds so far."""
+        return [solution.items for solution in self.done]
+
+    def run(self, prove: bool) -> BijectiveRanking:
+        """Solves all rounds, then proves them together: one pass over the scores serves them all."""
+        self._first_lists()
+        first = 0
+        while first < self.rounds:
+            self._solve_from(first)
+            if not prove:
+                break
+            first = self._disproved(first)
+        return self._ranking()
+
+    def _first_lists(self) -> None:
+        found = self.market.best(self.candidates, progress=self.steps)
+        if np.isposinf(found.worths).any():
+            raise LimnerError(_INFINITE)
+        self.edges = found.edges
+        self.limits = [_Limits.of(found, np.zeros(self.m), self.m)]
+
+    def _outside(self, prices: Float64) -> Float64:
+        """What a pair that no list holds can give each bidder at most, at these prices."""
+        return np.asarray(np.min([limits.at(prices) for limits in self.limits], axis=0))
+
+    def _solve_from(self, first: int) -> None:
+        del self.done[first:]
+        while len(self.done) < self.rounds:
+            solution = self._solve()
+            if not (solution.items >= 0).any():
+                self.rounds = len(self.done)  # every pair is given away
+                return
+            self.done.append(solution.bounded(self._outside(solution.prices)))
+
+    def _solve(self) -> _Solution:
+        """One round, on lists that are widened until every bidder can have an item, or it is certain that it cannot."""
+        while True:
+            edges, prices = self.edges.without(self.taken), self._start()
+            solution, dead = _solve_lists(edges, prices, -np.inf, self.steps)
+            self.starts[len(self.done)] = prices
+            if solution is not None:
+                return solution
+            if not self._widen(edges, dead, prices):
+                return self._solve_short(edges)
+
+    def _solve_short(self, edges: Edges) -> _Solution:
+        """One round in which some bidders must go without: it costs each so much that as few as possible do."""
+        self.starts.pop(len(self.done), None)
+        low, high = self.market.ends()
+        null = low - _dear(low, high, self.n)
+        solution, _ = _solve_lists(edges, np.zeros(self.m), null, self.steps)
+        if solution is None:
+            raise RuntimeError("no assignment was found although everybody may go without")
+        return solution
+
+    def _start(self) -> Float64:
+        """Prices to begin a round with.
+
+        Where everybody gets something any prices will do, and those of the last attempt are nearly right. Where items
+        are left over they must have kept price 0, so that one begins from there.
+        """
+        if not self.square:
+            return np.zeros(self.m)
+        last = self.done[-1].prices if self.done else np.zeros(self.m)
+        return self.starts.get(len(self.done), last).copy()
+
+    def _widen(self, edges: Edges, dead: npt.NDArray[np.bool_], prices: Float64) -> bool:
+        """Adds open items to the lists of those that want too few; False where none of them has any left to want."""
+        closed = np.logical_and.reduceat(np.append(dead[edges.items], True), np.minimum(edges.indptr[:-1], len(edges)))
+        closed |= np.diff(edges.indptr) == 0
+        floors = np.where(closed & (self._outside(prices) > -np.inf), -np.inf, np.inf)
+        if (floors == np.inf).all():
+            return False
+        if len(self.edges) + (floors < np.inf).sum() * min(self.wide, self.m) > self.most:
+            raise _TooLong
+        self.steps.expect(self.market.scores.shape[0])
+        wanted = Wanted(np.where(dead, np.inf, prices), floors)
+        (found,) = self.market.find([wanted], self.wide, hidden=self.edges, progress=self.steps)
+        self.edges = self.edges.with_more(*found.flat)
+        self.wide *= 2
+        self._forget_beaten(*found.flat)
+        return bool((found.items >= 0).any())
+
+    def _forget_beaten(self, bidders: Array, items: Array, worths: Array) -> None:
+        """Drops earlier rounds whose totals these new pairs could raise."""
+        for r, s in enumerate(self.done):
+            if (worths - s.prices[items] > s.profits[bidders] + s.room).any():
+                del self.done[r:]
+                return
+
+    def _disproved(self, first: int) -> int:
+        """Looks for pairs outside the lists that could raise a total; the first round that has one, or their number."""
+        open_rounds = range(first, self.rounds)
+        wanted = [self._doubts(self.done[r]) for r in open_rounds]
+        if all((w.floors == np.inf).all() for w in wanted):
+            return self.rounds
+        self.steps.expect(self.market.scores.shape[0])
+        found = self.market.find(wanted, EXTRA, hidden=self.edges, progress=self.steps)
+        self.edges = self.edges.with_more(*map(np.concatenate, zip(*(f.flat for f in found), strict=True)))
+        self.limits += [_Limits.of(f, w.prices, self.m, w.floors) for f, w in zip(found, wanted, strict=True)]
+        disproved = self.rounds
+        for r, w, f in zip(open_rounds, wanted, found, strict=True):
+            best = np.where(w.floors < np.inf, f.profits[:, 0], -np.inf)
+            self.done[r] = self.done[r].bounded(best)
+            if (best > self.done[r].profits + self.done[r].room).any():
+                disproved = min(disproved, r)
+        return disproved
+
+    def _doubts(self, solution: _Solution) -> Wanted:
+        """Asks for those bidders whose profit a pair outside the lists may exceed."""
+        sure = self._outside(solution.prices) <= solution.profits + solution.room
+        return Wanted(solution.prices, np.where(sure, np.inf, -np.inf))
+
+    def _ranking(self) -> BijectiveRanking:
+        scores = self.market.scores
+        lists = self.taken if self.market.by_rows else [_inverse(items, len(scores.queries)) for items in self.taken]
+        return _ranked(scores, lists, [s.total for s in self.done], [s.gap for s in self.done], "limner")
+
+
+def _solve_lists(
+    edges: Edges, prices: Float64, null: float, steps: _Steps
+) -> tuple[_Solution | None, npt.NDArray[np.bool_]]:
+    """The best assignment on lists, starting from prices; None where some bidder cannot have an item.
+
+    Returns:
+        The solution, and which items are sought by more bidders than they are.
+    """
+    from limner.match import _paths
+
+    n, m = len(edges.indptr) - 1, len(prices)
+    held, owners = np.full(n, _paths.FREE, dtype=np.int64), np.full(m, _paths.FREE, dtype=np.int64)
+    graph, state, dead = edges.graph, (prices, held, owners), np.zeros(m, dtype=bool)
+    slices = [(low, min(low + SLICE, n)) for low in range(0, n, SLICE)]
+    for low, high in slices * 2:
+        _paths.bid(graph, state, null, BIDS * (high - low), low, high)
+    stuck = 0
+    for low, high in slices:
+        stuck += _paths.augment(graph, state, null, dead, low, high)
+        steps(high, n)
+    if stuck:
+        return None, dead
+    has = held >= 0
+    items, worths = np.full(n, -1, dtype=np.int64), np.zeros(n)
+    items[has], worths[has] = edges.items[held[has]], edges.worths[held[has]]
+    profits, best = np.where(has, worths - prices[items], null), np.empty(n)
+    _paths.best_profits(graph, prices, best)
+    return _Solution(items, profits, np.maximum(best, null), prices, _total(worths)), dead
+
+
+def _total(scores: Array) -> float:
+    """Their sum, rounded once."""
+    try:
+        return math.fsum(scores)
+    except OverflowError:
+        raise LimnerError(
+            f"bijective: scores as large as {np.abs(scores).max():g} are too large to add up: divide them by a constant"
+        ) from None
+
+
+def _inverse(items: Int64, n: int) -> Int64:
+    """The bidder of each item, -1 where it has none."""
+    bidders = np.full(n, -1, dtype=np.int64)
+    has = np.flatnonzero(items >= 0)
+    bidders[items[has]] = has
+    return bidders
+
+
+def _ranked(
+    scores: Scores, lists: list[Int64], totals: list[float], gaps: list[float], solver: str
+) -> BijectiveRanking:
+    """A ranking from the candidate of each query in each round, -1 where it got none."""
+    n, m = scores.shape
+    table = np.stack(lists, axis=1) if lists else np.zeros((n, 0), dtype=np.int64)
+    table = np.take_along_axis(table, np.argsort(table < 0, axis=1, kind="stable"), axis=1)
+    depth = int((table >= 0).sum(axis=1).max(initial=0))
+    counts = tuple(int((items >= 0).sum()) for items in lists)
+    return BijectiveRanking(
+        scores.queries, scores.candidates, table[:, :depth], None, m, tuple(totals), tuple(gaps), counts, solver
+    )
+
+
+def _dense(scores: Scores, rounds: int, progress: Progress | None) -> BijectiveRanking:
+    """All rounds on the whole matrix, with a library's solver."""
+    costs = scores.matrix()
+    np.negative(costs, out=costs)
+    if np.isneginf(costs).any():
+        raise LimnerError(_INFINITE)
+    lists, totals = [], []
+    for r in range(rounds):
+        rows, columns = _solve_matrix(costs)
+        if not len(rows):
+            break
+        totals.append(-_total(costs[rows, columns]))
+        costs[rows, columns] = np.inf
+        lists.append(np.full(len(costs), -1, dtype=np.int64))
+        lists[-1][rows] = columns
+        if progress is not None:
+            progress(r + 1, rounds)
+    return _ranked(scores, lists, totals, [0.0] * len(totals), _solver(costs.shape))
+
+
+def _solve_matrix(costs: npt.NDArray[Any]) -> tuple[Int64, Int64]:
+    """Pairs of lowest cost, as many as there can be; inf is a pair that must not be."""
+    try:
+        return _library(costs)
+    except ValueError:  # not everybody can have a partner
+        finite = np.isfinite(costs)
+        if not finite.any():
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        low, high = float(costs[finite].min()), float(costs[finite].max())
+        dear = _dear(low, high, min(costs.shape))
+        rows, columns = _library(np.where(finite, costs.astype(np.float64) - low, dear))
+        kept = finite[rows, columns]
+        return rows[kept], columns[kept]
+
+
+def _dear(low: float, high: float, n: int) -> float:
+    """What it must cost to go without, so that as few as possible do: more than all others could gain by it."""
+    more = max(1.0, 2.0**-20 * max(abs(low), abs(high)))  # beside large scores 1 is nothing
+    dear = (high - low + more) * (n + 1)
+    if not dear + abs(low) < np.inf:
+        raise LimnerError(
+            f"bijective: scores from {low:g} to {high:g} are too far apart to say who goes without: divide them by a "
+            "constant"
+        )
+    return dear
+
+
+def _solver(shape: tuple[int, ...]) -> str:
+    """The library to use: `lapx` pads to a square, which does not pay where one side is much longer."""
+    from importlib.util import find_spec
+
+    return "lapx" if max(shape) <= 1.5 * min(shape) and find_spec("lap") is not None else "scipy"
+
+
+def _library(costs: npt.NDArray[Any]) -> tuple[Int64, Int64]:
+    if _solver(costs.shape) == "lapx":
+        import lap
+
+        rows, columns = lap.lapjvs(costs, return_cost=False, prefer_float32=costs.dtype == np.float32)
+        return rows, columns
+    from scipy.optimize import linear_sum_assignment
+
+    rows, columns = linear_sum_assignment(costs)
+    return rows, columns

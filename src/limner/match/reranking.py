@@ -1,0 +1,256 @@
+"""Cascade: a quick system proposes, a careful one re-ranks what it proposed (Messina et al. 2022).
+
+The proposer's best candidates of each query are scored again, pair by pair; candidates that score the same keep the
+proposer's order. Scores may be kept in a folder: a run that was killed goes on, and a deeper one scores the new pairs
+only. With a weight below 1 the proposer keeps a say in the order of what it proposed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.errors import LimnerError
+from limner.core.ids import Ids
+from limner.core.ranking import Ranking
+from limner.encoders.batching import PART_SECONDS, paced
+from limner.encoders.cache import Keys, Store, keys_of
+from limner.match.fusion import normalised
+from limner.scores import Progress, Scores
+from limner.scores.pairs import Scorer
+
+DEPTH = 1000
+AT_ONCE = 65_536
+"""Pairs that are given to the scorer at once, enough to find many of one length; fewer where slow scores are kept."""
+Block = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Cascade(Ranking):
+    """A re-ranked ranking that knows what it cost.
+
+    Args:
+        pairs: Pairs that were scored now.
+        reused: Pairs whose scores were kept from before.
+        seconds: Time the scorer took.
+    """
+
+    pairs: int = field(default=0, kw_only=True)
+    reused: int = field(default=0, kw_only=True)
+    seconds: float = field(default=0.0, kw_only=True)
+
+    @property
+    def throughput(self) -> float:
+        """Pairs that were scored per second."""
+        return self.pairs / self.seconds if self.seconds else 0.0
+
+    def __repr__(self) -> str:
+        kept = f", {self.reused:,} kept from before" if self.reused else ""
+        pace = f"{self.pairs:,} pairs at {self.throughput:,.0f} pairs/s{kept}"
+        return f"Cascade({len(self):,} queries, depth {self.depth:,}, {pace})"
+
+
+def cascade(
+    proposer: Scores | Ranking,
+    scorer: Scorer,
+    *,
+    queries: Any,
+    candidates: Any,
+    depth: int | float = DEPTH,
+    weight: float = 1.0,
+    rest: bool = False,
+    cache: str | Path | None = None,
+    name: str | None = None,
+    progress: Progress | None = None,
+) -> Cascade:
+    """The proposer's best candidates of each query, in the scorer's order; equal scores keep the proposer's order.
+
+    Args:
+        proposer: Scores, or a ranking that is deep enough.
+        scorer: An object with `score_pairs(queries, candidates)`: a trained CRank, a CrossEncoder, ...
+        queries: What the scorer gets as queries: items, {id: value}, or a list in the order of the proposer's queries.
+        candidates: Likewise.
+        depth: How many candidates of each query are scored again: a number (1000), or a share of the pool (0.2).
+        weight: The scorer's say, above 0 and up to 1. At 1 it decides alone; below, both scores are standardised within
+            each list of re-scored candidates, and weight z(scorer) + (1 - weight) z(proposer) decides.
+        rest: Whether the proposer's other candidates follow behind, in its order, with a score of -inf.
+        cache: A folder that keeps every score, by scorer and content.
+        name: Of the scorer and its version, for a cache with a scorer that has no `fingerprint`.
+        progress: Called with (pairs done, pairs in all).
+
+    >>> class Longest:
+    ...     def score_pairs(self, queries, candidates):
+    ...         return [len(c) for c in candidates]
+    >>> first = Scores.from_matrix(np.array([[0.9, 0.8, 0.7]]), ["q"], ["a", "b", "c"])
+    >>> cascade(first, Longest(), queries=["?"], candidates=["xx", "yy", "zzz"], depth=2)["q"]  # a tie: a stays first
+    ['a', 'b']
+    """
+    if not 0 < weight <= 1:
+        raise LimnerError(f"weight={weight}: expected the scorer's say, above 0 and up to 1")
+    wanted = _depth(depth, proposer)
+    proposed = _proposed(proposer, wanted, rest)
+    sides = _values(queries, proposed.queries, "query"), _values(candidates, proposed.candidates, "candidate")
+    asking = _Asking(scorer, sides, _store(scorer, cache, name))
+    first = proposed.indices[:, :wanted].astype(np.int64)
+    scored = _mixed(asking.all(first, progress), proposed, weight)
+    order = np.argsort(-scored, axis=1, kind="stable")
+    indices, scores = np.take_along_axis(first, order, axis=1), np.take_along_axis(scored, order, axis=1)
+    if rest:
+        indices = np.concatenate([indices, proposed.indices[:, wanted:]], axis=1)
+        behind = np.full((len(indices), indices.shape[1] - scores.shape[1]), -np.inf)
+        scores = np.concatenate([scores, behind], axis=1)
+    told: dict[str, Any] = {"pairs": asking.asked, "reused": asking.reused, "seconds": asking.seconds}
+    return Cascade(proposed.queries, proposed.candidates, indices, scores, proposed.n_candidates, **told)
+
+
+def _mixed(scored: Block, proposed: Ranking, weight: float) -> Block:
+    """The say of both, list by list; the scorer's own scores where it decides alone."""
+    if weight == 1:
+        return scored
+    if proposed.scores is None:
+        raise LimnerError(f"weight={weight} with a ranking that has no scores: give the proposer's scores, or weight=1")
+    before = np.asarray(proposed.scores[:, : scored.shape[1]], dtype=np.float64)
+    there = (scored > -np.inf) & (before > -np.inf)
+    ours, theirs = (normalised(np.where(there, each, -np.inf), "zscore") for each in (scored, before))
+    return weight * ours + (1 - weight) * theirs
+
+
+def _depth(depth: int | float, proposer: Scores | Ranking) -> int:
+    pool = len(proposer.candidates) if isinstance(proposer, Scores) else proposer.n_candidates
+    if isinstance(depth, float):
+        if not 0 < depth <= 1:
+            raise LimnerError(f"depth={depth}: expected a share above 0 and up to 1, or a whole number of candidates")
+        if pool is None:
+            raise LimnerError(f"depth={depth} of a ranking whose pool is unknown: give a whole number of candidates")
+        return max(1, round(depth * pool))
+    if depth < 1:
+        raise LimnerError(f"depth={depth}: expected at least 1 candidate, or a share such as 0.2")
+    return depth if pool is None else min(depth, pool)
+
+
+def _proposed(proposer: Scores | Ranking, depth: int, rest: bool) -> Ranking:
+    if isinstance(proposer, Scores):
+        return proposer.ranking() if rest else proposer.top(depth)
+    if proposer.depth < depth and proposer.truncated:
+        pool = "an unknown pool" if proposer.n_candidates is None else f"{proposer.n_candidates:,} candidates"
+        raise LimnerError(
+            f"the proposer ranks {proposer.depth:,} of {pool}, but depth is {depth:,}: rank deeper, or ask for less"
+        )
+    return proposer if rest else proposer.top(depth)
+
+
+def _values(given: Any, ids: Ids, what: str) -> Sequence[Any]:
+    """What the scorer gets, in the order of the ids."""
+    if hasattr(given, "subset"):
+        part: Any = given.subset(ids)
+        found: Sequence[Any] = part.values if hasattr(part, "values") else part.matrix
+        return found
+    if isinstance(given, dict):
+        missing = [i for i in ids if i not in given]
+        if missing:
+            raise LimnerError(f"{len(missing)} of {len(ids)} {what} ids have no value, e.g. {missing[0]!r}")
+        return [given[i] for i in ids]
+    if len(given) != len(ids):
+        raise LimnerError(f"{len(given)} {what} values for {len(ids)} {what} ids: expected one each, in their order")
+    values: Sequence[Any] = given
+    return values
+
+
+def _store(scorer: Scorer, cache: str | Path | None, name: str | None) -> Store | None:
+    if cache is None:
+        return None
+    owner = name or getattr(scorer, "fingerprint", None)
+    if owner is None:
+        raise LimnerError(
+            f"{type(scorer).__name__} has no fingerprint that says which scorer it is: give it a name with "
+            "cascade(..., cache=FOLDER, name='my scorer, version 2')"
+        )
+    return Store(cache, owner=f"pairs {owner}", width=1, dtype="float64")
+
+
+@dataclass
+class _Asking:
+    """Asks a scorer for the pairs of a ranking, some at a time, and keeps what it says."""
+
+    scorer: Scorer
+    sides: tuple[Sequence[Any], Sequence[Any]]
+    store: Store | None
+    asked: int = 0
+    reused: int = 0
+    seconds: float = 0.0
+
+    def all(self, indices: IntArray, progress: Progress | None) -> Block:
+        """Scores of every place of every list; -inf where a list is shorter."""
+        scored = np.full(indices.shape, -np.inf)
+        keys = self._content_keys()
+        places, total, done = np.argwhere(indices >= 0), int((indices >= 0).sum()), 0
+        pace = None if self.store is None else PART_SECONDS
+        for piece in paced(total, most=AT_ONCE, seconds=pace):
+            part = places[piece]
+            pairs = part[:, 0], indices[part[:, 0], part[:, 1]]
+            scored[part[:, 0], part[:, 1]] = self._part(*pairs, keys, partial(_told, progress, done, total))
+            done += len(part)
+            if progress is not None:
+                progress(done, total)
+        return scored
+
+    def _content_keys(self) -> tuple[Keys, Keys] | None:
+        if self.store is None:
+            return None
+        queries, candidates = (keys_of(map(_content, side)) for side in self.sides)
+        return queries, np.roll(candidates, 1, axis=1)  # turned, so that (a, b) is not (b, a)
+
+    def _part(self, rows: IntArray, columns: IntArray, keys: Any, told: Progress) -> Block:
+        if self.store is None or keys is None:
+            return self._ask(rows, columns, told)
+        # Sums of independent hashes: as unlikely to meet as the hashes themselves.
+        mixed = keys[0][rows] + keys[1][columns]
+        known, held = self.store.get(mixed)
+        found: Block = held[:, 0]
+        if not known.all():
+            found[~known] = self._ask(rows[~known], columns[~known], told)
+            self.store.put(mixed[~known], found[~known])
+        self.reused += int(known.sum())
+        return found
+
+    def _ask(self, rows: IntArray, columns: IntArray, told: Progress) -> Block:
+        queries, candidates = self.sides
+        pairs = [queries[r] for r in rows.tolist()], [candidates[c] for c in columns.tolist()]
+        began = time.perf_counter()
+        answer = np.asarray(self.scorer.score_pairs(*pairs, **_progress(self.scorer.score_pairs, told)), np.float64)
+        self.seconds += time.perf_counter() - began
+        self.asked += len(rows)
+        if answer.shape != (len(rows),):
+            raise LimnerError(f"score_pairs gave shape {answer.shape} for {len(rows)} pairs: expected one number each")
+        if np.isnan(answer).any():
+            at = int(np.flatnonzero(np.isnan(answer))[0])
+            raise LimnerError(f"the score of query {pairs[0][at]!r} and candidate {pairs[1][at]!r} is NaN")
+        return answer
+
+
+def _content(value: Any) -> bytes:
+    """A hash of what a scorer is given: a text, or numbers, or several of them."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in value if isinstance(value, tuple) else (value,):
+        held = part.encode() if isinstance(part, str) else np.ascontiguousarray(part).tobytes()
+        digest.update(len(held).to_bytes(8, "little") + held)
+    return digest.digest()
+
+
+def _progress(function: Callable[..., Any], told: Progress) -> dict[str, Any]:
+    return {"progress": told} if "progress" in inspect.signature(function).parameters else {}
+
+
+def _told(progress: Progress | None, before: int, total: int, done: int, _: int) -> None:
+    if progress is not None:
+        progress(before + done, total)

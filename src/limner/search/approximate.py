@@ -1,0 +1,139 @@
+"""LanceDB's approximate indexes: built on request or above a size, never without a measured recall.
+
+Rows that were added after the index was built are searched one by one, so nothing is missing; `compact` takes them in
+by building it anew. (LanceDB's own optimising joins small clusters and keeps the codes that were learnt for the
+clusters before: with product codes most of the recall was lost.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.ids import Ids
+from limner.scores import TILE_ROWS, VectorScores
+from limner.search.store import Store
+
+KINDS: Mapping[str, str] = MappingProxyType(
+    {
+        "ivf_hnsw_sq": "HnswSq",
+        "ivf_sq": "IvfSq",
+        "ivf_pq": "IvfPq",
+        "ivf_rq": "IvfRq",
+        "ivf_flat": "IvfFlat",
+    }
+)
+"""Kinds of approximate index by name: an inverted file of clusters, whose vectors are kept whole (flat), in 8 bits each
+number (sq), in product codes (pq) or in one bit each number (rq), or walked along a graph (hnsw)."""
+FEWEST = 256
+"""Rows that clusters and codes can be learnt from."""
+REFINE = 5
+"""So many times k candidates are fetched by code, and chosen from by their whole vectors."""
+PROBES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+@dataclass(frozen=True)
+class Recall:
+    """How much of the exact answer an approximate search returns.
+
+    Args:
+        value: Mean share of the exact k best that are among the k returned.
+        k: How many.
+        queries: How many queries were asked.
+        of: Whose vectors they were: "stored" (rows of the index itself, the easier case) or "given".
+        rows: Rows of the index when it was measured.
+        version: The version that was measured; the next one holds this figure, and any later one makes it void.
+    """
+
+    value: float
+    k: int
+    queries: int
+    of: str
+    rows: int
+    version: int = field(default=0, compare=False)
+
+    def __str__(self) -> str:
+        return f"recall@{self.k} {self.value:.3f} ({self.queries:,} {self.of} queries, {self.rows:,} rows)"
+
+
+@dataclass(frozen=True)
+class Ann:
+    """An approximate index as it is used: its kind, how many clusters a search looks into, and what that gives.
+
+    Args:
+        kind: A key of `KINDS`.
+        probes: How many clusters a search looks into.
+        recall: What that gives, None where the index has changed since it was measured.
+        wanted: The recall that the number of clusters was chosen for.
+    """
+
+    kind: str
+    probes: int
+    recall: Recall | None
+    wanted: float = 0.95
+
+    @classmethod
+    def noted(cls, store: Store) -> Ann | None:
+        """The one of a store, None where there is none."""
+        held = store.notes.get("ann")
+        if held is None:
+            return None
+        recall = held.get("recall") and Recall(**held["recall"])
+        fresh = recall and recall.version + 1 == store.version
+        return cls(held["kind"], held["probes"], recall if fresh else None, held.get("wanted", 0.95))
+
+    def keep(self, store: Store) -> None:
+        """Writes it down in the store."""
+        store.note(ann=asdict(self))
+
+
+def build(store: Store, kind: str) -> None:
+    """Builds an approximate index over all rows."""
+    if kind not in KINDS:
+        raise UnknownName("approximate index", kind, KINDS)
+    if len(store) < FEWEST:
+        raise LimnerError(f"{len(store)} rows: an approximate index needs {FEWEST} or more; exact search is fast here")
+    from lancedb import index as kinds
+
+    clusters = max(1, round(len(store) ** 0.5 / (8 if kind == "ivf_hnsw_sq" else 1)))
+    config = getattr(kinds, KINDS[kind])(distance_type="dot", num_partitions=clusters)
+    store.table.create_index("vector", config=config, replace=True)
+
+
+Row = dict[str, Any]
+
+
+def near(store: Store, queries: Embeddings, k: int, probes: int) -> Iterator[list[Row]]:
+    """About the k best rows of every query, best first: id, value, picture and score."""
+    for low in range(0, len(queries), TILE_ROWS):
+        part = Embeddings(queries.ids[low : low + TILE_ROWS], queries.matrix[low : low + TILE_ROWS])
+        asked = [_asked(store, vector, k, probes) for vector in part.matrix]
+        yield from _graded(part, asked)
+
+
+def _asked(store: Store, vector: npt.NDArray[np.float32], k: int, probes: int) -> list[Row]:
+    query = store.table.search(vector, vector_column_name="vector").distance_type("dot").nprobes(probes)
+    query = query.refine_factor(REFINE).limit(k)
+    wanted = ["id", "vector", "value", "picture", "_distance"]
+    return list(query.select(wanted).with_row_id(True).to_arrow().to_pylist())
+
+
+def _graded(queries: Embeddings, asked: list[list[Row]]) -> Iterator[list[Row]]:
+    """The same rows with the scores that an exact search gives them; equal scores in the order of the store."""
+    rows = {row["id"]: row for listed in asked for row in listed}
+    if not rows:
+        yield from asked
+        return
+    matrix = np.array([row["vector"] for row in rows.values()], dtype=np.float32)
+    scores = VectorScores(queries, Embeddings(Ids(rows), matrix)).matrix()
+    at = {key: column for column, key in enumerate(rows)}
+    for number, listed in enumerate(asked):
+        scored = [{**row, "score": float(scores[number, at[row["id"]]])} for row in listed]
+        yield sorted(scored, key=lambda row: (-row["score"], row["_rowid"]))

@@ -1,0 +1,158 @@
+"""The k best of a store, exactly, while its vectors stream by: the very lists that `Scores.top` gives.
+
+Few queries: one plain matrix product per block finds everything that could be among the best. Its rounding differs from
+that of the grid of tiles that `Scores` uses, but by no more than 2 gamma |q| |v| with gamma = d u / (1 - d u) and
+u = 2^-24 (Higham 2002, section 3.1), so what lies further below the k-th best cannot get in. What is left, a few rows
+more than k, is scored on the grid, which decides. With many queries every block goes
+through the grid, and lists are merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError
+from limner.core.ids import Ids
+from limner.scores import TILE_ROWS, Progress, VectorScores
+
+Float32 = npt.NDArray[np.float32]
+Places = npt.NDArray[np.int64]
+Best = tuple[Places, Float32]
+"""Places in the store, best first, and their scores; one row per query."""
+
+HELD = 32_768
+"""So many rows are held at most before the grid decides between them."""
+
+
+def top(
+    queries: Embeddings,
+    blocks: Iterable[Float32],
+    k: int,
+    *,
+    rows: int,
+    longest: float | None = None,
+    progress: Progress | None = None,
+) -> Best:
+    """The k best rows of every query; equal scores keep the order of the store.
+
+    Args:
+        queries: Vectors, of length 1 where the similarity is cosine.
+        blocks: The store's vectors, in order; each is read before the next one is asked for.
+        k: How many; at most all rows.
+        rows: How many rows the blocks have together.
+        longest: The Euclidean length of the longest row, where it is known: 1 for cosine.
+        progress: Called with (rows done, rows in all).
+    """
+    counted = _counted(blocks, rows, progress)
+    k = min(k, rows)
+    return _few(queries, counted, k, longest) if len(queries) <= TILE_ROWS else _many(queries, counted, k)
+
+
+def graded(queries: Embeddings, vectors: Float32, k: int) -> Best:
+    """The k best of these rows on the grid of `Scores`."""
+    ranking = VectorScores(queries, Embeddings(Ids(range(len(vectors))), vectors)).top(k)
+    return ranking.indices.astype(np.int64), np.asarray(ranking.scores, dtype=np.float32)
+
+
+def _few(queries: Embeddings, blocks: Iterable[tuple[int, Float32]], k: int, longest: float | None = None) -> Best:
+    held, known = _Held(k), longest or 0.0
+    lengths = np.linalg.norm(queries.matrix.astype(np.float64), axis=1)
+    floor = np.full(len(queries), -np.inf)
+    for start, block in blocks:
+        near = _products(queries, start, block)
+        if longest is None:
+            known = max(known, float(np.sqrt(np.einsum("ij,ij->i", block, block, dtype=np.float64).max())))
+        floor = np.maximum(floor, _kth(near, k))
+        lowest = floor - 4 * _gamma(queries.dim) * lengths * known * 1.001  # lengths are rounded too
+        held.add(start, block, np.flatnonzero((near >= lowest[:, None]).any(axis=0)))
+        if held.count > HELD:
+            held.decide(queries)
+    return held.decide(queries)
+
+
+@dataclass
+class _Held:
+    """Rows that may be among the best, with their places."""
+
+    k: int
+    rows: list[Float32] = field(default_factory=list)
+    places: list[Places] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, start: int, block: Float32, chosen: Places) -> None:
+        self.rows.append(block[chosen])  # a copy: the block itself is let go
+        self.places.append(start + chosen)
+        self.count += len(chosen)
+
+    def decide(self, queries: Embeddings) -> Best:
+        """The best so far; everything else is let go."""
+        rows, places = np.concatenate(self.rows), np.concatenate(self.places)
+        indices, scores = graded(queries, rows, self.k)
+        kept = np.unique(indices)
+        self.rows, self.places, self.count = [rows[kept]], [places[kept]], len(kept)
+        return places[indices], scores
+
+
+def _many(queries: Embeddings, blocks: Iterable[tuple[int, Float32]], k: int) -> Best:
+    from limner.core.kernels import best
+
+    held: Best | None = None
+    for start, block in blocks:
+        indices, scores = graded(queries, block, k)
+        if held is None:
+            held = start + indices, scores
+            continue
+        places, both = np.hstack([held[0], start + indices]), np.hstack([held[1], scores])
+        width = min(k, both.shape[1])
+        chosen = np.zeros((len(queries), width), dtype=np.int32)
+        merged = np.zeros(chosen.shape, dtype=np.float32)
+        best(both, chosen, merged)  # earlier blocks stand first, so equal scores keep the order of the store
+        held = np.take_along_axis(places, chosen.astype(np.int64), axis=1), merged
+    return (
+        held if held is not None else (np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32))
+    )
+
+
+def _products(queries: Embeddings, start: int, block: Float32) -> Float32:
+    """Plain products; refuses those that overflow, which would fall out of the comparison."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        near = queries.matrix @ block.T
+    if not np.isfinite(near).all():
+        row, column = np.argwhere(~np.isfinite(near))[0]
+        raise LimnerError(
+            f"the product of query {queries.ids[int(row)]!r} and row {start + int(column)} of the index overflows "
+            "single precision: index normalised vectors (similarity='cosine'), or divide them all by a constant"
+        )
+    return near
+
+
+def _kth(scores: Float32, k: int) -> Any:
+    """The k-th best score of every row, -inf where there are fewer."""
+    from limner.core.kernels import best
+
+    if scores.shape[1] < k:
+        return np.full(len(scores), -np.inf)
+    indices, held = np.zeros((len(scores), k), dtype=np.int32), np.zeros((len(scores), k), dtype=scores.dtype)
+    best(scores, indices, held)
+    return held[:, -1]
+
+
+def _gamma(terms: int) -> float:
+    """The relative error of a sum of products in float32, in whatever order it is added up."""
+    share = terms * 2.0**-24
+    return share / (1 - share)
+
+
+def _counted(blocks: Iterable[Float32], rows: int, progress: Progress | None) -> Iterator[tuple[int, Float32]]:
+    start = 0
+    for block in blocks:
+        yield start, block
+        start += len(block)
+        if progress is not None:
+            progress(start, rows)

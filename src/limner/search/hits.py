@@ -1,0 +1,193 @@
+"""Hits: what a search found, as a ranking, a table, JSON, a run file, or a page with pictures."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from limner.core.collection import Items
+from limner.core.errors import LimnerError
+from limner.core.files import write_text
+from limner.core.ranking import Ranking
+from limner.core.spreadsheet import guarded_row
+from limner.search.approximate import Recall
+from limner.search.items import small
+
+ENDINGS = (".html", ".json", ".csv", ".run")
+_WIDTH = 72  # characters of a text in a table
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One answer: its rank from 1, its id and score, and its text or path or small picture where that is known."""
+
+    rank: int
+    id: str
+    score: float
+    value: str | None = None
+    picture: bytes | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Hits:
+    """The best of an index for every query.
+
+    Args:
+        queries: The queries; their values are None where only vectors were given.
+        ranking: Ids and scores, best first. It knows how many there were to choose from.
+        rows: What the index keeps of every id in the ranking: "value" and "picture".
+        kind: What was found: "image", "text" or "item".
+        recall: The measured recall of an approximate search; None where it was exact, or where the index has changed
+            since recall was measured.
+        correction: The name of the correction, None without one.
+        exact: Whether every item was compared.
+    """
+
+    queries: Items
+    ranking: Ranking
+    rows: Mapping[str, Mapping[str, Any]]
+    kind: str
+    recall: Recall | None = None
+    correction: str | None = None
+    exact: bool = True
+
+    def __getitem__(self, query: object) -> list[Hit]:
+        """The hits of one query, by its id."""
+        number = self.ranking.queries.index(query)
+        held = zip(self.ranking.indices[number], self._scores[number], strict=True)
+        named = [(self.ranking.candidates[int(index)], float(score)) for index, score in held if index >= 0]
+        return [
+            Hit(rank, key, score, self.rows[key]["value"], self.rows[key]["picture"])
+            for rank, (key, score) in enumerate(named, start=1)
+        ]
+
+    @property
+    def _scores(self) -> Any:
+        return self.ranking.scores
+
+    @property
+    def how(self) -> str:
+        """One line that says how sure the answer is."""
+        recall = "recall not measured since the index changed" if self.recall is None else self.recall
+        way = "exact" if self.exact else f"approximate, {recall}"
+        corrected = f", corrected by {self.correction}" if self.correction else ""
+        return f"{self.ranking.n_candidates:,} {self.kind}s searched, {way}{corrected}"
+
+    def records(self) -> list[dict[str, Any]]:
+        """One plain dict per hit."""
+        named = zip(self.queries.ids, self.queries.values, strict=True)
+        return [
+            {
+                "query": key,
+                "query_value": None if value is None else str(value),
+                "rank": hit.rank,
+                "id": hit.id,
+                "score": hit.score,
+                "value": hit.value,
+            }
+            for key, value in named
+            for hit in self[key]
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return {
+            "searched": self.ranking.n_candidates,
+            "kind": self.kind,
+            "exact": self.exact,
+            "recall": None if self.recall is None else self.recall.value,
+            "correction": self.correction,
+            "hits": self.records(),
+        }
+
+    def __str__(self) -> str:
+        """A table per query."""
+        parts = []
+        for number, (key, value) in enumerate(zip(self.queries.ids, self.queries.values, strict=True)):
+            lines = [f"{hit.rank:>4}  {hit.score:>8.4f}  {hit.id}{_after(hit.value, hit.id)}" for hit in self[key]]
+            parts.append("\n".join([_named(key, value, number), *lines]))
+        return "\n\n".join([*parts, self.how])
+
+    def html(self) -> str:
+        """One page that needs nothing else, with small pictures inside."""
+        from jinja2 import Environment
+
+        template = files("limner.search").joinpath("hits.html").read_text(encoding="utf-8")
+        page = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(template)
+        named = zip(self.queries.ids, self.queries.values, strict=True)
+        shown = [
+            (_asked(key, value, self.queries.kind), [_shown(h, self.kind) for h in self[key]]) for key, value in named
+        ]
+        return page.render(shown=shown, how=self.how, kind=self.kind)
+
+    def save(self, path: str | Path) -> Path:
+        """Writes .html, .json, .csv, or .run (a TREC run), whole or not at all."""
+        target = Path(path)
+        ending = target.suffix.lower()
+        if ending == ".run":
+            return self.ranking.save(target)
+        writers = {".html": self.html, ".json": self._json, ".csv": self._csv}
+        if ending not in writers:
+            raise LimnerError(f"{target} ends in {ending!r}: hits are written as {', '.join(ENDINGS)}")
+        write_text(target, writers[ending]())
+        return target
+
+    def _json(self) -> str:
+        return json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n"
+
+    def _csv(self) -> str:
+        out = io.StringIO()
+        writer = csv.DictWriter(out, ["query", "query_value", "rank", "id", "score", "value"], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(map(guarded_row, self.records()))
+        return out.getvalue()
+
+
+def _named(key: str, value: Any, number: int) -> str:
+    """The query, after its id where that says more than its place in the list."""
+    if value is None or str(value) == key:
+        return key
+    return _cut(str(value)) if key == str(number) else f"{key}: {_cut(str(value))}"
+
+
+def _after(value: str | None, key: str) -> str:
+    return "" if value is None or value == key else f"  {_cut(value)}"
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
+
+
+def _asked(key: str, value: Any, kind: str) -> dict[str, Any]:
+    """A query as the page shows it."""
+    if kind == "image" and value is not None:
+        uri, why = _uri(value, None, key)
+        return {"title": key, "picture": uri, "why": why}
+    return {"title": key if value is None else str(value), "picture": None, "why": ""}
+
+
+def _shown(hit: Hit, kind: str) -> dict[str, Any]:
+    """A hit as the page shows it."""
+    uri, why = _uri(hit.value, hit.picture, hit.id) if kind == "image" else (None, "")
+    text = hit.value if kind == "text" else None
+    return {"hit": hit, "picture": uri, "why": why, "text": text, "score": f"{hit.score:.4f}"}
+
+
+def _uri(value: Any, picture: bytes | None, key: str) -> tuple[str | None, str]:
+    """A picture as a data address, or the reason why there is none."""
+    if picture is None and value is None:
+        return None, "no picture is kept"
+    try:
+        data = picture or small(value, name=key)
+    except (LimnerError, OSError) as error:
+        return None, str(error)
+    form = "webp" if data[8:12] == b"WEBP" else "jpeg"
+    return f"data:image/{form};base64,{base64.b64encode(data).decode()}", ""

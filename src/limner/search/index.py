@@ -1,0 +1,467 @@
+"""An index over images or texts: made, added to, deleted from, and searched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.collection import Items
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError, UnknownId, UnknownName, shown
+from limner.core.ids import Ids
+from limner.core.ranking import Ranking
+from limner.match.corrections import Correction, Statistics, correct
+from limner.scores import Float32, Progress, Scores, VectorScores
+from limner.search import approximate, exact
+from limner.search.approximate import Ann, Recall
+from limner.search.encode import Encoder, TwoSided, encoded, identity
+from limner.search.hits import Hits
+from limner.search.items import kept
+from limner.search.store import About, Store, Version, batch
+from limner.search.stored import StoredScores
+
+Queries = Embeddings | Items | str | Sequence[str] | npt.NDArray[Any]
+System = Encoder | TwoSided
+How = str | Path | Correction | Statistics
+
+EXISTING = ("refuse", "replace", "skip")
+MEMORY = 2**30
+"""Vectors of an index up to so many bytes are kept in memory between searches."""
+SAMPLE, K = 100, 10
+"""Queries that recall is measured with, and of how many best it is."""
+AT_ONCE = 8_192
+"""Rows that are written at once; all of them are one commit."""
+
+
+@dataclass(eq=False)
+class Index:
+    """Vectors with ids on disk or in object storage, and the items they stand for.
+
+    Made by `index`, opened by `open_index`. One process may add while others search: a search sees the version that was
+    the newest when the index was opened, changed through it, or refreshed.
+
+    Args:
+        store: Where the vectors are.
+        system: Encodes queries that are no vectors; None where only vectors are asked with.
+        memory: Vectors up to so many bytes stay in memory between searches; larger stores are streamed.
+    """
+
+    store: Store
+    system: System | None = None
+    memory: int = MEMORY
+    _held: tuple[int, Float32] | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.store)
+
+    @property
+    def about(self) -> About:
+        """Dimensions, kind of items, similarity, system."""
+        return self.store.about
+
+    @property
+    def version(self) -> int:
+        """The number of the version that is searched; every change makes a new one."""
+        return self.store.version
+
+    def versions(self) -> list[Version]:
+        """The versions that `open_index(path, version=...)` can still open."""
+        return self.store.versions()
+
+    @property
+    def ids(self) -> Ids:
+        """All ids, in the order of the store."""
+        return Ids(self.store.ids(), what=self.about.kind)
+
+    def refresh(self) -> None:
+        """Sees what other processes have written since."""
+        self.store.refresh()
+
+    # --- changing --------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        embeddings: Embeddings,
+        items: Items | None = None,
+        *,
+        existing: str = "refuse",
+        system: System | None = None,
+        measure: bool = True,
+        progress: Progress | None = None,
+    ) -> int:
+        """Adds vectors in one commit, and returns how many.
+
+        Args:
+            embeddings: Vectors with ids, of the index's dimensions.
+            items: What they stand for; must hold every id of the embeddings.
+            existing: What to do with ids that are there: "refuse" all, "replace" their rows, or "skip" them.
+            system: What encoded them; refused where the index was made with another model.
+            measure: Whether the recall of an approximate index is measured again, which takes a search or a hundred;
+                otherwise a search shows none until `recall` or `compact` is called.
+            progress: Called with (rows written, rows in all).
+        """
+        if existing not in EXISTING:
+            raise UnknownName("way with existing ids", existing, EXISTING)
+        self._refuse_unlike(embeddings, items)
+        self.refuse_other(system)
+        with self.store.writing():
+            there = self.store.present(embeddings.ids)
+            if there and existing == "refuse":
+                raise LimnerError(
+                    f"{len(there)} of {len(embeddings)} ids are in the index already ({shown(sorted(there))}): replace "
+                    "them with existing='replace' (--replace), or leave them with existing='skip' (--resume)"
+                )
+            if existing == "skip":
+                embeddings = embeddings.subset([key for key in embeddings.ids if key not in there])
+            if len(embeddings):
+                write = self.store.replace if there and existing == "replace" else self.store.append
+                write(_batches(self.about, embeddings, items, progress))
+                self._measure_again(measure)
+        return len(embeddings)
+
+    def _refuse_unlike(self, embeddings: Embeddings, items: Items | None) -> None:
+        if embeddings.dim != self.about.dim:
+            raise LimnerError(
+                f"vectors have {embeddings.dim} dimensions, the index {self.about.dim}: encode them with the system "
+                "that the index was made with"
+            )
+        if items is not None and items.kind != self.about.kind:
+            raise LimnerError(f"{items.kind} items for an index of {self.about.kind}s: make an index of their own")
+
+    def refuse_other(self, system: System | None, name: str | None = None) -> None:
+        """Refuses a system that is another model than the one that made the index; what neither says is let through.
+
+        Args:
+            system: What encodes.
+            name: What a person called it.
+        """
+        made, got = self.about.model, identity(system, name)
+        if made is not None and got is not None and made != got:
+            called = name or getattr(system, "name", None) or type(system).__name__
+            raise LimnerError(
+                f"the index was made with {str(self.about.made_by)!r} ({made}), and {str(called)!r} is another model "
+                f"({got}): vectors of two models cannot be compared; use the first, or make an index of its own"
+            )
+
+    def holds(self, ids: Iterable[object]) -> list[bool]:
+        """Which of these ids are in the index."""
+        asked = [str(key) for key in ids]
+        there = self.store.present(asked)
+        return [key in there for key in asked]
+
+    def delete(self, ids: Iterable[object], *, measure: bool = True) -> int:
+        """Removes items in one commit, and returns how many; refuses ids that are not there; `measure` as in `add`."""
+        gone = Ids(ids, what=self.about.kind)
+        with self.store.writing():
+            missing = set(gone) - self.store.present(gone)
+            if missing:
+                raise UnknownId(
+                    f"{len(missing)} of {len(gone)} ids are not in the index ({shown(sorted(missing))}): nothing "
+                    "is deleted; check the ids"
+                )
+            if len(gone):
+                self.store.delete(gone)
+                self._measure_again(measure)
+        return len(gone)
+
+    def compact(self, *, keep_days: float = 7) -> None:
+        """Joins the pieces that many small additions left, and forgets versions older than some days.
+
+        An approximate index is built anew over all rows, and its recall measured again.
+        """
+        with self.store.writing():
+            ann = Ann.noted(self.store)
+            self.store.drop_index()
+            self.store.compact(keep=timedelta(days=keep_days))
+            if ann is not None and len(self) >= approximate.FEWEST:
+                self._build(ann.kind, ann.wanted, *self._sample(None, SAMPLE), K)
+            elif ann is not None:
+                self.store.note(ann=None)
+
+    # --- searching -------------------------------------------------------------------------------------------------
+
+    def search(
+        self,
+        queries: Queries,
+        k: int = 10,
+        *,
+        correct: How | None = None,
+        bank: Queries | Statistics | str | Path | None = None,
+        exact: bool | None = None,
+        progress: Progress | None = None,
+        **options: Any,
+    ) -> Hits:
+        """The k best items of every query.
+
+        Args:
+            queries: Vectors; or texts, or items, where the index has a system.
+            k: How many.
+            correct: A correction for hubs, by name, or saved statistics; always exact.
+            bank: Whose view of the items the correction takes: other queries (vectors, texts, items), or saved
+                statistics; the queries themselves without one.
+            exact: False for approximate search, True for exact; otherwise approximate where such an index is built.
+            progress: Called with (rows done, rows in all).
+            options: Of the correction.
+        """
+        if k < 1:
+            raise LimnerError(f"search for the {k} best: expected at least 1")
+        asked, vectors = self._asked(queries)
+        ann = self._ann(exact, correct is not None)
+        if correct is not None:
+            return self._corrected(asked, vectors, k, self._correction(vectors, correct, bank, options), progress)
+        if bank is not None or options:
+            raise LimnerError(
+                f"{'a bank' if bank is not None else shown(options)} without a correction: name one, such as "
+                "correct='csls'"
+            )
+        if ann is not None:
+            near = _joined(list(approximate.near(self.store, vectors, k, ann.probes)))
+            return replace(self._hits(asked, *near), recall=ann.recall, exact=False)
+        places, scores = self._exact(vectors, k, progress)
+        return self._from_places(asked, places, scores)
+
+    def scores(self, queries: Queries) -> Scores:
+        """Scores of queries against everything in the index: whatever takes `Scores` takes them."""
+        vectors = self._asked(queries)[1]
+        held = self._in_memory()
+        if held is not None:
+            return VectorScores(vectors, Embeddings(self.ids, held))
+        return StoredScores(vectors, self.store, self.ids)
+
+    def statistics(self, how: str | Correction, bank: Queries, **options: Any) -> Statistics:
+        """What a bank of queries thinks of each item; saved, it corrects single live queries."""
+        seen = self.scores(bank)
+        return correct(seen, how, bank=seen, **options).statistics
+
+    def approximate(
+        self, kind: str = "ivf_sq", *, recall: float = 0.95, queries: Queries | None = None, k: int = K
+    ) -> Ann:
+        """Builds LanceDB's approximate index, and looks into as many clusters as the wanted recall needs.
+
+        Args:
+            kind: A key of `limner.search.approximate.KINDS`.
+            recall: The mean share of the exact k best that a search should return; the nearest that can be had.
+            queries: What to measure it with; rows of the index itself otherwise, which are easier to find.
+            k: How many best.
+        """
+        with self.store.writing():
+            return self._build(kind, recall, *self._sample(queries, SAMPLE), k)
+
+    def recall(self, sample: int = SAMPLE, *, queries: Queries | None = None, k: int = K) -> Recall:
+        """Measures the recall of the approximate index now, and keeps the figure in the store."""
+        with self.store.writing():
+            ann = self._needed_ann()
+            asked, of = self._sample(queries, sample)
+            measured = self._measured(asked, of, self._exact(asked, k, None)[0], k, ann.probes)
+            self._keep(replace(ann, recall=measured))
+        return measured
+
+    # --- how -------------------------------------------------------------------------------------------------------
+
+    def _build(self, kind: str, recall: float, asked: Embeddings, of: str, k: int) -> Ann:
+        """Builds the approximate index; the fewest clusters that give the wanted recall, the most there are else."""
+        approximate.build(self.store, kind)
+        answer = self._exact(asked, k, None)[0]
+        for probes in approximate.PROBES:
+            measured = self._measured(asked, of, answer, k, probes)
+            if measured.value >= recall:
+                break
+        ann = Ann(kind, probes, measured, recall)
+        self._keep(ann)
+        return ann
+
+    def _measure_again(self, wanted: bool) -> None:
+        """After a change: recall is of the index as it was."""
+        ann = Ann.noted(self.store) if wanted and len(self) else None
+        if ann is not None:
+            asked, of = self._sample(None, SAMPLE)
+            self._keep(replace(ann, recall=self._measured(asked, of, self._exact(asked, K, None)[0], K, ann.probes)))
+
+    def _keep(self, ann: Ann) -> None:
+        """Writes it down, which makes a new version of the same rows."""
+        held = self._held if self._held and self._held[0] == self.version else None
+        ann.keep(self.store)
+        self._held = held and (self.version, held[1])
+
+    def _asked(self, queries: Queries) -> tuple[Items, Embeddings]:
+        """The queries as items and as vectors, of length 1 where the similarity is cosine."""
+        if isinstance(queries, str):
+            queries = Items(Ids([0]), [queries], kind="text")
+        elif isinstance(queries, (np.ndarray, Embeddings)):
+            vectors = queries if isinstance(queries, Embeddings) else _from_array(queries)
+            return Items(vectors.ids, [None] * len(vectors)), self._checked(vectors)
+        elif not isinstance(queries, Items):
+            texts = list(queries)
+            queries = Items(Ids(range(len(texts))), texts, kind="text")
+        if self.system is None:
+            raise LimnerError(
+                f"a {queries.kind} was asked, and the index knows no system to encode it: give vectors, or a system "
+                "(open_index(path, system=...), --system)"
+            )
+        self.refuse_other(self.system)
+        return queries, self._checked(encoded(self.system, queries))
+
+    def _checked(self, vectors: Embeddings) -> Embeddings:
+        self._refuse_unlike(vectors, None)
+        return vectors.normalised() if self.about.similarity == "cosine" else vectors
+
+    def _ann(self, exactly: bool | None, corrected: bool) -> Ann | None:
+        if exactly is False and corrected:
+            raise LimnerError("a correction looks at every item: leave out exact=False (--approximate)")
+        if exactly is True or corrected:
+            return None
+        return self._needed_ann() if exactly is False else Ann.noted(self.store)
+
+    def _needed_ann(self) -> Ann:
+        ann = Ann.noted(self.store)
+        if ann is None:
+            raise LimnerError(
+                "there is no approximate index here: build one with index.approximate() (limner index --ann)"
+            )
+        return ann
+
+    def _in_memory(self) -> Float32 | None:
+        """All vectors, None where they are too many."""
+        rows, version = len(self), self.version
+        if rows * self.about.dim * 4 > self.memory:
+            return None
+        if self._held is None or self._held[0] != version:
+            whole = np.empty((rows, self.about.dim), dtype=np.float32)
+            low = 0
+            for block in self.store.vectors():
+                whole[low : low + len(block)] = block
+                low += len(block)
+            self._held = version, whole
+        return self._held[1]
+
+    def _exact(self, vectors: Embeddings, k: int, progress: Progress | None) -> exact.Best:
+        held = self._in_memory()
+        blocks = self.store.vectors() if held is None else iter([held] if len(held) else [])
+        longest = 1.0 if self.about.similarity == "cosine" else None
+        return exact.top(vectors, blocks, k, rows=len(self), longest=longest, progress=progress)
+
+    def _correction(self, vectors: Embeddings, how: How, bank: Any, options: Mapping[str, Any]) -> Scores:
+        if isinstance(bank, (str, Path)):
+            bank = Statistics.load(bank)
+        if bank is not None and not isinstance(bank, Statistics):
+            bank = self.scores(bank)
+        return correct(self.scores(vectors), how, bank=bank, **options)
+
+    def _corrected(self, asked: Items, vectors: Embeddings, k: int, scores: Any, progress: Progress | None) -> Hits:
+        ranking = scores.top(k, progress=progress)
+        found = self._from_places(asked, ranking.indices, ranking.scores)
+        return replace(found, correction=scores.correction.name)
+
+    def _from_places(self, asked: Items, places: npt.NDArray[Any], scores: npt.NDArray[Any]) -> Hits:
+        unique, indices = np.unique(places, return_inverse=True)
+        rows = self.store.take(unique)
+        return self._hits(asked, rows, indices.reshape(places.shape), scores)
+
+    def _hits(self, asked: Items, rows: list[dict[str, Any]], indices: Any, scores: Any) -> Hits:
+        ranking = Ranking(asked.ids, Ids([row["id"] for row in rows], what="candidate"), indices, scores, len(self))
+        return Hits(asked, ranking, {row["id"]: row for row in rows}, self.about.kind)
+
+    def _sample(self, queries: Queries | None, sample: int) -> tuple[Embeddings, str]:
+        if queries is not None:
+            return self._asked(queries)[1], "given"
+        chosen = np.sort(np.random.default_rng(0).choice(len(self), min(sample, len(self)), replace=False))
+        rows = self.store.table.take_offsets(chosen.tolist()).select(["vector"]).to_arrow()["vector"].combine_chunks()
+        return _from_array(rows.flatten().to_numpy(zero_copy_only=False).reshape(len(chosen), -1)), "stored"
+
+    def _measured(self, asked: Embeddings, of: str, answer: npt.NDArray[Any], k: int, probes: int) -> Recall:
+        truth = [[row["id"] for row in self.store.take(places)] for places in answer]
+        found = [{row["id"] for row in listed} for listed in approximate.near(self.store, asked, k, probes)]
+        shares = [len(got.intersection(right)) / len(right) for got, right in zip(found, truth, strict=True)]
+        return Recall(float(np.mean(shares)), k, len(asked), of, len(self), self.version)
+
+
+def index(
+    path: str | Path,
+    embeddings: Embeddings,
+    items: Items | None = None,
+    *,
+    similarity: str = "cosine",
+    system: System | None = None,
+    system_name: str | None = None,
+    made_by: str | None = None,
+    progress: Progress | None = None,
+) -> Index:
+    """Makes an index, in one commit.
+
+    Args:
+        path: A folder that holds no index yet, or an address that LanceDB opens (s3://, gs://, az://).
+        embeddings: Vectors with ids.
+        items: The images or texts they stand for; must hold every id. Texts and paths are kept, and small copies of
+            pictures that have no path.
+        similarity: "cosine" (vectors are stored with length 1) or "dot".
+        system: What made the vectors, and encodes queries; other models are refused from then on.
+        system_name: What `limner search` loads to encode queries: a file, or "module:thing".
+        made_by: What messages call the system; its name where left out.
+        progress: Called with (rows written, rows in all).
+    """
+    called = made_by or getattr(system, "name", None) or system_name
+    kind, model = "item" if items is None else items.kind, identity(system, system_name)
+    about = About(embeddings.dim, kind, similarity, system_name, model, called)
+    if not len(embeddings):
+        raise LimnerError("an index of nothing: expected at least one vector")
+    return Index(Store.create(path, about, _batches(about, embeddings, items, progress)), system)
+
+
+def open_index(
+    path: str | Path, *, version: int | None = None, system: System | None = None, memory: int = MEMORY
+) -> Index:
+    """Opens an index at its newest version, or at an older one.
+
+    Args:
+        path: Where it is.
+        version: One of `index.versions()`; such an index can be searched, not changed.
+        system: Encodes queries that are no vectors.
+        memory: Vectors up to so many bytes stay in memory between searches.
+    """
+    opened = Index(Store.open(path, version=version), system, memory)
+    opened.refuse_other(system)
+    return opened
+
+
+def _batches(about: About, embeddings: Embeddings, items: Items | None, progress: Progress | None) -> Iterator[Any]:
+    """The rows of the table, a few thousand at a time. Complains before the first one, not in the middle."""
+    places = None if items is None else items.ids.positions(embeddings.ids)
+    cuts = [*range(0, len(embeddings), AT_ONCE), len(embeddings)]
+
+    def made() -> Iterator[Any]:
+        for low, high in pairwise(cuts):
+            part = Embeddings(embeddings.ids[low:high], embeddings.matrix[low:high])
+            vectors = part.normalised() if about.similarity == "cosine" else part
+            values: list[tuple[str | None, bytes | None]] = [(None, None)] * (high - low)
+            if items is not None and places is not None:
+                values = [kept(items.values[place], items.kind) for place in places[low:high]]
+            yield batch(about, list(part.ids), vectors.matrix, [v for v, _ in values], [p for _, p in values])
+            if progress is not None:
+                progress(high, len(embeddings))
+
+    return made()
+
+
+def _from_array(array: npt.NDArray[Any]) -> Embeddings:
+    matrix = np.atleast_2d(array)
+    return Embeddings(Ids(range(len(matrix)), what="query"), matrix)
+
+
+def _joined(listed: list[list[dict[str, Any]]]) -> tuple[list[dict[str, Any]], npt.NDArray[Any], npt.NDArray[Any]]:
+    """Unique rows, and for every query which of them it has, with scores; short lists are padded."""
+    rows = {row["id"]: row for each in listed for row in each}
+    at = {key: number for number, key in enumerate(rows)}
+    width = max(map(len, listed), default=0)
+    indices = np.full((len(listed), width), -1, dtype=np.int64)
+    scores = np.full((len(listed), width), -np.inf)
+    for number, each in enumerate(listed):
+        indices[number, : len(each)] = [at[row["id"]] for row in each]
+        scores[number, : len(each)] = [row["score"] for row in each]
+    return list(rows.values()), indices, scores

@@ -1,0 +1,338 @@
+"""The store under an index: vectors and what they stand for, in a LanceDB table.
+
+Every change is one commit: it is there entirely or not at all, whenever the process is killed, and older versions stay
+readable. Writers on one machine take turns by a lock that the system releases when its holder dies; readers never wait.
+A path may be a folder or any address that LanceDB opens (s3://, gs://, az://, file://, memory://).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.errors import LimnerError, MissingExtra, UnknownName
+from limner.core.paths import folder_for, parse_json
+from limner.core.registry import checked
+
+Float32 = npt.NDArray[np.float32]
+
+TABLE = "items"
+FORMAT = 2
+"""Of what is written; format 1 said nothing of the model, and is read as well."""
+ROWS = 65_536
+"""Rows that are read at once."""
+LOCK = ".limner.lock"
+
+
+@dataclass(frozen=True)
+class About:
+    """What an index holds; written when it is made, and true for all of it.
+
+    Args:
+        dim: Numbers per vector.
+        kind: "image", "text", or "item" where only ids are known.
+        similarity: "cosine" (vectors are stored with length 1) or "dot".
+        system: What encodes queries: a file, a name inside the index, or "module:thing"; None where nothing is known.
+        model: Which model made the vectors, by its content (`limner.encoders.contract.identity`); None where unknown.
+        made_by: What a person called that model.
+    """
+
+    dim: int
+    kind: str = "item"
+    similarity: str = "cosine"
+    system: str | None = None
+    model: str | None = None
+    made_by: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses words that mean nothing."""
+        if self.similarity not in ("cosine", "dot"):
+            raise UnknownName("similarity", self.similarity, ("cosine", "dot"))
+        if self.kind not in ("image", "text", "item"):
+            raise UnknownName("kind of items", self.kind, ("image", "text", "item"))
+
+
+@dataclass(frozen=True)
+class Version:
+    """One state of the store that can still be read."""
+
+    number: int
+    time: datetime
+    rows: int
+
+
+@dataclass(eq=False)
+class Store:
+    """One table, opened at one version; `refresh` moves on to the newest.
+
+    Args:
+        path: Where it is, as it was given.
+        table: The LanceDB table.
+        about: What it holds.
+        version: The version that is read, where an older one was asked for; such a store cannot be changed.
+    """
+
+    path: str
+    table: Any
+    about: About
+    pinned: int | None = None
+
+    @classmethod
+    def create(cls, path: str | Path, about: About, batches: Iterable[Any]) -> Store:
+        """Makes a store with its first rows, in one commit; refuses a place where there is one."""
+        where = _address(path)
+        with _turn(where), _explained(where):
+            database = connect(where)
+            if _opened(database) is not None:
+                raise LimnerError(f"there is an index at {where} already: add to it, or choose another place")
+            table = database.create_table(TABLE, _reader(about, batches), schema=schema(about))
+        return cls(where, table, about)
+
+    @classmethod
+    def open(cls, path: str | Path, *, version: int | None = None) -> Store:
+        """Opens a store at its newest version, or at an older one."""
+        where = _address(path)
+        if _is_local(where) and not Path(where.removeprefix("file://")).is_dir():
+            raise LimnerError(f"no index at {where}: make one with 'limner index {where} ...'")
+        with _explained(where):
+            table = _opened(connect(where))
+            if table is None:
+                raise LimnerError(f"no index at {where}: make one with 'limner index {where} ...'")
+            if version is not None:
+                _checked_out(table, version, where)
+            return cls(where, table, _about(table, where), version)
+
+    def __len__(self) -> int:
+        return int(self.table.count_rows())
+
+    @property
+    def version(self) -> int:
+        """The number of the version that is read."""
+        return int(self.table.version)
+
+    def versions(self) -> list[Version]:
+        """The versions that can still be read, oldest first."""
+        with _explained(self.path):
+            listed = self.table.list_versions()
+        return [Version(v["version"], v["timestamp"], int(v["metadata"].get("total_rows", 0))) for v in listed]
+
+    def refresh(self) -> None:
+        """Moves on to the newest version, which other processes may have written."""
+        if self.pinned is None:
+            self.table.checkout_latest()
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def scan(self, columns: list[str]) -> Iterator[Any]:
+        """Record batches of all rows, in the order of the store."""
+        with _explained(self.path):
+            yield from self.table.search().select(columns).to_batches(ROWS)
+
+    def vectors(self) -> Iterator[Float32]:
+        """All vectors in order, some thousands at a time: as the store reads them, small pieces joined."""
+        pending: list[Float32] = []
+        for batch in self.scan(["vector"]):
+            pending.append(batch["vector"].flatten().to_numpy(zero_copy_only=False).reshape(-1, self.about.dim))
+            if sum(map(len, pending)) >= ROWS // 8:
+                yield pending[0] if len(pending) == 1 else np.concatenate(pending)
+                pending = []
+        if pending:
+            yield np.concatenate(pending)
+
+    def ids(self) -> list[str]:
+        """All ids, in order."""
+        return [key for batch in self.scan(["id"]) for key in batch["id"].to_pylist()]
+
+    def present(self, ids: Iterable[str]) -> set[str]:
+        """Those of the ids that are there; reads the ids in pieces and holds none of the others."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        wanted = pa.array(list(ids), pa.string())
+        found: set[str] = set()
+        for batch in self.scan(["id"]) if len(wanted) else ():
+            found.update(batch["id"].filter(pc.is_in(batch["id"], value_set=wanted)).to_pylist())
+        return found
+
+    def take(self, places: Iterable[int]) -> list[dict[str, Any]]:
+        """Id, value and picture of the rows at these places, in this order."""
+        wanted = [int(place) for place in places]
+        unique = sorted(set(wanted))
+        if not unique:
+            return []
+        with _explained(self.path):
+            rows = self.table.take_offsets(unique).select(["id", "value", "picture"]).to_arrow().to_pylist()
+        at = dict(zip(unique, rows, strict=True))
+        return [at[place] for place in wanted]
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """A turn at writing, on the newest version."""
+        if self.pinned is not None:
+            raise LimnerError(f"{self.path} is opened at version {self.pinned}: open the newest to change it")
+        with _turn(self.path), _explained(self.path):
+            self.refresh()
+            yield
+
+    def append(self, batches: Iterable[Any]) -> None:
+        """Adds rows in one commit."""
+        self.table.add(_reader(self.about, batches))
+
+    def replace(self, batches: Iterable[Any]) -> None:
+        """Adds rows in one commit; a row whose id is there takes the place of that row (and moves to the end)."""
+        merge = self.table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+        merge.execute(_reader(self.about, batches))
+
+    def delete(self, ids: Iterable[str]) -> None:
+        """Removes rows in one commit."""
+        listed = ", ".join("'" + key.replace("'", "''") + "'" for key in ids)
+        self.table.delete(f"id IN ({listed})")
+
+    def compact(self, *, keep: timedelta) -> None:
+        """Joins small pieces, and forgets versions older than `keep`; there must be no approximate index."""
+        self.table.optimize(cleanup_older_than=keep)
+
+    def drop_index(self) -> None:
+        """Removes the approximate index, where there is one; a search then compares all rows."""
+        for held in self.table.list_indices():
+            self.table.drop_index(held.name)
+
+    # --- notes -----------------------------------------------------------------------------------------------------
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What was measured of this store."""
+        held = self.table.schema.field("vector").metadata or {}
+        return dict(json.loads(held.get(b"limner", b"{}")))
+
+    def note(self, **notes: Any) -> None:
+        """Keeps what was measured, in the store itself."""
+        kept = json.dumps({**self.notes, **notes})
+        self.table.update_field_metadata({"path": "vector", "metadata": {"limner": kept}})
+
+    @cached_property
+    def is_local(self) -> bool:
+        """Whether it is a folder of this machine."""
+        return _is_local(self.path)
+
+
+def schema(about: About) -> Any:
+    """Columns of the table: id, vector, value (a text or the path of a picture), picture (a small copy)."""
+    import pyarrow as pa
+
+    columns = [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("vector", pa.list_(pa.float32(), about.dim), nullable=False),
+        pa.field("value", pa.string()),
+        pa.field("picture", pa.binary()),
+    ]
+    return pa.schema(columns, metadata={"limner": json.dumps({"format": FORMAT, **asdict(about)})})
+
+
+def batch(about: About, ids: list[str], vectors: Float32, values: list[Any], pictures: list[bytes | None]) -> Any:
+    """Rows as the table takes them."""
+    import pyarrow as pa
+
+    flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).ravel())
+    columns = [
+        pa.array(ids, pa.string()),
+        pa.FixedSizeListArray.from_arrays(flat, about.dim),
+        pa.array(values, pa.string()),
+        pa.array(pictures, pa.binary()),
+    ]
+    return pa.record_batch(columns, schema=schema(about))
+
+
+def connect(where: str) -> Any:
+    """The LanceDB database at an address."""
+    try:
+        import lancedb
+    except ImportError:
+        raise MissingExtra("the index", "lancedb", "store") from None
+    return lancedb.connect(where)
+
+
+def _reader(about: About, batches: Iterable[Any]) -> Any:
+    import pyarrow as pa
+
+    return pa.RecordBatchReader.from_batches(schema(about), iter(batches))
+
+
+def _opened(database: Any) -> Any | None:
+    """The table, None where there is none (or where its making was killed before the first commit)."""
+    try:
+        return database.open_table(TABLE)
+    except (ValueError, FileNotFoundError) as error:
+        if "not found" in str(error) or isinstance(error, FileNotFoundError):
+            return None
+        raise
+
+
+def _about(table: Any, where: str) -> About:
+    try:
+        held = parse_json((table.schema.metadata or {})[b"limner"].decode(), where=where)
+        made = held.pop("format")
+    except (KeyError, ValueError, AttributeError):
+        raise LimnerError(
+            f"{where} holds a table {TABLE!r} that limner did not make: choose another place for the index"
+        ) from None
+    if made not in range(1, FORMAT + 1):
+        raise LimnerError(f"{where} is an index of format {made}; this limner reads format 1 to {FORMAT}: index again")
+    return About(**checked(About, held, what=f"the index {where}"))
+
+
+def _checked_out(table: Any, version: int, where: str) -> None:
+    try:
+        table.checkout(version)
+    except ValueError:
+        known = [str(v["version"]) for v in table.list_versions()]
+        raise UnknownName(f"version of {where}", str(version), known) from None
+
+
+def _address(path: str | Path) -> str:
+    return str(path) if "://" in str(path) else os.path.abspath(os.path.expanduser(path))
+
+
+def _is_local(where: str) -> bool:
+    return "://" not in where or where.startswith("file://")
+
+
+def _turn(where: str) -> AbstractContextManager[Any]:
+    """The lock of a local store. Elsewhere LanceDB's own commits decide: none is lost, but an id may come in twice."""
+    if not _is_local(where):
+        return nullcontext()
+    try:
+        from filelock import FileLock
+    except ImportError:
+        raise MissingExtra("the index", "filelock", "store") from None
+    folder = Path(where.removeprefix("file://"))
+    if folder.exists() and not folder.is_dir():
+        raise LimnerError(f"{folder} is a file: an index is a folder; choose another place")
+    return FileLock(folder_for(folder) / LOCK)
+
+
+@contextmanager
+def _explained(where: str) -> Iterator[None]:
+    """Turns what LanceDB raises into one clear line."""
+    try:
+        yield
+    except LimnerError:
+        raise
+    except BaseException as error:
+        known = isinstance(error, (ValueError, RuntimeError, OSError))
+        if not known and "Panic" not in type(error).__name__:  # what compiled code raises on a damaged file
+            raise
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise LimnerError(f"the store at {where} cannot do this: {first}") from error

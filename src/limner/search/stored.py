@@ -1,0 +1,44 @@
+"""Scores of queries against a store that memory does not hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError
+from limner.core.ids import Ids
+from limner.scores import Block, Float32, Scores, VectorScores
+from limner.search.store import Store
+
+
+@dataclass(frozen=True, eq=False)
+class StoredScores(Scores):
+    """Scores of queries against a store that memory does not hold; every block of queries reads it once."""
+
+    query_vectors: Embeddings
+    store: Store
+    candidates: Ids
+
+    @property
+    def queries(self) -> Ids:  # type: ignore[override]  # a derived value where the base names an attribute
+        """Ids of the queries."""
+        return self.query_vectors.ids
+
+    @property
+    def T(self) -> Scores:
+        """Not to be had."""
+        raise LimnerError("scores of a store know one direction: search the other index for the other one")
+
+    def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
+        """Products with all vectors of the store, read in pieces."""
+        if out is None:
+            out = np.empty((stop - start, len(self.candidates)), dtype=np.float32)
+        rows = Embeddings(self.queries[start:stop], self.query_vectors.matrix[start:stop])
+        low = 0
+        for piece in self.store.vectors():
+            scores = VectorScores(rows, Embeddings(self.candidates[low : low + len(piece)], piece))
+            out[: stop - start, low : low + len(piece)] = scores.block(0, stop - start)
+            low += len(piece)
+        return out[: stop - start, :low]

@@ -1,0 +1,10 @@
+"""The classical systems of the ranking paper: nearest neighbour and KCCA with kernels of images and of texts.
+
+Hodosh, Young & Hockenmaier 2013, Framing image description as a ranking task.
+"""
+
+from __future__ import annotations
+
+from limner.systems.classic.thirty import SYSTEMS, System, system
+
+__all__ = ["SYSTEMS", "System", "system"]

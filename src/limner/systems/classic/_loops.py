@@ -1,0 +1,89 @@
+"""Compiled loops of the kernels and of the choice of settings. All release the interpreter lock.
+
+Rows are compared four at a time over strips of columns that stay in the nearest cache, in inner loops without calls and
+branches, which the compiler gives vector lanes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from limner.core.cache_dir import compiled
+
+_summing: Any = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz", "nnan", "ninf"}, boundscheck=False)
+_jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False)
+_F, _I = np.float32, np.int32
+STRIP = 2048
+"""Columns walked together."""
+
+
+@_jit
+def intersections(a, b, out):  # type: ignore[no-untyped-def]  # numba infers the types
+    """out[i, j] = sum_v min(a[i, v], b[j, v]) of whole numbers of 32 bits: the same sum in whatever order."""
+    rows, others, width = a.shape[0], b.shape[0], a.shape[1]
+    out[:] = 0
+    for low in range(0, width, STRIP):
+        high = min(low + STRIP, width)
+        for j in range(0, others - others % 4, 4):
+            b0, b1, b2, b3 = b[j, low:high], b[j + 1, low:high], b[j + 2, low:high], b[j + 3, low:high]
+            for i in range(rows):
+                x = a[i, low:high]
+                s0, s1, s2, s3 = _I(0), _I(0), _I(0), _I(0)
+                for v in range(np.uint64(high - low)):
+                    s0 = _I(s0 + (x[v] if x[v] < b0[v] else b0[v]))
+                    s1 = _I(s1 + (x[v] if x[v] < b1[v] else b1[v]))
+                    s2 = _I(s2 + (x[v] if x[v] < b2[v] else b2[v]))
+                    s3 = _I(s3 + (x[v] if x[v] < b3[v] else b3[v]))
+                out[i, j] += s0
+                out[i, j + 1] += s1
+                out[i, j + 2] += s2
+                out[i, j + 3] += s3
+        for j in range(others - others % 4, others):
+            b0 = b[j, low:high]
+            for i in range(rows):
+                x = a[i, low:high]
+                s0 = _I(0)
+                for v in range(np.uint64(high - low)):
+                    s0 = _I(s0 + (x[v] if x[v] < b0[v] else b0[v]))
+                out[i, j] += s0
+
+
+@_summing
+def chi_squares(a, b, out):  # type: ignore[no-untyped-def]
+    """out[i, j] = sum_v (a[i, v] - b[j, v])^2 / (a[i, v] + b[j, v]), where 0 / 0 is 0."""
+    for i in range(a.shape[0]):
+        x = a[i]
+        for j in range(b.shape[0]):
+            y = b[j]
+            total = _F(0.0)
+            for v in range(np.uint64(x.shape[0])):
+                gap, both = x[v] - y[v], x[v] + y[v]
+                total += gap * gap / (both + _F(1e-30))
+            out[i, j] = total
+
+
+@_jit
+def places(products, lengths, indptr, columns, out):  # type: ignore[no-untyped-def]
+    """The place of each query's best positive among all candidates by cosine, from 1; equals share the mean place.
+
+    Args:
+        products: Dot products, queries by candidates. A query's own length changes no order, and is left out.
+        lengths: Of the candidates.
+        indptr: Positives of query q are `indptr[q]:indptr[q + 1]`.
+        columns: The column of each positive.
+        out: One place per query.
+    """
+    values = np.empty(products.shape[1], np.float64)
+    for q in range(products.shape[0]):
+        for c in range(values.shape[0]):
+            values[c] = products[q, c] / lengths[c]
+        best = -np.inf
+        for p in range(indptr[q], indptr[q + 1]):
+            best = max(best, values[columns[p]])
+        above, equal = 0, 0
+        for c in range(values.shape[0]):
+            above += values[c] > best
+            equal += values[c] == best
+        out[q] = above + (equal + 1) / 2

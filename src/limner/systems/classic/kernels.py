@@ -1,0 +1,376 @@
+"""Kernels between pictures: histograms of visual words, spatial pyramids of them, and any matrix of features.
+
+A kernel is made with its options, `fit` to training pictures, and then compares pictures: `kernel(a, b)` gives
+(len(a), len(b)) similarities in float64. What it takes as `a` and `b` are pictures (`Items`), or what `features` made
+of them before, which is the quicker way where pictures are compared more than once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from types import MappingProxyType
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.collection import Items
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError, UnknownName
+from limner.scores.running import Progress, counted, threads
+from limner.systems.classic.histograms import Histograms
+from limner.systems.classic.visualwords import WORDS, VisualWords
+
+Matrix = npt.NDArray[np.float64]
+Float32 = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.float32] | npt.NDArray[np.int32]
+_ROWS = 64  # of a block of a kernel, so that its rows stay in the second cache
+
+
+class FittedKernel(Protocol):
+    """A kernel that knows what it has to know of the training items."""
+
+    def __call__(self, a: Any, b: Any = None, /) -> Matrix:
+        """Similarities of all pairs of a and b, of a with itself where there is no b."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """What `from_state` makes the same kernel of: plain JSON values and arrays."""
+        ...
+
+
+class Kernel(Protocol):
+    """A kernel with its options, before it has seen any item."""
+
+    def fit(self, items: Any, /) -> FittedKernel:
+        """Learns what the kernel needs from training items."""
+        ...
+
+
+@runtime_checkable
+class Featured(Protocol):
+    """A fitted kernel that can turn items into what it compares, once and for all."""
+
+    def features(self, items: Any, /, *, progress: Progress | None = None) -> Any:
+        """What the kernel compares."""
+        ...
+
+
+def intersections(
+    a: Float32, b: Float32 | None = None, *, workers: int | None = None, progress: Progress | None = None
+) -> Matrix:
+    """Histogram intersection: K(x, y) = sum_v min(x_v, y_v). Swain & Ballard 1991.
+
+    Positive semi-definite for values of 0 and above (Barla, Odone & Verri 2003). Values are taken in whole steps of
+    about 1e-9 of the largest sum, so that every processor adds them up to the same numbers, in whatever order.
+
+    Args:
+        a: One row per histogram.
+        b: The same for the others; a itself where it is left out, and half of the work is saved.
+        workers: Threads; all cores by default.
+        progress: Called with (rows done, rows in all).
+
+    >>> a, b = np.array([[0.5, 0.5, 0.0]], dtype=np.float32), np.array([[0.2, 0.6, 0.2]], dtype=np.float32)
+    >>> intersections(a, b).round(2)
+    array([[0.7]])
+    """
+    from limner.systems.classic import _loops
+
+    rows = [np.ascontiguousarray(side, dtype=np.float64) for side in (a, b) if side is not None]
+    step = _step(rows)
+    whole = [np.rint(side / step).astype(np.int32) for side in rows]
+    return _in_blocks(_loops.intersections, whole[0], None if b is None else whole[1], workers, progress) * step
+
+
+def _step(rows: Sequence[Matrix]) -> float:
+    """A power of two, so small that sums of rows come near what 32 bits hold; a hundredth more for rounded sums."""
+    largest = max(float(side.sum(axis=1).max(initial=0.0)) for side in rows)
+    return float(2.0 ** (np.frexp(1.01 * largest)[1] - 30))
+
+
+def chi_squares(
+    a: Float32, b: Float32 | None = None, *, workers: int | None = None, progress: Progress | None = None
+) -> Matrix:
+    """Chi-squared distance: sum_v (x_v - y_v)^2 / (x_v + y_v), for values of 0 and above.
+
+    Arguments as in `intersections`.
+
+    >>> chi_squares(np.array([[1.0, 0.0]], dtype=np.float32), np.array([[0.5, 0.5]], dtype=np.float32)).round(3)
+    array([[0.667]])
+    """
+    from limner.systems.classic import _loops
+
+    first = np.ascontiguousarray(a, dtype=np.float32)
+    second = None if b is None else np.ascontiguousarray(b, dtype=np.float32)
+    return _in_blocks(_loops.chi_squares, first, second, workers, progress)
+
+
+def _in_blocks(
+    loop: Callable[..., None], first: Rows, b: Rows | None, workers: int | None, progress: Progress | None
+) -> Matrix:
+    """Calls a compiled loop for blocks of rows, on threads; only the lower half where a is compared with itself."""
+    second = first if b is None else b
+    whole = np.empty((len(first), len(second)))
+
+    def work(low: int) -> None:
+        high = min(low + _ROWS, len(first))
+        others = second[: high if b is None else len(second)]
+        block = np.empty((high - low, len(others)), first.dtype)
+        loop(first[low:high], others, block)
+        whole[low:high, : len(others)] = block
+        if b is None:
+            whole[:low, low:high] = block[:, :low].T
+
+    with threads(workers) as run:
+        for _ in counted(run(work, range(0, len(first), _ROWS)), _ROWS, len(first), progress):
+            pass
+    if b is None:
+        for low in range(0, len(first), _ROWS):  # within a block, both halves were computed, and may differ in rounding
+            part = whole[low : low + _ROWS, low : low + _ROWS]
+            part[:] = np.tril(part) + np.tril(part, -1).T
+    return whole
+
+
+def raised(kernel: Matrix, power: float) -> Matrix:
+    """A kernel to a power, element by element; a whole power by products, which every processor rounds alike.
+
+    >>> raised(np.array([[0.5, 3.0]]), 3.0).tolist()
+    [[0.125, 27.0]]
+    """
+    if power == int(power) and 1 <= power <= 8:
+        return np.asarray(reduce(np.multiply, [kernel] * int(power)))
+    return np.asarray(kernel**power)
+
+
+def pyramid_weights(levels: int) -> tuple[float, ...]:
+    """What the intersection at each level counts for in the pyramid kernel, coarse to fine.
+
+    K = I_L + sum_{l<L} (I_l - I_{l+1}) / 2^(L-l), written as a sum of intersections (Lazebnik, Schmid & Ponce 2006).
+    No weight is negative, so that the kernel is positive semi-definite.
+
+    >>> pyramid_weights(3)
+    (0.25, 0.25, 0.5)
+    """
+    last = levels - 1
+    return tuple(2.0**-last if level == 0 else 2.0 ** (level - last - 1) for level in range(levels))
+
+
+@dataclass(frozen=True)
+class Pyramid:
+    """The spatial pyramid kernel of Hodosh, Young & Hockenmaier 2013, section 3.3; with one level the histogram kernel.
+
+    For each feature, with I_l the intersection of histograms summed over the 4^l cells of level l = 0, ..., L:
+
+        K_f = I_L + sum_{l<L} (I_l - I_{l+1}) / 2^(L-l),    K = ((K_colour + K_texture + K_sift) / 3)^power
+
+    Args:
+        levels: 3 for the pyramid, 1 for plain histograms.
+        power: p, which the mean over features is raised to.
+        words: How many visual words each feature has; a feature left out is not used.
+        side: The shorter side of pictures, in pixels; larger ones are made smaller.
+        images: Pictures that words are learned from.
+        points: Points of each of those.
+        seed: Draws them.
+        workers: Threads; all cores by default.
+    """
+
+    levels: int = 3
+    power: float = 1.0
+    words: Mapping[str, int] = field(default_factory=lambda: MappingProxyType(WORDS))
+    side: int = 192
+    images: int = 200
+    points: int = 1000
+    seed: int = 0
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses what is no pyramid."""
+        if self.levels not in (1, 2, 3):
+            raise LimnerError(f"a pyramid of {self.levels} levels: expected 1, 2 or 3")
+        if not self.power > 0:
+            raise LimnerError(f"a kernel to the power of {self.power}: expected a power above 0 (2 or 3 are usual)")
+
+    def fit(
+        self,
+        images: Items | Histograms,
+        *,
+        vocabulary: VisualWords | None = None,
+        progress: Progress | None = None,
+    ) -> FittedPyramid:
+        """Learns visual words from training pictures, unless a vocabulary is given; histograms have theirs."""
+        if isinstance(images, Histograms):
+            vocabulary = vocabulary or images.vocabulary or VisualWords({}, self.side)
+        elif vocabulary is None:
+            vocabulary = VisualWords.fit(
+                images,
+                sizes=dict(self.words),
+                side=self.side,
+                most=self.images,
+                points=self.points,
+                seed=self.seed,
+                workers=self.workers,
+                progress=progress,
+            )
+        return FittedPyramid(vocabulary, self.levels, self.power, self.workers)
+
+
+@dataclass(frozen=True, eq=False)
+class FittedPyramid:
+    """A pyramid kernel with its visual words; without words it compares histograms only."""
+
+    vocabulary: VisualWords
+    levels: int = 3
+    power: float = 1.0
+    workers: int | None = None
+
+    def features(self, items: Items | Histograms, /, *, progress: Progress | None = None) -> Histograms:
+        """The histograms of pictures; histograms stay what they are."""
+        if isinstance(items, Histograms):
+            return items
+        if not self.vocabulary.words:
+            raise LimnerError(
+                f"{len(items)} pictures for a kernel of histograms whose visual words are not known: give features=, "
+                "their histograms"
+            )
+        return Histograms.of(items, self.vocabulary, workers=self.workers, progress=progress)
+
+    def __call__(
+        self, a: Items | Histograms, b: Items | Histograms | None = None, /, *, progress: Progress | None = None
+    ) -> Matrix:
+        """Similarities of all pairs, from 0 to 1."""
+        first = self.vectors(self.features(a))
+        second = None if b is None else self.vectors(self.features(b))
+        mean = np.minimum(intersections(first, second, workers=self.workers, progress=progress), 1.0)
+        return raised(mean, self.power)
+
+    def vectors(self, histograms: Histograms) -> Float32:
+        """Histograms of all features and levels side by side, scaled so that their intersection is the kernel."""
+        weights = pyramid_weights(self.levels)
+        parts, names = [], self.vocabulary.words or histograms.counts
+        for name in names:
+            if name not in histograms.counts:
+                raise UnknownName("feature of these histograms", name, histograms.counts)
+            for level, weight in enumerate(weights):
+                shares = histograms.level(name, level) * np.float32(weight / len(names))
+                parts.append(shares.reshape(len(histograms), -1))
+        return np.concatenate(parts, axis=1)
+
+    def state(self) -> dict[str, Any]:
+        """The words and the options."""
+        words = {f"words.{name}": held for name, held in self.vocabulary.words.items()}
+        about = {"levels": self.levels, "power": self.power, "side": self.vocabulary.side}
+        return {"kernel": "pyramid", "features": list(self.vocabulary.words), **about, **words}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> FittedPyramid:
+        """The kernel whose state this is."""
+        words = {name: np.asarray(state[f"words.{name}"], dtype=np.uint8) for name in state["features"]}
+        return cls(VisualWords(words, int(state["side"])), int(state["levels"]), float(state["power"]))
+
+
+KINDS = ("linear", "rbf", "chi2")
+
+
+@dataclass(frozen=True)
+class Features:
+    """A kernel between rows of any feature matrix.
+
+        linear  x . y / (|x| |y|)
+        rbf     exp(-gamma |x - y|^2)
+        chi2    exp(-gamma sum_v (x_v - y_v)^2 / (x_v + y_v)), for features of 0 and above (Zhang et al. 2007)
+
+    Args:
+        kind: "linear", "rbf" or "chi2".
+        gamma: 1 / the mean distance of training items where it is left out.
+        power: p, which the kernel is raised to.
+    """
+
+    kind: str = "rbf"
+    gamma: float | None = None
+    power: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuses unknown kinds and what is no gamma."""
+        if self.kind not in KINDS:
+            raise UnknownName("kernel of features", self.kind, KINDS)
+        if self.gamma is not None and not self.gamma > 0:
+            raise LimnerError(f"gamma={self.gamma}: expected a number above 0, or None to take it from the data")
+
+    def fit(self, items: Any, /) -> FittedFeatures:
+        """Takes gamma from the distances of the training items."""
+        kernel = FittedFeatures(self.kind, self.gamma or 1.0, self.power)
+        if self.kind == "linear" or self.gamma is not None:
+            return kernel
+        rows = kernel.features(items)
+        mean = float(kernel.distances(rows[:: max(len(rows) // 2000, 1)]).mean())
+        if not mean > 0:
+            raise LimnerError(f"{len(rows)} rows of features are all alike: expected at least two that differ")
+        return FittedFeatures(self.kind, 1.0 / mean, self.power)
+
+
+@dataclass(frozen=True)
+class FittedFeatures:
+    """A kernel between rows of features with its gamma.
+
+    >>> FittedFeatures("rbf", 0.5)(np.array([[0.0, 0.0], [1.0, 1.0]])).round(3).tolist()
+    [[1.0, 0.368], [0.368, 1.0]]
+    """
+
+    kind: str
+    gamma: float = 1.0
+    power: float = 1.0
+
+    def features(self, items: Any, /, *, progress: Progress | None = None) -> Float32:
+        """The matrix itself."""
+        if isinstance(items, Items):
+            raise LimnerError(
+                f"a kernel of features for {len(items)} images without features: give features=, an Embeddings or a "
+                "file that has their ids"
+            )
+        rows = items.matrix if isinstance(items, Embeddings) else np.asarray(items)
+        if rows.ndim != 2 or not np.issubdtype(rows.dtype, np.number):
+            raise LimnerError(
+                f"features of shape {rows.shape} and type {rows.dtype}: expected one row of numbers per item"
+            )
+        if self.kind == "chi2" and rows.size and rows.min() < 0:
+            raise LimnerError(f"chi2 of features down to {rows.min():g}: expected 0 and above; use rbf or linear")
+        return np.ascontiguousarray(rows, dtype=np.float32)
+
+    def distances(self, a: Float32, b: Float32 | None = None) -> Matrix:
+        """Squared Euclidean or chi-squared distances."""
+        if self.kind == "chi2":
+            return chi_squares(a, b)
+        x = a.astype(np.float64)
+        y = x if b is None else b.astype(np.float64)
+        squares = (x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - 2 * (x @ y.T)
+        return np.asarray(np.maximum(squares, 0.0))
+
+    def __call__(self, a: Any, b: Any = None, /) -> Matrix:
+        """Similarities of all pairs."""
+        first = self.features(a)
+        second = None if b is None else self.features(b)
+        if self.kind == "linear":
+            x, y = _unit(first), _unit(first if second is None else second)
+            mean = x @ y.T
+        else:
+            mean = np.exp(-self.gamma * self.distances(first, second))
+        if second is None:
+            np.fill_diagonal(mean, 1.0)
+        return raised(np.asarray(mean), self.power)
+
+    def state(self) -> dict[str, Any]:
+        """The options and gamma."""
+        return {"kernel": "features", "kind": self.kind, "gamma": self.gamma, "power": self.power}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> FittedFeatures:
+        """The kernel whose state this is."""
+        return cls(str(state["kind"]), float(state["gamma"]), float(state["power"]))
+
+
+def _unit(rows: Float32) -> Matrix:
+    values = rows.astype(np.float64)
+    lengths = np.sqrt((values**2).sum(axis=1, keepdims=True))
+    return np.asarray(values / np.where(lengths > 0, lengths, 1.0))

@@ -1,0 +1,125 @@
+"""Trigrams whose words match partially: the string kernel with a table of similarities between words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from limner.systems.classic import _string_loops as loops
+from limner.systems.classic.sentences import (
+    Documents,
+    FloatArray,
+    Progress,
+    Sentences,
+    Vocabulary,
+    mirrored,
+    normalised,
+)
+from limner.systems.classic.similarity import Similarity, WordTable
+from limner.systems.classic.strings import StringKernel
+
+_ROWS = 64  # rows between two calls of progress
+
+
+@dataclass(frozen=True)
+class LexicalKernel:
+    """The string kernel in which words match partially.
+
+    `K(s, s') = sum_w sum_w' m_sw m_s'w' lambda_m^(2 l) prod_i kappa(w_i, w'_i) sqrt(idf(w_i) idf(w'_i))`, w and w' of
+    the same length l; the root of idf where the weights are "root idf". Words that the similarity does not know match
+    themselves alone. Documents sum it over all pairs of their sentences; then `K(x, y) / sqrt(K(x, x) K(y, y))`.
+
+    Source: Hodosh, Young & Hockenmaier 2013, section 3.5.1; after Bloehdorn et al. 2006.
+
+    Args:
+        similarity: What makes the table of kappa from the training captions.
+        strings: Length, weights, lambda_m and the reader, as of the kernel with exact matches.
+
+    >>> from limner.systems.classic.similarity import Distributional
+    >>> captions = [["a dog on grass"], ["a puppy on grass"], ["a car on a road"], ["a boat at sea"]]
+    >>> kernel = LexicalKernel(Distributional(least=1)).fit(captions)
+    >>> kernel([["a dog"]], [["a dog"], ["a puppy"], ["a boat"]]).round(2).tolist()
+    [[1.0, 0.2, 0.0]]
+    """
+
+    similarity: Similarity
+    strings: StringKernel = field(default_factory=StringKernel)
+
+    def fit(self, documents: Documents) -> FittedLexicalKernel:
+        """Learns weights and the table of similarities from training images' captions."""
+        vocabulary = Vocabulary.fit(documents, self.strings.reader)
+        return FittedLexicalKernel(self.strings, vocabulary, self.similarity.fit(documents, self.strings.reader))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedLexicalKernel:
+    """A string kernel with its vocabulary and its table of kappa."""
+
+    strings: StringKernel
+    vocabulary: Vocabulary
+    table: WordTable
+
+    def __call__(self, a: Documents, b: Documents | None = None, *, progress: Progress | None = None) -> FloatArray:
+        """The kernel of every document of `a` with every one of `b`, or of `a`.
+
+        Args:
+            a: Documents, each a list of captions.
+            b: Others; `a` itself where left out.
+            progress: Called with (rows done, rows in all).
+        """
+        sides = (a,) if b is None else (a, b)
+        numbered, many = self.vocabulary.number_all(*sides, captions=self.strings.captions)
+        held = [self._held(side, many) for side in numbered]
+        different = max(int(np.diff(side[5]).max(initial=0)) for side in held)
+        longest = (different, max(side.longest for side in numbered))
+        out = np.zeros((len(numbered[0]), len(numbered[-1])))
+        for low in range(0, len(out), _ROWS):
+            high = min(low + _ROWS, len(out))
+            how = (self.table.values, self.strings.length, longest, b is None)
+            loops.lexical_rows(low, high, held[0], held[-1], *how, out)
+            if progress is not None:
+                progress(high, len(out))
+        selves = [np.zeros(len(side)) for side in numbered]
+        for side, own in zip(held, selves, strict=True):
+            loops.lexical_selves(side, self.table.values, self.strings.length, longest, own)
+        return normalised(mirrored(out) if b is None else out, selves[0], selves[-1])
+
+    def _held(self, side: Sentences, many: int) -> tuple[Any, ...]:
+        """Sentences as the loops take them: words of the table by their rows in it, all others behind."""
+        rows = np.arange(many) + len(self.table.words)
+        known = self.vocabulary.number
+        rows[[known[word] for word in self.table.words]] = np.arange(len(self.table.words))
+        local, words, edges = loops.different(side.words, side.starts, side.documents)
+        weights = self.strings.match * self.vocabulary.weights(self.strings.weights, many)
+        again = np.concatenate([[0], np.cumsum(side.before > 0)])
+        plain = again[side.starts[1:]] == again[side.starts[:-1]]
+        return (
+            side.starts,
+            side.documents,
+            side.before,
+            local,
+            rows[words].astype(np.int32),
+            edges,
+            weights[words],
+            plain,
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Plain JSON values and arrays that `from_state` makes the kernel of again."""
+        options = {name: getattr(self.strings, name) for name in ("length", "weights", "match", "captions")}
+        return {
+            "options": options,
+            "vocabulary": self.vocabulary.state(),
+            "table": {"words": list(self.table.words), "values": self.table.values},
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> FittedLexicalKernel:
+        """The kernel that `state` came from."""
+        vocabulary = Vocabulary.from_state(state["vocabulary"], trust=trust)
+        values = np.ascontiguousarray(state["table"]["values"], dtype=np.float32)
+        table = WordTable(tuple(state["table"]["words"]), values)
+        return cls(StringKernel(**state["options"], reader=vocabulary.reader), vocabulary, table)

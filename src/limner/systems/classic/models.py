@@ -1,0 +1,255 @@
+"""Trained KCCA models: one space for images and texts, or fifteen of them fused for each task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.collection import Collection, Items
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError
+from limner.core.ids import Ids
+from limner.core.paths import damage_told
+from limner.core.ranking import Ranking
+from limner.match.fusion import borda
+from limner.scores import Progress, Scores
+from limner.scores.running import Block, Float32
+from limner.systems.classic import saving
+from limner.systems.classic.kcca import Directions, Matrix, Pair
+from limner.systems.classic.kernels import raised
+from limner.systems.classic.pairs import Documents, FeatureSource, image_features
+from limner.systems.classic.selection import TASKS, Setting
+
+KIND = "kcca"
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """From kernel rows to projections: (rows - means) weights.
+
+    Args:
+        means: Of the columns of the training kernel.
+        weights: Training items by projections, in the precision they were solved in.
+    """
+
+    means: Matrix
+    weights: Matrix
+
+    def __call__(self, rows: Matrix, n: int) -> Matrix:
+        """The first n projections of items, from their similarities with every training item."""
+        moved = (rows - self.means).astype(self.weights.dtype)
+        return np.asarray(moved @ self.weights[:, :n])
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """One solution of KCCA, ready for new items.
+
+    Args:
+        setting: What it was solved with, and how many projections there are.
+        correlations: Of the projections on the training pairs, falling.
+        images: Projects images.
+        texts: Projects texts.
+    """
+
+    setting: Setting
+    correlations: Float32
+    images: Side
+    texts: Side
+
+    @classmethod
+    def of(cls, pair: Pair, found: Directions, setting: Setting) -> Space:
+        """The first n projections of a solution."""
+        sides = []
+        for spectrum, weights in ((pair.x, found.x), (pair.y, found.y)):
+            turned = spectrum.vectors[:, : len(weights)].astype(weights.dtype) @ weights[:, : setting.n]
+            sides.append(Side(spectrum.means.astype(weights.dtype), turned))
+        correlations = found.correlations[: setting.n].astype(np.float32)
+        return cls(setting, correlations, *sides)
+
+    def has(self, setting: Setting) -> bool:
+        """Whether this is the solution that a setting asks for, with as many projections."""
+        return self.setting.solution == setting.solution and setting.n <= len(self.correlations)
+
+
+@dataclass(frozen=True, eq=False)
+class KccaModel:
+    """A trained system: kernels, the training items they compare with, and projections.
+
+    Args:
+        name: What reports call it.
+        image_kernel: Fitted; compares images, before any power.
+        text_kernel: Fitted; compares documents.
+        images: Features of the training images.
+        documents: Captions of each training image.
+        spaces: Solutions.
+        settings: By task ("i2t", "t2i"): which solution and how many projections; several are fused by Borda count.
+    """
+
+    name: str
+    image_kernel: Any
+    text_kernel: Any
+    images: Any
+    documents: Documents
+    spaces: tuple[Space, ...]
+    settings: Mapping[str, tuple[Setting, ...]]
+
+    @property
+    def fused(self) -> bool:
+        """Whether each task has several models, whose rankings are fused."""
+        return any(len(settings) > 1 for settings in self.settings.values())
+
+    def scores(
+        self, collection: Collection, *, features: FeatureSource = None, progress: Progress | None = None
+    ) -> Scores:
+        """Cosine of the projections of every image and every text; of a fused model, points by Borda count.
+
+        Args:
+            collection: Images and texts.
+            features: Of the images, for a model that was trained on features; or their histograms, computed before.
+            progress: Called with (images done, images in all).
+        """
+        if not self.fused:
+            images = self.encode_images(collection.images, features=features, progress=progress)
+            return Scores.from_embeddings(images, self.encode_texts(collection.texts), similarity="dot")
+        image_rows = self.image_rows(collection.images, features=features, progress=progress)
+        return self.fuse(image_rows, self.text_rows(collection.texts), collection.images.ids, collection.texts.ids)
+
+    def encode_images(
+        self, items: Items, *, features: FeatureSource = None, progress: Progress | None = None
+    ) -> Embeddings:
+        """Images in the joint space: their projections, brought to length 1 (see `Embeddings.of_length_one`)."""
+        space, n = self._only("encode_images")
+        rows = self.image_rows(items, features=features, progress=progress)
+        return Embeddings.of_length_one(items.ids, space.images(raised(rows, space.setting.power), n))
+
+    def encode_texts(self, items: Items) -> Embeddings:
+        """Texts in the joint space: their projections, brought to length 1."""
+        space, n = self._only("encode_texts")
+        return Embeddings.of_length_one(items.ids, space.texts(self.text_rows(items), n))
+
+    def _only(self, what: str) -> tuple[Space, int]:
+        if self.fused:
+            raise LimnerError(
+                f"{what} of a model that fuses {len(self.settings['i2t'])} spaces: there is no one space; train with "
+                "fuse=False, or use scores"
+            )
+        setting = self.settings["i2t"][0]
+        return self._space(setting), setting.n
+
+    def _space(self, setting: Setting) -> Space:
+        return next(space for space in self.spaces if space.has(setting))
+
+    def image_rows(
+        self, items: Items, *, features: FeatureSource = None, progress: Progress | None = None
+    ) -> npt.NDArray[np.float64]:
+        """Similarities of images with every training image, before any power."""
+        held = image_features(self.image_kernel, items, features, progress=progress)
+        return np.asarray(self.image_kernel(held, self.images))
+
+    def text_rows(self, items: Items) -> npt.NDArray[np.float64]:
+        """Similarities of texts, each a document of its own, with every training document."""
+        return np.asarray(self.text_kernel([[text] for text in items.values], self.documents))
+
+    def fuse(self, image_rows: Matrix, text_rows: Matrix, images: Ids, texts: Ids) -> Scores:
+        """Borda points of every pair from kernel rows: in each direction, of the models chosen for its task."""
+        held: dict[Setting, Scores] = {}
+        for setting in {s for settings in self.settings.values() for s in settings}:
+            space = self._space(setting)
+            sides = (
+                Embeddings.of_length_one(images, space.images(raised(image_rows, setting.power), setting.n)),
+                Embeddings.of_length_one(texts, space.texts(text_rows, setting.n)),
+            )
+            held[setting] = Scores.from_embeddings(*sides, similarity="dot")
+        forward = _points(borda([held[setting] for setting in self.settings["i2t"]]))
+        backward = _points(borda([held[setting].T for setting in self.settings["t2i"]]))
+        return TwoWayScores(images, texts, forward, backward)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Kernels, training items and projections."""
+        return saving.fingerprint(KIND, self._content())
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the model as a folder, which `limner.systems.load` reads."""
+        return saving.write(path, KIND, self._content())
+
+    def _content(self) -> dict[str, Any]:
+        spaces = [
+            {
+                "setting": asdict(s.setting),
+                "correlations": s.correlations,
+                "images": vars(s.images),
+                "texts": vars(s.texts),
+            }
+            for s in self.spaces
+        ]
+        return {
+            "name": self.name,
+            "image_kernel": saving.kernel_state(self.image_kernel),
+            "text_kernel": saving.kernel_state(self.text_kernel),
+            "images": saving.features_state(self.images),
+            "documents": [list(document) for document in self.documents],
+            "spaces": spaces,
+            "settings": {task: [asdict(s) for s in settings] for task, settings in self.settings.items()},
+        }
+
+    @classmethod
+    def load(cls, path: str | Path, *, trust: bool = False) -> KccaModel:
+        """Reads a model that was saved; with `trust`, also one that names kernels or taggers of its own."""
+        held = saving.read(path, KIND)
+        with damage_told(path, what="saved model", mend="save it again"):
+            spaces = tuple(
+                Space(Setting(**s["setting"]), s["correlations"], Side(**s["images"]), Side(**s["texts"]))
+                for s in held["spaces"]
+            )
+            settings = {task: tuple(Setting(**s) for s in held["settings"][task]) for task in TASKS}
+            images, texts = (saving.kernel_from(held[f"{side}_kernel"], trust=trust) for side in ("image", "text"))
+            features = saving.features_from(held["images"])
+            return cls(held["name"], images, texts, features, held["documents"], spaces, settings)
+
+
+@dataclass(frozen=True, eq=False)
+class TwoWayScores(Scores):
+    """Scores whose two directions are not each other's transpose: rankings fused for each task, nearest neighbours.
+
+    Args:
+        queries: Ids of the queries.
+        candidates: Ids of the candidates.
+        forward: Queries by candidates.
+        backward: Candidates by queries.
+    """
+
+    queries: Ids
+    candidates: Ids
+    forward: npt.NDArray[Any]
+    backward: npt.NDArray[Any]
+
+    @property
+    def T(self) -> TwoWayScores:
+        """The other direction, with scores of its own."""
+        return TwoWayScores(self.candidates, self.queries, self.backward, self.forward)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """As the matrices."""
+        return self.forward.dtype
+
+    def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
+        """Rows of the forward matrix, copied."""
+        return np.array(self.forward[start:stop], order="C")
+
+
+def _points(ranking: Ranking) -> npt.NDArray[np.float64]:
+    """The scores of a ranking of all candidates as a matrix."""
+    if ranking.scores is None:
+        raise LimnerError("a fused ranking without scores: expected points")
+    points = np.empty((len(ranking.queries), len(ranking.candidates)))
+    np.put_along_axis(points, ranking.indices.astype(np.int64), ranking.scores, axis=1)
+    return points

@@ -1,0 +1,156 @@
+"""The nearest-neighbour systems: the training pair nearest to the query says what to look for on the other side.
+
+    search:      f(i, s) = K_image(i_t, i),  t = argmax f_text(s, s_t)
+    annotation:  f(i, s) = f_text(s_t, s),   t = argmax K_image(i, i_t)
+
+over the training pairs (i_t, s_t), s_t being all captions of i_t as one document. With the F1 of idf-weighted bags of
+words as f_text this is NN5-idf-F1 (Hodosh, Young & Hockenmaier 2013, section 3.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.collection import Collection
+from limner.core.paths import damage_told
+from limner.scores import Progress, Scores
+from limner.systems.classic import saving
+from limner.systems.classic.models import TwoWayScores
+from limner.systems.classic.pairs import (
+    Documents,
+    FeatureSource,
+    Stages,
+    documents_of,
+    fit_images,
+    image_features,
+    image_kernel,
+    refuse_few,
+    text_kernel,
+)
+from limner.systems.classic.visualwords import IMAGES as WORD_IMAGES
+
+KIND = "nearest"
+
+
+@dataclass(frozen=True, eq=False)
+class NearestModel:
+    """A nearest-neighbour system: kernels and the training items.
+
+    Args:
+        name: What reports call it.
+        image_kernel: Fitted; compares images.
+        text_kernel: Fitted; compares documents.
+        images: Features of the training images.
+        documents: Captions of each training image.
+    """
+
+    name: str
+    image_kernel: Any
+    text_kernel: Any
+    images: Any
+    documents: Documents
+
+    def scores(
+        self, collection: Collection, *, features: FeatureSource = None, progress: Progress | None = None
+    ) -> Scores:
+        """Similarity of every candidate to the other half of the training pair nearest to the query.
+
+        Args:
+            collection: Images and texts.
+            features: Of the images, where they are not computed from the pictures.
+            progress: Called with (images done, images in all).
+        """
+        held = image_features(self.image_kernel, collection.images, features, progress=progress)
+        image_rows = np.asarray(self.image_kernel(held, self.images))
+        texts = [[text] for text in collection.texts.values]
+        text_rows = np.asarray(self.text_kernel(texts, self.documents))
+        forward = nearest_scores(image_rows, text_rows)
+        backward = nearest_scores(text_rows, image_rows)
+        return TwoWayScores(collection.images.ids, collection.texts.ids, forward, backward)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Kernels and training items."""
+        return saving.fingerprint(KIND, self._content())
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the model as a folder, which `limner.systems.load` reads."""
+        return saving.write(path, KIND, self._content())
+
+    def _content(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "image_kernel": saving.kernel_state(self.image_kernel),
+            "text_kernel": saving.kernel_state(self.text_kernel),
+            "images": saving.features_state(self.images),
+            "documents": [list(document) for document in self.documents],
+        }
+
+    @classmethod
+    def load(cls, path: str | Path, *, trust: bool = False) -> NearestModel:
+        """Reads a model that was saved; with `trust`, also one that names kernels or taggers of its own."""
+        held = saving.read(path, KIND)
+        with damage_told(path, what="saved model", mend="save it again"):
+            images, texts = (saving.kernel_from(held[f"{side}_kernel"], trust=trust) for side in ("image", "text"))
+            return cls(held["name"], images, texts, saving.features_from(held["images"]), held["documents"])
+
+
+def nearest_scores(query_rows: npt.NDArray[Any], candidate_rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Scores of candidates for queries through the training pair nearest to each query, the first of equals.
+
+    Args:
+        query_rows: Queries by training items, similarities on the queries' side.
+        candidate_rows: Candidates by training items, similarities on the candidates' side, which must be symmetric.
+
+    >>> nearest_scores(np.array([[0.1, 0.9]]), np.array([[0.3, 0.5], [0.8, 0.2], [0.1, 0.6]])).tolist()
+    [[0.5, 0.2, 0.6]]
+    """
+    return np.ascontiguousarray(candidate_rows[:, query_rows.argmax(axis=1)].T)
+
+
+def train(
+    collection: Collection,
+    *,
+    images: Any = "pyramid",
+    texts: Any = "f1",
+    weights: str | None = None,
+    features: FeatureSource = None,
+    side: int = 192,
+    points: int = 250,
+    seed: int = 0,
+    name: str = "nearest",
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> NearestModel:
+    """Nearest neighbours among the training pairs; NN5-idf-F1 where nothing else is said.
+
+    Args:
+        collection: What to compare with: images, each with one or more texts.
+        images: The image kernel: "pyramid" or "histogram" of visual words, "linear", "rbf" or "chi2" of features, or
+            a kernel.
+        texts: The similarity of texts: "f1", "bow", "trigrams", "tagrank", or a kernel.
+        weights: Of words, for one by name: "idf" (where left out), "root idf" or "none".
+        features: Of all images by id, in place of the pictures.
+        side: The shorter side of pictures in pixels.
+        points: Points of each of 200 pictures that visual words are learned from.
+        seed: Draws those.
+        name: What reports call the system.
+        workers: Threads; all cores by default.
+        progress: Called with (work done, work in all), counted in pictures.
+    """
+    refuse_few(collection)
+    documents = documents_of(collection)
+    options = {"side": side, "points": points, "seed": seed, "workers": workers}
+    kernel = image_kernel(images, options, features=features is not None)
+    words = text_kernel(texts, weights, usual="idf").fit(documents)
+    pictures = 0 if features is not None else len(collection.images)
+    stages = Stages(progress, words=min(2 * WORD_IMAGES, pictures), images=pictures)
+    kernel = fit_images(kernel, collection, features, progress=stages["words"])
+    held = image_features(kernel, collection.images, features, progress=stages["images"])
+    return NearestModel(name, kernel, words, held, documents)

@@ -1,0 +1,151 @@
+"""What the classical systems learn from: each image, and all its captions as one document."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from limner.core.collection import Collection, Items
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.paths import damage_told, refuse_irregular
+from limner.core.registry import resolve
+from limner.scores import Progress
+from limner.systems.classic.histograms import Histograms
+from limner.systems.classic.kernels import KINDS, Featured, Features, Pyramid
+
+Documents = Sequence[Sequence[str]]
+FeatureSource = Embeddings | Histograms | str | Path | None
+"""Features of images by id, in memory or in a file; None to compute them from the pictures."""
+
+TEXTS: Mapping[str, str] = MappingProxyType(
+    {
+        "bow": "limner.systems.classic.pairs:bow",
+        "trigrams": "limner.systems.classic.pairs:trigrams",
+        "tagrank": "limner.systems.classic.tagrank:TagRank",
+        "f1": "limner.systems.classic.strings:OverlapF1",
+    }
+)
+"""Text kernels by name; "module:thing" names another, or give the kernel itself."""
+IMAGES = ("pyramid", "histogram", *KINDS)
+"""Image kernels by name; the last three are for features that are given."""
+
+
+def bow(*, weights: str) -> Any:
+    """The bag of words: the string kernel of single words."""
+    from limner.systems.classic.strings import StringKernel
+
+    return StringKernel(length=1, weights=weights)
+
+
+def trigrams(*, weights: str) -> Any:
+    """The string kernel of up to three words."""
+    from limner.systems.classic.strings import StringKernel
+
+    return StringKernel(length=3, weights=weights)
+
+
+def documents_of(collection: Collection) -> list[list[str]]:
+    """The captions of each image, in the order of the images; refuses an image that has none."""
+    pairs = collection.judgements.relevant.restrict(candidates=collection.texts.ids)
+    values = collection.texts.values
+    found: list[list[str]] = [[] for _ in range(len(collection.images))]
+    for row, column in zip(pairs.rows, pairs.columns, strict=True):
+        found[row].append(values[column])
+    alone = [collection.images.ids[row] for row, held in enumerate(found) if not held]
+    if alone:
+        raise LimnerError(
+            f"{len(alone)} images of {collection.name!r} have no text, e.g. {alone[0]!r}: expected one or more each; "
+            "leave those images out with collection.restrict"
+        )
+    return found
+
+
+def refuse_few(collection: Collection) -> None:
+    """Refuses to learn from next to nothing."""
+    if len(collection.images) < 5:
+        raise LimnerError(
+            f"{collection.name!r} has {len(collection.images)} images to learn from: expected at least 5 with texts"
+        )
+
+
+def text_kernel(kernel: Any, weights: str | None = None, *, usual: str = "root idf") -> Any:
+    """A text kernel by name with weights of words, the usual ones where none are named; or the kernel itself."""
+    if not isinstance(kernel, str):
+        if weights is not None:
+            raise LimnerError(f"weights={weights!r} beside a kernel that is given: set them in the kernel")
+        return kernel
+    made: Callable[..., Any] = resolve(kernel, TEXTS, what="text kernel")
+    weighted = "weights" in inspect.signature(made).parameters
+    if weights is not None and not weighted:
+        raise LimnerError(f"weights={weights!r} for the text kernel {kernel!r}, which takes none: leave them out")
+    return made(weights=weights or usual) if weighted else made()
+
+
+def image_kernel(kernel: Any, options: Mapping[str, Any], *, features: bool) -> Any:
+    """An image kernel by name with its options, or the kernel itself."""
+    if not isinstance(kernel, str):
+        return kernel
+    if kernel in KINDS:
+        if not features:
+            raise LimnerError(f"the image kernel {kernel!r} compares rows of features: give features=, or use pyramid")
+        return Features(kernel)
+    if kernel in ("pyramid", "histogram"):
+        return Pyramid(levels=3 if kernel == "pyramid" else 1, **options)
+    if ":" not in kernel:
+        raise UnknownName("image kernel", kernel, IMAGES)
+    return resolve(kernel, {}, what="image kernel")()
+
+
+def image_features(kernel: Any, items: Items, source: FeatureSource, *, progress: Progress | None = None) -> Any:
+    """What a fitted image kernel compares: features that are given, in the order of the items, or computed now."""
+    if isinstance(source, (str, Path)):
+        source = read_features(source)
+    if source is not None:
+        held = source.subset(items.ids)
+        return held.matrix if isinstance(held, Embeddings) else held
+    return kernel.features(items, progress=progress) if isinstance(kernel, Featured) else items
+
+
+class Stages:
+    """Progress over several stages of work as one: each stage goes on where the one before it ended.
+
+    >>> stages = Stages(print, pictures=2, solutions=1)
+    >>> stages["pictures"](2, 2); stages["solutions"](1, 1)
+    2 3
+    3 3
+    """
+
+    def __init__(self, progress: Progress | None, **sizes: int) -> None:
+        self._progress, self._sizes = progress, sizes
+
+    def __getitem__(self, name: str) -> Progress | None:
+        progress, total = self._progress, sum(self._sizes.values())
+        if progress is None:
+            return None
+        before = sum(list(self._sizes.values())[: list(self._sizes).index(name)])
+        return lambda done, of: progress(before + round(done / of * self._sizes[name]), total)
+
+
+def fit_images(kernel: Any, collection: Collection, features: FeatureSource, *, progress: Progress | None) -> Any:
+    """An image kernel fitted to training pictures, or to their features."""
+    if features is not None:
+        return kernel.fit(image_features(kernel, collection.images, features))
+    told = {"progress": progress} if "progress" in inspect.signature(kernel.fit).parameters else {}
+    return kernel.fit(collection.images, **told)
+
+
+def read_features(path: str | Path) -> Embeddings | Histograms:
+    """Reads a file of embeddings, or of histograms of visual words."""
+    if Path(path).suffix == ".safetensors":
+        from safetensors import safe_open
+
+        refuse_irregular(path, what="features")
+        with damage_told(path, what="safetensors file"), safe_open(path, framework="numpy") as archive:
+            about = archive.metadata() or {}
+        if "limner" in about:
+            return Histograms.load(path)[0]
+    return Embeddings.load(path)

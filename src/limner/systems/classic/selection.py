@@ -1,0 +1,244 @@
+"""Choosing the settings of KCCA on a dev split: every kappa, diagonal and power, and for each of them every n.
+
+One solution gives all projections; going through them once, from the most correlated on, gives the dot products, and so
+the ranks, for every n on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.portable import whole
+from limner.scores.running import Progress
+from limner.systems.classic.kcca import Directions, Matrix, Pair
+
+KAPPAS = (0.1, 0.5, 1.0, 5.0)
+DIAGONALS = (1.0, 2.0, 5.0, 10.0, 15.0)
+POWERS = (2.0, 3.0)
+"""The values that are tried (Hodosh, Young & Hockenmaier 2013, section 4.1.3)."""
+DEPTHS = (1, 5, 10)
+TASKS = ("i2t", "t2i")
+"""Annotation (an image asks for texts) and search (a text asks for images)."""
+
+
+def sizes(least: int = 10, most: int = 6000, count: int = 46) -> tuple[int, ...]:
+    """Values of n, evenly spaced on a logarithmic scale; at least `least` and `most` where there are so few.
+
+    >>> sizes(10, 6000)[:4], sizes(10, 6000)[-2:], len(sizes(10, 6000))
+    ((10, 12, 13, 15), (5205, 6000), 46)
+    """
+    if not 1 <= least <= most:
+        raise LimnerError(f"sizes from {least} to {most}: expected 1 or more, and the least first")
+    return tuple(int(n) for n in np.unique(np.rint(np.geomspace(least, most, count)).astype(int)))
+
+
+@dataclass(frozen=True, order=True)
+class Setting:
+    """What one KCCA model is made with.
+
+    Args:
+        kappa: Regularisation.
+        n: How many projections are used.
+        diagonal: d, which the diagonal of the texts' kernel is multiplied by.
+        power: p, which the images' kernel is raised to.
+        text_kappa: Regularisation of the texts; kappa where left out, as in the paper.
+    """
+
+    kappa: float
+    n: int
+    diagonal: float = 1.0
+    power: float = 1.0
+    text_kappa: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Fills in the regularisation of the texts."""
+        if not self.text_kappa:
+            object.__setattr__(self, "text_kappa", self.kappa)
+
+    @property
+    def solution(self) -> tuple[float, ...]:
+        """What names the solution that this setting takes its first n projections from."""
+        return self.kappa, self.text_kappa, self.diagonal, self.power
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How well one setting does on the dev split.
+
+    Args:
+        setting: The setting.
+        recalls: By task: R@1, R@5, R@10.
+        median: By task: the median rank of the best true item.
+    """
+
+    setting: Setting
+    recalls: Mapping[str, tuple[float, ...]]
+    median: Mapping[str, float]
+
+    def merit(self, task: str, depth: int) -> tuple[float, ...]:
+        """What orders trials: R@depth, then the sum of the recalls, then the median rank, then fewer projections."""
+        recalls = self.recalls[task]
+        return (recalls[DEPTHS.index(depth)], sum(recalls), -self.median[task], -float(self.setting.n))
+
+
+@dataclass(frozen=True, eq=False)
+class Dev:
+    """What a dev split asks: which texts are true of which images.
+
+    Args:
+        indptr: By task: positives of query q are `indptr[q]:indptr[q + 1]`.
+        columns: By task: the positives.
+    """
+
+    indptr: Mapping[str, npt.NDArray[np.int64]]
+    columns: Mapping[str, npt.NDArray[np.int64]]
+
+    @classmethod
+    def of(cls, collection: Collection) -> Dev:
+        """The usual pairs of a collection."""
+        texts = collection.judgements.relevant.restrict(candidates=collection.texts.ids)
+        views = {"i2t": texts, "t2i": texts.T}
+        return cls({t: v.indptr for t, v in views.items()}, {t: v.columns for t, v in views.items()})
+
+    def ranks(self, task: str, products: Matrix, lengths: Matrix) -> npt.NDArray[np.float64]:
+        """The rank of the best true candidate of each query that has one, by dot product over its length."""
+        from limner.systems.classic import _loops
+
+        found = np.empty(len(products))
+        _loops.places(products, lengths, self.indptr[task], self.columns[task], found)
+        return found[np.diff(self.indptr[task]) > 0]
+
+
+def trials(
+    pair: Pair,
+    dev: Dev,
+    image_rows: Matrix,
+    text_rows: Matrix,
+    *,
+    kappas: Sequence[float] = KAPPAS,
+    text_kappas: Sequence[float] | None = None,
+    ns: Sequence[int] | None = None,
+    diagonals: Sequence[float] = (1.0,),
+    power: float = 1.0,
+    progress: Progress | None = None,
+) -> Iterator[tuple[Directions, list[Trial]]]:
+    """Solves for every kappa and diagonal, and measures every n of each solution on the dev split.
+
+    Args:
+        pair: The two training kernels.
+        dev: What is true there.
+        image_rows: Kernel rows of the dev images: similarities with every training image.
+        text_rows: Kernel rows of the dev texts.
+        kappas: Regularisations.
+        text_kappas: Those of the texts, each with each kappa; the same as kappa where left out.
+        ns: Numbers of projections; `sizes` up to as many as there are by default.
+        diagonals: Factors of the diagonal of the texts' kernel.
+        power: Only noted: the power that the images' kernel was raised to.
+        progress: Called with (solutions done, solutions in all).
+
+    Yields:
+        A solution, and how its settings do.
+    """
+    images, texts = pair.x.coordinates(image_rows), pair.y.coordinates(text_rows)
+    plan = [
+        Setting(kappa, 0, diagonal, power, other)
+        for diagonal in diagonals
+        for kappa in kappas
+        for other in text_kappas or (kappa,)
+    ]
+    for done, setting in enumerate(plan, start=1):
+        found = pair.solve(setting.kappa, text_kappa=setting.text_kappa, diagonal=setting.diagonal)
+        yield found, _measured(found, dev, images, texts, ns, setting)
+        if progress is not None:
+            progress(done, len(plan))
+
+
+def _measured(
+    found: Directions, dev: Dev, images: Matrix, texts: Matrix, ns: Sequence[int] | None, setting: Setting
+) -> list[Trial]:
+    """One trial for each n: dot products and lengths grow as projections are added."""
+    kind = found.x.dtype
+    x = _steady(images[:, : len(found.x)].astype(kind) @ found.x)
+    y = _steady(texts[:, : len(found.y)].astype(kind) @ found.y)
+    products = np.zeros((len(x), len(y)), kind)
+    squares_x, squares_y = np.zeros(len(x)), np.zeros(len(y))
+    trials, low = [], 0
+    for n in _within(ns, len(found)):
+        products += x[:, low:n] @ y[:, low:n].T
+        squares_x += np.einsum("ij,ij->i", x[:, low:n], x[:, low:n], dtype=np.float64)
+        squares_y += np.einsum("ij,ij->i", y[:, low:n], y[:, low:n], dtype=np.float64)
+        low = n
+        ranks = {
+            "i2t": dev.ranks("i2t", products, _length(squares_y)),
+            "t2i": dev.ranks("t2i", np.ascontiguousarray(products.T), _length(squares_x)),
+        }
+        trials.append(_trial(replace(setting, n=n), ranks))
+    return trials
+
+
+def _steady(projections: Matrix) -> Matrix:
+    """Projections in double precision as whole numbers, of which every product and sum below is exact.
+
+    So the ranks, and with them the setting that is chosen, are the same on every processor, and equal texts tie.
+    """
+    if projections.dtype != np.float64:
+        return projections
+    return whole(projections, (52 - projections.shape[1].bit_length()) // 2)
+
+
+def _within(ns: Sequence[int] | None, most: int) -> list[int]:
+    wanted = sizes(min(10, most), most) if ns is None else ns
+    return sorted({min(int(n), most) for n in wanted if n >= 1})
+
+
+def _length(squares: Matrix) -> Matrix:
+    """Euclidean lengths; an item at the origin, which has no direction, is as far as can be from all others."""
+    return np.asarray(np.sqrt(np.where(squares > 0, squares, np.inf)))
+
+
+def _trial(setting: Setting, ranks: Mapping[str, npt.NDArray[np.float64]]) -> Trial:
+    recalls = {task: tuple(float((held <= depth).mean()) for depth in DEPTHS) for task, held in ranks.items()}
+    return Trial(setting, recalls, {task: float(np.median(held)) for task, held in ranks.items()})
+
+
+def best(found: Sequence[Trial]) -> Setting:
+    """The one setting with the largest sum of recalls over both tasks."""
+    return max(found, key=lambda t: (sum(sum(r) for r in t.recalls.values()), -t.setting.n)).setting
+
+
+def fifteen(found: Sequence[Trial], task: str, *, each: int = 5) -> tuple[Setting, ...]:
+    """Different settings to be fused: `each` with the best R@1, as many others with the best R@5, and with R@10.
+
+    Hodosh, Young & Hockenmaier 2013, section 4.1.3.
+
+    Args:
+        found: All trials.
+        task: "i2t" or "t2i".
+        each: How many for each of the three measures.
+    """
+    if task not in TASKS:
+        raise UnknownName("task", task, TASKS)
+    chosen: list[Setting] = []
+    for depth in DEPTHS:
+        left = [t for t in found if t.setting not in chosen]
+        chosen += [t.setting for t in sorted(left, key=lambda t: t.merit(task, depth), reverse=True)[:each]]
+    return tuple(chosen)
+
+
+def table(found: Sequence[Trial]) -> list[dict[str, Any]]:
+    """Trials as plain rows, for a file or a table."""
+    return [
+        {
+            **vars(t.setting),
+            **{f"{task} R@{d}": r for task in TASKS for d, r in zip(DEPTHS, t.recalls[task], strict=True)},
+            **{f"{task} MedR": t.median[task] for task in TASKS},
+        }
+        for t in found
+    ]

@@ -1,0 +1,191 @@
+"""Captions as numbers: a vocabulary with idf weights, and documents of sentences laid end to end for compiled loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.errors import LimnerError, UnknownName
+from limner.language.words import Reader
+from limner.systems.classic import _string_loops as loops
+
+Documents = Sequence[Sequence[str]]
+"""One document per image: its captions. A single caption is a document with one caption."""
+
+FloatArray = npt.NDArray[np.float64]
+Progress = Callable[[int, int], None]
+
+WEIGHTS = ("none", "idf", "root idf")
+_ROWS = 512  # rows of a table taken at once
+
+
+class TextKernel(Protocol):
+    """A kernel between documents before it has seen any."""
+
+    def fit(self, documents: Documents) -> FittedTextKernel:
+        """Learns what the kernel needs (weights, similarities) from training images' captions."""
+        ...
+
+
+class FittedTextKernel(Protocol):
+    """A kernel between documents."""
+
+    def __call__(self, a: Documents, b: Documents | None = None, *, progress: Progress | None = None) -> FloatArray:
+        """The kernel of every document of `a` with every one of `b`, or of `a`."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """Plain JSON values and arrays that `from_state` of the same class makes the kernel of again."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Sentences:
+    """Documents as numbers of words.
+
+    Args:
+        words: Numbers of all words, sentence after sentence.
+        starts: Where each sentence begins, and where the last one ends.
+        documents: The first sentence of each document, and the number of sentences.
+    """
+
+    words: npt.NDArray[np.int32]
+    starts: npt.NDArray[np.int64]
+    documents: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.documents) - 1
+
+    @cached_property
+    def before(self) -> npt.NDArray[np.int32]:
+        """For every word, where in its sentence it was said last before, or 0."""
+        return np.asarray(loops.previous(self.words, self.starts), dtype=np.int32)
+
+    @cached_property
+    def longest(self) -> int:
+        """The most words of a sentence."""
+        return int(np.diff(self.starts).max(initial=0))
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """The words of training documents, in how many documents each occurs, and how captions are read.
+
+    Args:
+        words: The words, in the order they were met.
+        counts: Number of training documents in whose captions each word occurs.
+        size: Number of training documents.
+        reader: How a caption becomes words.
+    """
+
+    words: tuple[str, ...]
+    counts: npt.NDArray[np.int64]
+    size: int
+    reader: Reader
+
+    @classmethod
+    def fit(cls, documents: Documents, reader: Reader) -> Vocabulary:
+        """Counts the words of training documents."""
+        refuse_bad(documents)
+        counts: dict[str, int] = {}
+        for captions in documents:
+            for word in dict.fromkeys(word for caption in captions for word in reader(caption)):
+                counts[word] = counts.get(word, 0) + 1
+        if not counts:
+            raise LimnerError(f"the captions of {len(documents)} training images have no words: expected captions")
+        return cls(tuple(counts), np.array(list(counts.values()), dtype=np.int64), len(documents), reader)
+
+    @cached_property
+    def number(self) -> Mapping[str, int]:
+        """The number of every word."""
+        return {word: at for at, word in enumerate(self.words)}
+
+    def weights(self, kind: str, many: int) -> FloatArray:
+        """The weights of the first `many` words; those beyond the vocabulary were seen in no training document.
+
+        `idf(w) = log(|D| / (|D(w)| + 1))`, D(w) the training images in whose captions w occurs; "root idf" is its
+        square root (Hodosh, Young & Hockenmaier 2013, sections 3.1 and 3.4.1). A word of every image has a negative
+        idf, of which there is no root: it counts as 0.
+
+        >>> words = Vocabulary.fit([["a dog"], ["a cat"], ["dogs and cats"], ["a boat"]], Reader())
+        >>> words.words, words.weights("idf", 4).round(2).tolist()
+        (('dog', 'cat', 'boat'), [0.29, 0.29, 0.69, 1.39])
+        """
+        if kind not in WEIGHTS:
+            raise UnknownName("kind of weights", kind, WEIGHTS)
+        if kind == "none":
+            return np.ones(many)
+        counts = np.concatenate([self.counts, np.zeros(many - len(self.counts), dtype=np.int64)])
+        idf: FloatArray = np.maximum(np.log(self.size / (counts + 1.0)), 0.0)
+        return np.sqrt(idf) if kind == "root idf" else idf
+
+    def number_all(self, *sides: Documents, captions: int | None = None) -> tuple[list[Sentences], int]:
+        """Documents as numbers, and how many words there are with those that training did not have.
+
+        Args:
+            sides: Documents, numbered alike.
+            captions: Keep so many captions of each document; all of them where None.
+        """
+        known = dict(self.number)
+        return [_numbered(side, known, self.reader, captions) for side in sides], len(known)
+
+    def state(self) -> dict[str, Any]:
+        """Plain values for saving."""
+        return {
+            "words": list(self.words),
+            "counts": self.counts,
+            "size": self.size,
+            "reader": self.reader.state(),
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> Vocabulary:
+        """The vocabulary that `state` came from."""
+        counts = np.asarray(state["counts"], dtype=np.int64)
+        reader = Reader.from_state(state["reader"], trust=trust)
+        return cls(tuple(state["words"]), counts, int(state["size"]), reader)
+
+
+def _numbered(documents: Documents, known: dict[str, int], reader: Reader, captions: int | None) -> Sentences:
+    refuse_bad(documents)
+    kept = [list(texts)[:captions] for texts in documents]
+    rows = [[known.setdefault(word, len(known)) for word in reader(text)] for texts in kept for text in texts]
+    return Sentences(
+        np.array([number for row in rows for number in row], dtype=np.int32),
+        np.cumsum([0, *map(len, rows)], dtype=np.int64),
+        np.cumsum([0, *map(len, kept)], dtype=np.int64),
+    )
+
+
+def refuse_bad(documents: Documents) -> None:
+    """A string where a list of captions belongs would be read letter by letter."""
+    if isinstance(documents, str):
+        raise LimnerError(f"got the text {documents[:40]!r}, expected documents: a list of captions for each image")
+    for at, captions in enumerate(documents):
+        if isinstance(captions, str):
+            raise LimnerError(
+                f"document {at} is the text {captions[:40]!r}, expected a list of captions; put it in brackets"
+            )
+
+
+def normalised(table: FloatArray, rows: FloatArray, columns: FloatArray) -> FloatArray:
+    """`K(x, y) / sqrt(K(x, x) K(y, y))`: 0 where a document has no words. Works in place."""
+    one, other = (np.sqrt(np.where(selves > 0, selves, np.inf)) for selves in (rows, columns))
+    for low in range(0, len(table), _ROWS):
+        block = slice(low, low + _ROWS)
+        table[block] /= one[block, None] * other[None, :]  # one product, so that a symmetric table stays symmetric
+    return table
+
+
+def mirrored(table: FloatArray) -> FloatArray:
+    """Fills the lower triangle from the upper one, in place."""
+    for low in range(0, len(table), _ROWS):
+        block = table[low : low + _ROWS, low : low + _ROWS]
+        block[:] = np.triu(block) + np.triu(block, 1).T
+        table[low + _ROWS :, low : low + _ROWS] = table[low : low + _ROWS, low + _ROWS :].T
+    return table

@@ -1,0 +1,225 @@
+"""Bag of words and trigrams: string kernels as exact sparse feature maps, and the F1 of two bags of words.
+
+A document is one sparse row: how often it has each word sequence, times the weights. So the kernel of 30,000 sentences
+with each other, summed over the sentences of each image, is one sparse product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from limner.core.errors import LimnerError, UnknownName
+from limner.language.words import Reader
+from limner.systems.classic import _string_loops as loops
+from limner.systems.classic.sentences import (
+    WEIGHTS,
+    Documents,
+    FloatArray,
+    Progress,
+    Sentences,
+    Vocabulary,
+    mirrored,
+    normalised,
+)
+
+_ROWS = 500  # rows of a table made at once: the sparse product of a block stays small beside the table
+
+
+@dataclass(frozen=True)
+class StringKernel:
+    """The string kernel over sequences of up to three words, gaps free, and with it the bag of words.
+
+    `K(s, s') = sum_w m_sw m_s'w lambda_m^(2 l(w)) prod_i idf(w_i)`, w a sequence of l(w) words, m_sw the number of
+    spans of s that begin with the first word of w, end with its last and have the others between them in order.
+    Documents sum it over all pairs of their sentences; then `K(x, y) / sqrt(K(x, x) K(y, y))`. With `length=1` it is
+    the cosine of counts of words: the bag of words of the merged captions.
+
+    Source: Hodosh, Young & Hockenmaier 2013, sections 3.4.1 and 3.4.3; after Lodhi et al. 2002.
+
+    Args:
+        length: Words of the longest sequence: 1 is BoW, 3 is Tri.
+        weights: "none", "idf", or "root idf", of which each side of the product has its own: with "root idf" a
+            sequence counts with the product of its words' idf, with "idf" with that product squared.
+        match: lambda_m.
+        captions: Keep so many captions of each document (1 for BoW1); all of them where None.
+        reader: How a caption becomes words.
+
+    >>> kernel = StringKernel(length=2).fit([["a dog runs"], ["a cat sleeps"]])
+    >>> kernel([["the dog runs"], ["runs , dog !"], ["a man"]]).round(3).tolist()
+    [[1.0, 0.889, 0.0], [0.889, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+
+    length: int = 3
+    weights: str = "none"
+    match: float = 0.5
+    captions: int | None = None
+    reader: Reader = field(default_factory=Reader)
+
+    def __post_init__(self) -> None:
+        """Refuses what the kernel cannot be."""
+        if self.length not in (1, 2, 3):
+            raise LimnerError(f"length={self.length}: expected 1 (bag of words), 2 or 3 (trigrams)")
+        if self.weights not in WEIGHTS:
+            raise UnknownName("kind of weights", self.weights, WEIGHTS)
+        if not self.match > 0:
+            raise LimnerError(f"match={self.match}: expected a number above 0; the ranking paper has 0.5")
+
+    def fit(self, documents: Documents) -> FittedStringKernel:
+        """Learns the vocabulary and its weights from training images' captions."""
+        return FittedStringKernel(self, Vocabulary.fit(documents, self.reader))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedStringKernel:
+    """A string kernel with its vocabulary."""
+
+    kernel: StringKernel
+    vocabulary: Vocabulary
+
+    def __call__(self, a: Documents, b: Documents | None = None, *, progress: Progress | None = None) -> FloatArray:
+        """The kernel of every document of `a` with every one of `b`, or of `a`.
+
+        Args:
+            a: Documents, each a list of captions.
+            b: Others; `a` itself where left out.
+            progress: Called with (rows done, rows in all).
+        """
+        sides = (a,) if b is None else (a, b)
+        numbered, many = self.vocabulary.number_all(*sides, captions=self.kernel.captions)
+        weights = self.kernel.match * self.vocabulary.weights(self.kernel.weights, many)
+        maps = feature_maps(numbered, weights, self.kernel.length)
+        selves = [np.asarray(m.multiply(m).sum(axis=1), dtype=np.float64).reshape(-1) for m in maps]
+        return normalised(_product(maps[0], maps[-1], b is None, progress), selves[0], selves[-1])
+
+    def state(self) -> dict[str, Any]:
+        """Plain JSON values and arrays that `from_state` makes the kernel of again."""
+        options = {name: getattr(self.kernel, name) for name in ("length", "weights", "match", "captions")}
+        return {"options": options, "vocabulary": self.vocabulary.state()}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> FittedStringKernel:
+        """The kernel that `state` came from."""
+        vocabulary = Vocabulary.from_state(state["vocabulary"], trust=trust)
+        return cls(StringKernel(**state["options"], reader=vocabulary.reader), vocabulary)
+
+
+def feature_maps(sides: list[Sentences], weights: FloatArray, length: int) -> list[Any]:
+    """One sparse row per document, over the sequences that any side has."""
+    from scipy.sparse import csr_array
+
+    found = [_sequences(side, weights, length) for side in sides]
+    names, columns = np.unique(np.concatenate([keys for keys, _, _ in found]), return_inverse=True)
+    maps, at = [], 0
+    for side, (keys, values, rows) in zip(sides, found, strict=True):
+        shape = (len(side), max(len(names), 1))
+        map_ = csr_array((values, (rows, columns[at : at + len(keys)])), shape=shape)
+        map_.sum_duplicates()
+        maps.append(map_)
+        at += len(keys)
+    return maps
+
+
+def _sequences(side: Sentences, weights: FloatArray, length: int) -> tuple[Any, Any, Any]:
+    """Key, weight and document of every sequence of every sentence."""
+    base = len(weights) + 1
+    if base**length >= 2**63:
+        raise LimnerError(f"{base - 1:,} words: sequences of {length} of them have no numbers of 64 bits; shorten them")
+    counts = loops.count_sequences(side.starts, side.before, length)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    keys, values = np.empty(offsets[-1], dtype=np.int64), np.empty(offsets[-1])
+    loops.sequences(side.words, side.starts, side.before, weights, base, length, offsets, keys, values)
+    document = np.repeat(np.arange(len(side)), np.diff(side.documents))
+    return keys, values, np.repeat(document, counts)
+
+
+def _product(a: Any, b: Any, same: bool, progress: Progress | None) -> FloatArray:
+    """`a @ b.T` as a full table, a block of rows at a time; only one triangle is computed where both are the same."""
+    table = np.zeros((a.shape[0], b.shape[0]))
+    for low in range(0, len(table), _ROWS):
+        block = slice(low, low + _ROWS)
+        across = b[low if same else 0 :].T
+        table[block, low if same else 0 :] = (a[block] @ across).toarray()
+        if progress is not None:
+            progress(min(low + _ROWS, len(table)), len(table))
+    return mirrored(table) if same else table
+
+
+@dataclass(frozen=True)
+class OverlapF1:
+    """F1 of two idf-weighted bags of words: the text similarity of the nearest neighbour system.
+
+    `2 sum_w idf(w) min(c(w), c'(w)) / (sum_w idf(w) c(w) + sum_w idf(w) c'(w))`, c(w) the times word w occurs in a
+    document: the harmonic mean of precision and recall. A similarity, not a kernel.
+
+    Source: Hodosh, Young & Hockenmaier 2013, section 3.1 (NN5-idf-F1).
+
+    Args:
+        weights: "idf", "root idf" or "none".
+        captions: Keep so many captions of each document; all of them, as one document, where None.
+        reader: How a caption becomes words.
+
+    >>> nearest = OverlapF1(weights="none").fit([["a dog runs"], ["a cat"]])
+    >>> nearest([["a dog runs"]], [["the running dog", "a dog"], ["a cat"]]).round(3).tolist()
+    [[0.8, 0.0]]
+    """
+
+    weights: str = "idf"
+    captions: int | None = None
+    reader: Reader = field(default_factory=Reader)
+
+    def fit(self, documents: Documents) -> FittedOverlapF1:
+        """Learns the vocabulary and its weights from training images' captions."""
+        return FittedOverlapF1(self, Vocabulary.fit(documents, self.reader))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedOverlapF1:
+    """F1 of bags of words with the weights of a vocabulary."""
+
+    kernel: OverlapF1
+    vocabulary: Vocabulary
+
+    def __call__(self, a: Documents, b: Documents | None = None, *, progress: Progress | None = None) -> FloatArray:
+        """The F1 of every document of `a` with every one of `b`, or of `a`."""
+        sides = (a,) if b is None else (a, b)
+        numbered, many = self.vocabulary.number_all(*sides, captions=self.kernel.captions)
+        weights = self.vocabulary.weights(self.kernel.weights, many)
+        maps = _occurrences(numbered, np.sqrt(weights))
+        sums = [np.asarray(m.multiply(m).sum(axis=1), dtype=np.float64).reshape(-1) for m in maps]
+        both = sums[0][:, None] + sums[-1][None, :]
+        table = 2.0 * _product(maps[0], maps[-1], b is None, progress)
+        return np.divide(table, both, out=np.zeros_like(table), where=both > 0)
+
+    def state(self) -> dict[str, Any]:
+        """Plain JSON values and arrays that `from_state` makes the similarity of again."""
+        options = {"weights": self.kernel.weights, "captions": self.kernel.captions}
+        return {"options": options, "vocabulary": self.vocabulary.state()}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> FittedOverlapF1:
+        """The similarity that `state` came from."""
+        vocabulary = Vocabulary.from_state(state["vocabulary"], trust=trust)
+        return cls(OverlapF1(**state["options"], reader=vocabulary.reader), vocabulary)
+
+
+def _occurrences(sides: list[Sentences], weights: FloatArray) -> list[Any]:
+    """Sparse rows in which the n-th occurrence of a word has a column of its own, so that products count minima."""
+    from scipy.sparse import csr_array
+
+    found = []
+    for side in sides:
+        rows = np.repeat(np.arange(len(side)), np.diff(side.starts[side.documents]))
+        order = np.lexsort((side.words, rows))
+        rows, words = rows[order], side.words[order].astype(np.int64)
+        new = np.flatnonzero(np.concatenate([[True], (np.diff(rows) != 0) | (np.diff(words) != 0)])[: len(words)])
+        turn = np.arange(len(words)) - np.repeat(new, np.diff(np.append(new, len(words))))
+        found.append((rows, words, turn * len(weights) + words))
+    width = 1 + max((int(columns.max(initial=0)) for _, _, columns in found), default=0)
+    return [
+        csr_array((weights[words], (rows, columns)), shape=(len(side), width))
+        for side, (rows, words, columns) in zip(sides, found, strict=True)
+    ]

@@ -1,0 +1,168 @@
+"""The tag rank kernel: words said early count more, and words said earlier than usual count more."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.language.words import Reader
+from limner.systems.classic import _string_loops as loops
+from limner.systems.classic.sentences import (
+    Documents,
+    FloatArray,
+    Progress,
+    Sentences,
+    Vocabulary,
+    mirrored,
+    normalised,
+)
+
+_ROWS = 64  # rows between two calls of progress
+
+
+@dataclass(frozen=True)
+class TagRank:
+    """Two chi-square kernels, over absolute and relative ranks of words.
+
+    `K(s, s') = exp(-chi2(r, r') / Omega) / 2 + exp(-chi2(a, a') / Omega') / 2`, with `a(i) = 1 / log2(1 + p_i)`, p_i
+    the mean place (from 1) of word i in the sentence, `r(i) = 1 - sum_{k <= p_i} n_ik / sum_k n_ik`, n_ik how often
+    training sentences have word i in place k, `chi2(x, y) = sum_i (x_i - y_i)^2 / (x_i + y_i)`, and Omega, Omega' the
+    means of chi2 over all pairs of training sentences. Documents average it over all pairs of their sentences; then
+    `K(x, y) / sqrt(K(x, x) K(y, y))`. A word that training never had has r = 0.
+
+    Source: Hwang & Grauman 2012; Hodosh, Young & Hockenmaier 2013, section 3.4.2.
+
+    Args:
+        captions: Keep so many captions of each document; all of them where None.
+        reader: How a caption becomes words.
+
+    >>> kernel = TagRank().fit([["a dog runs on grass"], ["grass and a dog"], ["a cat"]])
+    >>> kernel([["a dog on grass"]], [["a dog on grass"], ["grass and a dog"], ["a cat"]]).round(2).tolist()
+    [[1.0, 0.7, 0.26]]
+    """
+
+    captions: int | None = None
+    reader: Reader = field(default_factory=Reader)
+
+    def fit(self, documents: Documents) -> FittedTagRank:
+        """Learns where words stand, and how far sentences are from each other."""
+        vocabulary = Vocabulary.fit(documents, self.reader)
+        (side,), many = vocabulary.number_all(documents, captions=self.captions)
+        words, places = _places(side)
+        counts = np.zeros((many, 1 + max(side.longest, 1)), dtype=np.int64)
+        np.add.at(counts, (side.words, words), 1)
+        fitted = FittedTagRank(self, vocabulary, counts, np.ones(2))
+        return FittedTagRank(self, vocabulary, counts, _scales(fitted._ranked(side, places)))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedTagRank:
+    """The tag rank kernel with what it learnt.
+
+    Args:
+        kernel: Its options.
+        vocabulary: The words of training.
+        counts: How often each word stood in each place (column 0 is empty).
+        scales: 1 / Omega' of absolute ranks, 1 / Omega of relative ones.
+    """
+
+    kernel: TagRank
+    vocabulary: Vocabulary
+    counts: npt.NDArray[np.int64]
+    scales: FloatArray
+
+    def __call__(self, a: Documents, b: Documents | None = None, *, progress: Progress | None = None) -> FloatArray:
+        """The kernel of every document of `a` with every one of `b`, or of `a`."""
+        sides = (a,) if b is None else (a, b)
+        numbered, _ = self.vocabulary.number_all(*sides, captions=self.kernel.captions)
+        ranked = [self._ranked(side, _places(side)[1]) for side in numbered]
+        table = np.zeros((len(numbered[0]), len(numbered[-1])))
+        for low in range(0, len(table), _ROWS):
+            high = min(low + _ROWS, len(table))
+            loops.tag_rank_rows(low, high, ranked[0], ranked[-1], self.scales, b is None, table)
+            if progress is not None:
+                progress(high, len(table))
+        selves = [np.zeros(len(side)) for side in numbered]
+        for side, own in zip(ranked, selves, strict=True):
+            loops.tag_rank_selves(side, self.scales, own)
+        return normalised(mirrored(table) if b is None else table, selves[0], selves[-1])
+
+    def _ranked(self, side: Sentences, places: FloatArray) -> tuple[Any, ...]:
+        """Sentences as the loops take them: different words in rising order, both ranks of each, sums of ranks."""
+        sentence = np.repeat(np.arange(len(side.starts) - 1), np.diff(side.starts))
+        keys = np.unique(np.stack([sentence, side.words]), axis=1, return_index=True)
+        (rows, words), first = keys[0], keys[1]
+        absolute = 1.0 / np.log2(1.0 + places[first])
+        relative = self._relative(words, places[first])
+        many = len(side.starts) - 1
+        totals = np.stack([np.bincount(rows, ranks, many) for ranks in (absolute, relative)], axis=1)
+        starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=many))]).astype(np.int64)
+        return words.astype(np.int32), starts, side.documents, absolute, relative, np.ascontiguousarray(totals)
+
+    def _relative(self, words: npt.NDArray[Any], places: FloatArray) -> FloatArray:
+        """The share of a word's training occurrences that stand behind a place."""
+        seen = np.cumsum(self.counts, axis=1)
+        known = words < len(seen)
+        found = np.zeros(len(words))
+        at = np.minimum(np.floor(places[known]).astype(np.int64), seen.shape[1] - 1)
+        total = seen[words[known], -1]
+        up_to = seen[words[known], at]
+        found[known] = 1.0 - np.divide(up_to, total, out=np.ones(len(total)), where=total > 0)
+        return found
+
+    def state(self) -> dict[str, Any]:
+        """Plain JSON values and arrays that `from_state` makes the kernel of again."""
+        return {
+            "options": {"captions": self.kernel.captions},
+            "vocabulary": self.vocabulary.state(),
+            "counts": self.counts,
+            "scales": self.scales,
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> FittedTagRank:
+        """The kernel that `state` came from."""
+        vocabulary = Vocabulary.from_state(state["vocabulary"], trust=trust)
+        kernel = TagRank(**state["options"], reader=vocabulary.reader)
+        return cls(kernel, vocabulary, np.asarray(state["counts"]), np.asarray(state["scales"], dtype=np.float64))
+
+
+def _places(side: Sentences) -> tuple[npt.NDArray[np.int64], FloatArray]:
+    """The place of each word in its sentence from 1, and the mean place of the same word in that sentence."""
+    sentence = np.repeat(np.arange(len(side.starts) - 1), np.diff(side.starts))
+    places = np.arange(len(side.words)) - side.starts[sentence] + 1
+    _, same = np.unique(np.stack([sentence, side.words]), axis=1, return_inverse=True)
+    same = same.reshape(-1)
+    means = np.bincount(same, places) / np.maximum(np.bincount(same), 1)
+    return places, means[same]
+
+
+def _scales(ranked: tuple[Any, ...]) -> FloatArray:
+    """1 / (mean chi2 over pairs of different sentences), of absolute and of relative ranks.
+
+    The sum of chi2 is 2 N sum_w x minus, for every word, `4 x y / (x + y)` over all ordered pairs of sentences that
+    have it; ranks take few values, so pairs are counted value by value. Pairs of one sentence with itself sum to 0.
+    """
+    words, starts, _, absolute, relative, _ = ranked
+    many = len(starts) - 1
+    means = [_mean_distance(words, ranks, many) for ranks in (absolute, relative)]
+    return np.array([1.0 / mean if mean > 0 else 1.0 for mean in means])
+
+
+def _mean_distance(words: npt.NDArray[Any], ranks: FloatArray, many: int) -> float:
+    order = np.lexsort((ranks, words))
+    words, ranks = words[order], ranks[order]
+    common = 0.0
+    edges = np.flatnonzero(np.concatenate([[True], np.diff(words) != 0, [True]]))
+    for low, high in itertools.pairwise(edges):
+        values, counts = np.unique(ranks[low:high], return_counts=True)
+        values, counts = values[values > 0], counts[values > 0].astype(np.float64)
+        both = values[:, None] + values[None, :]
+        common += float(counts @ (4.0 * values[:, None] * values[None, :] / both) @ counts)
+    total = 2.0 * many * float(ranks.sum()) - common
+    return total / max(many * (many - 1), 1)

@@ -1,0 +1,279 @@
+"""Training KCCA on pairs of images and texts, and choosing its settings on a dev split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError
+from limner.scores import Progress
+from limner.systems.classic.kcca import Directions, Matrix, Method, Pair, Spectrum, spectrum
+from limner.systems.classic.kernels import raised
+from limner.systems.classic.models import KccaModel, Space
+from limner.systems.classic.pairs import (
+    FeatureSource,
+    Stages,
+    documents_of,
+    fit_images,
+    image_features,
+    image_kernel,
+    refuse_few,
+    text_kernel,
+)
+from limner.systems.classic.selection import KAPPAS, TASKS, Dev, Setting, Trial, best, fifteen, trials
+from limner.systems.classic.visualwords import IMAGES as WORD_IMAGES
+
+PAPER: Mapping[str, Any] = MappingProxyType(
+    {"kappas": KAPPAS, "text_kappas": None, "diagonals": (5.0, 15.0), "powers": (2.0,)}
+)
+"""Options of `train` for the ranking paper's systems: its kappas; diagonals and powers good on Flickr8k's dev split."""
+_SINGLE_FROM = 2000  # training images from which on single precision is used, where nothing is said
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Settings that are tried.
+
+    Args:
+        kappas: Regularisations.
+        text_kappas: Those of the texts, each with each kappa; the same as kappa where left out, as in the paper.
+        diagonals: Factors of the diagonal of the texts' kernel.
+        powers: Of the images' kernel.
+        ns: Numbers of projections; 46 of them, evenly on a logarithmic scale, where left out.
+    """
+
+    kappas: Sequence[float] = KAPPAS
+    diagonals: Sequence[float] = (1.0,)
+    powers: Sequence[float] = (2.0,)
+    ns: Sequence[int] | None = None
+    text_kappas: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses an empty grid."""
+        for name in ("kappas", "diagonals", "powers"):
+            if not len(getattr(self, name)):
+                raise LimnerError(f"no {name} to try: expected at least one")
+
+    def __len__(self) -> int:
+        return len(self.kappas) * len(self.text_kappas or (0,)) * len(self.diagonals) * len(self.powers)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Kernels of the training items with each other, and of the dev items with them, images before any power.
+
+    Args:
+        images: Training images with each other.
+        texts: Training documents with each other.
+        dev_images: Dev images by training images; None without a dev split.
+        dev_texts: Dev texts by training documents.
+    """
+
+    images: Matrix
+    texts: Matrix
+    dev_images: Matrix | None = None
+    dev_texts: Matrix | None = None
+
+
+@dataclass(eq=False)
+class Found:
+    """What a search over a grid has found: all trials, and the solutions that are still among the chosen ones."""
+
+    fuse: bool
+    trials: list[Trial] = field(default_factory=list)
+    _held: dict[tuple[float, ...], tuple[Pair, Directions]] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> dict[str, tuple[Setting, ...]]:
+        """The chosen settings by task."""
+        if self.fuse:
+            return {task: fifteen(self.trials, task) for task in TASKS}
+        one = best(self.trials)
+        return dict.fromkeys(TASKS, (one,))
+
+    def add(self, pair: Pair, found: Directions, measured: list[Trial]) -> None:
+        """Takes a solution in, and lets go of those that no chosen setting needs: each is as large as a kernel."""
+        self.trials += measured
+        self._held[measured[0].setting.solution] = (pair, found)
+        wanted = {s.solution for settings in self.settings.values() for s in settings}
+        self._held = {key: held for key, held in self._held.items() if key in wanted}
+
+    def spaces(self) -> tuple[Space, ...]:
+        """The solutions of the chosen settings, each with as many projections as any of them needs."""
+        chosen = [s for settings in self.settings.values() for s in settings]
+        spaces = []
+        for key, (pair, found) in self._held.items():
+            largest = max((s for s in chosen if s.solution == key), key=lambda s: s.n)
+            spaces.append(Space.of(pair, found, largest))
+        return tuple(spaces)
+
+
+def search(
+    rows: Rows,
+    dev: Dev,
+    grid: Grid,
+    *,
+    fuse: bool = False,
+    method: Method = "exact",
+    rank: int | None = None,
+    precision: str | None = None,
+    progress: Progress | None = None,
+) -> Found:
+    """Tries every setting of a grid on the dev split.
+
+    Args:
+        rows: Kernels.
+        dev: What is true on the dev split.
+        grid: What is tried.
+        fuse: Whether fifteen settings are kept for each task, or the one best for both.
+        method: "exact", or "cholesky" for a low rank.
+        rank: Of the Cholesky factors at most.
+        precision: "double" or "single"; single from 2,000 training images on where nothing is said.
+        progress: Called with (solutions done, solutions in all).
+    """
+    if rows.dev_images is None or rows.dev_texts is None:
+        raise LimnerError("a search without dev rows: expected kernels of the dev items with the training items")
+    found, done = Found(fuse), 0
+    for power, pair in pairs_of(rows, grid.powers, method=method, rank=rank, precision=precision):
+        options: dict[str, Any] = {name: getattr(grid, name) for name in ("kappas", "text_kappas", "ns", "diagonals")}
+        for directions, measured in trials(
+            pair, dev, raised(rows.dev_images, power), rows.dev_texts, power=power, **options
+        ):
+            found.add(pair, directions, measured)
+            done += 1
+            if progress is not None:
+                progress(done, len(grid))
+    return found
+
+
+def pairs_of(
+    rows: Rows,
+    powers: Sequence[float],
+    *,
+    method: Method = "exact",
+    rank: int | None = None,
+    precision: str | None = None,
+) -> Iterator[tuple[float, Pair]]:
+    """The two decomposed kernels for every power; that of the texts is decomposed once."""
+    precise = precision or ("single" if len(rows.images) >= _SINGLE_FROM else "double")
+    texts: Spectrum = spectrum(rows.texts, method=method, rank=rank)
+    for power in powers:
+        yield power, Pair(spectrum(raised(rows.images, power), method=method, rank=rank), texts, precise)
+
+
+def train(
+    collection: Collection,
+    *,
+    dev: Collection | None = None,
+    images: Any = "histogram",
+    texts: Any = "bow",
+    weights: str | None = None,
+    features: FeatureSource = None,
+    kappas: Sequence[float] = (0.1, 0.03, 0.5),
+    text_kappas: Sequence[float] | None = (5.0, 1.0, 20.0),
+    diagonals: Sequence[float] = (1.0,),
+    powers: Sequence[float] = (1.0, 2.0),
+    dimensions: Sequence[int] | int | None = None,
+    fuse: bool = False,
+    method: Method = "exact",
+    rank: int | None = None,
+    precision: str | None = None,
+    side: int = 192,
+    points: int = 250,
+    seed: int = 0,
+    name: str = "kcca",
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> KccaModel:
+    """KCCA of pictures and texts (Hodosh, Young & Hockenmaier 2013; `limner.systems.classic.kcca` has the formulas).
+
+    Args:
+        collection: What to learn from: images, each with one or more texts.
+        dev: Where settings are chosen; without it, the first kappa, diagonal and power and the most dimensions are
+            taken.
+        images: The image kernel: "pyramid" or "histogram" of visual words, "linear", "rbf" or "chi2" of features, or
+            a kernel.
+        texts: The text kernel: "bow", "trigrams", "tagrank", or a kernel.
+        weights: Of words, for a text kernel by name: "idf", "root idf" (where left out) or "none".
+        features: Of all images by id, in place of the pictures; an `Embeddings`, `Histograms`, or a file of either.
+        kappas: Regularisations to try.
+        text_kappas: Regularisations of the texts, each with each kappa; None for the same as kappa, as in the paper.
+        diagonals: Factors of the diagonal of the texts' kernel to try.
+        powers: Of the images' kernel, to try.
+        dimensions: Numbers of projections to try; 46 of them up to as many as there are where left out.
+        fuse: Fuse fifteen settings for each task by Borda count, as the paper does; there is no joint space then.
+        method: "exact", or "cholesky" (partial Gram-Schmidt) for more items than can be decomposed.
+        rank: Of the Cholesky factors at most.
+        precision: "double" or "single"; single from 2,000 training images on where nothing is said.
+        side: The shorter side of pictures in pixels.
+        points: Points of each of 200 pictures that visual words are learned from.
+        seed: Draws those.
+        name: What reports call the system.
+        workers: Threads; all cores by default.
+        progress: Called with (work done, work in all), counted in pictures.
+    """
+    refuse_few(collection)
+    if fuse and dev is None:
+        raise LimnerError("fuse=True needs a dev split to choose fifteen models on: give dev=, or leave fuse out")
+    options = {"side": side, "points": points, "seed": seed, "workers": workers}
+    kernels = image_kernel(images, options, features=features is not None), text_kernel(texts, weights)
+    ns = (dimensions,) if isinstance(dimensions, int) else dimensions
+    grid = Grid(kappas, diagonals, powers, ns, text_kappas)
+    solving: dict[str, Any] = {"method": method, "rank": rank, "precision": precision}
+    return _learned(collection, dev, kernels, features, grid, fuse, solving, name, progress)
+
+
+def _learned(
+    collection: Collection,
+    dev: Collection | None,
+    kernels: tuple[Any, Any],
+    features: FeatureSource,
+    grid: Grid,
+    fuse: bool,
+    solving: Mapping[str, Any],
+    name: str,
+    progress: Progress | None,
+) -> KccaModel:
+    """Fits the kernels, computes them, and solves for every setting, or for the first where there is no dev split."""
+    stages = _stages(progress, collection, dev, features, grid)
+    documents = documents_of(collection)
+    words = kernels[1].fit(documents)
+    kernel = fit_images(kernels[0], collection, features, progress=stages["words"])
+    held = image_features(kernel, collection.images, features, progress=stages["images"])
+    rows = Rows(kernel(held), words(documents))
+    if dev is None:
+        spaces, settings = _alone(rows, grid, solving)
+    else:
+        seen = image_features(kernel, dev.images, features, progress=stages["dev"])
+        rows = replace(rows, dev_images=kernel(seen, held), dev_texts=words([[t] for t in dev.texts.values], documents))
+        found = search(rows, Dev.of(dev), grid, fuse=fuse, progress=stages["solutions"], **solving)
+        spaces, settings = found.spaces(), found.settings
+    return KccaModel(name, kernel, words, held, documents, spaces, settings)
+
+
+def _stages(
+    progress: Progress | None, collection: Collection, dev: Collection | None, features: FeatureSource, grid: Grid
+) -> Stages:
+    """What takes time, in pictures; a solution counts as ten of them."""
+    pictures = {"images": len(collection.images), "dev": 0 if dev is None else len(dev.images)}
+    if features is not None:
+        pictures = dict.fromkeys(pictures, 0)
+    words = 0 if features is not None else min(2 * WORD_IMAGES, len(collection.images))
+    return Stages(progress, words=words, **pictures, solutions=0 if dev is None else 10 * len(grid))
+
+
+def _alone(
+    rows: Rows, grid: Grid, solving: Mapping[str, Any]
+) -> tuple[tuple[Space, ...], dict[str, tuple[Setting, ...]]]:
+    """The first setting of a grid, where there is nothing to choose by."""
+    power, pair = next(pairs_of(rows, grid.powers, **solving))
+    other = (grid.text_kappas or grid.kappas)[0]
+    solved = pair.solve(grid.kappas[0], text_kappa=other, diagonal=grid.diagonals[0])
+    n = len(solved) if grid.ns is None else min(int(np.max(grid.ns)), len(solved))
+    setting = Setting(grid.kappas[0], n, grid.diagonals[0], power, other)
+    return (Space.of(pair, solved, setting),), dict.fromkeys(TASKS, (setting,))

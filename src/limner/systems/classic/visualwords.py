@@ -1,0 +1,208 @@
+"""Visual words: descriptors sorted into the nearest of a few hundred kinds, learned by k-means.
+
+Descriptors and words are whole numbers from 0 to 255 (Vedaldi & Fulkerson 2008 do the same), so that every product and
+sum below is exact in single precision, in whatever order it is added up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.collection import Items
+from limner.core.errors import LimnerError
+from limner.scores.running import Progress, counted, threads
+from limner.systems.classic.descriptors import DESCRIPTORS, Pixels, Points, lab, pixels
+
+Whole = npt.NDArray[np.uint8]
+
+WORDS = {"colour": 128, "texture": 256, "sift": 256}
+"""How many words each feature has (Hodosh, Young & Hockenmaier 2013, section 3.3.1)."""
+IMAGES, POINTS = 200, 1000
+"""Words are learned from so many points of each of so many images."""
+_AT_ONCE = 2048
+_COLOUR_STEPS = 64  # of each channel, in the table of the words of all colours
+
+
+def nearest_words(points: Whole, words: Whole) -> npt.NDArray[np.int64]:
+    """The nearest word of every point by Euclidean distance, the first of equals.
+
+    >>> nearest_words(np.array([[9, 9], [1, 0]], dtype=np.uint8), np.array([[0, 0], [10, 10]], dtype=np.uint8)).tolist()
+    [1, 0]
+    """
+    centres = words.astype(np.float32)
+    # |x - c|^2 is least where x.c - |c|^2 / 2 is largest: one product, of x and 1 with c and its half square.
+    weights = np.concatenate([centres, -np.einsum("ij,ij->i", centres, centres)[:, None] / 2], axis=1).T
+    found = np.empty(len(points), np.int64)
+    for low in range(0, len(points), _AT_ONCE):
+        block = np.ones((min(_AT_ONCE, len(points) - low), weights.shape[0]), np.float32)
+        block[:, :-1] = points[low : low + _AT_ONCE]
+        np.argmax(block @ weights, axis=1, out=found[low : low + _AT_ONCE])
+    return found
+
+
+def k_means(points: Whole, k: int, *, seed: int = 0, rounds: int = 30) -> Whole:
+    """k words for whole-numbered points: Lloyd's algorithm from seeds by k-means++, centres rounded.
+
+    A word that loses all its points moves to the point that is farthest from its word. Lloyd 1982; Arthur &
+    Vassilvitskii 2007. The same points and seed give the same words everywhere.
+
+    >>> k_means(np.array([[0], [1], [2], [200], [202]], dtype=np.uint8), 2).tolist()
+    [[1], [201]]
+    """
+    if len(different := _few_different(points, k)):  # every point is a word of its own
+        return different
+    words, exact = _seeds(points, k, np.random.default_rng(seed)), points.astype(np.int64)
+    for _ in range(rounds):
+        found = nearest_words(points, words)
+        moved = _means(exact, found, words)
+        if np.array_equal(moved, words):
+            break
+        words = moved
+    return words[np.lexsort(words.T[::-1])]
+
+
+def _few_different(points: Whole, k: int) -> Whole:
+    """All different points where there are no more than k of them, none otherwise."""
+    for some in (points[: 20 * k], points):  # most often a few points tell
+        different = np.unique(some, axis=0)
+        if len(different) > k:
+            return different[:0]
+    return different
+
+
+def _seeds(points: Whole, k: int, rng: np.random.Generator) -> Whole:
+    """Points far from each other: each is drawn with a chance as the square of its distance to those before."""
+    values = points.astype(np.float32)
+    lengths = np.einsum("ij,ij->i", values, values)
+    chosen = [int(rng.integers(len(points)))]
+    squares = np.full(len(points), np.inf)
+    for _ in range(k - 1):
+        last = chosen[-1]
+        np.minimum(squares, lengths + lengths[last] - 2 * (values @ values[last]), out=squares)
+        summed = np.cumsum(squares)
+        chosen.append(int(np.searchsorted(summed, rng.random() * summed[-1], side="right")))
+    return points[chosen]
+
+
+def _means(points: npt.NDArray[np.int64], found: npt.NDArray[np.int64], words: Whole) -> Whole:
+    """The rounded mean of each word's points."""
+    from scipy.sparse import csr_array
+
+    members = csr_array((np.ones(len(points), np.int64), found, np.arange(len(points) + 1)), (len(points), len(words)))
+    counts = np.bincount(found, minlength=len(words))
+    sums = members.T @ points
+    moved: Whole = ((2 * sums + counts[:, None]) // np.maximum(2 * counts[:, None], 1)).astype(np.uint8)
+    lost = np.flatnonzero(counts == 0)
+    if len(lost):
+        gaps = ((points - words[found]) ** 2).sum(axis=1)
+        moved[lost] = points[np.argsort(-gaps, kind="stable")[: len(lost)]]
+    return moved
+
+
+@dataclass(frozen=True, eq=False)
+class VisualWords:
+    """The words of every feature, and how large pictures are when they are read.
+
+    Args:
+        words: By feature ("colour", "texture", "sift"): one row of whole numbers per word.
+        side: The shorter side of pictures, in pixels; larger ones are made smaller.
+    """
+
+    words: dict[str, Whole]
+    side: int
+
+    @classmethod
+    def fit(
+        cls,
+        images: Items,
+        *,
+        sizes: dict[str, int] | None = None,
+        side: int = 192,
+        most: int = IMAGES,
+        points: int = POINTS,
+        seed: int = 0,
+        workers: int | None = None,
+        progress: Progress | None = None,
+    ) -> VisualWords:
+        """Learns words from points of pictures.
+
+        Args:
+            images: Pictures; `most` of them are drawn.
+            sizes: Words by feature, `WORDS` by default; a feature that is left out is not used.
+            side: The shorter side of pictures, in pixels.
+            most: Pictures to learn from.
+            points: Points of each picture, all where it has fewer.
+            seed: Draws pictures, points and the first words.
+            workers: Threads; all cores by default.
+            progress: Called with (pictures done, pictures in all).
+        """
+        sizes = dict(WORDS) if sizes is None else dict(sizes)
+        _refuse_unknown(sizes)
+        if not len(images) or side < 32 or points < 1 or most < 1:
+            raise LimnerError(
+                f"visual words from {len(images)} images (most={most}, points={points}, side={side}): expected at "
+                "least 1 image, 1 point and a side of 32 pixels"
+            )
+        rng = np.random.default_rng(seed)
+        drawn = np.sort(rng.permutation(len(images))[:most])
+        seeds = rng.integers(2**32, size=len(drawn))
+
+        def work(place: int) -> list[Whole]:
+            with images.opened(int(drawn[place])) as opened:
+                picture = pixels(opened, side=side)
+            own = np.random.default_rng(seeds[place])
+            return [_some(DESCRIPTORS[name](picture).values, points, own) for name in sizes]
+
+        with threads(workers) as run:
+            found = list(counted(run(work, range(len(drawn))), 1, len(drawn), progress))
+            joined = [np.concatenate(part) for part in zip(*found, strict=True)]
+            fitted = run(lambda pair: k_means(pair[0], pair[1], seed=seed), zip(joined, sizes.values(), strict=True))
+            return cls(dict(zip(sizes, fitted, strict=True)), side)
+
+    def count(self, picture: Any, grid: int) -> list[npt.NDArray[np.uint16]]:
+        """How often each word of each feature is in each cell of a grid over one picture: (cells, words) a feature."""
+        held = pixels(picture, side=self.side)
+        return [self._count_one(name, held, grid) for name in self.words]
+
+    def _count_one(self, name: str, picture: Pixels, grid: int) -> npt.NDArray[np.uint16]:
+        from limner.systems.classic import _pixels
+
+        counts = np.zeros((grid * grid, len(self.words[name])), np.uint16)
+        if name == "colour":  # a table has the word of every colour
+            steps = (picture >> 2).astype(np.int64)
+            found = self._table[(steps[..., 0] * _COLOUR_STEPS + steps[..., 1]) * _COLOUR_STEPS + steps[..., 2]].ravel()
+            height, width = picture.shape[:2]
+            rows, columns = np.divmod(np.arange(height * width, dtype=np.int64), width)
+            _pixels.count_words(found, rows, columns, height, width, grid, counts)
+        else:
+            seen: Points = DESCRIPTORS[name](picture)
+            found = nearest_words(seen.values, self.words[name])
+            _pixels.count_words(found, seen.rows, seen.columns, *seen.size, grid, counts)
+        return counts
+
+    @cached_property
+    def _table(self) -> npt.NDArray[np.int64]:
+        """The word of every colour, in 64 steps of red, green and blue; the middle of a step stands for it."""
+        steps = np.indices((_COLOUR_STEPS,) * 3).reshape(3, -1).T
+        return nearest_words(lab((steps * 4 + 2).astype(np.uint8)), self.words["colour"])
+
+
+def _refuse_unknown(sizes: dict[str, int]) -> None:
+    from limner.core.errors import UnknownName
+
+    for name, size in sizes.items():
+        if name not in DESCRIPTORS:
+            raise UnknownName("feature of pictures", name, DESCRIPTORS)
+        if size < 1:
+            raise LimnerError(f"{size} words of the feature {name!r}: expected at least 1")
+    if not sizes:
+        raise LimnerError(f"no feature of pictures: expected some of {', '.join(DESCRIPTORS)}")
+
+
+def _some(values: Whole, points: int, rng: np.random.Generator) -> Whole:
+    return values if len(values) <= points else values[rng.choice(len(values), points, replace=False)]

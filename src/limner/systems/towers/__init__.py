@@ -1,0 +1,14 @@
+"""Towers: systems that learn one space for images and texts, pair by pair, with margin losses.
+
+`limner.train(collection, "towers")` trains two towers; "pvse" and "pcme" are the variants with several vectors per item
+and with a mean and a variance. Needs torch, which the light core leaves out.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from limner.core.errors import MissingExtra
+
+if find_spec("torch") is None:
+    raise MissingExtra("training towers", "torch", "train")

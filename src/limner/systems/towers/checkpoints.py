@@ -1,0 +1,121 @@
+"""Tensors and what belongs to them in one safetensors file, with a fingerprint, so that damage is noticed.
+
+A file appears whole or not at all. Nothing in it is code: reading one is safe wherever it comes from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from limner.core.errors import LimnerError
+from limner.core.files import replacing
+from limner.core.paths import damage_told, parse_json, refuse_irregular
+
+FORMAT = 1
+
+
+def write(path: str | Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> Path:
+    """Writes tensors by name and plain values about them.
+
+    Args:
+        path: The file.
+        tensors: Wherever they are; written as they are.
+        about: Whatever JSON can hold.
+    """
+    from safetensors.torch import save_file
+
+    target = Path(path)
+    held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    told = json.dumps({"format": FORMAT, **about})
+    with replacing(target) as file:
+        save_file(held, file, {"limner": told, "sha256": fingerprint(held, told)})
+    return target
+
+
+def read(path: str | Path, *, what: str = "checkpoint") -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Reads what `write` wrote; refuses a file that is damaged, cut off or something else.
+
+    Args:
+        path: The file.
+        what: What the file should be; used in messages only.
+    """
+    from safetensors import safe_open
+
+    refuse_irregular(path, what=what)
+    if not Path(path).is_file():
+        raise LimnerError(f"no {what} {path}: expected a .safetensors file")
+    with damage_told(path, what=what, mend=_MEND), safe_open(path, framework="pt") as archive:
+        about = archive.metadata() or {}
+        tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118  # it is no mapping
+    if "limner" not in about or "sha256" not in about:
+        raise LimnerError(f"{what} {path} was not written by limner: it lacks 'limner' and 'sha256' in its header")
+    with damage_told(path, what=what, mend=_MEND):
+        if fingerprint(tensors, about["limner"]) != about["sha256"]:
+            raise LimnerError(f"{what} {path} is damaged: its contents do not fit its fingerprint; {_MEND}")
+        told: dict[str, Any] = parse_json(about["limner"], where=f"{what} {path}")
+        if told["format"] != FORMAT:
+            raise LimnerError(f"{what} {path} has format {told['format']}: this limner reads format {FORMAT}")
+    return tensors, told
+
+
+def refuse_larger(path: str | Path, *sizes: Mapping[str, Any]) -> None:
+    """Refuses sizes of a saved model that none of its weights has, before anything so large is built.
+
+    Args:
+        path: The weights, of which the header alone is read.
+        sizes: Sizes by name, and other settings among them; only whole numbers count.
+    """
+    from safetensors import safe_open
+
+    refuse_irregular(path, what="model")
+    if not Path(path).is_file():
+        raise LimnerError(f"no model {path}: expected a .safetensors file")
+    with damage_told(path, what="model", mend=_MEND), safe_open(path, framework="pt") as archive:
+        shapes = [archive.get_slice(name).get_shape() for name in archive.keys()]  # noqa: SIM118  # it is no mapping
+    most = max((len(shapes), *(size for shape in shapes for size in shape)))
+    for name, value in ((name, value) for group in sizes for name, value in group.items()):
+        if isinstance(value, int) and value > most:
+            raise LimnerError(f"{path}: {name}={value:,} is larger than any of these weights ({most:,}); {_MEND}")
+
+
+_MEND = "put back a good copy, or remove it and train again"
+
+
+def fingerprint(tensors: Mapping[str, Tensor], about: str) -> str:
+    """SHA-256 of all names, types, shapes and numbers, and of what is said about them.
+
+    >>> fingerprint({"a": torch.zeros(2)}, "{}") == fingerprint({"a": torch.zeros(2)}, "{}")
+    True
+    >>> fingerprint({"a": torch.zeros(2)}, "{}") == fingerprint({"a": torch.zeros(1, 2)}, "{}")
+    False
+    """
+    digest = hashlib.sha256(about.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def short_fingerprint(module: nn.Module, about: str) -> str:
+    """The beginning of the fingerprint of a module's weights: enough to tell models apart."""
+    held = {name: tensor.detach().cpu() for name, tensor in module.state_dict().items()}
+    return fingerprint(held, about)[:16]
+
+
+def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same tensors under names that begin with `prefix/`."""
+    return {f"{prefix}/{name}": tensor for name, tensor in tensors.items()}
+
+
+def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin with `prefix/`, without it."""
+    start = f"{prefix}/"
+    return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}

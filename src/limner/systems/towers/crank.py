@@ -1,0 +1,410 @@
+"""CRank: a classifier of pairs of file name and caption, which re-ranks what a proposer proposes (Messina et al. 2022).
+
+Trained with as many random pairs that do not match as pairs that do, half and half in every batch, with AdamW. With
+`pictures`, it also sees the picture as a token of its own, which the paper names as its next step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError
+from limner.core.files import replacing_model
+from limner.core.paths import damage_told
+from limner.core.ranking import Ranking
+from limner.encoders.batching import by_length
+from limner.scores import Progress, Scores
+from limner.systems.towers import checkpoints, keeping, randomness
+from limner.systems.towers.distributed import Group, device_of, joined
+from limner.systems.towers.fit import fit
+from limner.systems.towers.judges import TUNED, Judge, Layers, Reading, Tuned
+from limner.systems.towers.readers import PACKAGED, WORDS, found_again, reader_of
+from limner.systems.towers.settings import Training, refuse_below, settings, split
+from limner.systems.towers.sources import Source, source
+from limner.systems.towers.sources import found_again as features_again
+
+IntArray = npt.NDArray[np.int64]
+Scored = npt.NDArray[np.float32]
+KIND = "crank"
+ABOUT = "CRank: reads a file name and a caption together and says how well they match."
+DEFAULTS = {"batch": 64, "rate": 2e-4, "weight_decay": 0.01, "epochs": 10}
+"""Of `Training`, where they differ."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairing:
+    """What goes in.
+
+    Args:
+        backbone: Of texts: "words" (learned along), "use-multilingual" (frozen), or a folder or hub name of a
+            transformer, which is trained as a whole.
+        pictures: Whether the pair scorer also sees the picture.
+        features: Of `pictures`: `Embeddings`, the file of some, or an encoder; colours and shapes by default.
+        longest: Tokens that are read of a text, or of a pair by a transformer.
+        least: Words in fewer training texts are unknown to the backbone "words".
+        proposer: Scores, a ranking or the file of one, of the training images' captions: where it goes wrong, pairs
+            that do not match are taken from. Random pairs alone are easily told apart, and teach little of the order
+            of the best.
+        hard: The share of pairs that do not match which are the proposer's.
+        deep: How many of a list's first candidates these are drawn from.
+        name: What reports call the system.
+    """
+
+    backbone: str | None = None
+    pictures: bool = False
+    features: Any = None
+    longest: int = 128
+    least: int = 2
+    proposer: Any = None
+    hard: float = 0.5
+    deep: int = 50
+    name: str = "crank"
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be, or would do nothing."""
+        refuse_below(self, 1, "longest", "least", "deep")
+        if not 0 <= self.hard <= 1:
+            raise LimnerError(f"hard={self.hard}: expected a share between 0 and 1")
+        if self.features is not None and not self.pictures:
+            raise LimnerError("features= without pictures=True: this judge would not look at them")
+
+
+class Batch(NamedTuple):
+    """Pairs, and which of them match."""
+
+    rows: IntArray
+    columns: IntArray
+    match: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """A collection as a judge reads it.
+
+    Args:
+        names: What the file names say, read.
+        captions: The texts, read.
+        features: One row per image, or None.
+        rows: The image of each pair that matches.
+        columns: The text of each.
+        proposed: For each image the texts that a proposer puts first and that do not belong to it, -1 where a list is
+            shorter; or None.
+        hard: The share of the others that are drawn from these.
+    """
+
+    names: Any
+    captions: Any
+    features: Tensor | None
+    rows: IntArray
+    columns: IntArray
+    proposed: IntArray | None = None
+    hard: float = 0.0
+
+    @classmethod
+    def of(cls, collection: Collection, judge: Judge, features: Source | None, device: torch.device) -> Known:
+        """Reads a collection."""
+        pairs = collection.judgements.relevant.restrict(candidates=collection.texts.ids)
+        if len(collection.texts) < 2 or not len(pairs.rows):
+            raise LimnerError(f"{collection.name!r} has {len(pairs.rows)} pairs: expected some, and at least 2 texts")
+        rows = None if features is None else _tensor(features.vectors(collection.images), device)
+        names, captions = judge.read(keeping.names_of(collection)), judge.read(collection.texts.values)
+        return cls(names, captions, rows, pairs.rows, pairs.columns)
+
+    def with_proposed(self, collection: Collection, proposer: Any, *, deep: int, hard: float) -> Known:
+        """Also knows what a proposer puts first."""
+        if proposer is None or not hard:
+            return self
+        lists = proposer.top(deep + self._most) if isinstance(proposer, Scores | Ranking) else Ranking.load(proposer)
+        known = {key: row for row, key in enumerate(lists.queries)}
+        missing = [key for key in collection.images.ids if key not in known]
+        if missing:
+            raise LimnerError(
+                f"the proposer has no list for {len(missing):,} of {len(collection.images):,} training images, e.g. "
+                f"{missing[0]!r}: let it rank the captions of {collection.name!r}"
+            )
+        place = {key: column for column, key in enumerate(collection.texts.ids)}
+        turned = np.array([place.get(key, -1) for key in lists.candidates] + [-1])
+        found = turned[lists.indices[[known[key] for key in collection.images.ids]]]
+        own = found + len(self.captions) * np.arange(len(found))[:, None]
+        wrong = (found >= 0) & ~np.isin(own, self._keys)
+        first = np.argsort(~wrong, axis=1, kind="stable")[:, :deep]
+        left = np.where(np.take_along_axis(wrong, first, 1), np.take_along_axis(found, first, 1), -1)
+        return replace(self, proposed=left, hard=hard)
+
+    def others(self, images: IntArray, generator: np.random.Generator) -> IntArray:
+        """A text for each image that does not belong to it: at random, or one that the proposer puts first."""
+        drawn = self._random(images, generator)
+        if self.proposed is not None:
+            lists = self.proposed[images]
+            lengths = (lists >= 0).sum(axis=1)
+            chosen = lists[np.arange(len(lists)), (generator.random(len(lists)) * lengths).astype(np.int64)]
+            taken = (generator.random(len(lists)) < self.hard) & (lengths > 0)
+            drawn = np.where(taken, chosen, drawn)
+        return drawn
+
+    @property
+    def _most(self) -> int:
+        """Texts of the image that has most of them."""
+        return int(np.bincount(self.rows).max())
+
+    def _random(self, images: IntArray, generator: np.random.Generator) -> IntArray:
+        keys, width = self._keys, len(self.captions)
+        drawn = generator.integers(0, width, len(images))
+        for _ in range(100):
+            asked = images * width + drawn
+            wrong = keys[np.searchsorted(keys, asked).clip(max=len(keys) - 1)] == asked
+            if not wrong.any():
+                break
+            drawn[wrong] = generator.integers(0, width, int(wrong.sum()))
+        return drawn
+
+    @cached_property
+    def _keys(self) -> IntArray:
+        return np.sort(self.rows * len(self.captions) + self.columns)
+
+    def judged(self, judge: Judge, rows: IntArray, columns: IntArray) -> Tensor:
+        """Logits of pairs."""
+        features = None
+        if self.features is not None:
+            features = self.features[torch.from_numpy(rows).to(self.features.device)]
+        logits: Tensor = judge(self.names, rows, self.captions, columns, features)
+        return logits
+
+
+class CrankTask:
+    """What the trainer needs."""
+
+    decoupled = True
+    module: nn.Module
+
+    def __init__(
+        self, judge: Judge, known: Known, dev: Known | None, *, training: Training, group: Group, device: torch.device
+    ) -> None:
+        self.module = self.judge = judge
+        self.known, self.dev, self.training, self.group, self.device = known, dev, training, group, device
+        self.half = min(max(training.batch // 2, 1), len(known.rows) // group.size * group.size)
+
+    @property
+    def steps(self) -> int:
+        """Batches in an epoch."""
+        return len(self.known.rows) // self.half
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What must be the same when a run is resumed."""
+        return {"system": KIND, "pairs": len(self.known.rows), "judge": type(self.judge).__name__}
+
+    def batches(self, epoch: int, start: int) -> Iterator[Batch]:
+        """Batches of pairs that match and as many that do not; our share of each."""
+        order = randomness.order(len(self.known.rows), seed=self.training.seed, epoch=epoch)
+        share = self.group.share(self.half)
+        for step in range(start, self.steps):
+            chosen = order[step * self.half : (step + 1) * self.half]
+            generator = np.random.default_rng([self.training.seed, epoch, step])
+            images, texts = self.known.rows[chosen], self.known.columns[chosen]
+            wrong = self.known.others(images, generator)
+            mine = images[share]
+            columns = np.concatenate([texts[share], wrong[share]])
+            match = torch.zeros(len(columns), device=self.device)
+            match[: len(mine)] = 1
+            yield Batch(np.concatenate([mine, mine]), columns, match)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Cross-entropy; the trainer takes the mean over the processes."""
+        return binary_cross_entropy_with_logits(self.known.judged(self.judge, batch.rows, batch.columns), batch.match)
+
+    def measure(self) -> dict[str, float]:
+        """On dev: how often a pair that matches scores above one that does not (AUC), and the share told apart."""
+        if self.dev is None:
+            return {}
+        wrong = self.dev.others(self.dev.rows, np.random.default_rng(self.training.seed))
+        right, others = (_in_batches(self.judge, self.dev, self.dev.rows, c) for c in (self.dev.columns, wrong))
+        ranks = np.searchsorted(np.sort(others), right, side="left") + np.searchsorted(np.sort(others), right, "right")
+        told_apart = ((right > 0).mean() + (others <= 0).mean()) / 2
+        return {"AUC": float(ranks.mean() / 2 / len(others)), "accuracy": float(told_apart)}
+
+
+def _in_batches(judge: Judge, known: Known, rows: IntArray, columns: IntArray, **running: Any) -> Scored:
+    """Logits of many pairs, of like length at a time."""
+    lengths = judge.lengths(known.names, known.captions)
+    out = np.empty(len(rows), dtype=np.float32)
+    card = next(judge.parameters()).device.type == "cuda"
+    done, progress = 0, running.get("progress")
+    for part in by_length(lengths[0][rows] + lengths[1][columns], budget=262_144 if card else 4_096):
+        out[part] = _logits(judge, known, rows[part], columns[part], half=card)
+        if card and not np.isfinite(out[part]).all():  # too large for half precision
+            out[part] = _logits(judge, known, rows[part], columns[part], half=False)
+        done += len(part)
+        if progress is not None:
+            progress(done, len(rows))
+    return out
+
+
+def _logits(judge: Judge, known: Known, rows: IntArray, columns: IntArray, *, half: bool) -> Scored:
+    with torch.inference_mode(), torch.autocast("cuda", torch.float16, enabled=half):
+        found: Scored = known.judged(judge, rows, columns).float().cpu().numpy()
+    return found
+
+
+def train(
+    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
+) -> CrankModel:
+    """A classifier of pairs of file name and caption, for re-ranking (Messina et al. 2022).
+
+    Args:
+        collection: What to learn from; images have the field "file_name", or their files' and ids' names are taken.
+        dev: What says which epoch is best, by how often right pairs score above wrong ones.
+        progress: Called with (steps done, steps in all).
+        options: Of `Pairing`, `limner.systems.towers.judges.Layers` and `Training`, where batch is 64, rate 2e-4,
+            weight_decay 0.01 and epochs 10 by default.
+    """
+    pairing, shape, training = split({**DEFAULTS, **options}, Pairing, Layers, Training, what=KIND)
+    device = device_of(training.device)
+    group = joined(device)
+    features = source(pairing.features) if pairing.pictures else None
+    size = None if features is None else int(features.vectors(collection.images[:2]).shape[1])
+    with randomness.seeded(training.seed):
+        judge = _judge(pairing, shape, collection, size, device).to(device)
+    known = Known.of(collection, judge, features, device)
+    known = known.with_proposed(collection, pairing.proposer, deep=pairing.deep, hard=pairing.hard)
+    if judge.picture is not None and known.features is not None:
+        judge.picture.standardise(known.features)
+    held = None if dev is None else Known.of(dev, judge, features, device)
+    task = CrankTask(judge, known, held, training=training, group=group, device=device)
+    fitted = fit(task, training, criterion="AUC", group=group, progress=progress)
+    about = keeping.trained_on(collection, dev, fitted, ("AUC", "accuracy"))
+    told = {"pairing": {"longest": pairing.longest, "pictures": pairing.pictures}, "layers": asdict(shape)}
+    return CrankModel(pairing.name, judge.eval(), features, {**told, "training": asdict(training)}, about)
+
+
+def _judge(pairing: Pairing, shape: Layers, collection: Collection, size: int | None, device: torch.device) -> Judge:
+    if pairing.backbone not in (None, WORDS, PACKAGED):
+        return Tuned(pairing.backbone, longest=pairing.longest, features=size, dropout=shape.dropout)
+    texts = [*collection.texts.values, *keeping.names_of(collection)]
+    sizes = {"dim": shape.width, "longest": min(pairing.longest, 64), "least": pairing.least}
+    return Reading(reader_of(pairing.backbone, texts, device=device, **sizes), shape, size)
+
+
+@dataclass(frozen=True, eq=False)
+class CrankModel:
+    """A trained CRank: a scorer of pairs.
+
+    Args:
+        name: What reports call it.
+        judge: The network.
+        features: Where vectors of pictures come from, for a judge that sees them.
+        settings: Of the training, by group.
+        trained: What it was trained on and what was measured.
+    """
+
+    name: str
+    judge: Judge
+    features: Source | None
+    settings: Mapping[str, Mapping[str, Any]]
+    trained: Mapping[str, Any]
+
+    @property
+    def fingerprint(self) -> str:
+        """The weights."""
+        held = {name: tensor.detach().cpu() for name, tensor in self.judge.state_dict().items()}
+        return f"crank {checkpoints.fingerprint(held, '')}"
+
+    def queries(self, collection: Collection, *, features: Any = None) -> list[Any]:
+        """What `score_pairs` takes for the images of a collection: names, or (name, vector of the picture)."""
+        names = keeping.names_of(collection)
+        if self.judge.picture is None:
+            return list(names)
+        used = self.features if features is None else source(features)
+        if used is None:
+            raise LimnerError(f"{self.name!r} sees pictures, but their vectors are not here: give them with features=")
+        return list(zip(names, used.vectors(collection.images), strict=True))
+
+    def score_pairs(
+        self, queries: Sequence[Any], candidates: Sequence[str], *, progress: Progress | None = None
+    ) -> Scored:
+        """One logit per pair of a query (see `queries`) and a caption, higher is better."""
+        sees = self.judge.picture is not None
+        if sees and not all(isinstance(q, tuple) for q in queries[:1]):
+            raise LimnerError(f"{self.name!r} sees pictures: its queries are pairs (name, vector); see queries()")
+        names = [q[0] for q in queries] if sees else list(queries)
+        first, rows = _numbered(names if not sees else [id(q) for q in queries])
+        second, columns = _numbered(candidates)
+        features = None
+        if sees:
+            vectors = np.stack([queries[n][1] for n in first])
+            features = _tensor(vectors, next(self.judge.parameters()).device)
+        known = Known(
+            self.judge.read([names[n] for n in first]),
+            self.judge.read([candidates[n] for n in second]),
+            features,
+            rows,
+            columns,
+        )
+        return _in_batches(self.judge, known, rows, columns, progress=progress)
+
+    def scores(self, collection: Collection, *, features: Any = None) -> Scores:
+        """Every pair of a collection, one by one: meant for small pools; `limner.match.cascade` asks for fewer."""
+        ids = {"queries": collection.images.ids, "candidates": collection.texts.ids}
+        asked = self.queries(collection, features=features)
+        return Scores.from_scorer(self, asked, list(collection.texts.values), batch=65_536, **ids)
+
+    def save(self, path: str | Path) -> Path:
+        """Writes a folder: weights, config.json, what the backbone needs, and a card."""
+        tuned = isinstance(self.judge, Tuned)
+        picture = self.judge.picture
+        sizes = {"features": None if picture is None else int(picture.linear.in_features)}
+        if isinstance(self.judge, Reading):
+            sizes["dim"] = self.judge.reader.dim
+        config = {"limner": KIND, "name": self.name, "tuned": tuned, "sizes": sizes}
+        config["reader"] = self.judge.reader.about() if isinstance(self.judge, Reading) else {}
+        config["features"] = {} if self.features is None else self.features.about()
+        config |= {"settings": dict(self.settings), "trained": dict(self.trained)}
+        with replacing_model(path) as folder:
+            keeping.write(folder, self.judge, config, about=ABOUT)
+            self.judge.save(folder)
+        return Path(path)
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: str = "auto", trust: bool = False) -> CrankModel:
+        """Reads a model that was saved; refuses a folder that is damaged, or names code of its own without `trust`."""
+        config = keeping.read(path, KIND)
+        with damage_told(path, what="saved model", mend="save it again"):
+            judge = _rebuilt(config, Path(path), device_of(device))
+            about = config["features"]
+            features = features_again(about, what="features", trust=trust) if about else None
+        keeping.fill(judge, path)
+        judge = judge.to(device_of(device)).eval()
+        return cls(config["name"], judge, features, config["settings"], config["trained"])
+
+
+def _rebuilt(config: Mapping[str, Any], folder: Path, device: torch.device) -> Judge:
+    size, told = config["sizes"]["features"], config["settings"]
+    checkpoints.refuse_larger(folder / keeping.WEIGHTS, told["layers"], config["sizes"], config["reader"])
+    if config["tuned"]:
+        return Tuned(folder / TUNED, longest=int(told["pairing"]["longest"]), features=size, fresh=False)
+    reader = found_again(config["reader"], folder, dim=int(config["sizes"]["dim"]), device=device)
+    return Reading(reader, settings(Layers, told["layers"], what=KIND), size)
+
+
+def _numbered(values: Sequence[Any]) -> tuple[IntArray, IntArray]:
+    """The first place of every value, and which of them each one is."""
+    seen: dict[Any, int] = {}
+    which = np.fromiter((seen.setdefault(v, len(seen)) for v in values), dtype=np.int64, count=len(values))
+    first = np.empty(len(seen), dtype=np.int64)
+    first[which[::-1]] = np.arange(len(values))[::-1]
+    return first, which
+
+
+def _tensor(rows: Any, device: torch.device) -> Tensor:
+    return torch.from_numpy(np.array(rows, dtype=np.float32)).to(device)

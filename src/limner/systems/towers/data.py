@@ -1,0 +1,173 @@
+"""Pairs of images and texts as tensors on their device, cut into batches that are the same on every machine.
+
+Features and words are moved to the device once. An epoch's order is known from seed and epoch; inside a batch, texts
+stand longest first, so that the GRU reads them packed, without a step on padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
+
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError
+from limner.systems.towers import randomness
+from limner.systems.towers.distributed import Group
+from limner.systems.towers.vocabulary import Tokens
+
+IntArray = npt.NDArray[np.int64]
+Texts = Tokens | npt.NDArray[np.float32]
+
+
+class Batch(NamedTuple):
+    """Our share of the images and texts of a batch, and which pairs of the whole batch belong together."""
+
+    images: Tensor
+    texts: Tensor | PackedSequence
+    positives: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Packing:
+    """How to read texts in the order of steps: at step n, all texts that have an n-th word.
+
+    Args:
+        places: Where the words stand in the flat row of all words.
+        sizes: How many texts have an n-th word.
+    """
+
+    places: IntArray
+    sizes: IntArray
+
+    @classmethod
+    def of(cls, tokens: Tokens, rows: IntArray) -> Packing:
+        """Of these texts, longest first."""
+        lengths = tokens.lengths[rows]
+        reached = np.arange(lengths[0])[:, None] < lengths[None, :]
+        step, which = np.nonzero(reached)
+        return cls(tokens.starts[rows[which]] + step, reached.sum(axis=1))
+
+
+class Pairs:
+    """The pairs of a collection, ready to be trained on.
+
+    Args:
+        collection: Images, texts and which belong together.
+        features: One row per image.
+        texts: Tokens, or one row of numbers per text.
+        device: Where they go.
+    """
+
+    def __init__(
+        self, collection: Collection, features: npt.NDArray[np.float32], texts: Texts, *, device: torch.device
+    ) -> None:
+        judged = collection.judgements.relevant.restrict(candidates=collection.texts.ids)
+        if len(collection.images) < 2 or not len(judged.rows):
+            raise LimnerError(
+                f"{collection.name!r} has {len(collection.images)} images and {len(judged.rows)} pairs to train on: "
+                "expected at least 2 images with texts"
+            )
+        self.image_of, self.text_of = judged.rows, judged.columns
+        self.device, self.texts, self.width = device, texts, len(collection.texts)
+        self.features = torch.from_numpy(np.array(features, dtype=np.float32)).to(device)
+        held = texts.flat if isinstance(texts, Tokens) else np.array(texts, dtype=np.float32)
+        self.held = torch.from_numpy(held).to(device)
+
+    def __len__(self) -> int:
+        return len(self.image_of)
+
+    def rows(self, rows: IntArray) -> Tensor | PackedSequence:
+        """These texts as a model reads them; tokens must stand longest first."""
+        if not isinstance(self.texts, Tokens):
+            return self.held[torch.from_numpy(rows).to(self.device)]
+        packing = Packing.of(self.texts, rows)
+        places = torch.from_numpy(packing.places).to(self.device)
+        return PackedSequence(self.held[places], torch.from_numpy(packing.sizes))
+
+    def positives(self, images: Tensor, texts: Tensor) -> Tensor:
+        """Which of these images and texts belong together, images by texts."""
+        if self._one_image_each is not None:
+            return images[:, None] == self._one_image_each[texts][None, :]
+        keys = images[:, None] * self.width + texts[None, :]
+        places = torch.searchsorted(self._keys, keys).clamp(max=len(self._keys) - 1)
+        return self._keys[places] == keys
+
+    @cached_property
+    def _one_image_each(self) -> Tensor | None:
+        """The image of each text, where no text has two."""
+        if len(np.unique(self.text_of)) < len(self.text_of):
+            return None
+        image = np.full(self.width, -1)
+        image[self.text_of] = self.image_of
+        return torch.from_numpy(image).to(self.device)
+
+    @cached_property
+    def _keys(self) -> Tensor:
+        return torch.from_numpy(np.sort(self.image_of * self.width + self.text_of)).to(self.device)
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """The batches of every epoch; an incomplete one at the end is left for another epoch's order.
+
+    Args:
+        pairs: What to draw from.
+        size: Pairs in a batch, over all processes.
+        seed: Of the orders.
+        group: Whose share is wanted.
+    """
+
+    pairs: Pairs
+    size: int
+    seed: int
+    group: Group
+
+    @property
+    def count(self) -> int:
+        """Batches in an epoch."""
+        return len(self.pairs) // self._size
+
+    @property
+    def _size(self) -> int:
+        return min(self.size, len(self.pairs) - len(self.pairs) % self.group.size)
+
+    def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch from number `start` on; the order of all of them goes to the device at once."""
+        whole = self._order(number)
+        images, texts = (
+            torch.from_numpy(of[whole]).to(self.pairs.device) for of in (self.pairs.image_of, self.pairs.text_of)
+        )
+        share = self.group.share(self._size)
+        readers = self._readers(self.pairs.text_of[whole[start:, share]])
+        for number, read in enumerate(readers, start=start):
+            features = self.pairs.features[images[number, share]]
+            yield Batch(features, read, self.pairs.positives(images[number], texts[number]))
+
+    def _order(self, epoch: int) -> IntArray:
+        """Batches by pairs; in the share of every process, the longest texts first."""
+        order = randomness.order(len(self.pairs), seed=self.seed, epoch=epoch)[: self.count * self._size]
+        batches = order.reshape(self.count, self._size)
+        if not isinstance(self.pairs.texts, Tokens):
+            return batches
+        shares = batches.reshape(self.count, self.group.size, -1)
+        lengths = self.pairs.texts.lengths[self.pairs.text_of[shares]]
+        longest_first = np.argsort(-lengths, axis=2, kind="stable")
+        return np.take_along_axis(shares, longest_first, axis=2).reshape(self.count, -1)
+
+    def _readers(self, rows: IntArray) -> Iterator[Any]:
+        """The texts of each batch; the places of all words are sent to the device at once."""
+        if not isinstance(self.pairs.texts, Tokens):
+            yield from (self.pairs.held[each] for each in torch.from_numpy(rows).to(self.pairs.device))
+            return
+        packings = [Packing.of(self.pairs.texts, each) for each in rows]
+        places = torch.from_numpy(np.concatenate([p.places for p in packings])).to(self.pairs.device)
+        for packing, part in zip(packings, torch.split(places, [len(p.places) for p in packings]), strict=True):
+            yield PackedSequence(self.pairs.held[part], torch.from_numpy(packing.sizes))

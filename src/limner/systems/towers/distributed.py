@@ -1,0 +1,127 @@
+"""Training on several processes: who we are among them, and what is said between them.
+
+Started with `torchrun --nproc-per-node 2 script.py` or `accelerate launch`, every process runs the same script; each
+encodes its share of a batch, the vectors of all are gathered, and each computes the loss of the whole batch. A batch is
+therefore the same, negatives included, however many processes there are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from limner.core.errors import LimnerError
+
+
+@dataclass(frozen=True)
+class Group:
+    """The processes that train together; one alone where nothing was launched.
+
+    Args:
+        rank: Our number.
+        size: How many we are.
+    """
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def main(self) -> bool:
+        """Whether we are the one that measures, logs and saves."""
+        return self.rank == 0
+
+    def share(self, count: int) -> slice:
+        """Our part of a batch of so many pairs."""
+        if count % self.size:
+            raise LimnerError(f"a batch of {count} cannot be shared by {self.size} processes: choose a multiple")
+        each = count // self.size
+        return slice(self.rank * each, (self.rank + 1) * each)
+
+    def gather(self, tensor: Tensor) -> Tensor:
+        """The rows of all processes one below the other; gradients flow back to who sent them."""
+        if self.size == 1:
+            return tensor
+        gathered: Tensor = _Gather.apply(tensor, self.rank, self.size)  # type: ignore[no-untyped-call]
+        return gathered
+
+    def average(self, parameters: Sequence[nn.Parameter]) -> None:
+        """Replaces every gradient by its mean over the processes.
+
+        Each process computed the loss of the whole batch, and `gather` summed over them, so the mean is the gradient.
+        """
+        if self.size == 1:
+            return
+        given = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
+        flat = torch.cat([g.ravel() for g in given])
+        dist.all_reduce(flat)
+        flat /= self.size
+        for parameter, part in zip(parameters, torch.split(flat, [g.numel() for g in given]), strict=True):
+            parameter.grad = part.view_as(parameter)
+
+    def agree(self, value: Any) -> Any:
+        """What the main process says."""
+        if self.size == 1:
+            return value
+        told = [value]
+        dist.broadcast_object_list(told, src=0)
+        return told[0]
+
+    def everyone(self, value: Any) -> list[Any]:
+        """What each process says, by rank."""
+        if self.size == 1:
+            return [value]
+        told: list[Any] = [None] * self.size
+        dist.all_gather_object(told, value)
+        return told
+
+
+def joined(device: torch.device) -> Group:
+    """The group this process was launched into; starts talking where nobody did so far."""
+    if not dist.is_available():
+        return Group()
+    if not dist.is_initialized():
+        if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+            return Group()
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    return Group(dist.get_rank(), dist.get_world_size())
+
+
+def device_of(name: str) -> torch.device:
+    """The device by its name; "auto" is a graphics card where there is one, each process its own.
+
+    >>> device_of("cpu")
+    device(type='cpu')
+    """
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    if name == "auto":
+        name = f"cuda:{local}" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise LimnerError(f"device {name!r} is none: expected auto, cpu, cuda or cuda:1 ({error})") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise LimnerError(f"device {name!r}: torch sees no graphics card here; use device='cpu' or 'auto'")
+    return torch.device("cuda", local) if device.type == "cuda" and device.index is None else device
+
+
+class _Gather(torch.autograd.Function):
+    """Rows of all processes; the gradient is summed over them, and each takes the part of its own rows."""
+
+    @staticmethod
+    def forward(context: Any, tensor: Tensor, rank: int, size: int) -> Tensor:
+        context.rank, context.rows = rank, len(tensor)
+        parts = [torch.empty_like(tensor) for _ in range(size)]
+        dist.all_gather(parts, tensor.contiguous())
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        whole = gradients[0].contiguous()
+        dist.all_reduce(whole)
+        return whole[context.rank * context.rows : (context.rank + 1) * context.rows], None, None

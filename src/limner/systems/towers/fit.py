@@ -1,0 +1,246 @@
+"""The trainer: whatever is learned in steps, with Adam, a decaying rate, early stopping, checkpoints and logs.
+
+It knows nothing of images and texts. A `Task` gives batches, the loss of one, and what is measured after an epoch; the
+best epoch by that measure is kept. With a folder, a run that was stopped goes on where it was, to the bit: weights,
+moments, generators, the place in the order of the epoch, and the best weights so far are all in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from limner.core.errors import LimnerError
+from limner.systems.towers import checkpoints, randomness
+from limner.systems.towers.distributed import Group, device_of, joined
+from limner.systems.towers.logs import Live, Log, Row
+from limner.systems.towers.settings import CHANGEABLE, Training
+
+if TYPE_CHECKING:
+    from limner.scores import Progress
+
+CHECKPOINT = "checkpoint.safetensors"
+
+
+class Task(Protocol):
+    """What is learned.
+
+    Where it also has `settings`, a mapping of plain values, those must be the same when a run is resumed. Where it has
+    `decoupled` and that is true, weights decay apart from the gradient (AdamW: Loshchilov & Hutter 2017).
+    """
+
+    module: nn.Module
+    """What has the weights; already on its device."""
+
+    @property
+    def steps(self) -> int:
+        """Batches in an epoch."""
+
+    def batches(self, epoch: int, start: int) -> Iterator[Any]:
+        """The batches of an epoch from number `start` on: the same ones whenever it is asked."""
+
+    def loss(self, batch: Any) -> Tensor:
+        """One number to make smaller."""
+
+    def measure(self) -> Mapping[str, float]:
+        """What the weights are worth now, on what was not trained on; empty where there is nothing to measure with."""
+
+
+@dataclass
+class State:
+    """Where a run is."""
+
+    epoch: int = 0
+    step: int = 0
+    loss: Tensor = field(default_factory=lambda: torch.zeros(()))
+    history: list[dict[str, float]] = field(default_factory=list)
+    best: dict[str, Tensor] = field(default_factory=dict)
+    best_epoch: int = 0
+    best_value: float = -math.inf
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a run came to; the module holds the best weights.
+
+    Args:
+        best_epoch: The epoch whose weights are kept, counted from 1.
+        history: A row per epoch: epoch, steps, seconds, rate, loss and what was measured.
+        stopped: Whether it stopped before the last epoch.
+    """
+
+    best_epoch: int
+    history: tuple[Row, ...]
+    stopped: bool
+
+
+def fit(
+    task: Task,
+    training: Training,
+    *,
+    criterion: str = "rsum",
+    group: Group | None = None,
+    progress: Progress | None = None,
+) -> Fitted:
+    """Trains, and leaves the best weights in the task's module.
+
+    Args:
+        task: What is learned.
+        training: How.
+        criterion: The measured value that says which epoch is best, higher is better; without it the last one is.
+        group: The processes that train together; found out by itself.
+        progress: Called with (steps done, steps in all).
+    """
+    group = group or joined(device_of(training.device))
+    with randomness.seeded(training.seed + 1000 * group.rank):
+        return _Run(task, training, criterion, group, progress).run()
+
+
+class _Run:
+    def __init__(self, task: Task, training: Training, criterion: str, group: Group, progress: Progress | None) -> None:
+        self.task, self.training, self.criterion, self.group = task, training, criterion, group
+        self.parameters = [p for p in task.module.parameters() if p.requires_grad]
+        self.device = self.parameters[0].device
+        kind = torch.optim.AdamW if getattr(task, "decoupled", False) else torch.optim.Adam
+        self.optimiser = kind(self.parameters, lr=training.rate, weight_decay=training.weight_decay, fused=True)
+        self.state = State(loss=torch.zeros((), device=self.device))
+        self.folder = None if training.folder is None else Path(training.folder)
+        self.live = Live(training.epochs * task.steps, progress=progress, quiet=not group.main)
+        self.log = Log(self.folder if group.main else None, tensorboard=training.tensorboard)
+
+    def run(self) -> Fitted:
+        try:
+            self._resume()
+            while not self._done():
+                self._epoch()
+        finally:
+            self.live.close()
+            self.log.close()
+        self.task.module.load_state_dict(self.state.best)
+        self.task.module.eval()
+        stopped = self.state.epoch < self.training.epochs
+        return Fitted(self.state.best_epoch, tuple(self.state.history), stopped)
+
+    def _done(self) -> bool:
+        waited = self.state.epoch - self.state.best_epoch
+        patience = self.training.patience
+        return self.state.epoch >= self.training.epochs or (patience is not None and waited >= patience)
+
+    def _epoch(self) -> None:
+        began = time.perf_counter()
+        rate = self.training.rate_at(self.state.epoch)
+        for each in self.optimiser.param_groups:
+            each["lr"] = rate
+        self.task.module.train()
+        for batch in self.task.batches(self.state.epoch, self.state.step):
+            self._step(batch)
+        self._finish(rate, began)
+
+    def _step(self, batch: Any) -> None:
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.training.precision == "bfloat16"):
+            loss = self.task.loss(batch)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.group.average(self.parameters)
+        if self.training.clip is not None:
+            nn.utils.clip_grad_norm_(self.parameters, self.training.clip)
+        self.optimiser.step()
+        self.state.step += 1
+        self.state.loss += loss.detach()
+        done, shown = self.state.epoch * self.task.steps + self.state.step, f"epoch {self.state.epoch + 1}"
+        self.live.step(done, f"{shown}/{self.training.epochs}", loss.detach())
+        if self.training.every and self.state.step % self.training.every == 0 and self.state.step < self.task.steps:
+            self._keep()
+
+    def _finish(self, rate: float, began: float) -> None:
+        """Measures after an epoch, keeps the best weights, and writes down what there is to write."""
+        state, mean = self.state, float(self.state.loss) / max(self.task.steps, 1)
+        if not math.isfinite(mean):
+            raise LimnerError(f"the loss became {mean} in epoch {state.epoch + 1}: try a lower rate than {rate:g}")
+        self.task.module.eval()
+        measured = self.group.agree(dict(self.task.measure()) if self.group.main else None)
+        self.live.epoch(measured)
+        state.epoch, state.step = state.epoch + 1, 0
+        state.loss = torch.zeros((), device=self.device)
+        row = {"epoch": state.epoch, "steps": state.epoch * self.task.steps, "rate": rate, "loss": mean}
+        state.history.append({**row, **measured, "seconds": round(time.perf_counter() - began, 3)})
+        self._compare(measured.get(self.criterion, math.nan))
+        self.log.epoch(state.history)
+        self._keep()
+
+    def _compare(self, value: float) -> None:
+        """Takes these weights as the best where they are, or where nothing says which are."""
+        if value > self.state.best_value or math.isnan(value):
+            held = self.task.module.state_dict()
+            self.state.best = {name: tensor.detach().clone() for name, tensor in held.items()}
+            self.state.best_epoch = self.state.epoch
+            self.state.best_value = self.state.best_value if math.isnan(value) else value
+
+    def _keep(self) -> None:
+        if self.folder is None:
+            return
+        everyone = self.group.everyone(randomness.states(self.device))
+        if not self.group.main:
+            return
+        generators = {f"{rank}/{name}": t for rank, each in enumerate(everyone) for name, t in each.items()}
+        tensors = checkpoints.prefixed("module", self.task.module.state_dict())
+        tensors |= checkpoints.prefixed("best", self.state.best) | checkpoints.prefixed("generators", generators)
+        tensors |= checkpoints.prefixed("moments", _moments(self.optimiser)) | {"loss": self.state.loss}
+        checkpoints.write(self.folder / CHECKPOINT, tensors, {**self._place(), "settings": self._fixed()})
+
+    def _place(self) -> dict[str, Any]:
+        value = None if math.isinf(self.state.best_value) else self.state.best_value
+        best = {"best_epoch": self.state.best_epoch, "best_value": value}
+        return {"epoch": self.state.epoch, "step": self.state.step, "history": self.state.history, **best}
+
+    def _fixed(self) -> dict[str, Any]:
+        """What must be the same when the run is resumed."""
+        how = {name: value for name, value in asdict(self.training).items() if name not in CHANGEABLE}
+        shape = {"steps": self.task.steps, "processes": self.group.size}
+        return {**how, **getattr(self.task, "settings", {}), **shape}
+
+    def _resume(self) -> None:
+        """Goes on from the checkpoint in the folder, if there is one."""
+        path = None if self.folder is None else self.folder / CHECKPOINT
+        if path is None or not path.is_file():
+            return
+        tensors, about = checkpoints.read(path)
+        self._refuse_other(path, about)
+        self.task.module.load_state_dict(checkpoints.under("module", tensors))
+        _set_moments(self.optimiser, checkpoints.under("moments", tensors), self.device)
+        randomness.restore(checkpoints.under(f"generators/{self.group.rank}", tensors), self.device)
+        value = -math.inf if about["best_value"] is None else about["best_value"]
+        best = {name: tensor.to(self.device) for name, tensor in checkpoints.under("best", tensors).items()}
+        place = about["epoch"], about["step"], tensors["loss"].to(self.device), about["history"]
+        self.state = State(*place, best, about["best_epoch"], value)
+
+    def _refuse_other(self, path: Path, about: Mapping[str, Any]) -> None:
+        """A checkpoint of another run would be continued to nonsense."""
+        here = self._fixed()
+        there = {**asdict(Training()), **about["settings"]}  # what a setting was before there was one
+        for name, value in here.items():
+            if there.get(name) != value:
+                raise LimnerError(
+                    f"checkpoint {path} was made with {name}={there.get(name)}, this run has {value}: use another "
+                    "folder, remove the checkpoint, or train with what it was made with"
+                )
+
+
+def _moments(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    state = optimiser.state_dict()["state"]
+    return {f"{number}/{name}": tensor for number, each in state.items() for name, tensor in each.items()}
+
+
+def _set_moments(optimiser: torch.optim.Optimizer, kept: Mapping[str, Tensor], device: torch.device) -> None:
+    held: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in kept.items():
+        number, _, what = name.partition("/")
+        held.setdefault(int(number), {})[what] = tensor.to(device)
+    optimiser.load_state_dict({"state": held, "param_groups": optimiser.state_dict()["param_groups"]})

@@ -1,0 +1,248 @@
+"""Judges of pairs: networks that read a file name and a caption together and say whether they match.
+
+Both are pair classifiers on `[CLS] name [SEP] caption` (Messina et al. 2022); with pictures, a token made of the
+picture stands after the first one. A `Reading` judge is a small transformer over the vectors of a text backbone, which
+stays frozen; a `Tuned` one is a pretrained transformer that is trained further, all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity, normalize
+
+from limner.core.errors import LimnerError
+from limner.core.paths import damage_told
+from limner.encoders.backbones import longest_of
+from limner.encoders.batching import padded
+from limner.encoders.offline import folder_of, needed, pretrained
+from limner.systems.towers.pairs import PairReader, Pairs
+from limner.systems.towers.readers import Read, Reader, Seeing, States
+from limner.systems.towers.settings import refuse_below
+from limner.systems.towers.sides import Vectors
+
+IntArray = npt.NDArray[np.int64]
+TUNED = "backbone"
+"""The folder inside a saved model that says what kind of transformer was trained, and has its tokenizer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layers:
+    """The transformer of a judge that reads a frozen backbone; a pretrained one has a shape of its own.
+
+    Args:
+        width: Numbers per token.
+        layers: Of the transformer.
+        heads: Of attention.
+        dropout: Share of the numbers that is left out in training; of a pretrained one, of the picture's only.
+    """
+
+    width: int = 256
+    layers: int = 4
+    heads: int = 4
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be."""
+        refuse_below(self, 1, "width", "layers", "heads")
+        if self.width % self.heads:
+            raise LimnerError(f"width={self.width} with heads={self.heads}: expected a multiple")
+
+
+class Reading(nn.Module):
+    """A small transformer over name and caption, as a backbone reads them.
+
+    The vectors of a backbone can be compared as they are: every token is also told its best cosine with a token of the
+    other text, and the mean of its cosines (as in decomposable attention, Parikh et al. 2016), so that what matches
+    what has not to be learned anew. The first token and the logit are told how alike the wholes are: name and caption
+    as the backbone has them, and name and caption, picture and caption behind the maps that are learned here.
+
+    Args:
+        reader: The backbone; it is no part of the module.
+        shape: Of the transformer.
+        features: Numbers per picture; None for a judge that sees no pictures.
+    """
+
+    def __init__(self, reader: Reader, shape: Layers, features: int | None) -> None:
+        super().__init__()
+        self.reader = reader
+        self.states, self.see = States(reader), Seeing(reader, shape.width)
+        wholes = 1 + reader.has_whole + (features is not None)
+        self.alike, self.whole_alike = nn.Linear(2, shape.width), nn.Linear(wholes, shape.width)
+        self.straight = nn.Linear(wholes, 1)
+        nn.init.constant_(self.straight.weight, 5.0)  # a cosine of 1 alone is a sure match
+        self.first = nn.Parameter(torch.randn(shape.width) * 0.02)
+        self.sides = nn.Parameter(torch.randn(3, shape.width) * 0.02)
+        self.places = nn.Parameter(torch.randn(reader.longest, shape.width) * 0.02)
+        self.picture = None if features is None else Vectors(features, shape.width, dropout=shape.dropout)
+        layer = nn.TransformerEncoderLayer(
+            shape.width, shape.heads, 4 * shape.width, shape.dropout, "gelu", batch_first=True, norm_first=True
+        )
+        norm = nn.LayerNorm(shape.width)
+        self.encoder = nn.TransformerEncoder(layer, shape.layers, norm=norm, enable_nested_tensor=False)
+        self.out = nn.Linear(shape.width, 1)
+
+    def read(self, texts: Sequence[str]) -> Read:
+        """Texts ready to be judged."""
+        return self.reader.read(texts)
+
+    def lengths(self, names: Read, captions: Read) -> tuple[IntArray, IntArray]:
+        """Tokens of both sides."""
+        return names.lengths, captions.lengths
+
+    def forward(
+        self, names: Read, rows: IntArray, captions: Read, columns: IntArray, features: Tensor | None
+    ) -> Tensor:
+        """One logit per pair (rows[n], columns[n])."""
+        sides = names.rows(rows), captions.rows(columns)
+        states = [self.states(side, self.reader) for side in sides]
+        cosines = alike(states[0], states[1], sides[0].filled, sides[1].filled)
+        seen = [self.see(held, side) for held, side in zip(states, sides, strict=True)]
+        picture = None if self.picture is None else self._picture(features)
+        wholes = self._wholes(sides, seen, picture)
+        ahead = [(self.first + self.whole_alike(wholes))[:, None]]
+        if picture is not None:
+            ahead.append((picture + self.sides[2])[:, None])
+        parts = [self._side(side, n, seen[n][0], seen[n][1], cosines[n]) for n, side in enumerate(sides)]
+        there = torch.ones(len(rows), len(ahead), dtype=torch.bool, device=wholes.device)
+        filled = torch.cat([there, *(filled for _, filled in parts)], 1)
+        tokens = torch.cat([*ahead, *(part for part, _ in parts)], 1)
+        logits: Tensor = self.out(self.encoder(tokens, src_key_padding_mask=~filled)[:, 0]) + self.straight(wholes)
+        return logits[:, 0]
+
+    def _wholes(
+        self, sides: Sequence[Read], seen: Sequence[tuple[Tensor, Tensor | None]], picture: Tensor | None
+    ) -> Tensor:
+        """How alike name, caption and picture are as wholes: the backbone's word for it, and learned ones."""
+        name, caption = (_whole(*held, side.filled) for held, side in zip(seen, sides, strict=True))
+        found = [cosine_similarity(name, caption)]
+        if sides[0].whole is not None and sides[1].whole is not None:
+            found.append(cosine_similarity(sides[0].whole, sides[1].whole))
+        if picture is not None:
+            found.append(cosine_similarity(picture, caption))
+        return torch.stack(found, 1)
+
+    def _side(
+        self, read: Read, side: int, seen: Tensor, whole: Tensor | None, cosines: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        rows = seen + self.alike(cosines) + self.places[: seen.shape[1]] + self.sides[side]
+        if whole is None:
+            return rows, read.filled
+        first = whole[:, None] + self.sides[side]
+        return torch.cat([first, rows], 1), torch.cat([read.filled[:, :1], read.filled], 1)
+
+    def _picture(self, features: Tensor | None) -> Tensor:
+        if self.picture is None or features is None:
+            raise LimnerError("this judge sees pictures: give pairs of (name, vector of the picture) as queries")
+        token: Tensor = self.picture(features).whole
+        return token
+
+    def save(self, folder: Path) -> None:
+        """Writes what the backbone needs."""
+        self.reader.save(folder)
+
+
+def alike(names: Tensor, captions: Tensor, named: Tensor, said: Tensor) -> tuple[Tensor, Tensor]:
+    """For every token of both texts, its best cosine with a token of the other one, and the mean of its cosines.
+
+    max_j cos(a_i, b_j) and mean_j cos(a_i, b_j), over the tokens j that are there.
+
+    >>> a, there = torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]), torch.ones(1, 2, dtype=torch.bool)
+    >>> b, one = torch.tensor([[[3.0, 0.0], [9.0, 9.0]]]), torch.tensor([[True, False]])
+    >>> alike(a, b, there, one)[0].tolist()
+    [[[1.0, 1.0], [0.0, 0.0]]]
+    """
+    cosines = normalize(names, dim=-1) @ normalize(captions, dim=-1).transpose(1, 2)
+    return _summed_up(cosines, said), _summed_up(cosines.transpose(1, 2), named)
+
+
+def _whole(tokens: Tensor, whole: Tensor | None, filled: Tensor) -> Tensor:
+    """The vector of a whole text, or the mean of its tokens' where the backbone has none."""
+    if whole is not None:
+        return whole
+    there = filled[:, :, None]
+    return (tokens * there).sum(1) / there.sum(1).clamp(min=1)
+
+
+def _summed_up(cosines: Tensor, filled: Tensor) -> Tensor:
+    best = cosines.masked_fill(~filled[:, None], -1.0).amax(2)
+    mean = (cosines * filled[:, None]).sum(2) / filled.sum(1, keepdim=True).clamp(min=1)
+    return torch.stack([best, mean], -1)
+
+
+class Tuned(nn.Module):
+    """A pretrained transformer with a classifier of pairs, all of it trained.
+
+    Args:
+        model: A folder or a name on the Hugging Face hub; a saved judge's own folder gives the shape without weights.
+        longest: Tokens of a pair.
+        features: Numbers per picture; None for a judge that sees no pictures.
+        dropout: Share of a picture's numbers that is left out in training; the transformer has its own.
+        fresh: Whether to load the pretrained weights.
+    """
+
+    def __init__(
+        self, model: str | Path, *, longest: int, features: int | None, dropout: float = 0.0, fresh: bool = True
+    ) -> None:
+        super().__init__()
+        library = needed("transformers", what="CRank", package="transformers", extra="train")
+        folder = folder_of(model, what="CRank")
+        kind = library.AutoModelForSequenceClassification
+        config = pretrained(library.AutoConfig.from_pretrained, folder, num_labels=1)
+        with damage_told(folder, what="pretrained transformer"):
+            made = pretrained(kind.from_pretrained, folder, config=config) if fresh else kind.from_config(config)
+        self.model = made
+        tokenizer = pretrained(library.AutoTokenizer.from_pretrained, folder)
+        self.pairs = PairReader(tokenizer, longest=min(longest, longest_of(tokenizer, config) - 1))
+        self.picture = None if features is None else Vectors(features, int(config.hidden_size), dropout=dropout)
+
+    def read(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokens of texts without marks."""
+        return self.pairs.texts(texts)
+
+    def lengths(self, names: list[list[int]], captions: list[list[int]]) -> tuple[IntArray, IntArray]:
+        """Tokens of both sides."""
+        first, second = (np.array([len(t) for t in side], dtype=np.int64) for side in (names, captions))
+        return first, second
+
+    def forward(self, names: Any, rows: IntArray, captions: Any, columns: IntArray, features: Tensor | None) -> Tensor:
+        """One logit per pair (rows[n], columns[n])."""
+        chosen = [names[r] for r in rows.tolist()], [captions[c] for c in columns.tolist()]
+        tokens, types = Pairs(self.pairs.template, *chosen, self.pairs.longest).tokens(np.arange(len(rows)))
+        device = next(self.parameters()).device
+        matrix, filled = (torch.from_numpy(a).to(device) for a in padded(tokens, fill=self._fill))
+        given: dict[str, Tensor] = {"attention_mask": filled.long(), "input_ids": matrix}
+        if "token_type_ids" in self.pairs.tokenizer.model_input_names:
+            given["token_type_ids"] = torch.from_numpy(padded(types)[0]).to(device)
+        if self.picture is not None:
+            given = self._with_picture(given, features)
+        logits: Tensor = self.model(**given).logits
+        return logits[:, 0]
+
+    @property
+    def _fill(self) -> int:
+        return int(self.model.config.pad_token_id or 0)
+
+    def _with_picture(self, given: dict[str, Tensor], features: Tensor | None) -> dict[str, Tensor]:
+        """The picture as the second token: vectors instead of numbers go in."""
+        if self.picture is None or features is None:
+            raise LimnerError("this judge sees pictures: give pairs of (name, vector of the picture) as queries")
+        words = self.model.get_input_embeddings()(given.pop("input_ids"))
+        token = self.picture(features).whole[:, None].to(words.dtype)
+        widened = {name: torch.cat([side[:, :1], side], 1) for name, side in given.items()}
+        return {**widened, "inputs_embeds": torch.cat([words[:, :1], token, words[:, 1:]], 1)}
+
+    def save(self, folder: Path) -> None:
+        """Writes the kind of transformer and its tokenizer; the weights are in the model's own file."""
+        self.model.config.save_pretrained(folder / TUNED)
+        self.pairs.tokenizer.save_pretrained(folder / TUNED)
+
+
+Judge = Reading | Tuned

@@ -1,0 +1,132 @@
+"""What a training run says: a CSV and TensorBoard log in its folder, and a live line for who is waiting."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from limner.core.errors import MissingExtra
+from limner.core.files import write_text
+from limner.core.paths import folder_for
+
+if TYPE_CHECKING:
+    from limner.scores import Progress
+
+Row = Mapping[str, float]
+_SECONDS = 0.2  # the live line is not renewed more often; to read the loss, a graphics card has to be waited for
+
+
+class Log:
+    """One row per epoch: `log.csv`, renewed whole, and scalars for TensorBoard under `tensorboard/`.
+
+    Args:
+        folder: The run's folder; None writes nothing.
+        tensorboard: Whether TensorBoard gets a log too.
+    """
+
+    def __init__(self, folder: str | Path | None, *, tensorboard: bool) -> None:
+        self.folder = None if folder is None else Path(folder)
+        self.writer: Any = None
+        if self.folder is not None:
+            folder_for(self.folder)
+            self.writer = _writer(self.folder / "tensorboard") if tensorboard else None
+
+    def epoch(self, history: Sequence[Row]) -> None:
+        """The epochs so far; the last one is new."""
+        if self.folder is None:
+            return
+        write_text(self.folder / "log.csv", as_csv(history))
+        if self.writer is not None:
+            for name, value in history[-1].items():
+                self.writer.add_scalar(name.replace(" ", "/"), value, int(history[-1]["epoch"]))
+            self.writer.flush()
+
+    def close(self) -> None:
+        """Ends the log."""
+        if self.writer is not None:
+            self.writer.close()
+
+
+def as_csv(history: Sequence[Row]) -> str:
+    """Rows with the names of all of them as the head.
+
+    >>> print(as_csv([{"epoch": 1, "loss": 2.5}, {"epoch": 2, "loss": 1.25, "rsum": 30.0}]), end="")
+    epoch,loss,rsum
+    1,2.5,
+    2,1.25,30.0
+    """
+    names = list(dict.fromkeys(name for row in history for name in row))
+    text = io.StringIO()
+    rows = csv.DictWriter(text, names, lineterminator="\n")
+    rows.writeheader()
+    rows.writerows(history)
+    return text.getvalue()
+
+
+def _writer(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ModuleNotFoundError as error:
+        raise MissingExtra("a log for TensorBoard (tensorboard=False leaves it out)", "tensorboard", "train") from error
+    return SummaryWriter(str(folder))
+
+
+class Live:
+    """Says how far training is, with the loss and the last dev values: on a terminal, or through `progress`.
+
+    Args:
+        steps: Of the whole run.
+        progress: Called with (steps done, steps in all); where it has `note(text)`, that gets the loss and dev values.
+            None shows a line of its own on a terminal, and nothing elsewhere.
+        quiet: Says nothing at all, as all processes but one should.
+    """
+
+    def __init__(self, steps: int, *, progress: Progress | None, quiet: bool = False) -> None:
+        self.steps = steps
+        self.dev = ""
+        self._said = 0.0
+        self._bar: Any = None
+        self._progress = None if quiet else progress if progress is not None else self._own()
+
+    def _own(self) -> Progress | None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        console = Console(stderr=True)
+        if not console.is_terminal:
+            return None
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+        self._bar = Bar(*columns, console=console, transient=True)
+        self._bar.add_task("training", total=self.steps)
+        self._bar.start()
+        return lambda done, total: self._bar.update(0, completed=done, total=total)
+
+    def step(self, done: int, epoch: str, loss: Any) -> None:
+        """A step is done; the loss may still be on its way from a graphics card, and is read only now and then."""
+        now = time.monotonic()
+        if self._progress is None or (now - self._said < _SECONDS and done < self.steps):
+            return
+        self._said = now
+        self._progress(done, self.steps)
+        self._note(f"{epoch} loss {float(loss):.3f}{self.dev}")
+
+    def epoch(self, measured: Row) -> None:
+        """An epoch was measured."""
+        shown = [f"{name} {value:.1f}" for name, value in measured.items() if "R@1" in name.split() or name == "rsum"]
+        self.dev = f", dev {', '.join(shown)}" if shown else ""
+
+    def _note(self, text: str) -> None:
+        if self._bar is not None:
+            self._bar.update(0, description=text)
+        elif note := getattr(self._progress, "note", None):
+            note(text)
+
+    def close(self) -> None:
+        """Takes the line away."""
+        if self._bar is not None:
+            self._bar.stop()

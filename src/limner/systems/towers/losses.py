@@ -1,0 +1,197 @@
+"""Losses that pull an image and its texts together and push the others away by a margin.
+
+A loss is a function `(scores, positives, *, margin) -> tensor`. Scores are images by texts, higher is better; positives
+say which of the pairs belong together. Both directions are summed, over all positive pairs, and nothing that belongs
+together is ever a negative: neither the other texts of an image, nor the texts of an image that a batch holds twice.
+One of your own needs no registration: name it as "module:function".
+
+With h(i, t, t') = [margin - s(i, t) + s(i, t')]+ for a positive pair (i, t) and a negative t' of the same image, the
+losses differ only in which negatives they look at. The other direction swaps the sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Tensor
+
+from limner.core.errors import LimnerError
+from limner.core.registry import resolve
+
+MARGIN = 0.2
+LOSSES: Mapping[str, str] = MappingProxyType(
+    {
+        "sum": "limner.systems.towers.losses:sum_margin",
+        "max": "limner.systems.towers.losses:max_margin",
+        "semi-hard": "limner.systems.towers.losses:semi_hard",
+        "knn": "limner.systems.towers.losses:knn_margin",
+        "adaptive": "limner.systems.towers.losses:adaptive_margin",
+    }
+)
+"""Losses by name, and where each lives."""
+
+
+class Loss(Protocol):
+    """The whole contract of a loss."""
+
+    def __call__(self, scores: Tensor, positives: Tensor, *, margin: float) -> Tensor:
+        """One number to make smaller."""
+
+
+def sum_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> Tensor:
+    """All negatives of the batch count (Kiros et al. 2014; VSE0 in Faghri et al. 2018).
+
+    Sum over positive pairs (i, t) and negatives t' of h(i, t, t'), and likewise over images for each text.
+
+    >>> scores, positives = torch.tensor([[0.9, 0.8], [0.1, 0.5]]), torch.eye(2, dtype=torch.bool)
+    >>> round(float(sum_margin(scores, positives)), 3)  # 0.1 (row 1) + 0.5 (column 2)
+    0.6
+    """
+    return _summed(_all, scores, positives, margin)
+
+
+def max_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> Tensor:
+    """Only the hardest negative of each positive pair counts (VSE++: Faghri et al. 2018).
+
+    Sum over positive pairs (i, t) of max over negatives t' of h(i, t, t'), and likewise over images for each text.
+
+    >>> scores = torch.tensor([[0.5, 0.4, 0.6], [0.0, 0.9, 0.0], [0.0, 0.0, 0.9]])
+    >>> round(float(max_margin(scores, torch.eye(3, dtype=torch.bool))), 3)  # 0.3 of row 1; columns keep their distance
+    0.3
+    """
+    return _nearest(scores, positives, margin, k=1)
+
+
+def semi_hard(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> Tensor:
+    """Negatives below the positive but within the margin (Schroff et al. 2015).
+
+    Sum over positive pairs (i, t) and negatives t' with s(i, t) - margin < s(i, t') < s(i, t) of h(i, t, t').
+
+    >>> scores = torch.tensor([[0.5, 0.4, 0.6], [0.0, 0.9, 0.0], [0.0, 0.0, 0.9]])
+    >>> round(float(semi_hard(scores, torch.eye(3, dtype=torch.bool))), 3)  # 0.4 counts, 0.6 is too hard
+    0.1
+    """
+    return _summed(_below, scores, positives, margin)
+
+
+def knn_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN, k: int = 3) -> Tensor:
+    """The k hardest negatives of each positive pair count (Liu & Ye 2019).
+
+    Sum over positive pairs (i, t) and the k negatives t' nearest to i of h(i, t, t'), and likewise over images for each
+    text. k = 1 is the max loss, and k of the batch size the sum loss.
+
+    >>> scores = torch.tensor([[0.5, 0.4, 0.6], [0.0, 0.9, 0.0], [0.0, 0.0, 0.9]])
+    >>> round(float(knn_margin(scores, torch.eye(3, dtype=torch.bool), k=2)), 3)
+    0.4
+    """
+    if k < 1:
+        raise LimnerError(f"k={k}: expected at least 1 nearest negative")
+    return _nearest(scores, positives, margin, k=k)
+
+
+def adaptive_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> Tensor:
+    """Each positive pair chooses its own k from the spread of its violations, and takes the mean of the k hardest.
+
+    With the violations h_1 >= h_2 >= ... of a positive pair,
+
+        k = round((h_1 + h_2 + ...)^2 / (h_1^2 + h_2^2 + ...)),   loss of the pair = (h_1 + ... + h_k) / k
+
+    k is the effective number of violators (Kish 1965): 1 where a single hard negative stands out, as in the max loss;
+    the number of violators where none does, because training has just begun or because the pair itself is wrong, as in
+    the sum loss. The mean keeps a wrong pair, which all negatives violate, from outweighing the right ones. Liu & Ye
+    2019 name a self-adapting k as their next step; this is limner's own design.
+
+    >>> one = torch.tensor([[0.5, 0.6, 0.31, 0.31]])  # violations 0.3, 0.01, 0.01: one stands out
+    >>> two = torch.tensor([[0.5, 0.6, 0.6, 0.31]])  # 0.3, 0.3, 0.01: two do
+    >>> positives = torch.tensor([[True, False, False, False]])
+    >>> [round(float(adaptive_margin(s, positives)), 3) for s in (one, two)]
+    [0.3, 0.3]
+    """
+    return _summed(_standing_out, scores, positives, margin)
+
+
+def loss(
+    name: str | Callable[..., Tensor], *, margin: float = MARGIN, trusted: bool = True, **options: Any
+) -> Callable[..., Tensor]:
+    """A loss by name, with its options set: `loss("knn", k=5)(scores, positives)`.
+
+    Args:
+        name: A key of `LOSSES`, "module:function", or a function.
+        margin: How much better a positive must be.
+        trusted: Whether "module:function" may be named; False for a name that a file gives.
+        options: Of this loss, such as `k` of "knn".
+
+    >>> scores = torch.tensor([[0.9, 0.8], [0.1, 0.5]])
+    >>> round(float(loss("knn", k=1, margin=0.3)(scores, torch.eye(2, dtype=torch.bool))), 3)
+    0.8
+    """
+    if not margin > 0:
+        raise LimnerError(f"margin={margin}: expected a number above 0")
+    function = name if callable(name) else resolve(name, LOSSES, what="loss", trusted=trusted)
+    return partial(cast("Callable[..., Tensor]", function), margin=margin, **options)
+
+
+_Choice = Callable[[Tensor, Tensor, float], Tensor]
+"""From positive scores (pairs) and scores of all negatives (pairs by negatives, -inf for what is none): the loss."""
+
+
+def _summed(choice: _Choice, scores: Tensor, positives: Tensor, margin: float) -> Tensor:
+    """A choice of negatives applied to both directions."""
+    _refuse_unfit(scores, positives)
+    rows, columns = positives.nonzero(as_tuple=True)
+    held = scores[rows, columns]
+    negatives = scores.masked_fill(positives, -torch.inf)
+    return choice(held, negatives[rows], margin) + choice(held, negatives.T[columns], margin)
+
+
+def _nearest(scores: Tensor, positives: Tensor, margin: float, *, k: int) -> Tensor:
+    """The k hardest negatives in both directions.
+
+    They are the same for all positives of an item, so every cell is held against them and the positives are kept: to
+    list the positives first, a graphics card would have to be waited for in every step.
+    """
+    _refuse_unfit(scores, positives)
+    if k >= max(scores.shape):
+        return _summed(_all, scores, positives, margin)
+    negatives = scores.masked_fill(positives, -torch.inf)
+    return _hardest(scores, negatives, positives, margin, k) + _hardest(scores.T, negatives.T, positives.T, margin, k)
+
+
+def _hardest(scores: Tensor, negatives: Tensor, positives: Tensor, margin: float, k: int) -> Tensor:
+    nearest = negatives.topk(min(k, negatives.shape[1]), dim=1, sorted=False).values
+    violations = (margin - scores[:, :, None] + nearest[:, None, :]).clamp(min=0)
+    return violations.masked_fill(~positives[:, :, None], 0.0).sum()
+
+
+def _refuse_unfit(scores: Tensor, positives: Tensor) -> None:
+    if scores.shape != positives.shape or scores.ndim != 2 or positives.dtype != torch.bool:
+        raise LimnerError(
+            f"scores of shape {tuple(scores.shape)} with positives of shape {tuple(positives.shape)} and type "
+            f"{positives.dtype}: expected two matrices of one shape, images by texts, the second of booleans"
+        )
+
+
+def _violations(held: Tensor, negatives: Tensor, margin: float) -> Tensor:
+    return (margin - held[:, None] + negatives).clamp(min=0)
+
+
+def _all(held: Tensor, negatives: Tensor, margin: float) -> Tensor:
+    return _violations(held, negatives, margin).sum()
+
+
+def _below(held: Tensor, negatives: Tensor, margin: float) -> Tensor:
+    kept = negatives < held[:, None]  # what is farther than the margin violates nothing anyway
+    return (_violations(held, negatives, margin) * kept).sum()
+
+
+def _standing_out(held: Tensor, negatives: Tensor, margin: float) -> Tensor:
+    ordered = _violations(held, negatives, margin).sort(dim=1, descending=True).values
+    with torch.no_grad():
+        squares = ordered.square().sum(1, keepdim=True)
+        k = (ordered.sum(1, keepdim=True).square() / squares.clamp(min=1e-12)).round().clamp(min=1)
+        kept = torch.arange(ordered.shape[1], device=ordered.device) < k
+    return (ordered * kept / k).sum()

@@ -1,0 +1,393 @@
+"""MCProp: a query of a picture and its file name, and captions, in one space (Messina et al. 2022).
+
+One frozen text backbone reads names and captions; a small transformer head of its own for each makes a vector of them,
+its first output token. Name and picture are fused into the query. The loss is the max-margin loss of two towers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from limner.core.cache_dir import settle_matplotlib
+from limner.core.collection import Collection, Items
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError
+from limner.core.files import replacing, replacing_model
+from limner.core.paths import damage_told
+from limner.scores import Progress, Scores
+from limner.systems.towers import checkpoints, keeping, randomness
+from limner.systems.towers.distributed import Group, device_of, joined
+from limner.systems.towers.encoding import as_array
+from limner.systems.towers.fit import fit
+from limner.systems.towers.fusion import Fused, fusion
+from limner.systems.towers.named import Data
+from limner.systems.towers.readers import Read, Reader, Seeing, States, found_again, reader_of
+from limner.systems.towers.settings import Training, refuse_below, settings, split
+from limner.systems.towers.shape import Margin
+from limner.systems.towers.sides import Vectors
+from limner.systems.towers.sources import Source, source
+from limner.systems.towers.sources import found_again as features_again
+
+KIND = "mcprop"
+ABOUT = "MCProp: a picture and its file name fused into one query, and captions, compared by the cosine."
+MEASURES = ("nDCG@5", "R@1", "R@5", "R@10")
+_AT_ONCE = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """What goes in.
+
+    Args:
+        features: Of images: `Embeddings`, the file of some, or an encoder; colours and shapes by default.
+        backbone: Of texts: "words" (learned along), "use-multilingual", or a folder or hub name of a transformer.
+        longest: Tokens that are read of a text.
+        least: Words in fewer training texts are unknown to the backbone "words".
+        name: What reports call the system.
+    """
+
+    features: Any = None
+    backbone: str | None = None
+    longest: int = 48
+    least: int = 2
+    name: str = "mcprop"
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be."""
+        refuse_below(self, 1, "longest", "least")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heads:
+    """The heads.
+
+    Args:
+        width: Numbers per vector, inside the heads and in the joint space.
+        layers: Of each transformer head.
+        heads: Of attention.
+        dropout: Share of the numbers that is left out in training.
+        fusion: "attentive", "concat", "text" (file name alone) or "image".
+    """
+
+    width: int = 256
+    layers: int = 2
+    heads: int = 4
+    dropout: float = 0.1
+    fusion: str = "attentive"
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be."""
+        refuse_below(self, 1, "width", "layers", "heads")
+        if self.width % self.heads:
+            raise LimnerError(f"width={self.width} with heads={self.heads}: expected a multiple")
+
+
+class Head(nn.Module):
+    """A transformer encoder over the states of a text; its first output token is the vector of the text."""
+
+    def __init__(self, reader: Reader, shape: Heads) -> None:
+        super().__init__()
+        self.see = Seeing(reader, shape.width)
+        self.first = nn.Parameter(torch.randn(shape.width) * 0.02)
+        self.places = nn.Parameter(torch.randn(reader.longest + 2, shape.width) * 0.02)
+        layer = nn.TransformerEncoderLayer(
+            shape.width, shape.heads, 2 * shape.width, shape.dropout, "gelu", batch_first=True, norm_first=True
+        )
+        self.encoder = nn.TransformerEncoder(
+            layer, shape.layers, norm=nn.LayerNorm(shape.width), enable_nested_tensor=False
+        )
+
+    def forward(self, states: Tensor, read: Read) -> Tensor:
+        """Vectors of a batch of texts; the backbone's view of the whole text, where it has one, stands first."""
+        seen, whole = self.see(states, read)
+        first = self.first.expand(len(seen), -1) if whole is None else self.first + whole
+        rows = torch.cat([first[:, None], seen], 1) + self.places[: seen.shape[1] + 1]
+        filled = read.filled
+        mask = torch.cat([filled.new_ones(len(filled), 1), filled], 1)
+        out: Tensor = self.encoder(rows, src_key_padding_mask=~mask)[:, 0]
+        return out if whole is None else out + whole
+
+
+class MCProp(nn.Module):
+    """Both pipelines.
+
+    Args:
+        reader: The shared text backbone; frozen, so that it is no part of the module.
+        features: Numbers per picture.
+        shape: Of the heads.
+    """
+
+    def __init__(self, reader: Reader, features: int, shape: Heads) -> None:
+        super().__init__()
+        self.states = States(reader)
+        self.names, self.captions = Head(reader, shape), Head(reader, shape)
+        self.images = Vectors(features, shape.width, dropout=shape.dropout)
+        self.fusion = fusion(shape.fusion, shape.width)
+
+    def queries(self, names: Read, features: Tensor, reader: Reader) -> Fused:
+        """Fused queries."""
+        fused: Fused = self.fusion(self.names(self.states(names, reader), names), self.images(features).whole)
+        return fused
+
+    def texts(self, captions: Read, reader: Reader) -> Tensor:
+        """Captions."""
+        found: Tensor = self.captions(self.states(captions, reader), captions)
+        return found
+
+
+class Batch(NamedTuple):
+    """Our share of a batch, and which pairs of the whole batch belong together."""
+
+    names: Read
+    features: Tensor
+    captions: Read
+    positives: Tensor
+
+
+class McpropTask:
+    """What the trainer needs."""
+
+    decoupled = True
+    module: nn.Module
+
+    def __init__(
+        self,
+        module: MCProp,
+        reader: Reader,
+        data: Data,
+        loss: Callable[..., Tensor],
+        *,
+        training: Training,
+        group: Group,
+    ) -> None:
+        self.module = self.heads = module
+        self.reader, self.data, self.margin = reader, data, loss
+        self.training, self.group = training, group
+        self.size = min(training.batch, len(data.image_of) // group.size * group.size)
+
+    @property
+    def steps(self) -> int:
+        """Batches in an epoch."""
+        return len(self.data.image_of) // self.size
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What must be the same when a run is resumed."""
+        return {"system": KIND, "pairs": len(self.data.image_of), "fusion": type(self.heads.fusion).__name__}
+
+    def batches(self, epoch: int, start: int) -> Iterator[Batch]:
+        """The batches of an epoch from a number on."""
+        order = randomness.order(len(self.data.image_of), seed=self.training.seed, epoch=epoch)
+        share = self.group.share(self.size)
+        for step in range(start, self.steps):
+            whole = order[step * self.size : (step + 1) * self.size]
+            images, texts = self.data.image_of[whole], self.data.text_of[whole]
+            positives = torch.from_numpy(self.data.related(images, texts)).to(self.data.features.device)
+            mine, ours = images[share], texts[share]
+            features = self.data.features[torch.from_numpy(mine).to(self.data.features.device)]
+            yield Batch(self.data.names.rows(mine), features, self.data.captions.rows(ours), positives)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The margin loss of the whole batch, of which we encode our share."""
+        query = self.heads.queries(batch.names, batch.features, self.reader).query
+        text = self.heads.texts(batch.captions, self.reader)
+        sides = [self.group.gather(normalize(side, dim=-1)) for side in (query, text)]
+        return self.margin(sides[0] @ sides[1].T, batch.positives) / len(batch.positives)
+
+    def measure(self) -> dict[str, float]:
+        """The mean weights of the fusion; with a dev collection, nDCG@5 and recall of captions."""
+        held = self.data.dev or self.data
+        query, weights = encoded_queries(self.heads, self.reader, held.names, held.features)
+        told = {"a_u": float(weights[:, 0].mean()), "a_v": float(weights[:, 1].mean())}
+        if self.data.dev is None:
+            return told
+        from limner.evaluation.evaluate import evaluate  # not above: it needs more than training does
+
+        vectors = encoded_texts(self.heads, self.reader, held.captions)
+        ids = held.collection.images.ids, held.collection.texts.ids
+        scores = Scores.from_embeddings(Embeddings(ids[0], query), Embeddings(ids[1], vectors))
+        report = evaluate(scores, held.collection, direction="i2t", measures=" ".join(MEASURES))
+        view = held.collection.judgements.name
+        return {**{m: report.value(m, direction="i2t", view=view) for m in MEASURES}, **told}
+
+
+def encoded_queries(
+    module: MCProp, reader: Reader, names: Read, features: Tensor
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Vectors of queries, and the weights of their two parts."""
+    with torch.inference_mode():
+        parts = [module.queries(names.rows(rows), features[_at(rows, features)], reader) for rows in _cut(len(names))]
+    return as_array(torch.cat([p.query for p in parts])), as_array(torch.cat([p.weights for p in parts]))
+
+
+def encoded_texts(module: MCProp, reader: Reader, captions: Read) -> npt.NDArray[np.float32]:
+    """Vectors of captions."""
+    with torch.inference_mode():
+        return as_array(torch.cat([module.texts(captions.rows(rows), reader) for rows in _cut(len(captions))]))
+
+
+def _cut(count: int) -> Iterator[npt.NDArray[np.int64]]:
+    return (np.arange(low, min(low + _AT_ONCE, count)) for low in range(0, count, _AT_ONCE))
+
+
+def _at(rows: npt.NDArray[np.int64], like: Tensor) -> Tensor:
+    return torch.from_numpy(rows).to(like.device)
+
+
+def train(
+    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
+) -> McpropModel:
+    """A picture and its file name as one query for captions (Messina et al. 2022).
+
+    Args:
+        collection: What to learn from; images have the field "file_name", or their files' and ids' names are taken.
+        dev: What says which epoch is best, by nDCG@5; without one the last epoch is kept.
+        progress: Called with (steps done, steps in all).
+        options: Of `Query`, `Heads`, `Margin` (its loss is "max" here) and `Training`.
+    """
+    given = {"loss": "max", **options}
+    query, shape, margin, training = split(given, Query, Heads, Margin, Training, what=KIND)
+    device = device_of(training.device)
+    group = joined(device)
+    texts = [*collection.texts.values, *keeping.names_of(collection)]
+    sizes = {"dim": shape.width, "longest": query.longest, "least": query.least}
+    reader = reader_of(query.backbone, texts, device=device, **sizes)
+    features = source(query.features)
+    held = None if dev is None else Data.of(dev, reader, features, device)
+    data = Data.of(collection, reader, features, device, held)
+    with randomness.seeded(training.seed):
+        module = MCProp(reader, int(data.features.shape[1]), shape)
+        module.images.standardise(data.features.cpu())
+    task = McpropTask(module.to(device), reader, data, margin.function(), training=training, group=group)
+    fitted = fit(task, training, criterion="nDCG@5", group=group, progress=progress)
+    about = keeping.trained_on(collection, dev, fitted, (*MEASURES, "a_u", "a_v"))
+    told = {"query": {"longest": query.longest, "least": query.least}, "heads": asdict(shape)}
+    told |= {"margin": _plain(asdict(margin)), "training": asdict(training)}
+    return McpropModel(query.name, module, reader, features, told, about)
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v if v is None or isinstance(v, (str, int, float)) else repr(v) for k, v in values.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class McpropModel:
+    """A trained MCProp.
+
+    Args:
+        name: What reports call it.
+        module: The heads.
+        reader: The text backbone.
+        features: Where vectors of images come from; None where only the maker of the model had them.
+        settings: Of the training, by group.
+        trained: What it was trained on and what was measured.
+    """
+
+    name: str
+    module: MCProp
+    reader: Reader
+    features: Source | None
+    settings: Mapping[str, Mapping[str, Any]]
+    trained: Mapping[str, Any]
+
+    def scores(self, collection: Collection, *, features: Any = None) -> Scores:
+        """Cosines of every image with its file name and every text, computed when they are read.
+
+        Args:
+            collection: Images and texts.
+            features: Vectors of the images, where the model's own source does not have them.
+        """
+        queries = Embeddings(collection.images.ids, self._queries(collection, features)[0])
+        return Scores.from_embeddings(queries, self.encode_texts(collection.texts))
+
+    def weights(self, collection: Collection, *, features: Any = None) -> npt.NDArray[np.float32]:
+        """How much file name and picture count, images by two."""
+        found: npt.NDArray[np.float32] = self._queries(collection, features)[1]
+        return found
+
+    def encode_texts(self, items: Items) -> Embeddings:
+        """Captions in the joint space."""
+        return Embeddings(items.ids, encoded_texts(self.module, self.reader, self.reader.read(items.values)))
+
+    def encode_images(self, items: Items, *, features: Any = None) -> Embeddings:
+        """Pictures with their file names in the joint space."""
+        return Embeddings(items.ids, self._encoded(items, keeping.names_of(items), features)[0])
+
+    def _queries(self, collection: Collection, features: Any) -> tuple[Any, Any]:
+        return self._encoded(collection.images, keeping.names_of(collection.images), features)
+
+    def _encoded(self, items: Items, names: Sequence[str], features: Any) -> tuple[Any, Any]:
+        used = self.features if features is None else source(features)
+        if used is None:
+            raise LimnerError(
+                f"the model {self.name!r} was trained on vectors of images that are not here: give those of these "
+                f"{len(items):,} images with features="
+            )
+        rows = np.array(used.vectors(items), dtype=np.float32)
+        expected = self.module.images.linear.in_features
+        if rows.shape[1] != expected:
+            raise LimnerError(
+                f"images have vectors of {rows.shape[1]} numbers: {self.name!r} was trained on {expected}"
+            )
+        held = torch.from_numpy(rows).to(self.reader.device)
+        return encoded_queries(self.module, self.reader, self.reader.read(names), held)
+
+    def plot(self, path: str | Path) -> Path:
+        """Draws the mean weights of file name and picture, epoch by epoch (png, svg or pdf)."""
+        settle_matplotlib()
+        import matplotlib
+        from matplotlib.figure import Figure
+
+        history = self.trained["history"]
+        figure = Figure(figsize=(6, 3.2), layout="constrained")
+        axes = figure.add_subplot()
+        for key, label in (("a_u", "file name, $a_u$"), ("a_v", "picture, $a_v$")):
+            axes.plot([row["epoch"] for row in history], [row[key] for row in history], marker="o", label=label)
+        axes.set(xlabel="epoch", ylabel="mean weight", ylim=(0, 1), title=f"{self.name}: what a query consists of")
+        axes.legend()
+        with replacing(path) as file, matplotlib.rc_context({"svg.hashsalt": "limner"}):
+            figure.savefig(file)
+        return Path(path)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The weights of the heads, and which backbone reads texts."""
+        return f"{KIND} {checkpoints.short_fingerprint(self.module, f'{self.reader.kind} {self.reader.longest}')}"
+
+    def save(self, path: str | Path) -> Path:
+        """Writes a folder: weights, config.json, what the reader needs, the drawn weights, and a card."""
+        features = {} if self.features is None else self.features.about()
+        sizes = {"features": int(self.module.images.linear.in_features), "dim": self.reader.dim}
+        config = {"limner": KIND, "name": self.name, "reader": self.reader.about(), "features": features}
+        config |= {"sizes": sizes, "settings": dict(self.settings), "trained": dict(self.trained)}
+        with replacing_model(path) as folder:
+            keeping.write(folder, self.module, config, about=ABOUT)
+            self.reader.save(folder)
+            self.plot(folder / "weights.svg")
+        return Path(path)
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: str = "auto", trust: bool = False) -> McpropModel:
+        """Reads a model that was saved; refuses a folder that is damaged, or names code of its own without `trust`."""
+        config = keeping.read(path, KIND)
+        with damage_told(path, what="saved model", mend="save it again"):
+            told = config["settings"]["heads"], config["sizes"], config["reader"]
+            checkpoints.refuse_larger(Path(path) / keeping.WEIGHTS, *told)
+            place, dim = device_of(device), int(config["sizes"]["dim"])
+            reader = found_again(config["reader"], Path(path), dim=dim, device=place)
+            shape = settings(Heads, config["settings"]["heads"], what=KIND)
+            module = MCProp(reader, int(config["sizes"]["features"]), shape)
+            features = features_again(config["features"], what="features", trust=trust)
+        keeping.fill(module, path)
+        about = config["settings"], config["trained"]
+        return cls(config["name"], module.to(place).eval(), reader, features, *about)

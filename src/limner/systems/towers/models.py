@@ -1,0 +1,250 @@
+"""Models of one space for images and texts: a vector per item, several, or a mean with a variance.
+
+Each has `images` and `texts` (sides), `image_vectors` and `text_vectors` (what training compares: tuples of tensors, a
+row per item, so that the rows of several processes can be gathered), and `objective` (the loss of a batch).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid, normalize
+
+from limner.systems.towers.sides import Seen
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+Compared = tuple[Tensor, ...]
+
+
+class Joint(Protocol):
+    """What the trainer of towers needs of a model."""
+
+    def image_vectors(self, rows: Any) -> Compared:
+        """A batch of images in the joint space."""
+
+    def text_vectors(self, rows: Any) -> Compared:
+        """A batch of texts in the joint space."""
+
+    def objective(self, images: Compared, texts: Compared, positives: Tensor) -> Tensor:
+        """The loss of a batch."""
+
+
+class TwoTowers(nn.Module):
+    """One vector of length 1 per item; the score is the cosine (VSE: Kiros et al. 2014; Faghri et al. 2018).
+
+    Args:
+        images: The side of the images.
+        texts: The side of the texts.
+        loss: Of `limner.systems.towers.losses`.
+    """
+
+    def __init__(self, images: nn.Module, texts: nn.Module, loss: Loss) -> None:
+        super().__init__()
+        self.images, self.texts, self.loss = images, texts, loss
+
+    def image_vectors(self, rows: Any) -> Compared:
+        """Vectors of length 1."""
+        return (normalize(self.images(rows).whole, dim=-1),)
+
+    def text_vectors(self, rows: Any) -> Compared:
+        """Vectors of length 1."""
+        return (normalize(self.texts(rows).whole, dim=-1),)
+
+    def objective(self, images: Compared, texts: Compared, positives: Tensor) -> Tensor:
+        """The margin loss of all cosines of the batch."""
+        return self.loss(images[0] @ texts[0].T, positives)
+
+
+class Heads(nn.Module):
+    """Several views of one item: its vector plus what each head attends to (Song & Soleymani 2019).
+
+    With parts X (states of a GRU) and K heads: A = softmax(W2 tanh(W1 X)), r_k = sigmoid(W3 A_k X),
+    z_k = LayerNorm(whole + r_k). Without parts every head has a map of its own: r_k = sigmoid(W_k whole).
+
+    Args:
+        joint: Numbers per vector.
+        heads: K.
+        parts: Numbers per part; None where items have no parts.
+    """
+
+    def __init__(self, joint: int, heads: int, *, parts: int | None) -> None:
+        super().__init__()
+        self.heads = heads
+        self.attend = (
+            nn.Sequential(nn.Linear(parts, joint // 2), nn.Tanh(), nn.Linear(joint // 2, heads)) if parts else None
+        )
+        self.map = nn.Linear(parts, joint) if parts else nn.Linear(joint, heads * joint)
+        self.norm = nn.LayerNorm(joint)
+
+    def forward(self, seen: Seen) -> Compared:
+        """Vectors of length 1 and the views they come from, items by heads by numbers."""
+        views = torch.sigmoid(self._views(seen))
+        return normalize(self.norm(seen.whole[:, None] + views), dim=-1), views
+
+    def _views(self, seen: Seen) -> Tensor:
+        if self.attend is None or seen.parts is None or seen.filled is None:
+            mapped: Tensor = self.map(seen.whole)
+            return mapped.view(len(mapped), self.heads, -1)
+        weights = self.attend(seen.parts).masked_fill(~seen.filled[..., None], -torch.inf).softmax(1)
+        looked: Tensor = self.map(weights.transpose(1, 2) @ seen.parts)
+        return looked
+
+
+class ManyVectors(nn.Module):
+    """PVSE: K vectors per item; the score is the best cosine of a pair of them (Song & Soleymani 2019).
+
+    The loss is the margin loss of the best cosines (multiple instances), plus small weights times: how alike the views
+    of an item are, and the maximum mean discrepancy of image and text vectors.
+
+    Args:
+        images: The side of the images.
+        texts: The side of the texts.
+        loss: Of `limner.systems.towers.losses`.
+        heads: (of images, of texts).
+        diversity: Weight of the views' likeness.
+        discrepancy: Weight of the discrepancy.
+    """
+
+    def __init__(
+        self,
+        images: nn.Module,
+        texts: nn.Module,
+        loss: Loss,
+        *,
+        heads: tuple[Heads, Heads],
+        diversity: float = 0.1,
+        discrepancy: float = 0.01,
+    ) -> None:
+        super().__init__()
+        self.images, self.texts, self.loss = images, texts, loss
+        self.image_heads, self.text_heads = heads
+        self.diversity, self.discrepancy = diversity, discrepancy
+
+    def image_vectors(self, rows: Any) -> Compared:
+        """Vectors and views of the heads."""
+        seen: Compared = self.image_heads(self.images(rows))
+        return seen
+
+    def text_vectors(self, rows: Any) -> Compared:
+        """Vectors and views of the heads."""
+        seen: Compared = self.text_heads(self.texts(rows))
+        return seen
+
+    def objective(self, images: Compared, texts: Compared, positives: Tensor) -> Tensor:
+        """Multiple-instance margin loss, diversity and discrepancy."""
+        total = self.loss(best_pairs(images[0], texts[0]), positives)
+        alike = likeness(images[1]) + likeness(texts[1])
+        return (
+            total
+            + self.diversity * alike
+            + self.discrepancy * discrepancy(images[0].flatten(0, 1), texts[0].flatten(0, 1))
+        )
+
+
+def best_pairs(images: Tensor, texts: Tensor) -> Tensor:
+    """The highest dot product of a vector of an image and one of a text, images by texts.
+
+    >>> one, two = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]), torch.tensor([[[0.6, 0.8]]])
+    >>> round(float(best_pairs(one, two)), 3)
+    0.8
+    """
+    every = images.flatten(0, 1) @ texts.flatten(0, 1).T
+    return every.view(len(images), images.shape[1], len(texts), texts.shape[1]).amax((1, 3))
+
+
+def likeness(views: Tensor) -> Tensor:
+    """How far the cosines of an item's views are from those of views at right angles: sum over items of |V V^T - I|^2.
+
+    >>> float(likeness(torch.eye(2)[None])), round(float(likeness(torch.ones(1, 2, 2))), 3)
+    (0.0, 2.0)
+    """
+    unit = normalize(views, dim=-1)
+    return (unit @ unit.transpose(1, 2) - torch.eye(views.shape[1], device=views.device)).square().sum()
+
+
+def discrepancy(one: Tensor, two: Tensor) -> Tensor:
+    """Squared maximum mean discrepancy of two clouds, with the kernel exp(-|x - y|^2 / 2) (Gretton et al. 2012).
+
+    >>> cloud = torch.tensor([[0.0], [1.0]])
+    >>> float(discrepancy(cloud, cloud)), bool(discrepancy(cloud, cloud + 9) > 0.5)
+    (0.0, True)
+    """
+    ours, theirs, across = (torch.exp(-_squares(a, b) / 2).mean() for a, b in ((one, one), (two, two), (one, two)))
+    return ours + theirs - 2 * across
+
+
+def _squares(one: Tensor, two: Tensor) -> Tensor:
+    squares = one.square().sum(1)[:, None] + two.square().sum(1)[None, :] - 2 * one @ two.T
+    return squares.clamp(min=0)
+
+
+class Probabilistic(nn.Module):
+    """PCME: a mean and a variance per item; pairs match with a probability (Chun et al. 2021).
+
+    With J samples z = mean + e exp(v / 2) of each side, v the logarithm of the variance:
+
+        p(match) = mean over the J x J pairs of samples of sigmoid(shift - scale |z_i - z_t|)
+        loss = -sum over positives log p - sum over negatives log(1 - p) + weight x KL(N(mean, exp v) || N(0, 1))
+
+    Scale and shift are learned. The predicted uncertainty of an item is the mean of v.
+
+    Args:
+        images: The side of the images.
+        texts: The side of the texts.
+        joint: Numbers per mean.
+        samples: J.
+        kl: Weight of the divergence.
+    """
+
+    def __init__(self, images: nn.Module, texts: nn.Module, *, joint: int, samples: int = 7, kl: float = 1e-4) -> None:
+        super().__init__()
+        self.images, self.texts, self.samples, self.kl = images, texts, samples, kl
+        self.image_spread, self.text_spread = _spread(joint), _spread(joint)
+        self.scale, self.shift = nn.Parameter(torch.tensor(10.0)), nn.Parameter(torch.tensor(10.0))
+
+    def image_vectors(self, rows: Any) -> Compared:
+        """Means, logarithms of variances, and samples (in training)."""
+        return self._drawn(self.images(rows).whole, self.image_spread)
+
+    def text_vectors(self, rows: Any) -> Compared:
+        """Means, logarithms of variances, and samples (in training)."""
+        return self._drawn(self.texts(rows).whole, self.text_spread)
+
+    def _drawn(self, whole: Tensor, spread: nn.Module) -> Compared:
+        mean = normalize(whole, dim=-1)
+        log = spread(mean)  # of length 1, so that no step of Adam can throw a variance far
+        if not self.training:
+            return mean, log
+        noise = torch.randn(len(mean), self.samples, mean.shape[1], device=mean.device)
+        return mean, log, mean[:, None] + noise * torch.exp(log / 2)[:, None]
+
+    def objective(self, images: Compared, texts: Compared, positives: Tensor) -> Tensor:
+        """Soft contrastive loss of all pairs of the batch, and the divergence from the unit normal."""
+        match, no_match = self.log_probabilities(images[2], texts[2])
+        total = -torch.where(positives, match, no_match).sum()
+        return total + self.kl * (_divergence(*images[:2]) + _divergence(*texts[:2]))
+
+    def log_probabilities(self, images: Tensor, texts: Tensor) -> tuple[Tensor, Tensor]:
+        """log p and log (1 - p) that image and text match, images by texts, from samples of both."""
+        distances = (_squares(images.flatten(0, 1), texts.flatten(0, 1)) + 1e-8).sqrt()  # a slope at 0 too
+        logits = self.shift - self.scale * distances
+        shape = len(images), images.shape[1], len(texts), texts.shape[1]
+        yes, no = (logsigmoid(sign * logits).view(shape).logsumexp((1, 3)) for sign in (1, -1))
+        return yes - math.log(shape[1] * shape[3]), no - math.log(shape[1] * shape[3])
+
+
+def _spread(joint: int) -> nn.Linear:
+    """A map to logarithms of variances that begins with small variances for everything."""
+    layer = nn.Linear(joint, joint)
+    nn.init.normal_(layer.weight, std=1e-3)
+    nn.init.constant_(layer.bias, -2 * math.log(joint))
+    return layer
+
+
+def _divergence(mean: Tensor, log: Tensor) -> Tensor:
+    """KL of normal distributions with these means and variances from the unit normal, summed."""
+    return (mean.square() + log.exp() - log - 1).sum() / 2

@@ -1,0 +1,245 @@
+"""Scorers of pairs of texts: any sentence-transformers CrossEncoder, read once per text and never padded.
+
+A text that stands in a thousand pairs is cut into tokens once. Pairs are sorted by their true length and computed up to
+a number of tokens at a time. Scores are logits, not probabilities: near 1 a sigmoid makes ties that were none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from limner.core.errors import LimnerError
+from limner.encoders.backbones import longest_of
+from limner.encoders.batching import by_length, padded
+from limner.encoders.offline import fingerprint_of, folder_of, needed, pretrained
+from limner.encoders.running import device_of, number_type
+from limner.scores import Progress
+from limner.systems.towers.lean import Lean, fits, lengths_in_batches
+
+IntArray = npt.NDArray[np.int64]
+Scored = npt.NDArray[np.float32]
+_REMEMBERED = 1 << 20  # texts whose tokens are kept
+
+
+@dataclass(frozen=True)
+class Template:
+    """What a tokenizer puts around two texts: `[CLS] a [SEP] b [SEP]`, `<s> a </s></s> b </s>`, ...
+
+    Args:
+        before: Tokens before the first text.
+        between: Tokens between the two.
+        after: Tokens after the second.
+        types: The segments of: before, first text, between, second text, after.
+    """
+
+    before: tuple[int, ...]
+    between: tuple[int, ...]
+    after: tuple[int, ...]
+    types: tuple[tuple[int, ...], int, tuple[int, ...], int, tuple[int, ...]]
+
+    @classmethod
+    def of(cls, tokenizer: Any) -> Template:
+        """Found out from an example."""
+        one = tokenizer("a", add_special_tokens=False)["input_ids"]
+        made = tokenizer("a", "a", return_token_type_ids=True)
+        ids, types = list(made["input_ids"]), list(made["token_type_ids"])
+        width = len(one)
+        starts = [at for at in range(len(ids) - width + 1) if ids[at : at + width] == one]
+        if len(starts) < 2:
+            raise LimnerError(f"{type(tokenizer).__name__} puts two texts together in a way that is not understood")
+        first, second = starts[0], starts[-1]
+        cut = [ids[:first], ids[first + width : second], ids[second + width :]]
+        kept = types[:first], types[first], types[first + width : second], types[second], types[second + width :]
+        held = tuple(kept[0]), kept[1], tuple(kept[2]), kept[3], tuple(kept[4])
+        return cls(tuple(cut[0]), tuple(cut[1]), tuple(cut[2]), held)
+
+    @property
+    def marks(self) -> int:
+        """Tokens that are no text."""
+        return len(self.before) + len(self.between) + len(self.after)
+
+    def joined(self, first: Sequence[int], second: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Tokens and segments of a pair."""
+        tokens = [*self.before, *first, *self.between, *second, *self.after]
+        before, a, between, b, after = self.types
+        return tokens, [*before, *([a] * len(first)), *between, *([b] * len(second)), *after]
+
+
+def cut_lengths(first: IntArray, second: IntArray, most: int) -> tuple[IntArray, IntArray]:
+    """How much of each text is kept where both are too long: the longer gives first ("longest first").
+
+    >>> cut_lengths(np.array([3, 9, 9]), np.array([4, 2, 9]), 8)
+    (array([3, 6, 4]), array([4, 2, 4]))
+    """
+    short, long = np.minimum(first, second), np.maximum(first, second)
+    long = np.where(short > most, short, np.maximum(short, most - short).clip(max=long))
+    over = short + long > most
+    short, long = np.where(over, most // 2, short), np.where(over, most // 2 + most % 2, long)
+    return np.where(first > second, long, short), np.where(first > second, short, long)
+
+
+class PairReader:
+    """Tokens of pairs; each text is cut only once.
+
+    Args:
+        tokenizer: A fast tokenizer of transformers.
+        longest: Tokens of a pair, marks included.
+    """
+
+    def __init__(self, tokenizer: Any, *, longest: int) -> None:
+        self.tokenizer, self.longest = tokenizer, longest
+        self.template = Template.of(tokenizer)
+        self._known: dict[str, list[int]] = {}
+
+    def texts(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokens of texts without marks."""
+        fresh = [text for text in dict.fromkeys(texts) if text not in self._known]
+        if len(self._known) + len(fresh) > _REMEMBERED:
+            self._known.clear()
+            fresh = list(dict.fromkeys(texts))
+        if fresh:
+            cut = self.tokenizer(fresh, add_special_tokens=False, return_attention_mask=False, verbose=False)
+            self._known.update(zip(fresh, cut["input_ids"], strict=True))
+        return [self._known[text] for text in texts]
+
+    def pairs(self, first: Sequence[str], second: Sequence[str]) -> Pairs:
+        """Pairs that know their lengths, and give their tokens when asked."""
+        both = self.texts([*first, *second])
+        return Pairs(self.template, both[: len(first)], both[len(first) :], self.longest)
+
+
+class Pairs:
+    """Pairs of texts as tokens.
+
+    Args:
+        template: What stands around the texts.
+        first: Tokens of the first texts.
+        second: Tokens of the second.
+        longest: Tokens of a pair, marks included.
+    """
+
+    def __init__(
+        self, template: Template, first: Sequence[list[int]], second: Sequence[list[int]], longest: int
+    ) -> None:
+        self.template, self.first, self.second = template, first, second
+        whole = [np.fromiter(map(len, side), dtype=np.int64, count=len(side)) for side in (first, second)]
+        self.kept = cut_lengths(whole[0], whole[1], longest - template.marks)
+        self.lengths: IntArray = self.kept[0] + self.kept[1] + template.marks
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def tokens(self, rows: IntArray) -> tuple[list[list[int]], list[list[int]]]:
+        """Tokens and segments of these pairs."""
+        made = [
+            self.template.joined(self.first[r][: self.kept[0][r]], self.second[r][: self.kept[1][r]])
+            for r in rows.tolist()
+        ]
+        return [tokens for tokens, _ in made], [types for _, types in made]
+
+
+class CrossEncoderScorer:
+    """A CrossEncoder of sentence-transformers, or any pair classifier of transformers, as a scorer of pairs.
+
+    Args:
+        model: A folder, or a name on the Hugging Face hub, with one label, or two of which the second says "a match".
+        longest: Tokens of a pair; what the model can take where left out.
+        budget: Tokens of a batch.
+        device: "auto" (a graphics card where there is one), "cpu", "cuda", ...
+        precision: "auto" (half precision on a graphics card), "float32", "float16" or "bfloat16".
+        packed: Whether the packed pass of `limner.systems.towers.lean` is used; None where it knows the kind of model.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        longest: int | None = None,
+        budget: int | None = None,
+        device: str = "auto",
+        precision: str = "auto",
+        packed: bool | None = None,
+    ) -> None:
+        library = needed("transformers", what="a scorer of pairs", package="transformers", extra="train")
+        self.folder = folder_of(model, what="a scorer of pairs")
+        tokenizer = pretrained(library.AutoTokenizer.from_pretrained, self.folder)
+        self.device = device_of(device)
+        self.number_type = number_type(precision, self.device) or torch.float32
+        loaded = pretrained(
+            library.AutoModelForSequenceClassification.from_pretrained, self.folder, dtype=self.number_type
+        )
+        self.model = loaded.to(self.device).eval()
+        if self.model.config.num_labels not in (1, 2):
+            raise LimnerError(f"{self.folder} has {self.model.config.num_labels} labels: expected 1, or 2")
+        self.reader = PairReader(tokenizer, longest=longest or longest_of(tokenizer, self.model.config))
+        self.budget = budget or (131_072 if self.device.type == "cuda" else 2_048 * max(2, torch.get_num_threads()))
+        self.packed = fits(self.model.config) if packed is None else packed
+        self.lean = Lean(self.model.base_model) if self.packed else None
+
+    @property
+    def fingerprint(self) -> str:
+        """The model's files, length and precision."""
+        return f"cross-encoder {fingerprint_of(self.folder)} {self.reader.longest} {self.number_type}"
+
+    def score_pairs(
+        self, queries: Sequence[str], candidates: Sequence[str], *, progress: Progress | None = None
+    ) -> Scored:
+        """One logit per pair, higher is better."""
+        pairs = self.reader.pairs(queries, candidates)
+        out = torch.empty(len(pairs), dtype=torch.float32, device=self.device)
+        done = 0
+        with torch.inference_mode():
+            for rows in self._batches(pairs.lengths):
+                logits = self._padded(pairs, rows) if self.lean is None else self._packed(self.lean, pairs, rows)
+                out[torch.from_numpy(rows).to(self.device)] = _score(logits)
+                done += len(rows)
+                if progress is not None:
+                    progress(done, len(pairs))
+        return np.asarray(out.cpu().numpy())
+
+    def _batches(self, lengths: IntArray) -> Any:
+        if self.lean is not None:
+            return lengths_in_batches(lengths, budget=self.budget)
+        return by_length(lengths, budget=self.budget)
+
+    def _packed(self, lean: Lean, pairs: Pairs, rows: IntArray) -> Tensor:
+        tokens, types = pairs.tokens(rows)
+        first, second = (_flat(side).to(self.device, non_blocking=True) for side in (tokens, types))
+        return _head(self.model, lean(first, second, pairs.lengths[rows]))
+
+    def _padded(self, pairs: Pairs, rows: IntArray) -> Tensor:
+        tokens, types = pairs.tokens(rows)
+        matrix, filled = padded(tokens, fill=int(self.model.config.pad_token_id or 0))
+        sides = {"input_ids": matrix, "attention_mask": filled.astype(np.int64)}
+        if "token_type_ids" in self.reader.tokenizer.model_input_names:
+            sides["token_type_ids"] = padded(types)[0]
+        found: Tensor = self.model(**{k: torch.from_numpy(v).to(self.device) for k, v in sides.items()}).logits
+        return found
+
+
+def _flat(rows: Sequence[Sequence[int]]) -> Tensor:
+    count = sum(map(len, rows))
+    return torch.from_numpy(np.fromiter((n for row in rows for n in row), dtype=np.int64, count=count))
+
+
+def _head(model: Any, first: Tensor) -> Tensor:
+    """Logits from the states of the first tokens, by the model's own head."""
+    if hasattr(model.base_model, "pooler") and model.base_model.pooler is not None:
+        found: Tensor = model.classifier(model.base_model.pooler(first[:, None]))
+    else:
+        found = model.classifier(first[:, None])
+    return found
+
+
+def _score(logits: Tensor) -> Tensor:
+    """One number: the logit of the only label, or the odds of the second."""
+    logits = logits.float()
+    return logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]

@@ -1,0 +1,274 @@
+"""How texts become rows of vectors that a head can read: the text backbones of MCProp and CRank.
+
+- "words": vectors of the training texts' own words, learned along; needs nothing.
+- "use-multilingual": the frozen word pieces and sentence vectors of the packaged encoder for 16 languages.
+- a folder or a name on the Hugging Face hub: the frozen last states of that model, such as "xlm-roberta-base".
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from limner.core.errors import LimnerError
+from limner.core.files import write_text
+from limner.core.paths import read_text
+from limner.encoders.batching import padded
+from limner.systems.towers.vocabulary import Vocabulary
+
+IntArray = npt.NDArray[np.int64]
+WORDS, PACKAGED = "words", "use-multilingual"
+VOCABULARY = "vocabulary.txt"
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """Texts as tokens on their device.
+
+    Args:
+        tokens: Texts by places, filled up with 0.
+        lengths: Tokens of each text.
+        whole: A vector of each text as a whole, where the backbone has one.
+    """
+
+    tokens: Tensor
+    lengths: IntArray
+    whole: Tensor | None = None
+
+    def rows(self, rows: IntArray) -> Read:
+        """These texts, no wider than the longest of them."""
+        longest = int(self.lengths[rows].max(initial=1))
+        at = torch.from_numpy(rows).to(self.tokens.device)
+        return Read(self.tokens[at, :longest], self.lengths[rows], None if self.whole is None else self.whole[at])
+
+    @property
+    def filled(self) -> Tensor:
+        """Which places hold a token."""
+        lengths = torch.from_numpy(self.lengths).to(self.tokens.device)
+        return torch.arange(self.tokens.shape[1], device=self.tokens.device)[None, :] < lengths[:, None]
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+
+class Reader(ABC):
+    """A text backbone.
+
+    Args:
+        longest: Tokens that are read of a text.
+        device: Where the vectors are wanted.
+    """
+
+    kind: str
+    dim: int
+    size: int | None = None
+    """Known words, where their vectors are learned; None where the backbone is frozen and has its own."""
+    has_whole = False
+
+    def __init__(self, *, longest: int, device: torch.device) -> None:
+        self.longest, self.device = longest, device
+
+    @abstractmethod
+    def numbers(self, texts: Sequence[str]) -> list[list[int]]:
+        """The tokens of each text."""
+
+    def whole(self, texts: Sequence[str]) -> Tensor | None:
+        """Vectors of whole texts, where the backbone makes them."""
+        return None
+
+    @abstractmethod
+    def states(self, tokens: Tensor, filled: Tensor) -> Tensor:
+        """A vector per token, without gradient."""
+
+    def read(self, texts: Sequence[str]) -> Read:
+        """Texts ready to be looked at."""
+        rows = [row[: self.longest] or [0] for row in self.numbers(list(texts))]
+        matrix, filled = padded(rows)
+        return Read(torch.from_numpy(matrix).to(self.device), filled.sum(axis=1), self.whole(texts))
+
+    def about(self) -> dict[str, Any]:
+        """What a saved model needs to find it again."""
+        return {"kind": self.kind, "longest": self.longest}
+
+    def save(self, folder: Path) -> None:  # noqa: B027  # most backbones lie elsewhere
+        """Writes what only this reader has."""
+
+
+class WordsReader(Reader):
+    """Words of the training texts; their vectors are learned with the heads."""
+
+    kind = WORDS
+
+    def __init__(self, vocabulary: Vocabulary, *, dim: int, longest: int, device: torch.device) -> None:
+        super().__init__(longest=longest, device=device)
+        self.vocabulary, self.dim, self.size = vocabulary, dim, len(vocabulary)
+
+    def numbers(self, texts: Sequence[str]) -> list[list[int]]:
+        """The numbers of the words."""
+        tokens = self.vocabulary.tokens(texts, longest=self.longest)
+        return [tokens.flat[a:b].tolist() for a, b in zip(tokens.starts[:-1], tokens.starts[1:], strict=True)]
+
+    def states(self, tokens: Tensor, filled: Tensor) -> Tensor:
+        """Refuses: the vectors are the model's own."""
+        raise LimnerError("the vectors of words are learned by the model: ask its own table")
+
+    def save(self, folder: Path) -> None:
+        """Writes the words."""
+        write_text(folder / VOCABULARY, "".join(f"{word}\n" for word in self.vocabulary.words))
+
+
+class PackagedReader(Reader):
+    """Word pieces and sentence vectors of the packaged multilingual encoder, both frozen."""
+
+    kind = PACKAGED
+    has_whole = True
+
+    def __init__(self, *, longest: int, device: torch.device) -> None:
+        super().__init__(longest=longest, device=device)
+        self.table = _packaged_table().to(device)
+        self.dim = int(self.table.shape[1])
+
+    def numbers(self, texts: Sequence[str]) -> list[list[int]]:
+        """Word pieces without the marks of beginning and end."""
+        return [pieces for pieces, _ in _packaged(texts)]
+
+    def whole(self, texts: Sequence[str]) -> Tensor:
+        """The encoder's sentence vectors."""
+        return torch.from_numpy(np.stack([vector for _, vector in _packaged(texts)])).to(self.device)
+
+    def states(self, tokens: Tensor, filled: Tensor) -> Tensor:
+        """The vectors of the pieces."""
+        return self.table[tokens]
+
+
+@cache
+def _packaged_encoder() -> Any:
+    from limner.encoders.sentences import UniversalSentenceEncoder
+
+    return UniversalSentenceEncoder()
+
+
+@cache
+def _packaged_table() -> Tensor:
+    return torch.from_numpy(_packaged_encoder().token_table())
+
+
+_SEEN: dict[str, tuple[list[int], npt.NDArray[np.float32]]] = {}
+_REMEMBERED = 1 << 18
+
+
+def _packaged(texts: Sequence[str]) -> list[tuple[list[int], npt.NDArray[np.float32]]]:
+    """Pieces and sentence vectors of texts; remembered, since they are cut in plain Python."""
+    fresh = [text for text in dict.fromkeys(texts) if text not in _SEEN]
+    if len(_SEEN) + len(fresh) > _REMEMBERED:
+        _SEEN.clear()
+        fresh = list(dict.fromkeys(texts))
+    if fresh:  # all at once: one by one, most of the time goes into reading the weights
+        encoder = _packaged_encoder()
+        pieces = (row[1:-1] for row in encoder.tokens(fresh))
+        _SEEN.update(zip(fresh, zip(pieces, encoder.encode(fresh), strict=True), strict=True))
+    return [_SEEN[text] for text in texts]
+
+
+class BackboneReader(Reader):
+    """The last states of a transformer, frozen."""
+
+    kind = "transformers"
+
+    def __init__(self, model: str | Path, *, longest: int, device: torch.device) -> None:
+        from limner.encoders.backbones import TextBackbone, frozen
+
+        super().__init__(longest=longest, device=device)
+        self.backbone = TextBackbone(model, longest=longest, device=str(device))
+        frozen(self.backbone.model)
+        self.dim, self.model = self.backbone.dim, str(model)
+
+    def numbers(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokens with the marks of beginning and end."""
+        return self.backbone.tokens(texts)
+
+    def states(self, tokens: Tensor, filled: Tensor) -> Tensor:
+        """The last states of all tokens."""
+        with torch.no_grad():
+            return self.backbone.states(tokens, filled)
+
+    def about(self) -> dict[str, Any]:
+        """Also where the model is."""
+        path = Path(self.model)
+        return {**super().about(), "model": str(path.resolve()) if path.is_dir() else self.model}
+
+
+def reader_of(
+    backbone: str | Path | None, texts: Sequence[str], *, dim: int, longest: int, least: int, device: torch.device
+) -> Reader:
+    """A reader by what an option names.
+
+    Args:
+        backbone: None or "words", "use-multilingual", or a folder or name of a transformer.
+        texts: Training texts, whose words "words" learns.
+        dim: Numbers per word of "words".
+        longest: Tokens that are read of a text.
+        least: Words in fewer texts are unknown to "words".
+        device: Where the vectors are wanted.
+    """
+    if backbone is None or backbone == WORDS:
+        return WordsReader(Vocabulary.fit(texts, least=least), dim=dim, longest=longest, device=device)
+    if backbone == PACKAGED:
+        return PackagedReader(longest=longest, device=device)
+    return BackboneReader(backbone, longest=longest, device=device)
+
+
+def found_again(about: dict[str, Any], folder: Path, *, dim: int, device: torch.device) -> Reader:
+    """The reader of a saved model."""
+    longest = int(about["longest"])
+    if about["kind"] == WORDS:
+        known = read_text(folder / VOCABULARY, what="vocabulary").split("\n")[:-1]
+        return WordsReader(Vocabulary(tuple(known)), dim=dim, longest=longest, device=device)
+    if about["kind"] == PACKAGED:
+        return PackagedReader(longest=longest, device=device)
+    return BackboneReader(about["model"], longest=longest, device=device)
+
+
+class States(nn.Module):
+    """The vectors of tokens: the frozen backbone's, or learned ones where the backbone is a list of words.
+
+    Args:
+        reader: The backbone; it is no part of the module.
+    """
+
+    def __init__(self, reader: Reader) -> None:
+        super().__init__()
+        self.table = None if reader.size is None else nn.Embedding(reader.size, reader.dim)
+
+    def forward(self, read: Read, reader: Reader) -> Tensor:
+        """Texts by places by numbers."""
+        return reader.states(read.tokens, read.filled) if self.table is None else self.table(read.tokens)
+
+
+class Seeing(nn.Module):
+    """States as vectors of one width, behind a norm and a linear map.
+
+    Args:
+        reader: The backbone.
+        width: Numbers per vector that goes out.
+    """
+
+    def __init__(self, reader: Reader, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(reader.dim)
+        self.linear = nn.Linear(reader.dim, width)
+        self.whole = nn.Linear(reader.dim, width) if reader.has_whole else None
+
+    def forward(self, states: Tensor, read: Read) -> tuple[Tensor, Tensor | None]:
+        """Vectors of the tokens, and of the whole texts where the backbone has them."""
+        seen: Tensor = self.linear(self.norm(states))
+        return seen, None if self.whole is None else self.whole(self.norm(read.whole))

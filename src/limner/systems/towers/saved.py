@@ -1,0 +1,262 @@
+"""A trained tower model: scores, vectors, uncertainty; saved as a folder that loads without its options repeated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from limner.core.collection import Collection, Items
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError
+from limner.core.files import replacing_model, write_text
+from limner.core.ids import Ids
+from limner.core.paths import damage_told, read_json, read_text
+from limner.scores import Progress, Scores
+from limner.systems.towers import checkpoints, losses, randomness
+from limner.systems.towers.cards import ABOUT, card
+from limner.systems.towers.distributed import device_of as named_device
+from limner.systems.towers.encoding import as_array, as_sets, device_of, images_seen, texts_seen
+from limner.systems.towers.models import Compared, Probabilistic
+from limner.systems.towers.settings import settings
+from limner.systems.towers.shape import VARIANTS, Shape, built
+from limner.systems.towers.sources import Source, found_again, source
+from limner.systems.towers.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from limner.scores.sets import VectorSets
+
+FORMAT = 1
+WEIGHTS, CONFIG, WORDS, CARD = "model.safetensors", "config.json", "vocabulary.txt", "README.md"
+
+
+@dataclass(frozen=True, eq=False)
+class TowersModel:
+    """Images and texts in one space.
+
+    Args:
+        variant: "towers", "pvse" or "pcme".
+        name: What reports call it.
+        module: The weights.
+        features: Where vectors of images come from; None where only the maker of the model had them.
+        vocabulary: Known words, where texts are read by the GRU.
+        texts: Where vectors of texts come from, where they are not.
+        settings: Of the training, by group.
+        trained: What the model was trained on and what was measured.
+    """
+
+    variant: str
+    name: str
+    module: nn.Module
+    features: Source | None
+    vocabulary: Vocabulary | None
+    texts: Source | None
+    settings: Mapping[str, Mapping[str, Any]]
+    trained: Mapping[str, Any]
+
+    def scores(
+        self,
+        collection: Collection,
+        *,
+        features: Any = None,
+        matching: str = "vectors",
+        progress: Progress | None = None,
+    ) -> Scores:
+        """Similarity of every image and every text of a collection, computed when it is read.
+
+        Args:
+            collection: Images and texts.
+            features: Vectors of the images, where the model's own source does not have them.
+            matching: "vectors": cosines (of means for PCME; the best of all pairs of heads for PVSE); "probability":
+                the matching probability of PCME.
+            progress: Called with (images done, images in all).
+        """
+        images = self._images(collection.images, features, progress)
+        texts = self._texts(collection.texts)
+        ids = collection.images.ids, collection.texts.ids
+        if matching == "probability":
+            return self._probabilities(images, texts, ids)
+        if matching != "vectors":
+            raise LimnerError(f"matching={matching!r}: expected 'vectors' or 'probability'")
+        if self.variant == "pvse":
+            return Scores.from_sets(as_sets(ids[0], images[0]), as_sets(ids[1], texts[0]))
+        sides = (Embeddings(i, as_array(side[0])) for i, side in zip(ids, (images, texts), strict=True))
+        return Scores.from_embeddings(*sides)
+
+    def encode_images(self, items: Items, *, features: Any = None, progress: Progress | None = None) -> Embeddings:
+        """Images in the joint space, one vector each: the mean of PCME, the mean of the heads of PVSE."""
+        return Embeddings(items.ids, _one_each(self._images(items, features, progress)[0]))
+
+    def encode_texts(self, items: Items) -> Embeddings:
+        """Texts in the joint space, one vector each."""
+        return Embeddings(items.ids, _one_each(self._texts(items)[0]))
+
+    def image_sets(self, items: Items, *, features: Any = None, progress: Progress | None = None) -> VectorSets:
+        """All vectors of each image: one, or as many as PVSE has heads."""
+        return as_sets(items.ids, self._images(items, features, progress)[0])
+
+    def text_sets(self, items: Items) -> VectorSets:
+        """All vectors of each text."""
+        return as_sets(items.ids, self._texts(items)[0])
+
+    def uncertainty(self, items: Items, *, features: Any = None) -> npt.NDArray[np.float32]:
+        """How unsure PCME is of each item: the mean logarithm of its variance; higher is less sure."""
+        if self.variant != "pcme":
+            raise LimnerError(f"a model of kind {self.variant!r} predicts no uncertainty: train 'pcme'")
+        seen = self._images(items, features, None) if items.kind == "image" else self._texts(items)
+        return as_array(seen[1].mean(1))
+
+    def to(self, device: str) -> TowersModel:
+        """The same model on another device; this one moves along, since they share their weights."""
+        return replace(self, module=self.module.to(named_device(device)))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The weights, the words, and how many of them are read."""
+        words = None if self.vocabulary is None else self.vocabulary.words
+        told = json.dumps([self.variant, words, self.settings["inputs"]["longest"]])
+        return f"{self.variant} {checkpoints.short_fingerprint(self.module, told)}"
+
+    def save(self, path: str | Path) -> Path:
+        """Writes a folder: weights, config.json, the vocabulary, and a card with what was measured."""
+        config, learned = self._config(), sum(p.numel() for p in self.module.parameters())
+        with replacing_model(path) as folder:
+            weights = self.module.state_dict()
+            checkpoints.write(folder / WEIGHTS, weights, {"kind": "towers", "variant": self.variant})
+            if self.vocabulary is not None:
+                write_text(folder / WORDS, "".join(f"{word}\n" for word in self.vocabulary.words))
+            write_text(folder / CARD, card(config, about=ABOUT[config["variant"]], learned=learned))
+            write_text(folder / CONFIG, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+        return Path(path)
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: str = "cpu", trust: bool = False) -> TowersModel:
+        """Reads a model that was saved; refuses a folder that is damaged.
+
+        Args:
+            path: The folder.
+            device: Where the weights go.
+            trust: Whether the model may name an encoder or a loss of its own, as "module:thing".
+        """
+        folder = Path(path)
+        config = _read_config(folder)
+        with damage_told(folder / CONFIG, what="description of a model", mend="save the model again"):
+            vocabulary = _read_words(folder) if config["texts"] == "gru" else None
+            told = config["settings"]
+            checkpoints.refuse_larger(folder / WEIGHTS, told["shape"], told.get("several", {}), config["sizes"])
+            with randomness.seeded(0):
+                module = _rebuilt(config, vocabulary, trust=trust)
+            features = found_again(config["features"], what="features", trust=trust)
+            texts = None if vocabulary else found_again(config["texts"], what="texts", trust=trust)
+        _fill(module, folder / WEIGHTS)
+        module.to(named_device(device)).eval()
+        about = config["settings"], config["trained"]
+        return cls(config["variant"], config["name"], module, features, vocabulary, texts, *about)
+
+    def _config(self) -> dict[str, Any]:
+        return {
+            "limner": "towers",
+            "format": FORMAT,
+            "variant": self.variant,
+            "name": self.name,
+            "features": {} if self.features is None else self.features.about(),
+            "texts": "gru" if self.texts is None else self.texts.about(),
+            "sizes": _sizes(self.module),
+            "settings": {group: dict(values) for group, values in self.settings.items()},
+            "trained": dict(self.trained),
+        }
+
+    def _images(self, items: Items, features: Any, progress: Progress | None) -> Compared:
+        used = self.features if features is None else source(features)
+        if used is None:
+            raise LimnerError(
+                f"the model {self.name!r} was trained on vectors of images that are not here: give those of "
+                f"these {len(items):,} images with features="
+            )
+        rows = used.vectors(items, progress)
+        expected = _sizes(self.module)["features"]
+        if rows.shape[1] != expected:
+            raise LimnerError(
+                f"images have vectors of {rows.shape[1]} numbers: the model {self.name!r} was trained on {expected}"
+            )
+        return images_seen(self.module, torch.from_numpy(np.array(rows)))
+
+    def _texts(self, items: Items) -> Compared:
+        if self.vocabulary is not None:
+            longest = int(self.settings["inputs"]["longest"])
+            return texts_seen(self.module, self.vocabulary.tokens(items.values, longest=longest))
+        if self.texts is None:
+            raise LimnerError(f"the model {self.name!r} was trained on vectors of texts that are not here")
+        return texts_seen(self.module, self.texts.vectors(items))
+
+    def _probabilities(self, images: Compared, texts: Compared, ids: tuple[Ids, Ids]) -> Scores:
+        if not isinstance(self.module, Probabilistic):
+            raise LimnerError(f"a model of kind {self.variant!r} has no matching probability: train 'pcme'")
+        module = self.module
+        with randomness.seeded(0):  # the same samples whenever it is asked
+            drawn = [_samples(side, module.samples).cpu() for side in (images, texts)]
+
+        def kernel(rows: npt.NDArray[np.float32], columns: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
+            sides = (torch.from_numpy(np.ascontiguousarray(a)).to(device_of(module)) for a in (rows, columns))
+            with torch.inference_mode():
+                return np.exp(as_array(module.log_probabilities(*sides)[0]).astype(np.float64))
+
+        return Scores.from_kernel(kernel, *(d.numpy() for d in drawn), queries=ids[0], candidates=ids[1])
+
+
+def _samples(side: Compared, count: int) -> Tensor:
+    mean, log = side[0].cpu(), side[1].cpu()
+    return mean[:, None] + torch.randn(len(mean), count, mean.shape[1]) * torch.exp(log / 2)[:, None]
+
+
+def _one_each(vectors: Tensor) -> npt.NDArray[np.float32]:
+    return as_array(vectors if vectors.ndim == 2 else vectors.mean(1))
+
+
+def _sizes(module: Any) -> dict[str, int]:
+    reads = hasattr(module.texts, "table")
+    texts = module.texts.table.num_embeddings if reads else module.texts.linear.in_features
+    return {"features": int(module.images.linear.in_features), "texts": int(texts)}
+
+
+def _rebuilt(config: Mapping[str, Any], vocabulary: Vocabulary | None, *, trust: bool) -> nn.Module:
+    groups, variant = config["settings"], config["variant"]
+    if "margin" in groups:
+        losses.loss(groups["margin"]["loss"], trusted=trust)  # refuses the name of a loss that is not limner's own
+    shape = settings(Shape, groups["shape"], what=variant)
+    own: tuple[Any, ...] = tuple(
+        settings(kind, groups[kind.__name__.lower()], what=variant) for kind in VARIANTS[variant]
+    )
+    return built(variant, shape, own, **config["sizes"], reads=vocabulary is not None)
+
+
+def _fill(module: nn.Module, path: Path) -> None:
+    weights, _ = checkpoints.read(path, what="model")
+    with damage_told(path, what=f"file of weights that fits its {CONFIG}", mend="save the model again"):
+        module.load_state_dict(weights)
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    if not (folder / CONFIG).exists():
+        raise LimnerError(f"no model in {folder}: expected a folder with {CONFIG}, as model.save writes")
+    config: dict[str, Any] = read_json(folder / CONFIG, what="model")
+    with damage_told(folder / CONFIG, what="description of a model", mend="save the model again"):
+        kind, number, variant = config["limner"], config["format"], config["variant"]
+    if (kind, number) != ("towers", FORMAT) or variant not in VARIANTS:
+        raise LimnerError(
+            f"{folder} holds a model of kind {kind!r} ({variant!r}), format {number}: expected 'towers', "
+            f"format {FORMAT}"
+        )
+    return config
+
+
+def _read_words(folder: Path) -> Vocabulary:
+    return Vocabulary(tuple(read_text(folder / WORDS, what="vocabulary").splitlines()))

@@ -1,0 +1,166 @@
+"""What a tower model is made of: its settings, and the module built from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from torch import nn
+
+from limner.core.errors import LimnerError
+from limner.systems.towers import losses
+from limner.systems.towers.models import Heads, ManyVectors, Probabilistic, TwoTowers
+from limner.systems.towers.settings import refuse_below
+from limner.systems.towers.sides import Vectors, Words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What goes in.
+
+    Args:
+        features: Of images: `Embeddings`, the file of some, or an encoder; colours and shapes by default.
+        texts: "gru" for words through a GRU that is trained too; or vectors of texts, as for `features`.
+        vectors: Word vectors to begin with (`Embeddings` with words as ids, or the file of some); random by default.
+        least: Words in fewer training texts are unknown.
+        longest: So many words of a text are read.
+        name: What reports call the system.
+    """
+
+    features: Any = None
+    texts: Any = "gru"
+    vectors: Any = None
+    least: int = 2
+    longest: int = 64
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be."""
+        refuse_below(self, 1, "least", "longest")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """The sizes of the towers.
+
+    Args:
+        words: Numbers per word vector.
+        hidden: Numbers per state of the GRU.
+        joint: Numbers per vector in the joint space.
+        pooling: Of the states: "last", "mean" or "max".
+        dropout: Share of what goes in that is left out in training.
+    """
+
+    words: int = 300
+    hidden: int = 1024
+    joint: int = 1024
+    pooling: str = "last"
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be."""
+        refuse_below(self, 1, "words", "hidden", "joint")
+        if not 0 <= self.dropout < 1:
+            raise LimnerError(f"dropout={self.dropout}: expected a share from 0 to below 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Margin:
+    """The loss of towers and PVSE.
+
+    Args:
+        loss: A key of `limner.systems.towers.losses.LOSSES`, "module:function", or a function.
+        margin: How much better a positive must be.
+        k: Nearest negatives that "knn" looks at (3 by default).
+    """
+
+    loss: Any = "knn"
+    margin: float = losses.MARGIN
+    k: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses an option that would do nothing."""
+        if self.k is not None and self.loss != "knn":
+            raise LimnerError(f"k={self.k} with loss={self.loss!r}: only loss='knn' has a k; leave it out")
+        self.function()
+
+    def function(self) -> Any:
+        """The loss with its options set."""
+        options: dict[str, Any] = {} if self.k is None else {"k": self.k}
+        return losses.loss(self.loss, margin=self.margin, **options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Several:
+    """What PVSE has beside.
+
+    Args:
+        heads: Vectors per item.
+        diversity: Weight of how alike the views of an item are.
+        discrepancy: Weight of how far the clouds of images and texts are apart.
+    """
+
+    heads: int = 2
+    diversity: float = 0.1
+    discrepancy: float = 0.01
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be."""
+        refuse_below(self, 1, "heads")
+        refuse_below(self, 0, "diversity", "discrepancy")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uncertain:
+    """What PCME has beside.
+
+    Args:
+        samples: Of each item, in training and for matching probabilities.
+        kl: Weight of the divergence from the unit normal.
+    """
+
+    samples: int = 7
+    kl: float = 1e-4
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be."""
+        refuse_below(self, 1, "samples")
+        refuse_below(self, 0, "kl")
+
+
+VARIANTS: Mapping[str, tuple[type, ...]] = MappingProxyType(
+    {"towers": (Margin,), "pvse": (Margin, Several), "pcme": (Uncertain,)}
+)
+"""The kinds of tower models, and which settings each has beside `Inputs`, `Shape` and `Training`."""
+
+
+def built(variant: str, shape: Shape, own: tuple[Any, ...], *, features: int, texts: int, reads: bool) -> nn.Module:
+    """The module of a variant, with weights drawn from the current seed.
+
+    Args:
+        variant: A key of `VARIANTS`.
+        shape: Sizes.
+        own: The variant's own settings, in the order of `VARIANTS`.
+        features: Numbers per image.
+        texts: Known words, or numbers per text vector.
+        reads: Whether texts are words for a GRU.
+    """
+    images = Vectors(features, shape.joint, dropout=shape.dropout)
+    side = (
+        _reader(shape, texts, parts=variant == "pvse") if reads else Vectors(texts, shape.joint, dropout=shape.dropout)
+    )
+    if variant == "towers":
+        return TwoTowers(images, side, own[0].function())
+    if variant == "pcme":
+        return Probabilistic(images, side, joint=shape.joint, samples=own[0].samples, kl=own[0].kl)
+    several = own[1]
+    heads = tuple(Heads(shape.joint, several.heads, parts=parts) for parts in (None, shape.hidden if reads else None))
+    weights = {"diversity": several.diversity, "discrepancy": several.discrepancy}
+    return ManyVectors(images, side, own[0].function(), heads=(heads[0], heads[1]), **weights)
+
+
+def _reader(shape: Shape, size: int, *, parts: bool) -> Words:
+    sizes = {"words": shape.words, "hidden": shape.hidden, "joint": shape.joint}
+    return Words(size, **sizes, pooling=shape.pooling, dropout=shape.dropout, parts=parts)

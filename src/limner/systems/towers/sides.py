@@ -1,0 +1,116 @@
+"""The two sides of a tower model: vectors through a linear map, or words through a GRU."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
+
+from limner.core.errors import UnknownName
+
+POOLINGS = ("last", "mean", "max")
+
+
+class Seen(NamedTuple):
+    """What a side makes of a batch.
+
+    Args:
+        whole: One vector per item.
+        parts: Vectors of its parts (the states of the GRU), items by parts by numbers; None where there are none.
+        filled: Which of the parts are there, items by parts.
+    """
+
+    whole: Tensor
+    parts: Tensor | None = None
+    filled: Tensor | None = None
+
+
+class Vectors(nn.Module):
+    """Vectors of a frozen encoder, standardised and mapped by one linear layer.
+
+    Args:
+        dim: Numbers per vector that comes in.
+        joint: Numbers per vector that goes out.
+        dropout: Share of the numbers that is left out in training.
+    """
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, dim: int, joint: int, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(dim))
+        self.register_buffer("scale", torch.ones(dim))
+        self.dropout = nn.Dropout(dropout)
+        self.linear = nn.Linear(dim, joint)
+        nn.init.xavier_uniform_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def standardise(self, rows: Tensor) -> None:
+        """Learns mean and spread of each number from training vectors; a number that never changes is left as it is."""
+        spread = rows.std(0)
+        self.mean.copy_(rows.mean(0))
+        self.scale.copy_(torch.where(spread > 1e-6, 1 / spread.clamp(min=1e-6), 1.0))
+
+    def forward(self, rows: Tensor) -> Seen:
+        """Maps a batch of vectors."""
+        return Seen(self.linear(self.dropout((rows - self.mean) * self.scale)))
+
+
+class Words(nn.Module):
+    """Word vectors, a GRU over them, and pooling of its states (Kiros et al. 2014; Liu & Ye 2019).
+
+    Args:
+        size: Known words, the unknown one included.
+        words: Numbers per word vector.
+        hidden: Numbers per state of the GRU.
+        joint: Numbers per vector that goes out; a linear layer is there only where it differs from `hidden`.
+        pooling: "last" state, "mean" or "max" of all states.
+        dropout: Share of the numbers of word vectors that is left out in training.
+        parts: Whether the states themselves are wanted too.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        words: int,
+        hidden: int,
+        joint: int,
+        pooling: str = "last",
+        dropout: float = 0.0,
+        parts: bool = False,
+    ) -> None:
+        super().__init__()
+        if pooling not in POOLINGS:
+            raise UnknownName("pooling", pooling, POOLINGS)
+        self.pooling, self.parts = pooling, parts
+        self.table = nn.Embedding(size, words)
+        self.dropout = nn.Dropout(dropout)
+        self.gru = nn.GRU(words, hidden)
+        self.linear = nn.Linear(hidden, joint) if hidden != joint else nn.Identity()
+        for weight in self.parameters():
+            if weight.ndim == 2:
+                nn.init.xavier_uniform_(weight)
+
+    def forward(self, packed: PackedSequence) -> Seen:
+        """Reads a batch of texts, the longest first."""
+        vectors = self.dropout(self.table(packed.data))
+        states, last = self.gru(PackedSequence(vectors, packed.batch_sizes))
+        if self.pooling == "last" and not self.parts:
+            return Seen(self.linear(last[0]))
+        parts, filled = self._padded(states)
+        whole = last[0] if self.pooling == "last" else self._pooled(parts, filled)
+        return Seen(self.linear(whole), parts, filled)
+
+    def _padded(self, states: PackedSequence) -> tuple[Tensor, Tensor]:
+        parts, lengths = pad_packed_sequence(states, batch_first=True)
+        filled = torch.arange(parts.shape[1])[None, :] < lengths[:, None]
+        return parts, filled.to(parts.device)
+
+    def _pooled(self, parts: Tensor, filled: Tensor) -> Tensor:
+        if self.pooling == "mean":
+            return parts.sum(1) / filled.sum(1, keepdim=True)
+        return parts.masked_fill(~filled[..., None], -torch.inf).amax(1)

@@ -1,0 +1,137 @@
+"""Where the vectors of images and texts come from: a file, vectors at hand, or an encoder by name or as an object."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.collection import Items
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError
+from limner.core.registry import checked
+from limner.encoders import Encoder, TwoSided, encoded, encoder_named
+from limner.encoders.pictures import Histograms
+
+if TYPE_CHECKING:
+    from limner.scores import Progress
+
+Float32 = npt.NDArray[np.float32]
+BUILT_IN = "histograms"
+"""The encoder of images that needs nothing: colours and shapes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """Vectors that are there already.
+
+    Args:
+        embeddings: By id.
+        path: The file they came from, if they did.
+    """
+
+    embeddings: Embeddings
+    path: str | None = None
+
+    def vectors(self, items: Items, progress: Progress | None = None) -> Float32:
+        """The vectors of these items."""
+        try:
+            return self.embeddings.subset(items.ids).matrix
+        except LimnerError as error:
+            place = self.path or "the vectors given as features"
+            raise LimnerError(f"{place}: {error}; give vectors for these {items.kind}s with features=") from error
+
+    def about(self) -> dict[str, Any]:
+        """What a saved model needs to find them again."""
+        return {"embeddings": self.path}
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Vectors that an encoder makes when they are wanted.
+
+    Args:
+        encoder: An object with `encode(items) -> array`, or with `encode_images` and `encode_texts`.
+        name: By which it is found again; None for an object that was given.
+        options: With which it was made.
+    """
+
+    encoder: Any
+    name: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def vectors(self, items: Items, progress: Progress | None = None) -> Float32:
+        """Encodes the items."""
+        return encoded(self.encoder, items, progress=progress).matrix
+
+    def about(self) -> dict[str, Any]:
+        """What a saved model needs to find it again."""
+        return {"encoder": self.name, **self.options}
+
+
+Source = Stored | Encoded
+
+
+def source(given: Any, *, what: str = "features", trusted: bool = True) -> Source:
+    """The source that an option names.
+
+    Args:
+        given: None (the built-in histograms), `Embeddings`, the file of some, an encoder (a key of
+            `limner.encoders.ENCODERS`, "module:thing", or an object), or one with its options:
+            `{"encoder": "clip", "model": "folder"}`.
+        what: The option; used in messages only.
+        trusted: Whether "module:thing" may be named; False for what a file gives.
+    """
+    if given is None or given == BUILT_IN:
+        return Encoded(Histograms(), BUILT_IN)
+    if isinstance(given, (Stored, Encoded)):
+        return given
+    if isinstance(given, Embeddings):
+        return Stored(given)
+    if isinstance(given, Path) or (isinstance(given, str) and _is_file(given)):
+        return Stored(Embeddings.load(given), str(Path(given).resolve()))
+    if isinstance(given, str):
+        return Encoded(_encoder(given, {}, what, trusted), given)
+    if isinstance(given, Mapping) and "encoder" in given:
+        options = {name: value for name, value in given.items() if name != "encoder"}
+        return Encoded(_encoder(given["encoder"], options, what, trusted), given["encoder"], options)
+    if isinstance(given, (Encoder, TwoSided)):
+        return Encoded(given)
+    raise LimnerError(
+        f"{what}={given!r} is {type(given).__name__}: expected Embeddings, the file of some, an encoder's name, "
+        "{'encoder': name, ...} with its options, or an object with encode(items)"
+    )
+
+
+def found_again(about: Any, *, what: str, trust: bool) -> Source | None:
+    """The source of a saved model, or None where it was an object that only its maker has.
+
+    Args:
+        about: What the source said of itself when the model was saved.
+        what: The option; used in messages only.
+        trust: Whether the model may name an encoder of its own, as "module:thing".
+    """
+    if not isinstance(about, Mapping):
+        raise LimnerError(f"{what} of a saved model are {about!r}: expected an encoder or a file of vectors by name")
+    if about.get("encoder"):
+        return source(about, what=what, trusted=trust)
+    path = about.get("embeddings")
+    return Stored(Embeddings.load(path), str(path)) if path and os.path.isfile(str(path)) else None
+
+
+def _is_file(given: str) -> bool:
+    return Path(given).suffix.lower() in (".npy", ".npz", ".safetensors", ".parquet")
+
+
+def _encoder(name: str, options: Mapping[str, Any], what: str, trusted: bool) -> Any:
+    if name == BUILT_IN:
+        return Histograms(**checked(Histograms, options, what=f"encoder {name!r}"))
+    made = encoder_named(name, options, trusted=trusted)
+    if not isinstance(made, (Encoder, TwoSided)):
+        raise LimnerError(f"{what}={name!r} has no encode(items): expected an encoder")
+    return made

@@ -1,0 +1,287 @@
+"""Training tower models on a collection: `limner.train(collection, "towers" | "pvse" | "pcme", **options)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from limner.core.collection import Collection
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError
+from limner.core.version import VERSION
+from limner.evaluation.evaluate import evaluate
+from limner.scores import Scores
+from limner.systems.towers import randomness
+from limner.systems.towers.data import Batch, Batches, Pairs, Texts
+from limner.systems.towers.distributed import Group, device_of, joined
+from limner.systems.towers.encoding import as_array, as_sets, images_seen, texts_seen
+from limner.systems.towers.fit import Fitted, fit
+from limner.systems.towers.saved import TowersModel
+from limner.systems.towers.settings import Training, split
+from limner.systems.towers.shape import VARIANTS, Inputs, Shape, built
+from limner.systems.towers.sides import Vectors
+from limner.systems.towers.sources import Source, source
+from limner.systems.towers.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from limner.scores import Progress
+
+MEASURES = "R@1 R@5 R@10 rsum"
+
+
+def towers(
+    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
+) -> TowersModel:
+    """Two towers with a margin loss (Faghri et al. 2018; Liu & Ye 2019).
+
+    Args:
+        collection: What to learn from.
+        dev: What says which epoch is best, by rsum; without one the last epoch is kept.
+        progress: Called with (steps done, steps in all).
+        options: Of `Inputs`, `Shape`, `Margin` and `Training`.
+    """
+    return trained("towers", collection, dev=dev, progress=progress, options=options)
+
+
+def pvse(
+    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
+) -> TowersModel:
+    """Several vectors per item (Song & Soleymani 2019).
+
+    Arguments as for `towers`, and the options of `Several`.
+    """
+    return trained("pvse", collection, dev=dev, progress=progress, options=options)
+
+
+def pcme(
+    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
+) -> TowersModel:
+    """A mean and a variance per item (Chun et al. 2021).
+
+    Arguments as for `towers`, with the options of `Uncertain` instead of `Margin`.
+    """
+    return trained("pcme", collection, dev=dev, progress=progress, options=options)
+
+
+def trained(
+    variant: str,
+    collection: Collection,
+    *,
+    dev: Collection | None,
+    progress: Progress | None,
+    options: Mapping[str, Any],
+) -> TowersModel:
+    """Trains a variant; the arguments are those of `towers`."""
+    inputs, shape, training, *own = split(options, Inputs, Shape, Training, *VARIANTS[variant], what=variant)
+    plan = Plan(variant, inputs, shape, training, tuple(own))
+    reading = Reading.of(inputs, collection, progress)
+    device = device_of(training.device)
+    group = joined(device)
+    task = TowersTask(plan, reading, collection, dev, device=device, group=group)
+    fitted = fit(task, training, group=group, progress=progress)
+    return _model(task, fitted)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All settings of a run."""
+
+    variant: str
+    inputs: Inputs
+    shape: Shape
+    training: Training
+    own: tuple[Any, ...]
+
+    def groups(self) -> dict[str, dict[str, Any]]:
+        """Plain values by group, as a saved model keeps them; objects that are no plain values are named only."""
+        kept: dict[str, Any] = {"shape": self.shape, "training": self.training}
+        kept |= {type(each).__name__.lower(): each for each in self.own}
+        told = {name: {k: _plain(v) for k, v in asdict(each).items()} for name, each in kept.items()}
+        return {"inputs": {"least": self.inputs.least, "longest": self.inputs.longest}, **told}
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    return f"{getattr(value, '__module__', '?')}:{getattr(value, '__qualname__', type(value).__name__)}"
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """How images and texts become numbers.
+
+    Args:
+        features: Of images.
+        texts: Vectors of texts; None where the GRU reads them.
+        vocabulary: Known words, where it does.
+        longest: So many words of a text are read.
+    """
+
+    features: Source
+    texts: Source | None
+    vocabulary: Vocabulary | None
+    longest: int
+
+    @classmethod
+    def of(cls, inputs: Inputs, collection: Collection, progress: Progress | None) -> Reading:
+        """As the settings say, with the words of the collection's texts."""
+        features = source(inputs.features)
+        if isinstance(inputs.texts, str) and inputs.texts == "gru":
+            known = Vocabulary.fit(collection.texts.values, least=inputs.least)
+            return cls(features, None, known, inputs.longest)
+        if inputs.vectors is not None:
+            raise LimnerError("vectors= are word vectors for texts='gru': leave one of the two out")
+        return cls(features, source(inputs.texts, what="texts"), None, inputs.longest)
+
+    def read(self, collection: Collection) -> Texts:
+        """The texts of a collection."""
+        if self.vocabulary is not None:
+            return self.vocabulary.tokens(collection.texts.values, longest=self.longest)
+        if self.texts is None:
+            raise LimnerError("texts are read by nothing: expected texts='gru' or vectors of texts")
+        return self.texts.vectors(collection.texts)
+
+
+class TowersTask:
+    """What the trainer needs to train towers: batches, their loss, and the measures of the dev collection."""
+
+    module: nn.Module
+
+    def __init__(
+        self,
+        plan: Plan,
+        reading: Reading,
+        collection: Collection,
+        dev: Collection | None,
+        *,
+        device: torch.device,
+        group: Group,
+    ) -> None:
+        self.plan, self.reading, self.collection, self.dev, self.group = plan, reading, collection, dev, group
+        self.pairs = Pairs(
+            collection, reading.features.vectors(collection.images), reading.read(collection), device=device
+        )
+        self.batches_of = Batches(self.pairs, plan.training.batch, plan.training.seed, group)
+        self._held = None if dev is None else _Held.of(dev, reading, device)
+        with randomness.seeded(plan.training.seed):
+            self.module = self._built().to(device)
+
+    @property
+    def steps(self) -> int:
+        """Batches in an epoch."""
+        return self.batches_of.count
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What must be the same when a run is resumed: the model, the loss, and what is learned from."""
+        groups = {name: values for name, values in self.plan.groups().items() if name != "training"}
+        flat = {name: value for values in groups.values() for name, value in values.items()}
+        known = None if self.reading.vocabulary is None else len(self.reading.vocabulary)
+        sizes = {"features": int(self.pairs.features.shape[1]), "vocabulary": known}
+        return {"system": self.plan.variant, **flat, "pairs": len(self.pairs), **sizes}
+
+    def batches(self, epoch: int, start: int) -> Iterator[Batch]:
+        """The batches of an epoch from a number on."""
+        return self.batches_of.epoch(epoch, start)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The loss of the whole batch, of which we encode our share."""
+        module: Any = self.module
+        images, texts = module.image_vectors(batch.images), module.text_vectors(batch.texts)
+        sides = (tuple(self.group.gather(tensor) for tensor in side) for side in (images, texts))
+        loss: Tensor = module.objective(*sides, batch.positives)
+        return loss
+
+    def measure(self) -> dict[str, float]:
+        """Recall and rsum on the dev collection, by limner's own evaluation."""
+        return {} if self._held is None else self._held.measured(self.plan.variant, self.module)
+
+    def _built(self) -> nn.Module:
+        known = self.reading.vocabulary
+        texts = len(known) if known is not None else int(self.pairs.held.shape[1])
+        shape, vectors = self._worded()
+        features = int(self.pairs.features.shape[1])
+        module = built(self.plan.variant, shape, self.plan.own, features=features, texts=texts, reads=known is not None)
+        if isinstance(module.images, Vectors):
+            module.images.standardise(self.pairs.features.cpu())
+        if isinstance(module.texts, Vectors):
+            module.texts.standardise(self.pairs.held.cpu())
+        if known is not None and vectors is not None:
+            _copy_words(module.texts.table, known, vectors)  # type: ignore[union-attr,arg-type]
+        return module
+
+    def _worded(self) -> tuple[Shape, Embeddings | None]:
+        """The shape, with the size of the word vectors that were given."""
+        given = self.plan.inputs.vectors
+        if given is None:
+            return self.plan.shape, None
+        vectors = given if isinstance(given, Embeddings) else Embeddings.load(given)
+        self.plan = replace(self.plan, shape=replace(self.plan.shape, words=vectors.dim))
+        return self.plan.shape, vectors
+
+
+def _copy_words(table: nn.Embedding, known: Vocabulary, vectors: Embeddings) -> None:
+    """Known words begin with the vectors given for them; words without one keep what they drew."""
+    found = vectors.ids.find(known.words)
+    rows = torch.from_numpy((found >= 0).nonzero()[0] + 1)
+    with torch.no_grad():
+        table.weight[rows] = torch.from_numpy(vectors.matrix[found[found >= 0]])
+
+
+@dataclass(frozen=True, eq=False)
+class _Held:
+    """The dev collection, ready to be measured after every epoch."""
+
+    collection: Collection
+    features: Tensor
+    texts: Texts
+
+    @classmethod
+    def of(cls, collection: Collection, reading: Reading, device: torch.device) -> _Held:
+        rows = torch.from_numpy(reading.features.vectors(collection.images).copy())
+        return cls(collection, rows.to(device), reading.read(collection))
+
+    def measured(self, variant: str, module: nn.Module) -> dict[str, float]:
+        images, texts = images_seen(module, self.features)[0], texts_seen(module, self.texts)[0]
+        ids = self.collection.images.ids, self.collection.texts.ids
+        if variant == "pvse":
+            scores = Scores.from_sets(as_sets(ids[0], images), as_sets(ids[1], texts))
+        else:
+            scores = Scores.from_embeddings(Embeddings(ids[0], as_array(images)), Embeddings(ids[1], as_array(texts)))
+        return recalls(scores, self.collection)
+
+
+def recalls(scores: Scores, collection: Collection) -> dict[str, float]:
+    """rsum, and R@1, R@5 and R@10 of both directions in percent."""
+    report = evaluate(scores, collection, direction="i2t", measures=MEASURES)
+    view = collection.judgements.name
+    found = {"rsum": report.value("rsum", view=view)}
+    for direction in ("i2t", "t2i"):
+        for measure in MEASURES.split()[:3]:
+            found[f"{direction} {measure}"] = 100 * report.value(measure, direction=direction, view=view)
+    return found
+
+
+def _model(task: TowersTask, fitted: Fitted) -> TowersModel:
+
+    plan, collection = task.plan, task.collection
+    best = fitted.history[fitted.best_epoch - 1]
+    about = {
+        "version": VERSION,
+        "collection": collection.name,
+        "images": len(collection.images),
+        "texts": len(collection.texts),
+        "pairs": len(task.pairs),
+        "dev": None if task.dev is None else task.dev.name,
+        "best_epoch": fitted.best_epoch,
+        "epochs": len(fitted.history),
+        "metrics": {name: value for name, value in best.items() if name == "rsum" or "R@" in name},
+        "history": [dict(row) for row in fitted.history],
+    }
+    reading, name = task.reading, plan.inputs.name or plan.variant
+    sources = reading.features, reading.vocabulary, reading.texts
+    return TowersModel(plan.variant, name, task.module, *sources, plan.groups(), about)

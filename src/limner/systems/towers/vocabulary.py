@@ -1,0 +1,76 @@
+"""Words by number, and texts as the numbers of their words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.errors import LimnerError
+from limner.encoders.words import words
+
+IntArray = npt.NDArray[np.int64]
+UNKNOWN = 0
+"""The number of every word that is not known; a text without any word is this one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """Texts as numbers of words, all in one row.
+
+    Args:
+        flat: The numbers of all texts one after the other.
+        starts: Where each text begins; one more at the end.
+    """
+
+    flat: IntArray
+    starts: IntArray
+
+    @cached_property
+    def lengths(self) -> IntArray:
+        """Words of each text, at least one."""
+        return np.diff(self.starts)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """Known words; the first has the number 1.
+
+    >>> known = Vocabulary.fit(["a dog runs", "a dog sleeps"], least=2)
+    >>> known.words, known.tokens(["A dog barks", ""]).flat.tolist()
+    (('a', 'dog'), [1, 2, 0, 0])
+    """
+
+    words: tuple[str, ...]
+
+    @classmethod
+    def fit(cls, texts: Iterable[str], *, least: int = 2) -> Vocabulary:
+        """Learns the words that are in at least so many texts, in order of the alphabet."""
+        seen = Counter(word for text in texts for word in set(words(text)))
+        known = sorted(word for word, count in seen.items() if count >= least)
+        if not known:
+            raise LimnerError(
+                f"the training texts have no word that is in {least} of them: lower least={least}, or train on more"
+            )
+        return cls(tuple(known))
+
+    @cached_property
+    def _number(self) -> dict[str, int]:
+        return {word: number for number, word in enumerate(self.words, start=1)}
+
+    def tokens(self, texts: Sequence[str], *, longest: int = 64) -> Tokens:
+        """The numbers of the words of each text, of the first `longest` words at most."""
+        rows = [[self._number.get(word, UNKNOWN) for word in words(text)[:longest]] or [UNKNOWN] for text in texts]
+        starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
+        return Tokens(np.fromiter((n for row in rows for n in row), dtype=np.int64, count=starts[-1]), starts)
+
+    def __len__(self) -> int:
+        """How many numbers there are, the unknown word's included."""
+        return len(self.words) + 1
