@@ -1,9 +1,10 @@
-"""Catalogues: names for things that are imported only when asked for, and the options these things take.
+"""The registry: names for things that are imported only when they are asked for, and the options these things take.
 
-A catalogue is a plain mapping from a name to "module:thing". A person at the command line or in Python may write
-"module:thing" in place of a name, so a data set, system or encoder of one's own needs no registration. A file may not:
-what a model, index, store or data set names is found in the catalogue or refused, unless its owner says that the file
-is trusted. Importing a module is running it.
+Data sets, encoders, systems, corrections, measures, fusions, losses and judges are each a `Registry`. A person at the
+command line or in Python may write "module:thing" in place of a name, so a thing of one's own needs no registration;
+`register` gives it a name for the life of the process. A file may not name "module:thing": what a model, index, store
+or data set names is found in the registry or refused, unless its owner says that the file is trusted. Importing a
+module is running it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,87 @@ import importlib
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from limner.core.errors import LimnerError, UnknownName, Untrusted
 
+T = TypeVar("T")
 _PLAIN = (str, int, float, bool, list, tuple, dict, type(None))
+
+
+class Registry(Mapping[str, Any]):
+    """Named things of one kind.
+
+    Args:
+        what: What the names stand for, in messages: "correction".
+        homes: Where each built-in thing is, as "module:thing"; imported on first use.
+
+    >>> readers = Registry("reader", {"json": "json:loads"})
+    >>> readers["json"]("[1]"), readers.find("math:sqrt")(4.0)
+    ([1], 2.0)
+    >>> @readers.register("upper")
+    ... def upper(text: str) -> str:
+    ...     return text.upper()
+    >>> list(readers), readers.name_of(upper)
+    (['json', 'upper'], 'upper')
+    >>> readers.find("jsn")
+    Traceback (most recent call last):
+    limner.core.errors.UnknownName: unknown reader 'jsn': did you mean 'json'?
+    """
+
+    def __init__(self, what: str, homes: Mapping[str, str]) -> None:
+        self.what = what
+        self.homes = dict(homes)
+        self._own: dict[str, Any] = {}
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """Gives a thing of one's own a name: `@corrections.register("mine")`."""
+        if not isinstance(name, str) or not name or ":" in name:
+            raise LimnerError(f"{self.what} {name!r}: expected a name without a colon")
+        if name in self:
+            raise LimnerError(f"{self.what} {name!r} is registered already: choose another name")
+
+        def keep(thing: T) -> T:
+            self._own[name] = thing
+            return thing
+
+        return keep
+
+    def find(self, name: str, *, trusted: bool = True) -> Any:
+        """The thing of a name, or of "module:thing" where that is trusted; imported now."""
+        if name in self._own:
+            return self._own[name]
+        if isinstance(name, str) and name not in self and ":" not in name:
+            raise UnknownName(self.what, name, self)
+        return resolve(name, self.homes, what=self.what, trusted=trusted)
+
+    def make(self, name: str, options: Mapping[str, Any], *, trusted: bool = True) -> Any:
+        """The thing of a name, called with options; unknown options and values of another type are refused."""
+        thing = self.find(name, trusted=trusted)
+        return thing(**checked(thing, options, what=f"{self.what} {name!r}"))
+
+    def name_of(self, thing: Any) -> str:
+        """The name of a thing; "module:thing" for one that was never registered."""
+        home = f"{thing.__module__}:{thing.__qualname__}"
+        named = [name for name, place in self.homes.items() if place == home]
+        named += [name for name, own in self._own.items() if own is thing]
+        return named[0] if named else home
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self:
+            raise KeyError(name)
+        return self.find(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.homes or name in self._own
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.homes
+        yield from self._own
+
+    def __len__(self) -> int:
+        return len(self.homes) + len(self._own)
 
 
 def resolve(name: str, catalogue: Mapping[str, str], *, what: str, trusted: bool = True) -> Any:
