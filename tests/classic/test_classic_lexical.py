@@ -168,7 +168,7 @@ def test_an_outside_corpus_is_counted_instead(tmp_path):
     file.write_text("\n".join(corpus))
     again = Distributional(corpus=file, least=1).fit(training, READ)
     np.testing.assert_array_equal(again.values, table.values)
-    with pytest.raises(LimnerError, match="one sentence in each line"):
+    with pytest.raises(LimnerError, match="no corpus"):
         Distributional(corpus=tmp_path / "none.txt").fit(training, READ)
 
 

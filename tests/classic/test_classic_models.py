@@ -169,7 +169,7 @@ def test_damaged_models_are_refused(model, tmp_path):
     with pytest.raises(LimnerError, match="damaged"):
         KccaModel.load(folder)
     (folder / "config.json").write_text(json.dumps({**config, "image_kernel": {"class": "json:loads", "state": {}}}))
-    with pytest.raises(LimnerError, match="no kernel"):
+    with pytest.raises(LimnerError, match="named by a file"):
         KccaModel.load(folder)
     (folder / "model.safetensors").write_bytes(b"nothing")
     with pytest.raises(LimnerError, match="save it again"):
@@ -256,4 +256,4 @@ def test_states_of_kernels_survive_packing():
     assert back["nested"]["list"] == [1, 2.0]
     np.testing.assert_array_equal(back["nested"]["numbers"], [0, 1, 2])
     kernel = Features("rbf").fit(np.random.default_rng(0).random((4, 2)))
-    assert saving.kernel_from(saving.kernel_state(kernel)) == kernel
+    assert saving.kernel_from(saving.kernel_state(kernel), trust=False) == kernel

@@ -59,9 +59,10 @@ def test_top_and_matrix(joined, scores):
 @pytest.mark.parametrize("name", CORRECTIONS)
 def test_corrections(joined, scores, name):
     bank = vectors("b", 600, 5)
-    here = scores.correct(name).top(5), scores.correct(name, bank=bank).top(5)
+    own = scores.correct(name).statistics  # of the queries themselves, which are recognised
+    here = scores.correct(name).top(5), scores.correct(name, bank=bank).top(5), scores.correct(own).top(5)
     with connect():
-        there = scores.correct(name).top(5), scores.correct(name, bank=bank).top(5)
+        there = scores.correct(name).top(5), scores.correct(name, bank=bank).top(5), scores.correct(own).top(5)
     assert all(map(same, here, there))
 
 

@@ -196,7 +196,7 @@ def test_objects_from_visual_genome(tmp_path):
     with pytest.raises(LimnerError, match="image 0 has no image_id"):
         read_visual_genome(file)
     file.write_text("nonsense")
-    with pytest.raises(LimnerError, match="no Visual Genome JSON"):
+    with pytest.raises(LimnerError, match="Visual Genome JSON .* is not JSON"):
         read_visual_genome(file)
 
 

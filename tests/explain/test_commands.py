@@ -99,7 +99,9 @@ def test_explain_with_answers_of_a_store(world, matrix, tmp_path):
     assert said["classes"]["colour"] == {"failures": 1, "share": 1}
     assert "no store" in refused("explain", *WORLD, "--scores", matrix, "--labels", tmp_path / "none.db")
     (tmp_path / "words.txt").write_text("no database")
-    assert "cannot open the store" in refused("explain", *WORLD, "--scores", matrix, "--labels", tmp_path / "words.txt")
+    assert "is damaged (file is not a database)" in refused(
+        "explain", *WORLD, "--scores", matrix, "--labels", tmp_path / "words.txt"
+    )
 
 
 def test_objects_from_a_file(world, matrix, tmp_path):

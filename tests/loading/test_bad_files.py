@@ -59,11 +59,11 @@ REFUSED = {
     "a broken JSON line": (
         "t.jsonl",
         '{"image": "a", "caption": "x"}\n{"image": \n',
-        "line 2: not JSON: Expecting value at column",
+        "line 2 is not JSON: Expecting value",
     ),
     "a JSON line that is no object": ("t.jsonl", "[1, 2]\n", "line 1: a JSON list, expected an object"),
     "a caption that is no text": ("t.jsonl", '{"image": "a", "caption": 5}\n', "line 1: the caption is 5, expected"),
-    "a file that is no parquet": ("t.parquet", "image,caption\n", "t.parquet cannot be read as parquet"),
+    "a file that is no parquet": ("t.parquet", "image,caption\n", "t.parquet is no parquet table, or a damaged one"),
     "a file that is no gzip": ("t.csv.gz", "image,caption\na,x\n", "t.csv.gz cannot be read: Not a gzipped file"),
     "a gzip cut short": (
         "t.csv.gz",

@@ -54,7 +54,7 @@ def test_first_five_captions(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "dataset_x.json, line 1: not JSON"),
+        ("{", "dataset_x.json is not JSON"),
         ("[]", "a JSON list, expected an object"),
         ('{"dataset": "x"}', "no 'images' in this JSON; it has 'dataset'"),
         (json.dumps({"images": [{"filename": "a.jpg"}]}), "image 0 has no 'sentences', 'split'; it has 'filename'"),

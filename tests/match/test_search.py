@@ -392,7 +392,7 @@ def test_lists_are_read_as_people_have_them(tmp_path):
         ("a.csv", "id,text\nx,\n", r"a.csv, line 2: column 'text' is empty"),
         ("a.csv", "id,text\nx,a\nx,b\n", "duplicate id id 'x' in rows 0 and 1"),
         ("a.jsonl", '{"text": 3}\n', "line 1: column 'text' is empty or no text"),
-        ("a.jsonl", "{\n", "line 1: not JSON"),
+        ("a.jsonl", "{\n", "line 1 is not JSON"),
         ("a.pdf", "x", "expected a folder or a file that ends in"),
     ],
 )

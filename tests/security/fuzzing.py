@@ -80,7 +80,8 @@ def _batch(name: str, numbers: range, folder: Path, seconds: float, megabytes: i
         came["slowest ms"] = max(came["slowest ms"], int(1000 * took))
         if time.monotonic() - said > 1:
             said = time.monotonic()
-            say(at=number + 1)
+            say(at=number + 1, came=came)
+            came = Counter()
     return came
 
 
@@ -186,10 +187,12 @@ class Run:
             worker = Worker.started(self.seconds, self.megabytes)
             told = json.dumps([job.name, number, number + 1]).encode() + b"\n"
             try:
-                worker.child.communicate(told, timeout=20 * self.seconds)
+                for line in worker.child.communicate(told, timeout=20 * self.seconds)[0].splitlines():
+                    self.take(Job(job.name, number, number + 1), line)
             except subprocess.TimeoutExpired:
                 worker.child.kill()
             if worker.child.wait():
+                self.came.setdefault(job.name, Counter())["found"] += 1
                 self.note(job, number=number, error=why, where="the process")
                 job.at = number + 1
                 return

@@ -145,7 +145,7 @@ def test_what_crashes_hangs_or_takes_too_much_memory_is_found(tmp_path, monkeypa
         "eats": "MemoryError",
         "dies": "the process ended with -11",
     }
-    assert "50 inputs, 5 readers, 4 found" in done.stdout.replace("49 inputs", "50 inputs")
+    assert "50 inputs, 5 readers, 4 found" in done.stdout
 
 
 @pytest.mark.long

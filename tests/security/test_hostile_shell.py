@@ -258,7 +258,7 @@ def test_reports_and_hits_are_no_formulas():
         ("encode", "captions.csv", "--encoder", "minilm", "-o", "none/x.npy"),
         ("data", "convert", "captions.csv", "none/x.csv"),
         ("data", "convert", "captions.csv", "none/deep/world"),
-        ("demo", "--images", "20", "--out", "none/demo"),
+        ("demo", "--images", "25", "--out", "none/demo"),
         ("annotate", "pool", "none/work.db", "scenes", "-O", "images=20", "--system", "colours"),
         ("index", "none/i", "captions.csv", "--embeddings", "I.npy"),
         ("rerank", "a.run", "captions.csv", "--scorer", "levenshtein", "-o", "none/b.run"),

@@ -65,6 +65,8 @@ class Shell(TyperGroup):
             status = super().main(args, *rest, **extra)
         except UsageError as error:
             status = self._misused(error)
+        except Exception as error:  # an option that answers while the command line is read, such as --version
+            status = self._failed(error)
         sys.exit(status if isinstance(status, int) else Status.DONE)
 
     def invoke(self, ctx: Any) -> Any:

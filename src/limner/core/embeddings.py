@@ -144,7 +144,7 @@ class Embeddings:
             raise LimnerError(f"no embeddings file {source}: expected .npy, .npz, .safetensors or .parquet")
         with damage_told(source, what="file of embeddings", mend="save them again"):
             matrix, stored = _format(source).read(source)
-        if not np.size(matrix):
+        if not np.size(matrix) or not np.ndim(matrix):
             raise LimnerError(f"{source} holds no vectors: its shape is {np.shape(matrix)}; encode some items first")
         given = _read_ids(ids) if isinstance(ids, (str, Path)) else ids
         if given is None:

@@ -10,12 +10,12 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from limner.core.errors import LimnerError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 DEEPEST = 100
 """Lists and objects may lie in each other so deep; what walks through them needs no more stack than that."""
@@ -148,6 +148,8 @@ def _is_unicode(value: Any) -> bool:
 def read_array(path: str | Path, *, what: str) -> npt.NDArray[Any]:
     """The array of an npy file, memory-mapped; nothing in it is unpickled."""
     _refuse_missing(path, what, "an .npy file")
+    import numpy as np  # here: names of data sets are listed without it
+
     with damage_told(path, what="npy file of numbers", mend="save it again with np.save"):
         held = np.load(path, mmap_mode="r", allow_pickle=False)
     if not isinstance(held, np.ndarray):
@@ -157,6 +159,8 @@ def read_array(path: str | Path, *, what: str) -> npt.NDArray[Any]:
 
 def read_arrays(path: str | Path, *, what: str) -> dict[str, npt.NDArray[Any]]:
     """The arrays of an npz file by name; refuses one that would unpack to far more than it holds."""
+    import numpy as np
+
     _refuse_missing(path, what, "an .npz file")
     with damage_told(path, what=f"npz file of {what}", mend="save it again"):
         with zipfile.ZipFile(path) as archive:

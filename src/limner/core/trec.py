@@ -6,6 +6,8 @@ where it must be, in bulk.
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -49,6 +51,11 @@ def read_run(path: Path) -> Run:
     """Reads a run; lists are ordered by score, and equal scores keep the order of the file."""
     from limner.core.kernels import measure_lists
 
+    if not path.is_file():  # what the shell puts in place of a file is read once, from its start to its end
+        with tempfile.NamedTemporaryFile(prefix="limner-", suffix=".run") as held, path.open("rb") as piped:
+            shutil.copyfileobj(piped, held)
+            held.flush()
+            return read_run(Path(held.name))
     queries, candidates = _Words(), _Words()
     rows, columns, scores = _columns(path, queries, candidates)
     if np.isnan(scores).any():

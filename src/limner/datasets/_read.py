@@ -13,7 +13,7 @@ import csv
 import gzip
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn
 
@@ -183,7 +183,13 @@ def split_lines(path: Path, separator: str | None, columns: int) -> Iterator[tup
 
 
 def table(
-    path: Path, *, delimiter: str, quoted: bool = True, encoding: str = "utf-8", notes: Notes | None = None
+    path: Path,
+    *,
+    delimiter: str,
+    quoted: bool = True,
+    encoding: str = "utf-8",
+    notes: Notes | None = None,
+    needs: Collection[str] = (),
 ) -> Iterator[tuple[At, dict[str, str]]]:
     """Rows of a table with a header, as dicts.
 
@@ -193,12 +199,15 @@ def table(
         quoted: Whether double quotes enclose cells (csv) or are ordinary characters.
         encoding: Of the text; never guessed.
         notes: Where a row of the wrong length is noted and mended; without it such a row is refused.
+        needs: Columns that must be in the header.
     """
     rows = _csv_rows(path, delimiter, quoted=quoted, encoding=encoding, strict=notes is None)
     first = next(rows, None)
     if first is None:
         refuse(At(path), "the file is empty; expected a header and rows")
     header = _checked_header(*first)
+    if not set(needs) <= set(header):
+        refuse(At(path), f"expected the columns {' and '.join(needs)}; it has {shown(header, most=8)}")
     for at, cells in rows:
         if cells:
             yield at, dict(zip(header, _fitted(at, cells, len(header), delimiter, notes), strict=True))

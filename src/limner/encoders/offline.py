@@ -92,7 +92,7 @@ def _data_only(folder: Path) -> Path:
 def _refuse_larger(folder: Path, config: dict[str, Any]) -> None:
     """Refuses sizes that none of the weights has, where they are safetensors: their library would build them first."""
     shapes = [shape for file in sorted(folder.glob("*.safetensors")) for shape in _shapes(file)]
-    parts = [config, *(part for part in config.values() if isinstance(part, dict))]
+    parts = [config, *({**part, "projection_dim": 0} for part in config.values() if isinstance(part, dict))]
     most = max((len(shapes), *(size for shape in shapes for size in shape))) if shapes else None
     for name, value in ((name, value) for part in parts for name, value in part.items() if name in _SIZES):
         if most is not None and isinstance(value, int) and value > most:

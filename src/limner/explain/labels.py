@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from limner.core.collection import Collection
-from limner.core.errors import LimnerError, UnknownName, shown
+from limner.core.errors import LimnerError, UnknownName
 from limner.datasets._read import At, table
 from limner.explain.concepts import Concepts, Thing
 from limner.explain.failures import Failure
@@ -183,9 +183,7 @@ def read_labels(path: str | Path) -> dict[str, frozenset[str]]:
     if not source.is_file():
         raise LimnerError(f"no file {source}: expected a csv with the columns query and label")
     found: dict[str, set[str]] = defaultdict(set)
-    for at, row in table(source, delimiter=","):
-        if not {"query", "label"} <= set(row):
-            raise LimnerError(f"{source}: expected the columns query and label; it has {shown(row, most=8)}")
+    for at, row in table(source, delimiter=",", needs=("query", "label")):
         if not row["query"]:
             raise LimnerError(f"{at}: no query")
         for name in [n.strip().lower() for n in row["label"].split(";")]:
