@@ -11,7 +11,12 @@ import typer
 
 from limner.cli.console import answer, progress, table
 from limner.cli.options import Json, flag, saved, word
+<<<<<<< HEAD:src/limner/cli/commands/answers.py
 from limner.core.errors import LimnerError, UnknownName
+=======
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.paths import damage_told
+>>>>>>> integrate:src/limner/cli/answers.py
 
 if TYPE_CHECKING:
     from limner.annotate.store import Store
@@ -47,7 +52,9 @@ def original(store: Store) -> Judgements:
     if rows is None:
         raise LimnerError("the store holds no original pairs: make it with 'limner annotate pool'")
     images, captions = ([r["key"] for r in store.rows(sa.select(t.c.key).order_by(t.c.id))] for t in (image, caption))
-    return Judgements.from_pairs([(i, t, g) for i, t, g in rows], queries=images, candidates=captions, name=ORIGINAL)
+    with damage_told(store.where, what="store of original pairs"):
+        pairs = [(i, t, g) for i, t, g in rows]
+        return Judgements.from_pairs(pairs, queries=images, candidates=captions, name=ORIGINAL)
 
 
 # --- looking at it ----------------------------------------------------------------------------------------------
