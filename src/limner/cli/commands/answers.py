@@ -11,12 +11,8 @@ import typer
 
 from limner.cli.console import answer, progress, table
 from limner.cli.options import Json, flag, saved, word
-<<<<<<< HEAD:src/limner/cli/commands/answers.py
-from limner.core.errors import LimnerError, UnknownName
-=======
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.paths import damage_told
->>>>>>> integrate:src/limner/cli/answers.py
 
 if TYPE_CHECKING:
     from limner.annotate.store import Store
