@@ -332,7 +332,7 @@ def test_options_of_the_page_are_not_ignored(here):
 
 
 def test_lists_name_everything():
-    assert [d["name"] for d in data("data", "list")["datasets"]] == [d.name for d in DATASETS]
+    assert [d["name"] for d in data("data", "list")["datasets"]] == list(DATASETS)
     assert len(data("measures")["measures"]) == len(KINDS)
     assert [p["protocol"] for p in data("protocols")["protocols"]] == list(PROTOCOLS)
     assert [s["system"] for s in data("systems")["systems"]] == list(SYSTEMS)
@@ -341,7 +341,7 @@ def test_lists_name_everything():
     assert len(run("systems").stdout.splitlines()) == len(SYSTEMS)
 
 
-@pytest.mark.parametrize("name", [d.name for d in DATASETS])
+@pytest.mark.parametrize("name", list(DATASETS))
 def test_every_data_set_says_where_it_comes_from(name):
     assert run("data", "fetch-instructions", name).stdout.startswith(f"{name}: ")
     assert data("data", "fetch-instructions", name)["fetch"]

@@ -293,7 +293,7 @@ def _statistics() -> Files:
 
 
 def _corrected(folder: Path) -> Any:
-    from limner.match.corrections import Statistics
+    from limner.match import Statistics
 
     return Statistics.load(folder / "s.npz").known
 
