@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import own_things
 import pytest
 from typer.testing import CliRunner
 
 import limner
+import own_things
 from limner import LimnerError, Ranking, Scores
 from limner.cli import app
 from limner.core.errors import Untrusted
@@ -90,7 +90,9 @@ def test_what_is_no_correction_is_refused(whole):
 def test_a_correction_brings_its_own_grid(whole, pairs, how):
     dev = whole.restrict(queries=pairs.dev.images.ids, candidates=pairs.dev.texts.ids)
     values = {
-        weight: sum(r.value for r in limner.evaluate(dev.correct(MINE, weight=weight), pairs.dev, measures="R@1").results)
+        weight: sum(
+            r.value for r in limner.evaluate(dev.correct(MINE, weight=weight), pairs.dev, measures="R@1").results
+        )
         for weight in own_things.MeanShift.grid["weight"]
     }
     assert len(set(values.values())) > 1
@@ -138,7 +140,17 @@ def test_a_correction_at_the_shell(whole, pairs, tmp_path):
     pictures, captions = pairs.test.images.ids, pairs.test.texts.ids
     test = whole.restrict(queries=pictures, candidates=captions)
     np.save(tmp_path / "s.npy", whole.matrix())
-    given = ("evaluate", "scenes", "-O", "images=60", "--scores", str(tmp_path / "s.npy"), "--measures", "R@1", "--json")
+    given = (
+        "evaluate",
+        "scenes",
+        "-O",
+        "images=60",
+        "--scores",
+        str(tmp_path / "s.npy"),
+        "--measures",
+        "R@1",
+        "--json",
+    )
     found = json.loads(shell(*given, "--correct", f"{MINE}(weight=0.5)"))
     expected = limner.evaluate(test.correct(MINE, weight=0.5), pairs.test, measures="R@1")
     assert [r["value"] for r in found["results"]] == pytest.approx([r.value for r in expected.results])
@@ -184,7 +196,9 @@ def test_a_fusion(whole, runs, tmp_path):
     given = ("fuse", str(runs / "a.run"), str(runs / "b.run"), "-o", str(tmp_path / "f.run"), "--depth", "3")
     shell(*given, "--method", "own_things:weighted(normalise=zscore)")
     expected = fuse(systems, "own_things:weighted", depth=3, normalise="zscore")
-    assert {q: Ranking.load(tmp_path / "f.run")[q] for q in expected.queries} == {q: expected[q] for q in expected.queries}
+    assert {q: Ranking.load(tmp_path / "f.run")[q] for q in expected.queries} == {
+        q: expected[q] for q in expected.queries
+    }
     shell(*given, "--method", "reciprocal_rank(k=20)")
     assert list(FUSIONS) == list(FUSIONS.summaries())
 

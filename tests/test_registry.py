@@ -93,11 +93,11 @@ class Training:
 @dataclasses.dataclass(kw_only=True)
 class Shape(Training):
     joint: int = 8
-    pooling: "NotThere" = "last"  # noqa: F821, UP037  # a name that only a type checker knows
+    pooling: "NotThere" = "last"  # noqa: F821  # a name that only a type checker knows
 
 
 @takes(Training, epochs=10)
-def train(collection: object, *, dev: "Unknown | None" = None, **options: Any) -> None: ...  # noqa: F821, UP037
+def train(collection: object, *, dev: "Unknown | None" = None, **options: Any) -> None: ...  # noqa: F821
 
 
 @takes(f"{__name__}:train")

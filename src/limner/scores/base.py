@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial, reduce
 from pathlib import Path
@@ -28,8 +29,10 @@ from limner.scores.running import (
     Result,
     State,
     counted,
-    elsewhere,
+    kernels,
     merged,
+    number_type,
+    on_host,
     threads,
 )
 from limner.scores.vector_sets import VectorSets
@@ -315,6 +318,38 @@ class Scores(ABC):
         return Scores.from_matrix(read_array(path, what="similarity matrix"), queries, candidates)
 
 
+class Runner(Protocol):
+    """Who computes the blocks of a pass, where it is not the threads of this process: see `limner.cluster`."""
+
+    def stream(
+        self, scores: Scores, consume: Callable[[int, Block], Result], *, progress: Progress | None
+    ) -> Iterator[Result]:
+        """As `Scores.stream`; the scores are prepared."""
+
+    def fold(
+        self,
+        scores: Scores,
+        add: Callable[[State | None, int, Block], State],
+        merge: Callable[[State, State], State],
+        *,
+        steady: bool,
+        progress: Progress | None,
+    ) -> State:
+        """As `Scores.fold`; the scores are prepared."""
+
+
+RUNNER: ContextVar[Runner | None] = ContextVar("RUNNER", default=None)
+"""Where passes run in this context; None for threads of this process."""
+
+
+def elsewhere(workers: int | None) -> Runner | None:
+    """The runner of this context, where there is one."""
+    runner = RUNNER.get()
+    if runner is not None and workers is not None:
+        raise LimnerError(f"workers={workers} on a cluster: the cluster says how many work at once; leave it out")
+    return runner
+
+
 KINDS: Registry[Callable[..., Scores]] = Registry("kind of scores", {})
 """What makes the scores of each kind: every subclass registers itself, in a file of its own above this one."""
 
@@ -395,24 +430,3 @@ def refuse_overflow(scores: Scores, block: Any, start: int, lengths: tuple[float
 
 def _copied(start: int, block: Block) -> tuple[int, Block]:
     return start, np.array(on_host(block))
-
-
-def on_host(block: Any) -> npt.NDArray[Any]:
-    """A block as an array, wherever it was computed."""
-    return block if isinstance(block, np.ndarray) else np.asarray(kernels(block).on_host(block))
-
-
-def kernels(block: Any) -> Any:
-    """The loops for a block, by where it is: compiled ones for an array, those of torch for a tensor."""
-    if isinstance(block, np.ndarray):
-        from limner.core import kernels as _kernels
-
-        return _kernels
-    from limner.core import torch_kernels as _cuda
-
-    return _cuda
-
-
-def number_type(block: Any) -> np.dtype[Any]:
-    """The type of a block's numbers, as numpy calls it."""
-    return np.dtype(block.dtype if isinstance(block, np.ndarray) else str(block.dtype).removeprefix("torch."))

@@ -29,8 +29,8 @@ from limner.core.files import replacing
 from limner.core.ids import Ids, IntArray
 from limner.core.paths import damage_told, parse_json, read_arrays
 from limner.core.registry import Registry, checked
-from limner.scores.base import KINDS, LARGEST, Scores, kernels, number_type, on_host
-from limner.scores.running import Block, Float32
+from limner.scores.base import KINDS, LARGEST, Scores
+from limner.scores.running import Block, Float32, kernels, number_type, on_host
 
 Array = npt.NDArray[Any]
 Grid = Mapping[str, Sequence[Any]]
