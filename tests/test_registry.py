@@ -66,21 +66,21 @@ def test_what_is_inside_a_function_is_not_found_again(known):
 
 
 def test_a_file_of_the_current_folder(known, tmp_path, monkeypatch):
-    (tmp_path / "own_things.py").write_text("def shout(text): return text.upper()\n")
+    (tmp_path / "shouting.py").write_text("def shout(text): return text.upper()\n")
     (tmp_path / "json.py").write_text("raise RuntimeError('the folder must not come before what is installed')\n")
-    (tmp_path / "own_broken.py").write_text("def shout(:\n")
-    (tmp_path / "own_lacking.py").write_text("import no_such_module_anywhere\n")
+    (tmp_path / "shouting_broken.py").write_text("def shout(:\n")
+    (tmp_path / "shouting_lacking.py").write_text("import no_such_module_anywhere\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [p for p in sys.path if p])
     before = list(sys.path)
-    assert known.find("own_things:shout")("a") == "A"
+    assert known.find("shouting:shout")("a") == "A"
     assert known.find("reader") is json.loads
     with pytest.raises(LimnerError, match="not valid Python"):
-        known.find("own_broken:shout")
+        known.find("shouting_broken:shout")
     with pytest.raises(ModuleNotFoundError, match="no_such_module_anywhere"):
-        known.find("own_lacking:shout")
+        known.find("shouting_lacking:shout")
     with pytest.raises(Untrusted):
-        known.find("own_things:shout", trusted=False)
+        known.find("shouting:shout", trusted=False)
     assert sys.path == before
 
 
