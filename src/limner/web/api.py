@@ -8,6 +8,7 @@ from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
+from limner.scores import CORRECTIONS
 from limner.web.failing import DIRECTIONS, failures_of
 from limner.web.pages import asked_in
 from limner.web.searching import MOST, QUERY, search
@@ -96,7 +97,7 @@ def _operation(about: str, *, role: str, address: tuple[Any, ...] = (), sent: An
     return found
 
 
-def description(corrections: Iterable[str]) -> dict[str, Any]:
+def description(corrections: Iterable[str] = CORRECTIONS) -> dict[str, Any]:
     """The OpenAPI document, with the corrections that are offered."""
     from limner.annotate.scale import REASONS
 
