@@ -79,7 +79,7 @@ def _module(name: str) -> types.ModuleType:
             sys.path.remove(here)
 
 
-def refuse_code(values: Mapping[str, Any], *, where: object) -> None:
+def refuse_code(values: Mapping[str, object], *, where: object) -> None:
     """Refuses "module:thing" anywhere in the options that a file gives, before anything can import it.
 
     >>> refuse_code({"device": "cuda:1", "features": "photos.npy"}, where="options.toml")
@@ -93,7 +93,7 @@ def refuse_code(values: Mapping[str, Any], *, where: object) -> None:
             raise Untrusted(f"option {path} in {where}", value, ())
 
 
-def _strings(value: Any, path: str) -> Iterable[tuple[str, str]]:
+def _strings(value: object, path: str) -> Iterable[tuple[str, str]]:
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, Mapping):

@@ -30,8 +30,8 @@ class Option:
     """
 
     name: str
-    hint: Any
-    default: Any = None
+    hint: object
+    default: object = None
     required: bool = False
 
     @property
@@ -72,7 +72,7 @@ def takes(*settings: type | str, **defaults: Any) -> Callable[[T], T]:
     return keep
 
 
-def options_of(thing: Callable[..., Any], *, filled: int = 0) -> tuple[Option, ...]:
+def options_of(thing: Callable[..., object], *, filled: int = 0) -> tuple[Option, ...]:
     """The options that a person can write; those that only a program can give (functions, collections) are left out.
 
     Args:
@@ -83,19 +83,19 @@ def options_of(thing: Callable[..., Any], *, filled: int = 0) -> tuple[Option, .
     return tuple(option for option in known.values() if _is_written(option.hint))
 
 
-def _is_written(hint: Any) -> bool:
+def _is_written(hint: object) -> bool:
     """Whether a value of this type can be written down: a number, a word, a list of such."""
     allowed = typing.get_args(hint) if _is_union(hint) else (hint,)
     plain = [typing.get_origin(kind) or kind for kind in allowed if kind is not type(None)]
     return any(kind is Any or kind is typing.Literal or _is_plain(kind) for kind in plain)
 
 
-def _is_plain(kind: Any) -> bool:
+def _is_plain(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, (*_PLAIN, os.PathLike, Mapping, Sequence))
 
 
 def checked(
-    thing: Callable[..., Any], options: Mapping[str, Any], *, what: str, filled: int = 0, objects: bool = True
+    thing: Callable[..., object], options: Mapping[str, object], *, what: str, filled: int = 0, objects: bool = True
 ) -> dict[str, Any]:
     """Options as a function takes them: refuses unknown and missing names, and plain values of another type.
 
@@ -128,7 +128,7 @@ def checked(
     }
 
 
-def _parameters(thing: Callable[..., Any], filled: int) -> tuple[dict[str, Option], bool]:
+def _parameters(thing: Callable[..., object], filled: int) -> tuple[dict[str, Option], bool]:
     """Every named option, and whether others are taken too."""
     hints = _hints(thing)
     known: dict[str, Option] = {}
@@ -144,7 +144,7 @@ def _parameters(thing: Callable[..., Any], filled: int) -> tuple[dict[str, Optio
     return known, is_open
 
 
-def _gathered(thing: Callable[..., Any], hint: Any) -> dict[str, Option] | None:
+def _gathered(thing: Callable[..., object], hint: object) -> dict[str, Option] | None:
     """What `**options` stands for: the settings of a function, the keys of a typed dict; None for anything."""
     if settings := getattr(thing, "__settings__", ()):
         found: dict[str, Option] = {}
@@ -161,7 +161,7 @@ def _as_there(place: str) -> dict[str, Option]:
     return _gathered(imported(place, what="function"), None) or {}
 
 
-def _hints(thing: Callable[..., Any]) -> dict[str, Any]:
+def _hints(thing: Callable[..., object]) -> dict[str, object]:
     """Annotations, each by itself: `object` where one names what only a type checker imports."""
     owners: list[Any] = [thing]
     if inspect.isclass(thing):
@@ -169,14 +169,14 @@ def _hints(thing: Callable[..., Any]) -> dict[str, Any]:
     return {name: _hint(name, hint, owner) for owner in owners for name, hint in _annotations(owner).items()}
 
 
-def _annotations(owner: Any) -> dict[str, Any]:
+def _annotations(owner: Any) -> dict[str, object]:
     try:
         return inspect.get_annotations(owner)
     except (NameError, TypeError):
         return {}
 
 
-def _hint(name: str, hint: Any, owner: Any) -> Any:
+def _hint(name: str, hint: object, owner: object) -> object:
     def probe() -> None: ...
 
     probe.__annotations__ = {name: hint}
@@ -187,7 +187,7 @@ def _hint(name: str, hint: Any, owner: Any) -> Any:
         return object
 
 
-def typed(name: str, value: Any, hint: Any) -> Any:
+def typed(name: str, value: object, hint: object) -> Any:
     """A value of the type that an annotation asks for; a whole number stands for a fraction, a list for a tuple.
 
     >>> typed("rate", 1, float), typed("heads", [2, 3], tuple[int, ...])
@@ -204,7 +204,7 @@ def typed(name: str, value: Any, hint: Any) -> Any:
     raise LimnerError(f"{name}={value!r} is {type(value).__name__}: expected {_words(hint)}")
 
 
-def _is_union(hint: Any) -> bool:
+def _is_union(hint: object) -> bool:
     return isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
 
 
@@ -215,7 +215,7 @@ def _fraction(name: str, value: int) -> float:
         raise LimnerError(f"{name} is a number of {len(str(abs(value)))} digits: too large") from None
 
 
-def _fits(value: Any, kind: Any) -> bool:
+def _fits(value: object, kind: object) -> bool:
     if typing.get_origin(kind) is typing.Literal:
         return value in typing.get_args(kind)
     plain = typing.get_origin(kind) or kind
@@ -228,7 +228,7 @@ def _fits(value: Any, kind: Any) -> bool:
     return isinstance(value, plain) and not (isinstance(value, str) and plain is Sequence)
 
 
-def _inside(name: str, value: Any, kind: Any) -> Any:
+def _inside(name: str, value: Any, kind: object) -> object:
     """Lists and mappings with everything in them checked."""
     within = typing.get_args(kind)
     if isinstance(value, (list, tuple)) and within and typing.get_origin(kind) is not typing.Literal:
@@ -242,7 +242,7 @@ def _inside(name: str, value: Any, kind: Any) -> Any:
     return tuple(value) if kind is tuple else value
 
 
-def _word(kind: Any) -> str:
+def _word(kind: object) -> str:
     if typing.get_origin(kind) is typing.Literal:
         return " or ".join(map(repr, typing.get_args(kind)))
     if kind is bool or kind is Any:
@@ -250,5 +250,5 @@ def _word(kind: Any) -> str:
     return "nothing" if kind is type(None) else str(getattr(typing.get_origin(kind) or kind, "__name__", kind))
 
 
-def _words(hint: Any) -> str:
+def _words(hint: object) -> str:
     return " or ".join(map(_word, typing.get_args(hint) if _is_union(hint) else (hint,)))

@@ -101,12 +101,12 @@ class Registry(Mapping[str, Thing]):
             raise Untrusted(self.what, name, self)
         return typing.cast(Thing, imported(f"{module}:{thing}", what=self.what, name=name))
 
-    def make(self, name: str, options: Mapping[str, Any], *, trusted: bool = True) -> Any:
+    def make(self, name: str, options: Mapping[str, object], *, trusted: bool = True) -> Any:
         """The thing of a name, called with options; unknown options and values of another type are refused."""
         thing: Any = self.find(name, trusted=trusted)
         return thing(**self.checked(name, options, trusted=trusted))
 
-    def checked(self, name: str, options: Mapping[str, Any], *, trusted: bool = True) -> dict[str, Any]:
+    def checked(self, name: str, options: Mapping[str, object], *, trusted: bool = True) -> dict[str, Any]:
         """The options of a thing, checked: see `checked`."""
         thing: Any = self.find(name, trusted=trusted)
         return checked(thing, options, what=f"{self.what} {name!r}", filled=self.filled)
@@ -118,7 +118,7 @@ class Registry(Mapping[str, Thing]):
         named += [name for name, own in self._own.items() if own is thing]
         return named[0] if named else home
 
-    def finds(self, thing: Any) -> bool:
+    def finds(self, thing: object) -> bool:
         """Whether the name of a thing leads back to it, in this process."""
         try:
             return self.find(self.name_of(thing)) is thing

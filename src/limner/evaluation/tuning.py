@@ -10,12 +10,13 @@ default, which stands first in its grid.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
 from limner.scores import CorrectedScores, Correction, Scores, correct, correction
+from limner.scores.correction import Grid
 
 
 def tune(
@@ -24,7 +25,7 @@ def tune(
     dev_collection: Collection,
     *,
     measure: str = "rsum",
-    grid: Mapping[str, Sequence[Any]] | None = None,
+    grid: Grid | None = None,
     fixed: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The options of a correction that are best on a dev split.
@@ -61,9 +62,7 @@ def tune(
     return max(results, key=lambda result: result[1])[0]
 
 
-def _points(
-    kind: type[Correction], grid: Mapping[str, Sequence[Any]], fixed: Mapping[str, Any], queries: int
-) -> Iterator[dict[str, Any]]:
+def _points(kind: type[Correction], grid: Grid, fixed: Mapping[str, Any], queries: int) -> Iterator[dict[str, Any]]:
     """All combinations, the defaults first; those that do not fit the number of queries are left out."""
     for values in itertools.product(*grid.values()):
         options = dict(fixed) | dict(zip(grid, values, strict=True))

@@ -33,7 +33,7 @@ from limner.scores.base import KINDS, LARGEST, Scores
 from limner.scores.running import Block, Float32, kernels, number_type, on_host
 
 Array = npt.NDArray[Any]
-Grid = Mapping[str, Sequence[Any]]
+Grid = Mapping[str, Sequence[object]]
 RESERVED = ("head", "candidates", "bank")
 """Names in a file of statistics that are not those of a correction's numbers."""
 
@@ -145,7 +145,7 @@ class Tuner(Protocol):
     """Chooses the options of a correction on a dev split."""
 
     def __call__(
-        self, how: str | type[Correction], scores: Scores, collection: Collection, /, *, fixed: Mapping[str, Any]
+        self, how: str | type[Correction], scores: Scores, collection: Collection, /, *, fixed: Mapping[str, object]
     ) -> Mapping[str, Any]:
         """The options, with those that are fixed."""
 
