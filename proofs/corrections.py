@@ -22,7 +22,7 @@ from claims import Claim, log, main, result_file
 from limner import Collection, Embeddings, Hubs, Items, Judgements, Report, Scores, compare, evaluate, load
 from limner.encoders.words import BagOfWords
 from limner.evaluation.tuning import tune
-from limner.match.corrections import CORRECTIONS
+from limner.match import CORRECTIONS
 from limner.systems.canonical import canonical_maps
 
 MEASURES = ("R@1", "R@5", "R@10")

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 FENCE = re.compile(r"^(?P<indent> *)(?P<mark>`{3,})(?P<language>[\w+-]*)[^`]*$")
 SKIP = re.compile(r"^\s*<!--\s*skip\b:?(?P<reason>.*?)-->\s*$")
 NEAR = re.compile(r"^\s*<!--\s*near\b.*-->\s*$")
+FILE = re.compile(r"# (?P<name>\w+\.py)\n")
 NUMBER = re.compile(r"[+-]?\d+(?:,\d{3})*(?:\.\d+)?")
 # The command as installed, but from the interpreter that runs the tests.
 LIMNER = 'limner() { "$PYTHON" -c "import sys; sys.argv[0] = \'limner\'; from limner.cli import app; app()" "$@"; }'
@@ -77,17 +79,31 @@ def run_page(page: Path, folder: Path) -> int:
     found = blocks(page.read_text(encoding="utf-8"))
     names: dict[str, object] = {"__name__": "__main__"}
     ran = 0
-    with contextlib.chdir(folder):
+    with contextlib.chdir(folder), _importable(folder):
         for block, after in zip(found, [*found[1:], None], strict=False):
             place = f"{page.name}:{block.line}"
             if block.skip is not None:
                 _require(bool(block.skip), f"{place}: a skipped example needs its reason: <!-- skip: REASON -->")
+            elif block.language == "python" and (file := FILE.match(block.text)):
+                (folder / file["name"]).write_text(block.text, encoding="utf-8")
             elif block.language == "python":
                 _run_python(block, after if after is not None and after.language == "text" else None, names, place)
                 ran += 1
             elif block.language in ("console", "bash", "shell", "sh"):
                 ran += _run_console(block, place)
     return ran
+
+
+@contextlib.contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """The files that a page writes can be imported, as beside a script; they are forgotten afterwards."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        for file in folder.glob("*.py"):
+            sys.modules.pop(file.stem, None)
 
 
 def _run_python(block: Block, shown: Block | None, names: dict[str, object], place: str) -> None:

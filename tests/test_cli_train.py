@@ -100,7 +100,7 @@ def test_a_system_that_chooses_gets_dev_and_only_where_there_is_one():
 
 def test_options_of_a_system_are_listed():
     told = json.loads(run("systems", "histograms", "--json").stdout)
-    assert told["options"]["dimensions"] == 32
+    assert told["options"]["dimensions"] == {"type": "int", "default": 32}
     assert "progress" not in told["options"]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from limner import Embeddings, Ids, Judgements, LimnerError, Measure, Scores, evaluate
 from limner.evaluation.placements import Asked, _align, _Count, _counters, place
-from limner.match.corrections import CORRECTIONS
+from limner.match import CORRECTIONS
 
 N = 40
 

@@ -9,7 +9,7 @@ import limner
 from limner import Collection, Embeddings, Items, Judgements, LimnerError, Scores
 from limner.cluster import connect
 from limner.evaluation.placements import TIES, Asked, place
-from limner.match.corrections import CORRECTIONS
+from limner.match import CORRECTIONS
 
 
 def vectors(name, n, seed, *, d=24, whole=False):

@@ -43,9 +43,7 @@ def test_there_is_one_contract():
 
 @pytest.mark.parametrize("name", ENCODERS)
 def test_every_name_of_the_catalogue_is_there_and_explained(name):
-    from limner.core.registry import resolve
-
-    thing = resolve(name, ENCODERS, what="encoder")
+    thing = ENCODERS.find(name)
     assert callable(thing) and len(thing.__doc__.splitlines()[0]) > 20
 
 

@@ -118,7 +118,7 @@ def test_database_files_are_read(tmp_path):
         "goose", ("cold",), "goose.n.01",
     )  # fmt: skip
     assert small.path_similarity("goose.n.01", "entity.n.01") == 0.5
-    assert unpack("\n".join(lines(tmp_path))).names == small.names
+    assert WordNet(*unpack("\n".join(lines(tmp_path)))).names == small.names
 
 
 def test_an_irregular_form_is_led_back_even_where_it_is_listed_as_a_word(wordnet):

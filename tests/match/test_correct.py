@@ -5,7 +5,7 @@ import pytest
 from scipy.special import logsumexp
 
 from limner import Embeddings, Hubs, LimnerError, Scores
-from limner.match.corrections import CORRECTIONS, Statistics, named
+from limner.match import CORRECTIONS, Statistics, correction
 
 
 def vectors(n, seed, d=12):
@@ -75,7 +75,7 @@ def test_one_live_query_with_saved_statistics(scores, name, tmp_path):
     path = corrected.statistics.save(tmp_path / "bank.npz")
     live = Scores.from_embeddings(scores.query_vectors.subset([scores.queries[7]]), scores.candidate_vectors)
     assert np.abs(live.correct(str(path)).matrix()[0] - corrected.matrix()[7]).max() < 1e-5
-    assert Statistics.load(path).correction == named(name)
+    assert Statistics.load(path).correction == correction(name)
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -123,11 +123,11 @@ def test_hubs_get_fewer():
     ("make", "message"),
     [
         (lambda s: s.correct("clss"), "unknown correction 'clss': did you mean 'csls'"),
-        (lambda s: s.correct("csls", beta=3), "unknown option of csls 'beta'"),
+        (lambda s: s.correct("csls", beta=3), "unknown option of correction 'csls' 'beta'"),
         (lambda s: s.correct("csls", k=0), "csls: option k is 0, expected a whole number above 0"),
-        (lambda s: s.correct("csls", k=2.5), "option k is 2.5, expected a whole number above 0"),
+        (lambda s: s.correct("csls", k=2.5), "option of correction 'csls' k=2.5 is float: expected int"),
         (lambda s: s.correct("inverted_softmax", beta=np.inf), "option beta is inf, expected a number above 0"),
-        (lambda s: s.correct(named("csls"), k=3), "give them to the correction itself"),
+        (lambda s: s.correct(correction("csls"), k=3), "give them to the correction itself"),
         (lambda s: s.correct("nowhere.npz"), "no saved statistics"),
         (lambda s: s.correct("csls", bank=vectors(300, 3)).T, "one direction only"),
         (lambda s: s.correct("csls", bank=vectors(1, 3)).statistics, "a bank of 1 query"),

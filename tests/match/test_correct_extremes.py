@@ -5,7 +5,7 @@ import pytest
 import slow
 
 from limner import Embeddings, LimnerError, Scores
-from limner.match.corrections import CORRECTIONS, Statistics, named
+from limner.match import CORRECTIONS, Statistics, correction
 
 PATHS = ["float32", "float64", "torch"]
 
@@ -175,23 +175,23 @@ def test_statistics_of_another_correction_or_with_other_options_are_refused(agai
         assert np.array_equal(scores.correct(how).matrix(), expected)
         assert np.array_equal(scores.correct(how, k=5).matrix(), expected)
     assert np.array_equal(scores.correct("csls", bank=known).matrix(), expected)  # options follow the statistics
-    assert np.array_equal(scores.correct(named("csls", k=5), bank=known).matrix(), expected)
+    assert np.array_equal(scores.correct(correction("csls", k=5), bank=known).matrix(), expected)
     with pytest.raises(LimnerError, match="statistics are of csls.*asked is nnn"):
         scores.correct("nnn", bank=known)
     with pytest.raises(LimnerError, match="k=5.*k=10"):
         scores.correct("csls", bank=known, k=10)
     with pytest.raises(LimnerError, match="k=5.*k=10"):
-        scores.correct(named("csls"), bank=known)
+        scores.correct(correction("csls"), bank=known)
     with pytest.raises(LimnerError, match="k=5.*k=10"):
         scores.correct(str(path), k=10)
-    with pytest.raises(LimnerError, match="unknown option of csls 'beta'"):
+    with pytest.raises(LimnerError, match="unknown option of correction 'csls' 'beta'"):
         scores.correct(known, beta=10)
     with pytest.raises(LimnerError, match="leave out the bank"):
         scores.correct(known, bank=scores)
-    from limner.match.corrections import CorrectedScores
+    from limner.match import CorrectedScores
 
     with pytest.raises(LimnerError, match="statistics are of csls"):
-        CorrectedScores(scores, named("nnn"), known)
+        CorrectedScores(scores, correction("nnn"), known)
 
 
 def test_a_bank_of_other_vectors_with_the_same_ids():

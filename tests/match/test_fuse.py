@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from limner import Embeddings, LimnerError, Ranking, Scores
-from limner.match.fusion import METHODS, borda, fuse, mean, reciprocal_rank
+from limner.match.fusion import FUSIONS, borda, fuse, mean, reciprocal_rank
 
 SHAPES = st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(1, 6))
 STACKS = SHAPES.flatmap(lambda s: arrays.arrays(np.float64, s, elements=st.integers(-2, 2).map(float)))
@@ -60,7 +60,7 @@ def test_ties_go_to_the_lower_median_rank():
     assert points["x"] == points["y"] == 4 + 4 + 1 == 3 + 3 + 3
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", FUSIONS)
 def test_scores_their_ranking_and_their_run_file_fuse_alike(method, tmp_path):
     rng = np.random.default_rng(0)
     systems = [given_as(rng.integers(0, 9, (20, 30)).astype(float)) for _ in range(3)]
@@ -126,7 +126,7 @@ def test_mean_never_holds_the_matrix():
 def test_depth_keeps_the_head():
     rng = np.random.default_rng(3)
     systems = [given_as(rng.standard_normal((500, 30))) for _ in range(4)]
-    for method in METHODS:
+    for method in FUSIONS:
         assert np.array_equal(fuse(systems, method, depth=7).indices, fuse(systems, method).indices[:, :7])
 
 
@@ -158,7 +158,7 @@ RUN = Ranking.from_lists({"q0": ["c1"], "q1": ["c0"], "q2": ["c2"]})
         (lambda: reciprocal_rank([A], k=-1), "k is -1, expected 0 or more"),
         (lambda: borda([A], depth=0), "depth 0: expected at least 1"),
         (lambda: fuse([A], "bord"), "did you mean 'borda'"),
-        (lambda: fuse([A], "borda", k=3), "unknown option of borda 'k'"),
+        (lambda: fuse([A], "borda", k=3), "unknown option of fusion 'borda' 'k'"),
         (lambda: mean([A, A.ranking()]).T.shape, "knows one direction"),
     ],
 )
@@ -175,7 +175,7 @@ def test_runs_without_a_known_pool_fuse_over_what_they_name():
     assert fused["q"] == ["y", "x", "z"] and fused["p"] == ["y", "z"] and fused.n_candidates is None
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", FUSIONS)
 def test_the_order_of_rankings_and_scores_does_not_matter(method):
     """A ranking that numbers its candidates otherwise may stand before the scores as well as behind them."""
     rng = np.random.default_rng(4)

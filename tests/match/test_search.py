@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import limner
 from limner import Embeddings, Items, LimnerError, Scores
 from limner.cli import app
-from limner.match.corrections import Statistics
+from limner.match import Statistics
 from limner.search import encoded, exact, index, open_index, read
 
 pytest.importorskip("lancedb")
@@ -170,7 +170,7 @@ def test_corrections_that_cannot_be_are_refused(stored, tmp_path):
         opened.search(one, correct="csls")
     with pytest.raises(LimnerError, match="without a correction"):
         opened.search(one, bank=some(9, 6))
-    with pytest.raises(LimnerError, match="unknown option of csls 'beta'"):
+    with pytest.raises(LimnerError, match="unknown option of correction 'csls' 'beta'"):
         opened.search(one, correct="csls", bank=some(9, 6), beta=3)
     with pytest.raises(LimnerError, match="looks at every item"):
         opened.search(one, correct="csls", bank=some(9, 6), exact=False)

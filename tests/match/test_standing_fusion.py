@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from standing import HOLED, LARGE, PATHS, PLAIN, TIED, blocks, matrices, standing
 
 from limner import Ranking
-from limner.match.fusion import METHODS, borda, fuse, mean, reciprocal_rank
+from limner.match.fusion import FUSIONS, borda, fuse, mean, reciprocal_rank
 
 SIZES = st.tuples(st.integers(1, 4), st.integers(1, 6))
 
@@ -118,7 +118,7 @@ def spread(listed, m, how):
 def check_cut(data):
     """Any depth is the head of the whole list, by every method and on every path."""
     systems, (_, m) = drawn(data, only=("scores", "ranking"))
-    method, depth = data.draw(st.sampled_from(sorted(METHODS))), data.draw(st.integers(1, m))
+    method, depth = data.draw(st.sampled_from(sorted(FUSIONS))), data.draw(st.integers(1, m))
     whole, head = (fuse([s.given for s in systems], method, depth=d) for d in (None, depth))
     assert np.array_equal(whole.indices[:, :depth], head.indices)
     assert np.array_equal(whole.scores[:, :depth], head.scores)

@@ -7,8 +7,8 @@ import pytest
 
 import limner
 from limner import Embeddings, LimnerError, Scores
-from limner.evaluation.tuning import GRIDS, corrected, tune
-from limner.match.corrections import CORRECTIONS, named
+from limner.evaluation.tuning import corrected, tune
+from limner.match import CORRECTIONS, correction
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +38,9 @@ def value(scores, split, measure):
 def test_the_best_of_all_points(world, name, measure):
     dev = part(world, "dev")
     by_hand = {}
-    for point in itertools.product(*GRIDS[name].values()):
-        options = dict(zip(GRIDS[name], point, strict=True))
+    grid = CORRECTIONS[name].grid
+    for point in itertools.product(*grid.values()):
+        options = dict(zip(grid, point, strict=True))
         if options.get("k", 1) <= dev[0].shape[0]:
             by_hand[point] = value(dev[0].correct(name, **options), dev[1], measure)
     assert len(set(by_hand.values())) > 1  # there is something to choose
@@ -69,20 +70,20 @@ def test_from_scores_of_the_whole(world, turned):
     found = corrected(scores.T if turned else scores, pairs, "csls")
     expected = test[0].correct("csls", **tune("csls", *dev)).matrix()
     assert np.allclose(found.T.matrix() if turned else found.matrix(), expected, atol=1e-6)
-    assert corrected(scores, pairs, "csls", tune=None).correction == named("csls")
+    assert corrected(scores, pairs, "csls", tune=None).correction == correction("csls")
 
 
 def test_every_correction_has_a_grid_with_its_default_first():
-    assert set(GRIDS) == set(CORRECTIONS)
-    for name, grid in GRIDS.items():
-        assert named(name, **{option: values[0] for option, values in grid.items()}) == named(name)
+    for name, kind in CORRECTIONS.items():
+        assert kind.grid, name
+        assert correction(name, **{option: values[0] for option, values in kind.grid.items()}) == correction(name)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda w, d: tune("clss", *d), "unknown correction 'clss'"),
-        (lambda w, d: tune("csls", *d, fixed={"beta": 3}), "unknown option of csls 'beta'"),
+        (lambda w, d: tune("csls", *d, fixed={"beta": 3}), "unknown option of correction 'csls' 'beta'"),
         (lambda w, d: tune("csls", *d, grid={"k": []}), "nothing to try"),
         (lambda w, d: corrected(w[1], w[0], "csls", split="dev"), "would be too good"),
     ],

@@ -293,7 +293,7 @@ def _statistics() -> Files:
 
 
 def _corrected(folder: Path) -> Any:
-    from limner.match.corrections import Statistics
+    from limner.match import Statistics
 
     return Statistics.load(folder / "s.npz").known
 
@@ -387,7 +387,7 @@ def _wordnet(folder: Path) -> Any:
 def _packed(folder: Path) -> Any:
     from limner.language.wordnet.pack import opened as unpacked
 
-    return len(unpacked((folder / "w.xz").read_bytes()))
+    return len(unpacked((folder / "w.xz").read_bytes()).synsets)
 
 
 @seeds

@@ -20,7 +20,7 @@ from limner import LimnerError, systems
 from limner.cli import app
 from limner.cli.errors import Status
 from limner.core.errors import Untrusted
-from limner.core.registry import resolve
+from limner.core.registry import Registry
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "towers"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "encoders"))
@@ -82,10 +82,10 @@ def refused(done) -> None:
 
 @pytest.mark.parametrize("name", CODE)
 def test_a_name_from_a_file_is_looked_up_and_never_imported(name, mark):
-    known = {"reader": "json:loads"}
-    assert resolve("reader", known, what="thing", trusted=False) is json.loads
+    known = Registry("thing", {"reader": "json:loads"})
+    assert known.find("reader", trusted=False) is json.loads
     with pytest.raises(Untrusted, match=f"thing '{name}' is named by a file.*--trust.*reader"):
-        resolve(name, known, what="thing", trusted=False)
+        known.find(name, trusted=False)
     assert not mark()
 
 
@@ -93,7 +93,7 @@ def test_a_name_from_a_file_is_looked_up_and_never_imported(name, mark):
 @pytest.mark.parametrize("trusted", [True, False])
 def test_what_is_no_name_is_refused(name, trusted):
     with pytest.raises(LimnerError):
-        resolve(name, {"reader": "json:loads"}, what="thing", trusted=trusted)
+        Registry("thing", {"reader": "json:loads"}).find(name, trusted=trusted)
 
 
 # --- models -----------------------------------------------------------------------------------------------------

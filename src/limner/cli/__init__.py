@@ -78,6 +78,5 @@ app.command("fuse")(fuse.fuse)
 app.command("assign")(fuse.assign)
 app.add_typer(data.app, name="data")
 app.add_typer(annotate.app, name="annotate")
-app.command("measures")(lists.measures)
-app.command("protocols")(lists.protocols)
-app.command("systems")(lists.systems)
+for _name, _command in lists.COMMANDS.items():
+    app.command(_name)(_command)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from limner.cli.console import progress, tell
-from limner.cli.options import loading, word
+from limner.cli.options import called, word
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -20,12 +19,16 @@ if TYPE_CHECKING:
 
 Correct = Annotated[
     str | None,
-    word("Correct hubs: csls, 'nnn(k=8, alpha=0.5)', or saved statistics FILE.npz.", "--correct", metavar="HOW"),
+    word(
+        "Correct hubs: a name of 'limner corrections', 'nnn(k=8)', module:class, or saved statistics FILE.npz.",
+        "--correct",
+        metavar="HOW",
+    ),
 ]
 Tune = Annotated[str | None, word("Choose the correction's options on this split, e.g. dev.", metavar="SPLIT")]
 
 
-def corrected(source: Any, how: str | None, tune: str | None, dev: Dev) -> Any:
+def corrected(source: Any, how: str | None, tune: str | None, dev: Dev, *, trust: bool = False) -> Any:
     """The scores, corrected as asked.
 
     Args:
@@ -33,6 +36,7 @@ def corrected(source: Any, how: str | None, tune: str | None, dev: Dev) -> Any:
         how: The word after --correct.
         tune: The word after --tune.
         dev: Gives scores and collection of a split.
+        trust: Whether a file of statistics may name a correction that is not registered.
     """
     from limner.scores import Scores
 
@@ -44,23 +48,11 @@ def corrected(source: Any, how: str | None, tune: str | None, dev: Dev) -> Any:
         raise LimnerError(
             "--correct needs scores: give --images with --texts, --scores or --system; a run is only an order"
         )
-    name, options = parse(how)
+    name, options = called(how, "--correct")
     if tune is not None:
         options = _tuned(name, options, tune, dev)
     with progress(f"correcting with {name}"):
-        return source.correct(name, **options)
-
-
-def parse(how: str) -> tuple[str, dict[str, Any]]:
-    """Reads `name` or `name(option=value, ...)`.
-
-    >>> parse("nnn(k=8, alpha=0.5)")
-    ('nnn', {'k': 8, 'alpha': 0.5})
-    """
-    match = re.fullmatch(r"(?P<name>[^()]+)(?:\((?P<options>[^()]*)\))?", how.strip())
-    if match is None:
-        raise LimnerError(f"--correct got {how!r}: expected a name such as csls, or 'csls(k=5)'")
-    return match["name"].strip(), loading([w.strip() for w in (match["options"] or "").split(",") if w.strip()])
+        return source.correct(name, trust=trust, **options)
 
 
 def _tuned(name: str, fixed: dict[str, Any], split: str, dev: Dev) -> dict[str, Any]:
@@ -69,5 +61,5 @@ def _tuned(name: str, fixed: dict[str, Any], split: str, dev: Dev) -> dict[str, 
     scores, collection = dev(split)
     with progress(f"tuning {name} on {collection.name}"):
         chosen: dict[str, Any] = tune(name, scores, collection, fixed=fixed)
-    tell(f"{name} is best on {collection.name} with {', '.join(f'{k} = {v:g}' for k, v in chosen.items())}")
+    tell(f"{name} is best on {collection.name} with {', '.join(f'{k} = {v}' for k, v in chosen.items())}")
     return chosen

@@ -29,7 +29,6 @@ def system(name: str, *, folder: Path | None = None, said: bool = True, trust: b
         said: Whether the person said the name; False where the index did, which may not name "module:thing".
         trust: Whether index and model may name code of their own.
     """
-    from limner.core.registry import resolve
     from limner.systems import SYSTEMS, load
 
     kept = None if folder is None else folder / name
@@ -40,7 +39,7 @@ def system(name: str, *, folder: Path | None = None, said: bool = True, trust: b
         raise LimnerError(f"system {name!r} is not trained: give a COLLECTION to train it on, or a saved model")
     if ":" not in name:
         raise LimnerError(f"no system {name}: expected a saved model, or module:thing with encode(items)")
-    thing = resolve(name, {}, what="system", trusted=said or trust)
+    thing: Any = SYSTEMS.find(name, trusted=said or trust)
     return thing() if inspect.isclass(thing) else thing
 
 

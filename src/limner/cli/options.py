@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -80,6 +81,18 @@ def loading(words: list[str] | None) -> dict[str, Any]:
         except json.JSONDecodeError:
             read[name] = value
     return read
+
+
+def called(text: str, option: str) -> tuple[str, dict[str, Any]]:
+    """Reads `name` or `name(option=value, ...)`.
+
+    >>> called("nnn(k=8, alpha=0.5)", "--correct")
+    ('nnn', {'k': 8, 'alpha': 0.5})
+    """
+    match = re.fullmatch(r"(?P<name>[^()]+)(?:\((?P<options>[^()]*)\))?", text.strip())
+    if match is None:
+        raise LimnerError(f"{option} got {text!r}: expected a name, or a name with options such as 'csls(k=5)'")
+    return match["name"].strip(), loading([w.strip() for w in (match["options"] or "").split(",") if w.strip()])
 
 
 def load(spec: str, words: list[str] | None) -> Collection:

@@ -29,13 +29,12 @@ def trained(
     Returns:
         The scores, the part they are for, and what a reader must know of it.
     """
-    from limner.core.registry import resolve
     from limner.systems import SYSTEMS, load, train
 
     if name not in SYSTEMS and Path(name).exists():
         held = part(whole, split)
         return _scored(load(name, trust=trust), name, held), held, []
-    trainer = resolve(name, SYSTEMS, what="system")
+    trainer = SYSTEMS.find(name)
     seen, held, notes = halves(whole, split)
     with progress(f"training {name} on {len(seen.images):,} images") as told:
         model = train(seen, name, **told_to(trainer, told), **dev_of(trainer, whole, held))

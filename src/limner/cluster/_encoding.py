@@ -12,7 +12,6 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
-    from limner.cluster._running import Cluster
     from limner.core.collection import Items
 
 Batch = dict[str, npt.NDArray[Any]]
@@ -39,8 +38,8 @@ class Encoding:
         return encoded(self.encoder, self.items[start : start + self.batch]).matrix
 
 
-def encode(cluster: Cluster, encoder: Any, items: Items, batch: int, cpus: float, gpus: float) -> Embeddings:
-    """As `Cluster.encode`."""
+def encode(encoder: Any, items: Items, batch: int, cpus: float, gpus: float, *, cores: int) -> Embeddings:
+    """As `Cluster.encode`, on so many cores of the cluster."""
     import ray
     import ray.data
     from ray.util.client import ray as client
@@ -51,7 +50,7 @@ def encode(cluster: Cluster, encoder: Any, items: Items, batch: int, cpus: float
         raise LimnerError(f"encode got {len(items)} items in batches of {batch}: expected at least one of each")
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # what goes wrong is raised
     starts = [{"start": low} for low in range(0, len(items), batch)]
-    copies = max(1, min(len(starts), int(cluster.cores / max(cpus, 1e-9))))
+    copies = max(1, min(len(starts), int(cores / max(cpus, 1e-9))))
     sent = ray.put((encoder, items))  # held here until the end: a copy that is started again needs it again
     encoded = ray.data.from_items(starts, override_num_blocks=len(starts)).map_batches(
         Encoding,

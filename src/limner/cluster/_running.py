@@ -54,7 +54,7 @@ class Cluster:
             gpus: GPUs that one copy uses.
         """
         with _told():
-            return _encoding.encode(self, encoder, items, batch, cpus, gpus)
+            return _encoding.encode(encoder, items, batch, cpus, gpus, cores=self.cores)
 
     def stream(
         self, scores: Scores, consume: Callable[[int, Block], Result], *, progress: Progress | None = None
@@ -103,7 +103,7 @@ class Cluster:
         if not isinstance(scores, VectorScores) or not isinstance(consume, Divisible) or scores.may_overflow:
             return None
         width = self.shard or self._widest(scores)
-        return None if width >= scores.shape[1] else _sharding.Shards.of(self, scores, consume, width)
+        return None if width >= scores.shape[1] else _sharding.Shards.of(self.post, scores, consume, width)
 
     def _widest(self, scores: VectorScores) -> int:
         """Candidates that fit: all where both matrices take half of the smallest object store, else an eighth of it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,6 @@ from limner.cluster._sending import Array, Mapped, Packed, Post, opened, product
 from limner.cluster._spans import RETRIES, blocks, one_core
 from limner.core.ids import IntArray
 from limner.scores import TILE_COLUMNS, TILE_ROWS, Divisible, VectorScores
-
-if TYPE_CHECKING:
-    from limner.cluster._running import Cluster
 
 Float32 = npt.NDArray[np.float32]
 
@@ -39,11 +36,11 @@ class Shards:
     width: int
 
     @classmethod
-    def of(cls, cluster: Cluster, scores: VectorScores, consume: Divisible, width: int) -> Shards | None:
+    def of(cls, post: Post, scores: VectorScores, consume: Divisible, width: int) -> Shards | None:
         """Cuts the candidates; None where the pass needs whole rows."""
         import ray
 
-        post, candidates = cluster.post, scores.candidate_vectors.matrix
+        candidates = scores.candidate_vectors.matrix
         bounds = [(low, min(low + width, len(candidates))) for low in range(0, len(candidates), width)]
         shards = [(low, post.rows(candidates, low, high)) for low, high in bounds]
         queries = scores.query_vectors.matrix

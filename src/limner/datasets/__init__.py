@@ -1,7 +1,7 @@
 """Data sets: one table of what limner can load, and `load`, which finds the right loader.
 
 A loader is a plain function `(path, *, split=None, **options) -> Collection`. Your own needs no registration: name
-it as "module:function:PATH".
+it as "module:function:PATH"; or give it a name with `@DATASETS.register("mine")`, for "mine:PATH".
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.paths import damage_told
-from limner.core.registry import checked, resolve
+from limner.core.registry import Registry, checked
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
 
-__all__ = ["DATASETS", "Dataset", "dataset", "detect", "load", "refuse_foreign", "write"]
+__all__ = ["DATASETS", "Dataset", "dataset", "datasets", "detect", "load", "refuse_foreign", "write"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Dataset:
 _OWN = "Your own data; nothing to fetch."
 _KARPATHY = "Andrej Karpathy's caption splits (caption_datasets.zip, Stanford); unpack it and keep the JSON file."
 
-DATASETS = (
+_FORMS = (
     Dataset(
         "scenes",
         "a small visual world that limner draws itself; every true match is known",
@@ -157,16 +157,29 @@ DATASETS = (
         _OWN,
     ),
 )
-"""Everything `load` knows by name, in the order in which a bare path is tried."""
+"""What limner brings, in the order in which a bare path is tried."""
 
-_BY_NAME = {entry.name: entry for entry in DATASETS}
+_BY_NAME = {entry.name: entry for entry in _FORMS}
+
+Loader = Callable[..., "Collection"]
+DATASETS: Registry[Loader] = Registry("data set", {entry.name: entry.loader for entry in _FORMS}, filled=1)
+"""Everything `load` knows by name: the loaders."""
 
 
 def dataset(name: str) -> Dataset:
     """The entry of one data set; refuses an unknown name with the nearest known ones."""
-    if name not in _BY_NAME:
-        raise UnknownName("data set", name, _BY_NAME)
-    return _BY_NAME[name]
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    if name not in DATASETS:
+        raise UnknownName("data set", name, DATASETS)
+    loader = DATASETS[name]
+    summary = DATASETS.about(name).summary.rstrip(".")
+    return Dataset(name, summary, DATASETS.name_of(loader), (), _OWN, needs_path=_needs_path(loader))
+
+
+def datasets() -> list[Dataset]:
+    """The entries of all data sets, those that were registered last."""
+    return [dataset(name) for name in DATASETS]
 
 
 def load(spec: str | Path, *, split: str | None = None, trust: bool = True, **options: Any) -> Collection:
@@ -215,13 +228,13 @@ def detect(path: str | Path) -> Dataset:
     path = Path(path)
     if not path.exists():
         raise LimnerError(
-            f"no file or folder {path}, and no data set of that name: expected one of {', '.join(_BY_NAME)}"
+            f"no file or folder {path}, and no data set of that name: expected one of {', '.join(DATASETS)}"
         )
-    found = next((entry for entry in DATASETS if _fits(entry, path)), None)
+    found = next((entry for entry in _FORMS if _fits(entry, path)), None)
     if found is None:
         raise LimnerError(
             f"{path}: not a form limner knows by its files; say which with NAME:{path}, NAME being one of "
-            f"{', '.join(_BY_NAME)}"
+            f"{', '.join(DATASETS)}"
         )
     return found
 
@@ -240,18 +253,18 @@ def _any_file(folder: Path, pattern: str) -> bool:
     return any(True for _ in islice(folder.glob(pattern), 1))
 
 
-def _resolved(spec: str | Path, *, trusted: bool) -> tuple[str, Callable[..., Collection], str | Path | None]:
+def _resolved(spec: str | Path, *, trusted: bool) -> tuple[str, Loader, str | Path | None]:
     """Name for messages, loader and path of a spec."""
     head, colon, rest = str(spec).partition(":")
     if isinstance(spec, Path) or os.path.exists(spec) or len(head) == 1:  # one letter is a drive, not a name
         return *_known(detect(spec)), spec
-    if colon and head not in _BY_NAME and ("." in head or ":" in rest):
+    if colon and head not in DATASETS and ("." in head or ":" in rest):
         function, _, path = rest.partition(":")
         name = f"{head}:{function}"
         if not head or not function:
-            raise UnknownName("data set", str(spec), _BY_NAME)
-        return name, resolve(name, {}, what="data set", trusted=trusted), path or None
-    if not colon and not head.isidentifier() and head not in _BY_NAME:
+            raise UnknownName("data set", str(spec), DATASETS)
+        return name, DATASETS.find(name, trusted=trusted), path or None
+    if not colon and not head.isidentifier() and head not in DATASETS:
         detect(spec)  # looks like a path, and says that there is none
     entry = dataset(head)
     if entry.needs_path and not rest:
@@ -259,14 +272,15 @@ def _resolved(spec: str | Path, *, trusted: bool) -> tuple[str, Callable[..., Co
     return *_known(entry), rest or None
 
 
-def _known(entry: Dataset) -> tuple[str, Callable[..., Collection]]:
-    return entry.name, resolve(entry.name, {entry.name: entry.loader}, what="data set")
+def _known(entry: Dataset) -> tuple[str, Loader]:
+    return entry.name, DATASETS[entry.name]
 
 
-def _refuse_no_path(name: str, loader: Callable[..., Collection], path: str | Path | None) -> None:
-    parameters = inspect.signature(loader).parameters.values()
-    needed = [
-        p for p in parameters if p.kind is not p.KEYWORD_ONLY and p.default is p.empty and "VAR" not in p.kind.name
-    ]
-    if needed and path is None:
+def _refuse_no_path(name: str, loader: Loader, path: str | Path | None) -> None:
+    if path is None and _needs_path(loader):
         raise LimnerError(f"the loader {name!r} needs a path: write '{name}:PATH'")
+
+
+def _needs_path(loader: Loader) -> bool:
+    parameters = inspect.signature(loader).parameters.values()
+    return any(p.kind is not p.KEYWORD_ONLY and p.default is p.empty and "VAR" not in p.kind.name for p in parameters)

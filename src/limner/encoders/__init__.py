@@ -7,16 +7,16 @@ That is the whole contract (`Encoder`), for those of the catalogue and for one o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from limner.core.errors import LimnerError
-from limner.core.registry import checked, resolve
+from limner.core.registry import Registry
 from limner.encoders.contract import Encoder, TwoSided, encoded
 
 __all__ = ["ENCODERS", "Encoder", "TwoSided", "encoded", "encoder", "encoder_named"]
 
-ENCODERS: Mapping[str, str] = MappingProxyType(
+ENCODERS: Registry[Any] = Registry(
+    "encoder",
     {
         "sentence-transformers": "limner.encoders.sentences:SentenceEncoder",
         "minilm": "limner.encoders.sentences:minilm",
@@ -29,9 +29,10 @@ ENCODERS: Mapping[str, str] = MappingProxyType(
         "timm": "limner.encoders.images:TimmEncoder",
         "gru": "limner.encoders.gru:GruEncoder",
         "word-vectors": "limner.encoders.averages:WordVectors",
-    }
+        "histograms": "limner.encoders.pictures:Histograms",
+    },
 )
-"""Encoders by name, and where each lives."""
+"""Encoders by name: each a class or function that is called with the options, or an encoder itself."""
 
 
 def encoder(name: str, **options: Any) -> Any:
@@ -56,9 +57,9 @@ def encoder_named(name: str, options: Mapping[str, Any], *, trusted: bool = True
         options: Of the encoder.
         trusted: False for a name that a file gives.
     """
-    thing = resolve(name, ENCODERS, what="encoder", trusted=trusted)
+    thing = ENCODERS.find(name, trusted=trusted)
     if not callable(thing):
         if options:
             raise LimnerError(f"encoder {name!r} is an object and takes no options; got {', '.join(options)}")
         return thing
-    return thing(**checked(thing, options, what=f"encoder {name!r}"))
+    return ENCODERS.make(name, options, trusted=trusted)

@@ -10,48 +10,33 @@ default, which stands first in its grid.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
-from limner.match.corrections import CorrectedScores, correct, named
-from limner.scores import Scores
-
-_SHARP = (30.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
-
-GRIDS: Mapping[str, Mapping[str, Sequence[float]]] = MappingProxyType(
-    {
-        "csls": {"k": (10, 1, 2, 5, 20, 50)},
-        "inverted_softmax": {"beta": _SHARP},
-        "dual_softmax": {"beta": _SHARP},
-        "dynamic_inverted_softmax": {"beta": (20.0, 5.0, 10.0, 30.0, 50.0, 100.0, 200.0)},
-        "nnn": {"k": (16, 1, 4, 64), "alpha": (0.75, 0.25, 0.5, 1.0)},
-        "sinkhorn": {"beta": _SHARP, "rounds": (5, 1, 20)},
-    }
-)
-"""The values that are tried of every option, the default first."""
+from limner.scores import CorrectedScores, Correction, Scores, correct, correction
+from limner.scores.correction import Grid
 
 
 def tune(
-    name: str,
+    how: str | type[Correction] | Correction,
     dev_scores: Scores,
     dev_collection: Collection,
     *,
     measure: str = "rsum",
-    grid: Mapping[str, Sequence[float]] | None = None,
+    grid: Grid | None = None,
     fixed: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The options of a correction that are best on a dev split.
 
     Args:
-        name: A correction by name.
+        how: A correction: a name, "module:class", a class, or an object, which stands for its class.
         dev_scores: Scores of the dev split, images by texts or the other way round.
         dev_collection: The dev split.
         measure: What is to be best: rsum, the sum of R@1, R@5 and R@10 in both directions, or any measure, whose mean
             over both directions is taken.
-        grid: Values to try of each option; `GRIDS[name]` by default.
+        grid: Values to try of each option; those that the correction brings by default.
         fixed: Options that are not to be tuned.
 
     Returns:
@@ -63,22 +48,25 @@ def tune(
     >>> sorted(tune("nnn", scores, pairs, grid={"k": [2, 4]}, measure="R@1"))
     ['k']
     """
-    named(name, **(fixed or {}))  # an unknown name or option fails before the work
-    chosen = {option: values for option, values in (grid or GRIDS[name]).items() if option not in (fixed or {})}
+    chosen = correction(how, **(fixed or {})) if not isinstance(how, Correction) else how  # fails before the work
+    kind, name = type(chosen), chosen.name
+    tried = {option: values for option, values in (grid or kind.grid).items() if option not in (fixed or {})}
+    if not tried and not fixed:
+        raise LimnerError(f"{name} brings no values to try: give grid={{option: values}}, or its class a grid")
     results = [
-        (options, _value(correct(dev_scores, name, **options), dev_collection, measure))
-        for options in _points(chosen, fixed or {}, len(dev_scores.queries))
+        (options, _value(correct(dev_scores, kind, **options), dev_collection, measure))
+        for options in _points(kind, tried, fixed or {}, len(dev_scores.queries))
     ]
     if not results:
-        raise LimnerError(f"nothing to try for {name}: expected values for each option, got the grid {dict(chosen)}")
+        raise LimnerError(f"nothing to try for {name}: expected values for each option, got the grid {tried}")
     return max(results, key=lambda result: result[1])[0]
 
 
-def _points(grid: Mapping[str, Sequence[float]], fixed: Mapping[str, Any], queries: int) -> Iterator[dict[str, Any]]:
-    """All combinations, the defaults first; neighbourhoods beyond the number of queries are left out."""
+def _points(kind: type[Correction], grid: Grid, fixed: Mapping[str, Any], queries: int) -> Iterator[dict[str, Any]]:
+    """All combinations, the defaults first; those that do not fit the number of queries are left out."""
     for values in itertools.product(*grid.values()):
         options = dict(fixed) | dict(zip(grid, values, strict=True))
-        if options.get("k", 1) <= queries:
+        if correction(kind, **options).fits(queries):
             yield options
 
 
@@ -97,7 +85,7 @@ def _value(scores: Scores, collection: Collection, measure: str) -> float:
 def corrected(
     scores: Scores,
     collection: Collection,
-    name: str,
+    how: str | type[Correction],
     *,
     split: str = "test",
     tune: str | None = "dev",
@@ -109,7 +97,7 @@ def corrected(
     Args:
         scores: Scores of the whole collection (or at least of both splits), images by texts or the other way round.
         collection: The collection with its splits.
-        name: A correction by name.
+        how: A correction: a name, "module:class", or a class.
         split: What is to be corrected; its own queries are the bank.
         tune: The split that options are chosen on; None takes the defaults.
         measure: What is to be best there.
@@ -118,12 +106,14 @@ def corrected(
     if tune is not None:
         if tune == split:
             raise LimnerError(f"tuned on the split {split!r} that is to be corrected: its results would be too good")
-        options = _tuned(name, *_part(scores, collection.split(tune)), measure, options)
-    return correct(_part(scores, collection.split(split))[0], name, **options)
+        options = _tuned(how, *_part(scores, collection.split(tune)), measure, options)
+    return correct(_part(scores, collection.split(split))[0], how, **options)
 
 
-def _tuned(name: str, scores: Scores, part: Collection, measure: str, fixed: Mapping[str, Any]) -> dict[str, Any]:
-    return tune(name, scores, part, measure=measure, fixed=fixed)
+def _tuned(
+    how: str | type[Correction], scores: Scores, part: Collection, measure: str, fixed: Mapping[str, Any]
+) -> dict[str, Any]:
+    return tune(how, scores, part, measure=measure, fixed=fixed)
 
 
 def _part(scores: Scores, part: Collection) -> tuple[Scores, Collection]:

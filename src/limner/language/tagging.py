@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
+from limner.core.registry import Registry
 from limner.language.wordnet import WordNet
 
 Tagger = Callable[[Sequence[str]], list[str]]
@@ -134,5 +135,5 @@ def _first(word: str) -> str:
     return next(("n" if pos == "n" else "v" if pos == "v" else "x") for pos in "nvar" if WordNet.load().base(word, pos))
 
 
-TAGGERS: Mapping[str, str] = {"wordnet": "limner.language.tagging:tag"}
+TAGGERS: Registry[Tagger] = Registry("tagger", {"wordnet": "limner.language.tagging:tag"})
 """Taggers by name; "module:function" names one of your own, such as one that asks spaCy."""

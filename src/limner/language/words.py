@@ -13,10 +13,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any, cast
+from typing import Any
 
 from limner.core.errors import LimnerError
-from limner.core.registry import resolve
 from limner.language.overlap import STOP_WORDS
 from limner.language.tagging import TAGGERS, Tagger
 from limner.language.wordnet import WordNet
@@ -109,7 +108,7 @@ class Reader:
 
     @cached_property
     def _tag(self) -> Tagger:
-        return cast("Tagger", resolve(self.tagger, TAGGERS, what="tagger"))
+        return TAGGERS.find(self.tagger)
 
     @cached_property
     def _read(self) -> dict[str, list[tuple[str, str]]]:
@@ -144,7 +143,7 @@ class Reader:
             state: What `state` gave; as a rule it comes from a file.
             trust: Whether it may name a tagger of its own, as "module:function".
         """
-        resolve(state["tagger"], TAGGERS, what="tagger", trusted=trust)
+        TAGGERS.find(state["tagger"], trusted=trust)
         return cls(frozenset(state["stop"]), dict(state["lexicon"]), state["tagger"], state["spelling"])
 
 

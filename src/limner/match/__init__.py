@@ -1,13 +1,15 @@
 """match: correct hubs, assign one to one, fuse systems, re-rank in a cascade."""
 
 from limner.match.assignment import BijectiveRanking, bijective
-from limner.match.corrections import CORRECTIONS, CorrectedScores, Correction, Statistics, correct
-from limner.match.fusion import borda, fuse, mean, reciprocal_rank
+from limner.match.fusion import FUSIONS, borda, fuse, mean, reciprocal_rank
 from limner.match.murty import best_totals, k_best, k_best_ranking
-from limner.match.reranking import cascade
+from limner.match.reranking import SCORERS, cascade, scorer
+from limner.scores.correction import CORRECTIONS, CorrectedScores, Correction, Statistics, correct, correction
 
 __all__ = [
     "CORRECTIONS",
+    "FUSIONS",
+    "SCORERS",
     "BijectiveRanking",
     "CorrectedScores",
     "Correction",
@@ -17,9 +19,11 @@ __all__ = [
     "borda",
     "cascade",
     "correct",
+    "correction",
     "fuse",
     "k_best",
     "k_best_ranking",
     "mean",
     "reciprocal_rank",
+    "scorer",
 ]

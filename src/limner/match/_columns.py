@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.core.errors import LimnerError
-from limner.scores import LARGEST, Block, Progress, Scores, number_type, on_host
+from limner.scores import Block, Progress, Scores, number_type, on_host
+from limner.scores.correction import Limit
 
 Float64 = npt.NDArray[np.float64]
 Int32 = npt.NDArray[np.int32]
@@ -75,36 +75,6 @@ def neutral(values: Float64) -> Float64:
     """
     known = values > -np.inf
     return np.where(known, values, values[known].mean() if known.any() else 0.0)
-
-
-@dataclass(frozen=True)
-class Limit:
-    """Refuses scores that a correction cannot weigh: NaN, +inf, and those whose multiples would overflow.
-
-    Args:
-        reach: How many times the largest score the correction may come to; 0 where there is nothing to look for.
-    """
-
-    reach: float
-
-    @classmethod
-    def of(cls, scores: Scores, reach: float) -> Limit:
-        """Scores that are known to be small enough are not looked through."""
-        return cls(0.0 if reach * scores.bound < LARGEST else reach)
-
-    def __call__(self, block: Block, start: int) -> None:
-        """Looks through a block."""
-        if not self.reach:
-            return
-        kind = number_type(block)
-        row, column = loops(block).first_beyond(block, kind.type(float(np.finfo(kind).max) / self.reach))
-        if row >= 0:
-            value = float(block[row, column])
-            what = "times a correction's weight overflows" if np.isfinite(value) else "weighs against nothing"
-            raise LimnerError(
-                f"the score in row {start + row}, column {column} is {value:+g}, which {what} in {kind}: divide all "
-                "scores by a constant, or give a lower number (-inf is a pair that must not be)"
-            )
 
 
 def loops(block: Any) -> Any:

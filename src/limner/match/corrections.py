@@ -1,86 +1,27 @@
-"""Corrections for hubs: `Scores -> Scores`, each in two streaming passes and a few rows of extra memory.
-
-A correction looks at each candidate through the eyes of a *bank* of queries: the test queries themselves by default,
-or training queries, or statistics saved earlier, with which a single live query can be corrected too.
+"""The corrections for hubs that limner brings, each in two streaming passes and a few rows of extra memory.
 
     corrected = scores.correct("csls")
     corrected = scores.correct("inverted_softmax", beta=20, bank=(train_images, train_texts))
     scores.correct("nnn").statistics.save("bank.npz");  live.correct("bank.npz")
+
+What a correction is, and how scores are seen through one, is in `limner.scores.correction`.
 """
 
 from __future__ import annotations
 
-import json
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, fields
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from limner.core.embeddings import Embeddings
-from limner.core.errors import LimnerError, UnknownName, shown
-from limner.core.files import replacing
-from limner.core.ids import Ids, IntArray
-from limner.core.paths import damage_told, parse_json, read_arrays
+from limner.core.ids import IntArray
 from limner.match import _columns
-from limner.match._columns import Limit
-from limner.scores import Best, Block, Scores, number_type, on_host
+from limner.scores import Best, Block, Scores, number_type
+from limner.scores.correction import Array, Correction, Grid, some_places
 
-if TYPE_CHECKING:
-    from limner.core.collection import Collection
-
-Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Correction(ABC):
-    """The options of one correction, what it must know of each candidate, and how it changes a block of scores."""
-
-    @abstractmethod
-    def gather(self, bank: Scores) -> dict[str, Array]:
-        """One pass over the bank: numbers per candidate, by name."""
-
-    @abstractmethod
-    def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
-        """Corrected scores of a block; a score of -inf stays -inf.
-
-        Args:
-            block: Scores of some queries; may be changed in place.
-            known: What `gather` found.
-            rows: Which of the bank's queries each of these is, -1 for none; None where the whole bank counts.
-        """
-
-    @property
-    @abstractmethod
-    def reach(self) -> float:
-        """How many times the largest score a corrected score may be."""
-
-    def limit(self, scores: Scores) -> Limit:
-        """What it refuses of these scores."""
-        return Limit.of(scores, self.reach)
-
-    @property
-    def name(self) -> str:
-        """Its name in `CORRECTIONS`."""
-        return next(name for name, kind in CORRECTIONS.items() if kind is type(self))
-
-    def __post_init__(self) -> None:
-        """Refuses options that are not above 0, and parts of whole numbers."""
-        for each in fields(self):
-            value, whole = getattr(self, each.name), each.type == "int"
-            if not isinstance(value, (int, float)) or not 0 < value < np.inf or (whole and value != int(value)):
-                kind = "whole number" if whole else "number"
-                raise LimnerError(f"{self.name}: option {each.name} is {value!r}, expected a {kind} above 0")
-            object.__setattr__(self, each.name, int(value) if whole else float(value))
-
-    def __str__(self) -> str:
-        return f"{self.name}({', '.join(f'{name}={value:g}' for name, value in asdict(self).items())})"
+_SHARP = (30.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 
 
 @dataclass(frozen=True)
@@ -95,12 +36,17 @@ class Csls(Correction):
     (['hub'], ['fit'])
     """
 
+    grid: ClassVar[Grid] = MappingProxyType({"k": (10, 1, 2, 5, 20, 50)})
     k: int = 10
 
     @property
     def reach(self) -> float:
         """Twice a score and two means."""
         return 4.0
+
+    def fits(self, queries: int) -> bool:
+        """A neighbourhood is no larger than the number of queries."""
+        return self.k <= queries
 
     def gather(self, bank: Scores) -> dict[str, Array]:
         """Mean of the k best bank scores of each candidate."""
@@ -125,6 +71,7 @@ class InvertedSoftmax(Correction):
     ['fit']
     """
 
+    grid: ClassVar[Grid] = MappingProxyType({"beta": _SHARP})
     beta: float = 30.0
 
     @property
@@ -134,7 +81,7 @@ class InvertedSoftmax(Correction):
 
     def gather(self, bank: Scores) -> dict[str, Array]:
         """The sums of each candidate with and without the highest term, whose that is, and how to tell the queries."""
-        places = _some(bank.shape[1])
+        places = some_places(bank.shape[1])
         sums = _columns.log_sums(bank, self.beta, limit=self.limit(bank), seen=places)
         return {
             "whole": _columns.neutral(sums.whole),
@@ -172,6 +119,7 @@ class DualSoftmax(Correction):
     ['fit']
     """
 
+    grid: ClassVar[Grid] = MappingProxyType({"beta": _SHARP})
     beta: float = 30.0
 
     @property
@@ -199,6 +147,7 @@ class DynamicInvertedSoftmax(Correction):
     ['fit']
     """
 
+    grid: ClassVar[Grid] = MappingProxyType({"beta": (20.0, 5.0, 10.0, 30.0, 50.0, 100.0, 200.0)})
     beta: float = 20.0
 
     @property
@@ -230,6 +179,7 @@ class Nnn(Correction):
     ['fit']
     """
 
+    grid: ClassVar[Grid] = MappingProxyType({"k": (16, 1, 4, 64), "alpha": (0.75, 0.25, 0.5, 1.0)})
     k: int = 16
     alpha: float = 0.75
 
@@ -237,6 +187,10 @@ class Nnn(Correction):
     def reach(self) -> float:
         """A score and a share of a mean."""
         return 2.0 + self.alpha
+
+    def fits(self, queries: int) -> bool:
+        """A neighbourhood is no larger than the number of queries."""
+        return self.k <= queries
 
     def gather(self, bank: Scores) -> dict[str, Array]:
         """Mean of the k best bank scores of each candidate."""
@@ -259,6 +213,7 @@ class Sinkhorn(Correction):
     ['fit']
     """
 
+    grid: ClassVar[Grid] = MappingProxyType({"beta": _SHARP, "rounds": (5, 1, 20)})
     beta: float = 30.0
     rounds: int = 5
 
@@ -279,262 +234,3 @@ class Sinkhorn(Correction):
     def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Adds v and normalises rows."""
         return _columns.normalised_rows(block, self.beta, known["potential"])
-
-
-CORRECTIONS: Mapping[str, type[Correction]] = MappingProxyType(
-    {
-        "csls": Csls,
-        "inverted_softmax": InvertedSoftmax,
-        "dual_softmax": DualSoftmax,
-        "dynamic_inverted_softmax": DynamicInvertedSoftmax,
-        "nnn": Nnn,
-        "sinkhorn": Sinkhorn,
-    }
-)
-"""All corrections by name."""
-
-
-SEEN = 16
-"""So many scores of a query tell whether it is the one of the bank that has its id."""
-
-
-def _some(width: int) -> IntArray:
-    """Places of a few candidates, all over."""
-    return np.unique(np.linspace(0, width - 1, min(SEEN, width)).round().astype(np.int64))
-
-
-@dataclass(frozen=True, eq=False)
-class Statistics:
-    """What a correction knows of each candidate: enough to correct any further query.
-
-    Args:
-        correction: The correction with its options; statistics serve no other.
-        candidates: The candidates the numbers belong to.
-        known: Numbers per candidate, by name. "seen" are numbers per query of the bank: its scores of a few candidates.
-        bank: Ids of the bank's queries where the bank was the scores' own queries, None where it was another. A query
-            that is one of them, by its id and by its scores, is corrected without its own term, all others with the
-            whole bank.
-    """
-
-    correction: Correction
-    candidates: Ids
-    known: Mapping[str, Array]
-    bank: Ids | None = None
-
-    @classmethod
-    def gathered(cls, correction: Correction, bank: Scores, *, own: bool) -> Statistics:
-        """One or more passes over the bank."""
-        known = correction.gather(bank)
-        if not own:
-            known.pop("seen", None)
-        return cls(correction, bank.candidates, known, bank.queries if "seen" in known else None)
-
-    def named(self, queries: Ids) -> IntArray | None:
-        """Which of the bank's queries have the ids of these, -1 for none; None where it does not matter."""
-        return None if self.bank is None else self.bank.find(queries)
-
-    def rows(self, named: IntArray | None, block: Block) -> IntArray | None:
-        """Which of the bank's queries these are, -1 for none; None where it does not matter.
-
-        Args:
-            named: Which of them have their ids.
-            block: Their scores.
-        """
-        if named is None:
-            return None
-        found, seen = named, self.known["seen"]
-        scores = on_host(block[:, _some(block.shape[1])])
-        same = np.isclose(scores, seen[np.maximum(found, 0)], rtol=1e-5, atol=1e-6).all(axis=1)
-        return np.where(same, found, -1)
-
-    def refuse_other(self, correction: Correction) -> None:
-        """Refuses to stand in for another correction, or for the same with other options."""
-        if correction != self.correction:
-            raise LimnerError(
-                f"the statistics are of {self.correction}, asked is {correction}: expected the same; gather them "
-                "again for these options, or leave the options out"
-            )
-
-    def save(self, path: str | Path) -> Path:
-        """Writes an npz file; `load` reads it, and `scores.correct(path)` applies it."""
-        target = Path(path)
-        head = {"correction": self.correction.name, **asdict(self.correction)}
-        arrays: dict[str, Any] = {"candidates": _words(self.candidates), **self.known}
-        if self.bank is not None:
-            arrays["bank"] = _words(self.bank)
-        with replacing(target) as draft, draft.open("wb") as file:
-            np.savez(file, head=np.array(json.dumps(head)), **arrays)
-        return target
-
-    @classmethod
-    def load(cls, path: str | Path) -> Statistics:
-        """Reads statistics that were saved."""
-        if not Path(path).exists():
-            raise LimnerError(f"no saved statistics {path}: make them with scores.correct(...).statistics.save(...)")
-        arrays = read_arrays(path, what="statistics of a correction")
-        with damage_told(path, what="file of statistics", mend="gather them again"):
-            head = parse_json(str(arrays.pop("head")), where=f"statistics of a correction {path}")
-            candidates = Ids(arrays.pop("candidates").tolist(), what="candidate")
-            bank = Ids(arrays.pop("bank").tolist(), what="query") if "bank" in arrays else None
-            return cls(named(head.pop("correction"), **head), candidates, arrays, bank)
-
-
-def _words(ids: Ids) -> Array:
-    return np.array(list(ids), dtype=np.str_)
-
-
-def named(name: str, **options: Any) -> Correction:
-    """A correction by name; refuses unknown names and options."""
-    if name not in CORRECTIONS:
-        raise UnknownName("correction", name, CORRECTIONS)
-    allowed = [f.name for f in fields(CORRECTIONS[name])]
-    for option in options:
-        if option not in allowed:
-            raise UnknownName(f"option of {name}", option, allowed)
-    return CORRECTIONS[name](**options)
-
-
-Bank = tuple[Embeddings, Embeddings] | Embeddings | Scores | Statistics
-
-
-@dataclass(frozen=True, eq=False)
-class CorrectedScores(Scores):
-    """Scores seen through a correction; statistics are gathered on first use, blocks are corrected as they are read."""
-
-    base: Scores
-    correction: Correction
-    bank: Bank | None = None
-
-    def __post_init__(self) -> None:
-        """Takes over the ids; refuses statistics of anything else."""
-        if isinstance(self.bank, Statistics):
-            self.bank.refuse_other(self.correction)
-        object.__setattr__(self, "queries", self.base.queries)
-        object.__setattr__(self, "candidates", self.base.candidates)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """As the scores below."""
-        return self.base.dtype
-
-    @cached_property
-    def statistics(self) -> Statistics:
-        """What the bank says of each candidate."""
-        if isinstance(self.bank, Statistics):
-            if self.bank.candidates != self.candidates:
-                raise LimnerError(
-                    f"saved statistics are of {len(self.bank.candidates)} candidates, the scores of "
-                    f"{len(self.candidates)}, or in another order: gather them again for these candidates"
-                )
-            return self.bank
-        bank = self._bank_scores()
-        if bank.shape[0] < 2:
-            raise LimnerError(
-                f"a bank of {bank.shape[0]} query: expected two or more; give training queries as the bank"
-            )
-        return Statistics.gathered(self.correction, bank, own=self.bank is None)
-
-    @cached_property
-    def _named(self) -> IntArray | None:
-        """Found here and not block by block, since a worker of a cluster knows no ids."""
-        return self.statistics.named(self.queries)
-
-    def _bank_scores(self) -> Scores:
-        if self.bank is None:
-            return self.base
-        if isinstance(self.bank, Scores):
-            if self.bank.candidates != self.candidates:
-                raise LimnerError(
-                    "the bank scores other candidates than these: give scores of its queries against the same ones"
-                )
-            return self.bank
-        queries = self.bank[0] if isinstance(self.bank, tuple) else self.bank
-        with_queries = getattr(self.base, "with_queries", None)
-        if with_queries is None:
-            raise LimnerError(
-                "a bank of embeddings needs scores from embeddings: give Scores of the bank's queries instead"
-            )
-        return cast(Scores, with_queries(queries))
-
-    @property
-    def T(self) -> CorrectedScores:
-        """The same correction in the other direction, with the other side of the bank."""
-        if self.bank is None:
-            return CorrectedScores(self.base.T, self.correction)
-        if isinstance(self.bank, tuple):
-            return CorrectedScores(self.base.T, self.correction, self.bank[::-1])
-        raise LimnerError(
-            "this bank knows one direction only: give bank=(embeddings of bank queries, embeddings of bank candidates) "
-            "for both, or correct each direction on its own"
-        )
-
-    def prepare(self) -> None:
-        """Gathers the statistics, those of the scores below first."""
-        self.base.prepare()
-        _ = self.statistics, self._named
-
-    @property
-    def block_rows(self) -> int:
-        """As the scores below."""
-        return self.base.block_rows
-
-    def memory(self) -> Any:
-        """As the scores below."""
-        return self.base.memory()
-
-    def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[Any]]]:
-        """As the scores below."""
-        return self.base.workers(wanted)
-
-    def block(self, start: int, stop: int, out: npt.NDArray[np.float32] | None = None) -> Block:
-        """Corrected scores of these queries."""
-        statistics, block = self.statistics, self.base.block(start, stop, out)
-        if self.bank is None:  # looked through when the statistics were gathered
-            return self.correction.apply(block, statistics.known, np.arange(start, stop))
-        self.correction.limit(self.base)(block, start)
-        named = None if self._named is None else self._named[start:stop]
-        return self.correction.apply(block, statistics.known, statistics.rows(named, block))
-
-
-def correct(
-    scores: Scores,
-    how: str | Path | Correction | Statistics,
-    *,
-    bank: Bank | None = None,
-    tune: tuple[Scores, Collection] | None = None,
-    **options: Any,
-) -> CorrectedScores:
-    """Corrected scores.
-
-    Args:
-        scores: What to correct.
-        how: A name in `CORRECTIONS`, a correction, statistics, or the file of saved statistics.
-        bank: Whose view of the candidates counts: None for the queries themselves; embeddings of other queries (and of
-            other candidates, for both directions); scores of other queries; saved statistics, of this correction.
-        tune: Scores and collection of a dev split, on which options that are not given are chosen; see
-            `limner.evaluation.tune`.
-        options: Options of the named correction. With statistics they may be left out; others are refused.
-    """
-    if isinstance(how, Path) or (isinstance(how, str) and how.endswith(".npz")):
-        how = Statistics.load(how)
-    if isinstance(how, Statistics):
-        if bank is not None:
-            raise LimnerError("statistics, and a bank: the statistics are what a bank said; leave out the bank")
-        return _with_statistics(scores, how.correction.name, how, options)
-    if isinstance(how, Correction):
-        if options:
-            raise LimnerError(f"{how} with options {shown(options)}: give them to the correction itself")
-        return CorrectedScores(scores, how, bank)
-    if isinstance(bank, Statistics):
-        return _with_statistics(scores, how, bank, options)
-    if tune is not None:
-        from limner.evaluation.tuning import tune as tuned
-
-        options = dict(tuned(how, *tune, fixed=options))
-    return CorrectedScores(scores, named(how, **options), bank)
-
-
-def _with_statistics(scores: Scores, name: str, known: Statistics, options: Mapping[str, Any]) -> CorrectedScores:
-    """Options that are not given are those of the statistics."""
-    own = asdict(known.correction) if name == known.correction.name else {}
-    return CorrectedScores(scores, named(name, **(own | dict(options))), known)

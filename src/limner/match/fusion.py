@@ -6,10 +6,9 @@ Systems are `Scores`, read in blocks and never held, or `Ranking`s such as run f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy.typing as npt
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.ids import Ids
 from limner.core.ranking import Ranking
+from limner.core.registry import Registry, checked
 from limner.scores import Block, Progress, Scores, on_host
 
 System = Scores | Ranking
@@ -95,29 +95,36 @@ def mean(systems: Sequence[System], *, normalise: Normalise = "zscore") -> Fused
     return FusedScores(tuple(systems), normalise, pool)
 
 
-def _mean_ranking(
+def mean_ranking(
     systems: Sequence[System],
     *,
     normalise: Normalise = "zscore",
     depth: int | None = None,
     progress: Progress | None = None,
 ) -> Ranking:
+    """The mean of the systems' scores, normalised query by query, as a ranking; arguments as for `mean` and `borda`."""
     fused = mean(systems, normalise=normalise)
     return fused.top(depth or fused.shape[1], progress=progress)
 
 
-METHODS: Mapping[str, Callable[..., Ranking]] = MappingProxyType(
-    {"borda": borda, "reciprocal_rank": reciprocal_rank, "mean": _mean_ranking}
+FUSIONS: Registry[Callable[..., Ranking]] = Registry(
+    "fusion",
+    {
+        "borda": "limner.match.fusion:borda",
+        "reciprocal_rank": "limner.match.fusion:reciprocal_rank",
+        "mean": "limner.match.fusion:mean_ranking",
+    },
+    filled=1,
 )
 """All ways to fuse, by name; each takes systems and returns a ranking."""
 
 
-def fuse(systems: Sequence[System], method: str = "borda", **options: Any) -> Ranking:
+def fuse(systems: Sequence[System], method: str | Callable[..., Ranking] = "borda", **options: Any) -> Ranking:
     """One ranking from several systems.
 
     Args:
         systems: Scores or rankings of the same queries and candidates.
-        method: "borda", "reciprocal_rank" or "mean".
+        method: A key of `FUSIONS`, "module:function", or a function that takes systems and returns a ranking.
         options: `depth` and `progress`; `k` of "reciprocal_rank"; `normalise` of "mean".
 
     >>> a = Ranking.from_lists({"q": ["x", "y", "z"]}, candidates="xyz")
@@ -125,13 +132,12 @@ def fuse(systems: Sequence[System], method: str = "borda", **options: Any) -> Ra
     >>> fuse([a, b], "reciprocal_rank", depth=1)["q"]
     ['y']
     """
-    if method not in METHODS:
-        raise UnknownName("way to fuse", method, METHODS)
-    allowed = {"borda": (), "reciprocal_rank": ("k",), "mean": ("normalise",)}[method] + ("depth", "progress")
-    for option in options:
-        if option not in allowed:
-            raise UnknownName(f"option of {method}", option, allowed)
-    return METHODS[method](systems, **options)
+    fusion = FUSIONS.find(method) if isinstance(method, str) else method
+    what = f"fusion {method if isinstance(method, str) else FUSIONS.name_of(method)!r}"
+    fused = fusion(systems, **checked(fusion, options, what=what, filled=FUSIONS.filled))
+    if not isinstance(fused, Ranking):
+        raise LimnerError(f"{what} gave {type(fused).__name__}: expected a Ranking, such as scores.top(100)")
+    return fused
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,15 +22,23 @@ import numpy.typing as npt
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.ranking import Ranking
+from limner.core.registry import Registry
 from limner.encoders.batching import PART_SECONDS, paced
 from limner.encoders.cache import Keys, Store, keys_of
 from limner.match.fusion import normalised
-from limner.scores import Progress, Scores
-from limner.scores.pairs import Scorer
+from limner.scores import Progress, Scorer, Scores
 
 DEPTH = 1000
 AT_ONCE = 65_536
 """Pairs that are given to the scorer at once, enough to find many of one length; fewer where slow scores are kept."""
+SCORERS: Registry[Any] = Registry(
+    "pair scorer",
+    {
+        "levenshtein": "limner.systems.levenshtein:Levenshtein",
+        "cross-encoder": "limner.systems.towers.pairs:CrossEncoderScorer",
+    },
+)
+"""Pair scorers by name: each a class or function that is called with the options, or a scorer itself."""
 Block = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
@@ -111,6 +119,27 @@ def cascade(
         scores = np.concatenate([scores, behind], axis=1)
     told: dict[str, Any] = {"pairs": asking.asked, "reused": asking.reused, "seconds": asking.seconds}
     return Cascade(proposed.queries, proposed.candidates, indices, scores, proposed.n_candidates, **told)
+
+
+def scorer(name: str, **options: Any) -> Scorer:
+    """A pair scorer by name.
+
+    Args:
+        name: A key of `SCORERS`, or "module:thing"; a class or function is called with the options.
+        options: Of the scorer, such as `model` and `device`.
+
+    >>> scorer("levenshtein").score_pairs(["red"], ["bed"]).round(2).tolist()
+    [0.67]
+    """
+    thing = SCORERS.find(name)
+    if hasattr(thing, "score_pairs") and not inspect.isclass(thing):
+        if options:
+            raise LimnerError(f"pair scorer {name!r} is an object and takes no options; got {', '.join(options)}")
+        return cast("Scorer", thing)
+    made = SCORERS.make(name, options) if callable(thing) else thing
+    if not hasattr(made, "score_pairs"):
+        raise LimnerError(f"{name} is a {type(made).__name__}, which scores no pairs: expected score_pairs")
+    return cast("Scorer", made)
 
 
 def _mixed(scored: Block, proposed: Ranking, weight: float) -> Block:

@@ -7,25 +7,30 @@ threads, and equal vectors get equal scores wherever they stand.
 
 from __future__ import annotations
 
-from limner.scores.base import LARGEST, TILE_COLUMNS, TILE_ROWS, Best, Scores, kernels, number_type, on_host
+from limner.scores import device, pairs, parts, sets  # noqa: F401  # they register the kinds of scores they hold
+from limner.scores.base import LARGEST, RUNNER, TILE_COLUMNS, TILE_ROWS, Best, Runner, Scorer, Scores
+from limner.scores.correction import CORRECTIONS, CorrectedScores, Correction, Statistics, correct, correction
 from limner.scores.matrices import MatrixScores
 from limner.scores.running import (
-    RUNNER,
     Block,
     Divisible,
     Float32,
     PairScores,
     Progress,
     Result,
-    Runner,
     State,
+    kernels,
     merged,
+    number_type,
+    on_host,
     usable_cores,
 )
+from limner.scores.vector_sets import VectorSets
 from limner.scores.vectors import VectorScores
 
 __all__ = [
-    "LARGEST", "RUNNER", "TILE_COLUMNS", "TILE_ROWS", "Best", "Block", "Divisible", "Float32", "MatrixScores",
-    "PairScores", "Progress", "Result", "Runner", "Scores", "State", "VectorScores", "kernels", "merged",
-    "number_type", "on_host", "usable_cores",
+    "CORRECTIONS", "LARGEST", "RUNNER", "TILE_COLUMNS", "TILE_ROWS", "Best", "Block", "CorrectedScores", "Correction",
+    "Divisible", "Float32", "MatrixScores", "PairScores", "Progress", "Result", "Runner", "Scorer", "Scores", "State",
+    "Statistics", "VectorScores", "VectorSets", "correct", "correction", "kernels", "merged", "number_type", "on_host",
+    "usable_cores",
 ]  # fmt: skip

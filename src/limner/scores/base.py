@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial, reduce
 from pathlib import Path
 from threading import get_ident, local
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids, IntArray
 from limner.core.paths import read_array
 from limner.core.ranking import Ranking
+from limner.core.registry import Registry
 from limner.scores.running import (
     Block,
     Float32,
@@ -27,19 +29,25 @@ from limner.scores.running import (
     Result,
     State,
     counted,
-    elsewhere,
+    kernels,
     merged,
+    number_type,
+    on_host,
     threads,
 )
-
-if TYPE_CHECKING:
-    from limner.scores.pairs import Scorer
-    from limner.scores.sets import VectorSets
+from limner.scores.vector_sets import VectorSets
 
 TILE_ROWS, TILE_COLUMNS = 256, 1024
 SIMILARITIES = ("cosine", "dot")
 LARGEST = float(np.finfo(np.float32).max)
 """Of single precision."""
+
+
+class Scorer(Protocol):
+    """Judges pairs one by one."""
+
+    def score_pairs(self, queries: Sequence[Any], candidates: Sequence[Any], /) -> Any:
+        """One number for each pair (queries[n], candidates[n]), higher is better."""
 
 
 class Scores(ABC):
@@ -174,10 +182,7 @@ class Scores(ABC):
         self, *, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None
     ) -> Scores:
         """The scores of these queries and candidates only, in this order."""
-        from limner.scores.parts import PartOfScores
-
-        rows, columns = self._positions(queries, candidates)
-        return PartOfScores(self, rows, columns)
+        return KINDS["part"](self, *self._positions(queries, candidates))
 
     def _positions(
         self, queries: Iterable[object] | None, candidates: Iterable[object] | None
@@ -188,9 +193,7 @@ class Scores(ABC):
 
     def correct(self, how: Any, **options: Any) -> Scores:
         """Scores corrected for hubs: `scores.correct("csls", k=10)`; see `limner.match.correct`."""
-        from limner.match.corrections import correct
-
-        return correct(self, how, **options)
+        return KINDS["corrected"](self, how, **options)
 
     @staticmethod
     def from_embeddings(
@@ -204,9 +207,6 @@ class Scores(ABC):
             similarity: "cosine" or "dot".
             device: Where the products are computed: None for the processor, "cuda" for a graphics card (needs torch).
         """
-        from limner.scores.device import TorchScores
-        from limner.scores.vectors import VectorScores
-
         if queries.dim != candidates.dim:
             raise LimnerError(
                 f"query vectors have {queries.dim} dimensions, candidate vectors {candidates.dim}: expected the same; "
@@ -215,10 +215,10 @@ class Scores(ABC):
         if similarity not in SIMILARITIES:
             raise UnknownName("similarity", similarity, SIMILARITIES)
         if device is not None:
-            return TorchScores.sent(queries, candidates, similarity=similarity, device=device)
+            return KINDS["sent"](queries, candidates, similarity=similarity, device=device)
         if similarity == "cosine":
             queries, candidates = queries.normalised(), candidates.normalised()
-        return VectorScores(queries, candidates, similarity)
+        return KINDS["vectors"](queries, candidates, similarity)
 
     @staticmethod
     def from_tensors(
@@ -230,12 +230,10 @@ class Scores(ABC):
         similarity: str = "cosine",
     ) -> Scores:
         """Cosine or dot product between two torch tensors of vectors, computed where the tensors are."""
-        from limner.scores.device import TorchScores
-
         if similarity not in SIMILARITIES:
             raise UnknownName("similarity", similarity, SIMILARITIES)
         ids = Ids(query_ids, what="query"), Ids(candidate_ids, what="candidate")
-        return TorchScores.of(*ids, queries, candidates, similarity=similarity)
+        return KINDS["tensors"](*ids, queries, candidates, similarity=similarity)
 
     @staticmethod
     def from_sets(
@@ -255,10 +253,8 @@ class Scores(ABC):
             pooling: "max", or "smooth": (1 / gamma) log sum exp(gamma s) over the pairs of vectors.
             gamma: How sharp the smooth maximum is.
         """
-        from limner.scores.sets import SetScores, VectorSets
-
         sides = [s if isinstance(s, VectorSets) else VectorSets.of(s) for s in (queries, candidates)]
-        return SetScores.of(*sides, similarity=similarity, pooling=pooling, gamma=gamma)
+        return KINDS["sets"](*sides, similarity=similarity, pooling=pooling, gamma=gamma)
 
     @staticmethod
     def from_kernel(
@@ -278,10 +274,8 @@ class Scores(ABC):
             queries: Ids, where the items have none of their own; numbers by default.
             candidates: Likewise.
         """
-        from limner.scores.pairs import KernelScores, ids_of
-
         ids = ids_of(query_items, queries, "query"), ids_of(candidate_items, candidates, "candidate")
-        return KernelScores(*ids, kernel, query_items, candidate_items)
+        return KINDS["kernel"](*ids, kernel, query_items, candidate_items)
 
     @staticmethod
     def from_scorer(
@@ -303,10 +297,8 @@ class Scores(ABC):
             candidates: Likewise.
             batch: How many pairs are given to the scorer at once.
         """
-        from limner.scores.pairs import ScorerScores, ids_of
-
         ids = ids_of(query_items, queries, "query"), ids_of(candidate_items, candidates, "candidate")
-        return ScorerScores(*ids, scorer, query_items, candidate_items, batch)
+        return KINDS["scorer"](*ids, scorer, query_items, candidate_items, batch)
 
     @staticmethod
     def from_matrix(matrix: Any, queries: Iterable[object], candidates: Iterable[object]) -> Scores:
@@ -318,14 +310,57 @@ class Scores(ABC):
             queries: Ids of the rows.
             candidates: Ids of the columns.
         """
-        from limner.scores.matrices import MatrixScores
-
-        return MatrixScores(Ids(queries, what="query"), Ids(candidates, what="candidate"), matrix)
+        return KINDS["matrix"](Ids(queries, what="query"), Ids(candidates, what="candidate"), matrix)
 
     @staticmethod
     def load(path: str | Path, queries: Iterable[object], candidates: Iterable[object]) -> Scores:
         """A matrix of similarities from an npy file, memory-mapped."""
         return Scores.from_matrix(read_array(path, what="similarity matrix"), queries, candidates)
+
+
+class Runner(Protocol):
+    """Who computes the blocks of a pass, where it is not the threads of this process: see `limner.cluster`."""
+
+    def stream(
+        self, scores: Scores, consume: Callable[[int, Block], Result], *, progress: Progress | None
+    ) -> Iterator[Result]:
+        """As `Scores.stream`; the scores are prepared."""
+
+    def fold(
+        self,
+        scores: Scores,
+        add: Callable[[State | None, int, Block], State],
+        merge: Callable[[State, State], State],
+        *,
+        steady: bool,
+        progress: Progress | None,
+    ) -> State:
+        """As `Scores.fold`; the scores are prepared."""
+
+
+RUNNER: ContextVar[Runner | None] = ContextVar("RUNNER", default=None)
+"""Where passes run in this context; None for threads of this process."""
+
+
+def elsewhere(workers: int | None) -> Runner | None:
+    """The runner of this context, where there is one."""
+    runner = RUNNER.get()
+    if runner is not None and workers is not None:
+        raise LimnerError(f"workers={workers} on a cluster: the cluster says how many work at once; leave it out")
+    return runner
+
+
+KINDS: Registry[Callable[..., Scores]] = Registry("kind of scores", {})
+"""What makes the scores of each kind: every subclass registers itself, in a file of its own above this one."""
+
+
+def ids_of(items: Any, given: Iterable[object] | None, what: str) -> Ids:
+    """Given ids, the items' own, or numbers."""
+    own = getattr(items, "ids", None)
+    ids = Ids(given if given is not None else range(len(items)) if own is None else own, what=what)
+    if len(ids) != len(items):
+        raise LimnerError(f"{len(ids)} {what} ids for {len(items)} items: expected one each")
+    return ids
 
 
 @dataclass(frozen=True)
@@ -395,24 +430,3 @@ def refuse_overflow(scores: Scores, block: Any, start: int, lengths: tuple[float
 
 def _copied(start: int, block: Block) -> tuple[int, Block]:
     return start, np.array(on_host(block))
-
-
-def on_host(block: Any) -> npt.NDArray[Any]:
-    """A block as an array, wherever it was computed."""
-    return block if isinstance(block, np.ndarray) else np.asarray(kernels(block).on_host(block))
-
-
-def kernels(block: Any) -> Any:
-    """The loops for a block, by where it is: compiled ones for an array, those of torch for a tensor."""
-    if isinstance(block, np.ndarray):
-        from limner.core import kernels as _kernels
-
-        return _kernels
-    from limner.core import torch_kernels as _cuda
-
-    return _cuda
-
-
-def number_type(block: Any) -> np.dtype[Any]:
-    """The type of a block's numbers, as numpy calls it."""
-    return np.dtype(block.dtype if isinstance(block, np.ndarray) else str(block.dtype).removeprefix("torch."))

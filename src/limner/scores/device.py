@@ -19,7 +19,7 @@ from limner.core import torch_kernels as _cuda
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
-from limner.scores.base import LARGEST, TILE_ROWS, Scores, refuse_overflow
+from limner.scores.base import KINDS, LARGEST, TILE_ROWS, Scores, refuse_overflow
 
 BLOCK = 1 << 28
 """Numbers in a block on a graphics card: a gigabyte of single precision."""
@@ -187,3 +187,7 @@ def _refuse_wide(vectors: Any, ids: Ids) -> None:
             f"vector of {ids[row]!r} (row {row}) holds a number too large for single precision: divide all vectors by "
             "a constant"
         )
+
+
+KINDS.register("tensors")(TorchScores.of)
+KINDS.register("sent")(TorchScores.sent)

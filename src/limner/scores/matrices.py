@@ -12,12 +12,13 @@ import numpy.typing as npt
 from limner.core.arrays import array, numbers, pieces, unmasked
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
-from limner.scores.base import Scores, refuse_nan
+from limner.scores.base import KINDS, Scores, refuse_nan
 from limner.scores.running import Block, Float32
 
 WHAT = "similarity matrix"
 
 
+@KINDS.register("matrix")
 @dataclass(frozen=True, eq=False)
 class MatrixScores(Scores):
     """A matrix that is there already (in memory or mapped from a file).

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
-from limner.scores.base import Scores, refuse_nan
+from limner.scores.base import KINDS, Scorer, Scores, refuse_nan
 from limner.scores.running import Block, Float32
-
-
-class Scorer(Protocol):
-    """Judges pairs one by one."""
-
-    def score_pairs(self, queries: Sequence[Any], candidates: Sequence[Any], /) -> Any:
-        """One number for each pair (queries[n], candidates[n]), higher is better."""
-
-
-def ids_of(items: Any, given: Iterable[object] | None, what: str) -> Ids:
-    """Given ids, the items' own, or numbers."""
-    own = getattr(items, "ids", None)
-    ids = Ids(given if given is not None else range(len(items)) if own is None else own, what=what)
-    if len(ids) != len(items):
-        raise LimnerError(f"{len(ids)} {what} ids for {len(items)} items: expected one each")
-    return ids
 
 
 def _values(items: Any) -> Any:
@@ -40,6 +24,7 @@ def _picked(items: Any, positions: Any) -> Any:
     return items[positions] if hasattr(items, "shape") or hasattr(items, "kind") else [items[int(i)] for i in positions]
 
 
+@KINDS.register("kernel")
 @dataclass(frozen=True, eq=False)
 class KernelScores(Scores):
     """Blocks of `kernel(query items, candidate items)`, in double precision."""
@@ -85,6 +70,7 @@ class KernelScores(Scores):
         return block
 
 
+@KINDS.register("scorer")
 @dataclass(frozen=True, eq=False)
 class ScorerScores(Scores):
     """Every pair asked of a scorer, in batches, one batch after the other, in double precision."""

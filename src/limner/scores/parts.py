@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from limner.core.ids import Ids, IntArray
-from limner.scores.base import Scores
+from limner.scores.base import KINDS, Scores
 from limner.scores.running import Block, Float32
 
 
+@KINDS.register("part")
 @dataclass(frozen=True, eq=False)
 class PartOfScores(Scores):
     """The rows and columns of other scores at these positions, as they are there.

@@ -1,4 +1,4 @@
-"""Who computes the blocks of a pass, how many at once, and how what they found is put together."""
+"""Blocks of scores: what they are, how many are computed at once, and how what was found in them is put together."""
 
 from __future__ import annotations
 
@@ -6,19 +6,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache, reduce
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from limner.core.errors import LimnerError
-
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
-
-    from limner.scores.base import Scores
 
 Float32 = npt.NDArray[np.float32]
 Block = npt.NDArray[np.floating[Any]]
@@ -26,26 +21,6 @@ Result = TypeVar("Result")
 State = TypeVar("State")
 Progress = Callable[[int, int], None]
 """Called with (rows done, rows in all) as a pass goes on."""
-
-
-class Runner(Protocol):
-    """Who computes the blocks of a pass, where it is not the threads of this process: see `limner.cluster`."""
-
-    def stream(
-        self, scores: Scores, consume: Callable[[int, Block], Result], *, progress: Progress | None
-    ) -> Iterator[Result]:
-        """As `Scores.stream`; the scores are prepared."""
-
-    def fold(
-        self,
-        scores: Scores,
-        add: Callable[[State | None, int, Block], State],
-        merge: Callable[[State, State], State],
-        *,
-        steady: bool,
-        progress: Progress | None,
-    ) -> State:
-        """As `Scores.fold`; the scores are prepared."""
 
 
 PairScores = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], Block]
@@ -58,10 +33,6 @@ class Divisible(Protocol):
 
     def divided(self, score: PairScores) -> Any:
         """What takes the pieces: `piece(start, first column, block)` returns a part, `join(parts)` what a row would."""
-
-
-RUNNER: ContextVar[Runner | None] = ContextVar("RUNNER", default=None)
-"""Where passes run in this context; None for threads of this process."""
 
 
 def usable_cores() -> int:
@@ -86,14 +57,6 @@ def merged(parts: Iterable[tuple[int, State]], merge: Callable[[State, State], S
             state, level = merge(held.pop()[1], state), level + 1
         held.append((level, state))
     return reduce(lambda later, earlier: merge(earlier, later), (state for _, state in reversed(held)))
-
-
-def elsewhere(workers: int | None) -> Runner | None:
-    """The runner of this context, where there is one."""
-    runner = RUNNER.get()
-    if runner is not None and workers is not None:
-        raise LimnerError(f"workers={workers} on a cluster: the cluster says how many work at once; leave it out")
-    return runner
 
 
 @contextmanager
@@ -123,3 +86,24 @@ def _matrix_libraries() -> ThreadpoolController:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
+
+
+def on_host(block: Any) -> npt.NDArray[Any]:
+    """A block as an array, wherever it was computed."""
+    return block if isinstance(block, np.ndarray) else np.asarray(kernels(block).on_host(block))
+
+
+def kernels(block: Any) -> Any:
+    """The loops for a block, by where it is: compiled ones for an array, those of torch for a tensor."""
+    if isinstance(block, np.ndarray):
+        from limner.core import kernels as _kernels
+
+        return _kernels
+    from limner.core import torch_kernels as _cuda
+
+    return _cuda
+
+
+def number_type(block: Any) -> np.dtype[Any]:
+    """The type of a block's numbers, as numpy calls it."""
+    return np.dtype(block.dtype if isinstance(block, np.ndarray) else str(block.dtype).removeprefix("torch."))

@@ -9,10 +9,11 @@ import numpy as np
 
 from limner.core.embeddings import Embeddings
 from limner.core.ids import Ids
-from limner.scores.base import LARGEST, TILE_COLUMNS, TILE_ROWS, Scores, refuse_overflow
+from limner.scores.base import KINDS, LARGEST, TILE_COLUMNS, TILE_ROWS, Scores, refuse_overflow
 from limner.scores.running import Float32
 
 
+@KINDS.register("vectors")
 @dataclass(frozen=True, eq=False)
 class VectorScores(Scores):
     """Products of two sets of vectors, tile by tile.

@@ -17,8 +17,8 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownId, UnknownName, shown
 from limner.core.ids import Ids
 from limner.core.ranking import Ranking
-from limner.match.corrections import Correction, Statistics, correct
 from limner.scores import Float32, Progress, Scores, VectorScores
+from limner.scores.correction import Correction, Statistics, correct
 from limner.search import approximate, exact
 from limner.search.approximate import Ann, Recall
 from limner.search.encode import Encoder, TwoSided, encoded, identity
@@ -29,7 +29,7 @@ from limner.search.stored import StoredScores
 
 Queries = Embeddings | Items | str | Sequence[str] | npt.NDArray[Any]
 System = Encoder | TwoSided
-How = str | Path | Correction | Statistics
+How = str | Path | type[Correction] | Correction | Statistics
 
 EXISTING = ("refuse", "replace", "skip")
 MEMORY = 2**30
@@ -208,7 +208,7 @@ class Index:
                 statistics; the queries themselves without one.
             exact: False for approximate search, True for exact; otherwise approximate where such an index is built.
             progress: Called with (rows done, rows in all).
-            options: Of the correction.
+            options: Of the correction; and trust=True where a file of statistics may name a correction of its own.
         """
         if k < 1:
             raise LimnerError(f"search for the {k} best: expected at least 1")
@@ -235,7 +235,7 @@ class Index:
             return VectorScores(vectors, Embeddings(self.ids, held))
         return StoredScores(vectors, self.store, self.ids)
 
-    def statistics(self, how: str | Correction, bank: Queries, **options: Any) -> Statistics:
+    def statistics(self, how: str | type[Correction] | Correction, bank: Queries, **options: Any) -> Statistics:
         """What a bank of queries thinks of each item; saved, it corrects single live queries."""
         seen = self.scores(bank)
         return correct(seen, how, bank=seen, **options).statistics
@@ -349,7 +349,7 @@ class Index:
 
     def _correction(self, vectors: Embeddings, how: How, bank: Any, options: Mapping[str, Any]) -> Scores:
         if isinstance(bank, (str, Path)):
-            bank = Statistics.load(bank)
+            bank = Statistics.load(bank, trust=bool(options.get("trust")))
         if bank is not None and not isinstance(bank, Statistics):
             bank = self.scores(bank)
         return correct(self.scores(vectors), how, bank=bank, **options)

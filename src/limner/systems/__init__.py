@@ -8,20 +8,30 @@ no registration: name it as "module:function". A system that chooses its setting
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told, read_json, read_text
-from limner.core.registry import checked, refuse_code, resolve
+from limner.core.registry import Registry, refuse_code
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.scores import Scores
 
-SYSTEMS: Mapping[str, str] = MappingProxyType(
+
+@runtime_checkable
+class Model(Protocol):
+    """What training returns."""
+
+    def scores(self, collection: Collection, /, **options: Any) -> Scores:
+        """Similarity of every image and every text of a collection."""
+        ...
+
+
+SYSTEMS: Registry[Callable[..., Model]] = Registry(
+    "system",
     {
         "histograms": "limner.systems.histograms:train",
         "colours": "limner.systems.histograms:train_colours",
@@ -32,11 +42,13 @@ SYSTEMS: Mapping[str, str] = MappingProxyType(
         "pcme": "limner.systems.learned:pcme",
         "mcprop": "limner.systems.file_names:mcprop",
         "crank": "limner.systems.file_names:crank",
-    }
+    },
+    filled=1,
 )
-"""Everything `train` knows by name, and where it lives."""
+"""Everything `train` knows by name."""
 
-KINDS: Mapping[str, str] = MappingProxyType(
+KINDS: Registry[Any] = Registry(
+    "kind of model",
     {
         "histograms": "limner.systems.histograms:HistogramModel",
         "towers": "limner.systems.towers.saved:TowersModel",
@@ -44,18 +56,9 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "nearest": "limner.systems.classic.nearest:NearestModel",
         "mcprop": "limner.systems.towers.mcprop:McpropModel",
         "crank": "limner.systems.towers.crank:CrankModel",
-    }
+    },
 )
 """Classes of saved models, by the word under "limner" in the config.json of a model's folder; each has `load(path)`."""
-
-
-@runtime_checkable
-class Model(Protocol):
-    """What training returns."""
-
-    def scores(self, collection: Collection, /, **options: Any) -> Scores:
-        """Similarity of every image and every text of a collection."""
-        ...
 
 
 def train(
@@ -78,13 +81,13 @@ def train(
     Returns:
         A model; `model.scores(collection.test)` is what `limner.evaluate` takes.
     """
-    trainer = resolve(system, SYSTEMS, what="system")
+    trainer = SYSTEMS.find(system)
     given = {**({} if config is None else _configured(config, trust=trust)), **options}
-    chosen = checked(trainer, given, what=repr(system), filled=1)
+    chosen = SYSTEMS.checked(system, given)
     if "dev" in collection.splits and "dev" in inspect.signature(trainer).parameters:
         chosen.setdefault("dev", collection.dev)
     pairs = collection.train if "train" in collection.splits else collection
-    return cast("Model", trainer(pairs, **chosen))
+    return trainer(pairs, **chosen)
 
 
 def load(path: str | Path, *, trust: bool = False) -> Model:
@@ -98,7 +101,7 @@ def load(path: str | Path, *, trust: bool = False) -> Model:
     kind = _kind(place) if place.is_dir() else "histograms"
     if kind not in KINDS:
         raise LimnerError(f"{place} is a model of kind {kind!r}: expected one of {', '.join(sorted(KINDS))}")
-    reader = resolve(kind, KINDS, what="kind of model")
+    reader = KINDS.find(kind)
     with damage_told(place, what="saved model", mend="save it again"):
         return cast("Model", reader.load(place, trust=trust))
 

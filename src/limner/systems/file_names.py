@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from limner.core.registry import takes
+
 if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.scores import Progress
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
     from limner.systems.towers.mcprop import McpropModel
 
 
+@takes("limner.systems.towers.mcprop:train")
 def mcprop(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
 ) -> McpropModel:
@@ -32,6 +35,7 @@ def mcprop(
     return train(collection, dev=dev, progress=progress, **options)
 
 
+@takes("limner.systems.towers.crank:train")
 def crank(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
 ) -> CrankModel:

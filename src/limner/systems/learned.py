@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from limner.core.registry import takes
+
 if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.scores import Progress
     from limner.systems.towers.saved import TowersModel
 
 
+@takes("limner.systems.towers.training:towers")
 def towers(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
 ) -> TowersModel:
@@ -32,6 +35,7 @@ def towers(
     return training.towers(collection, dev=dev, progress=progress, **options)
 
 
+@takes("limner.systems.towers.training:pvse")
 def pvse(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
 ) -> TowersModel:
@@ -50,6 +54,7 @@ def pvse(
     return training.pvse(collection, dev=dev, progress=progress, **options)
 
 
+@takes("limner.systems.towers.training:pcme")
 def pcme(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
 ) -> TowersModel:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
+from limner.scores import CORRECTIONS
 from limner.web.failing import DIRECTIONS, failures_of
 from limner.web.pages import asked_in
-from limner.web.searching import CORRECTIONS, MOST, QUERY, search
+from limner.web.searching import MOST, QUERY, search
 from limner.web.site import Ask
 
 
@@ -95,8 +97,8 @@ def _operation(about: str, *, role: str, address: tuple[Any, ...] = (), sent: An
     return found
 
 
-def description() -> dict[str, Any]:
-    """The OpenAPI document."""
+def description(corrections: Iterable[str] = CORRECTIONS) -> dict[str, Any]:
+    """The OpenAPI document, with the corrections that are offered."""
     from limner.annotate.scale import REASONS
 
     grade, reasons = _whole(1, 4), {"type": "array", "items": {"type": "string", "enum": list(REASONS)}, "maxItems": 20}
@@ -115,7 +117,7 @@ def description() -> dict[str, Any]:
         _in_address("q", _words(QUERY), "words to look for among images"),
         _in_address("image", _words(), "id of an image to find words for"),
         _in_address("s", systems, "systems; the first by default"),
-        _in_address("fix", {"type": "string", "enum": ["", *CORRECTIONS]}, "a correction beside the plain scores"),
+        _in_address("fix", {"type": "string", "enum": ["", *corrections]}, "a correction beside the plain scores"),
         _in_address("k", _whole(1, MOST), "how many"),
     )
     failing = (
@@ -154,4 +156,4 @@ def description() -> dict[str, Any]:
 
 def openapi(ask: Ask) -> Response:
     """The description of all this."""
-    return JSONResponse(description())
+    return JSONResponse(description(ask.site.library.corrections))

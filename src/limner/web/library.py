@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from limner.core.errors import LimnerError, UnknownName
+from limner.scores import CORRECTIONS, correction
 from limner.systems import SYSTEMS
 from limner.systems.held_out import TEST_SHARE, dev_of, drawn, outside
 from limner.web.jobs import Job, Jobs
@@ -93,6 +94,7 @@ class Library:
         systems: Names of systems to train, files of saved models, or "module:thing"; by the name that pages use.
         matrices: Files of similarities (images by texts), by the name that pages use.
         options: Options of the loader.
+        corrections: Corrections of one's own, as "module:class", beside those that are registered.
         trust: Whether files of models may name code of their own.
     """
 
@@ -103,6 +105,7 @@ class Library:
         *,
         matrices: Mapping[str, Path] | None = None,
         options: Mapping[str, Any] | None = None,
+        corrections: Sequence[str] = (),
         trust: bool = False,
     ) -> None:
         """Loads nothing yet, but refuses what can be seen to be wrong."""
@@ -110,6 +113,9 @@ class Library:
             raise LimnerError("nothing to show: name a collection, e.g. scenes")
         self.collections, self.systems, self.matrices = dict(collections), dict(systems), dict(matrices or {})
         self.options, self.trust = dict(options or {}), trust
+        self._corrections = tuple(corrections)
+        for name in corrections:
+            correction(name)
         self.jobs = Jobs()
 
     @property
@@ -129,6 +135,17 @@ class Library:
         """The name of a system, refused where there is none of that name."""
         if name not in self.names:
             raise UnknownName("system", name[:80], self.names)
+        return name
+
+    @property
+    def corrections(self) -> list[str]:
+        """Every correction that pages offer."""
+        return [*CORRECTIONS, *self._corrections]
+
+    def known_correction(self, name: str) -> str:
+        """The name of a correction, or "" for none; refused where it is not offered: a page may name no module."""
+        if name and name not in self.corrections:
+            raise UnknownName("correction", name[:80], self.corrections)
         return name
 
     def loaded(self, name: str, *, patience: float | None = 5.0) -> Loaded:
@@ -180,12 +197,11 @@ class Library:
 
 def model_named(name: str, loaded: Loaded, job: Job, *, trust: bool = False) -> Any:
     """A model: trained on what may be seen, read from its file, or an object of one's own that encodes."""
-    from limner.core.registry import resolve
     from limner.systems import load, train
 
     if name not in SYSTEMS and Path(name).exists():
         return load(name, trust=trust)
-    thing = resolve(name, SYSTEMS, what="system")
+    thing: Any = SYSTEMS.find(name)
     if name in SYSTEMS:
         return train(loaded.seen, name, **_told(thing, job), **dev_of(thing, loaded.whole, loaded.held))
     return thing() if inspect.isclass(thing) else thing

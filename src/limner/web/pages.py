@@ -12,7 +12,7 @@ from limner.core.errors import LimnerError
 from limner.web.failing import failures_of, story
 from limner.web.jobs import Job
 from limner.web.library import Library
-from limner.web.searching import CORRECTIONS, Asked, search
+from limner.web.searching import Asked, search
 from limner.web.site import NAME, PAGES, Ask, page, query
 
 if TYPE_CHECKING:
@@ -59,9 +59,8 @@ def asked_in(ask: Ask, *, picture: bytes | None = None) -> Asked:
         library.known_system(name)
     if len(chosen) > MOST_SYSTEMS:
         raise LimnerError(f"{len(chosen)} systems: at most {MOST_SYSTEMS} are shown side by side")
-    return Asked(
-        collection, ask.get("q"), ask.get("image"), picture, chosen, ask.get("fix"), ask.number("k", 12, low=1, high=50)
-    )
+    fix, k = library.known_correction(ask.get("fix")), ask.number("k", 12, low=1, high=50)
+    return Asked(collection, ask.get("q"), ask.get("image"), picture, chosen, fix, k)
 
 
 def search_page(ask: Ask) -> Response:
@@ -82,7 +81,7 @@ def search_page(ask: Ask) -> Response:
     shown = f"/upload/{upload}" if upload else f"/image?{query(c=asked.collection, id=asked.image, size='view')}"
     return page(
         ask, "search.html", asked=asked, columns=columns, error=error, upload=upload, picture=shown, link=link,
-        pool=pool, collections=library.collections, systems=library.names, corrections=CORRECTIONS,
+        pool=pool, collections=library.collections, systems=library.names, corrections=library.corrections,
         labelled=any(a.right is not None for column in columns for a in column.answers),
         samples=held.texts.values[:: max(1, len(held.texts) // 4)][:4],
     )  # fmt: skip
@@ -159,13 +158,11 @@ def compare(ask: Ask) -> Response:
     library = ask.site.library
     chosen = [library.known(name) for name in ask.all("c")] or [library.known(None)]
     asked = ask.all("s") or library.names
-    correction = ask.get("fix")
-    if correction:
-        Asked(chosen[0], correction=correction)  # refuses an unknown one
+    correction = library.known_correction(ask.get("fix"))
     tables = [_table(library, name, asked, correction) for name in chosen]
     return page(
         ask, "compare.html", tables=tables, chosen=chosen, asked=asked, correction=correction,
-        collections=library.collections, systems=library.names, corrections=CORRECTIONS,
+        collections=library.collections, systems=library.names, corrections=library.corrections,
     )  # fmt: skip
 
 

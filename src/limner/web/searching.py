@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from limner.core.errors import LimnerError, UnknownName
+from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.web.jobs import Job
 from limner.web.library import Library, Loaded, Ready
 
 if TYPE_CHECKING:
-    from limner.match.corrections import Statistics
-    from limner.scores import Scores
+    from limner.scores import Scores, Statistics
 
-CORRECTIONS = ("csls", "inverted_softmax", "dual_softmax", "dynamic_inverted_softmax", "nnn", "sinkhorn")
 BANK = 5000
 """At most so many queries of the part that was learned from say which candidates are hubs."""
 QUERY = 500
@@ -39,7 +37,7 @@ class Asked:
         image: the id of an image to find words for; or
         picture: a picture of one's own, as bytes that were checked.
         system: Names of the systems to ask.
-        correction: A name in `CORRECTIONS`, or "" for none.
+        correction: A name that the library knows, or "" for none.
         k: How many answers.
     """
 
@@ -53,8 +51,6 @@ class Asked:
 
     def __post_init__(self) -> None:
         """Refuses what no page would send."""
-        if self.correction and self.correction not in CORRECTIONS:
-            raise UnknownName("correction", self.correction, CORRECTIONS)
         if len(self.words) > QUERY:
             raise LimnerError(f"the query has {len(self.words):,} characters: at most {QUERY} are read")
         if not 1 <= self.k <= MOST:
@@ -182,7 +178,7 @@ def _corrected(library: Library, ready: Ready, loaded: Loaded, asked: Asked, kno
 
 def _bank(ready: Ready, loaded: Loaded, asked: Asked, job: Job) -> Statistics:
     """What queries of the part that is not searched say of each candidate; the pool's own where that is all."""
-    from limner.match.corrections import correct
+    from limner.scores import correct
 
     scores = ready.scores.T if asked.direction == "t2i" else ready.scores
     if not ready.encodes or not loaded.divided:

@@ -51,6 +51,7 @@ def serve(
     url: str | None = None,
     proxies: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
+    corrections: Sequence[str] = (),
     trust: bool = False,
     started: Callable[[Address], None] | None = None,
 ) -> None:
@@ -69,6 +70,7 @@ def serve(
         url: The address under which others reach it, e.g. https://judge.example.org; links are made from it.
         proxies: Addresses of servers in front of this one, whose word on who asks, and how, is believed.
         options: Of the collections' loader.
+        corrections: Corrections of your own that pages offer, as "module:class".
         trust: Whether files of models may name code of their own.
         started: Called with the address once everything is ready.
     """
@@ -79,7 +81,7 @@ def serve(
         raise LimnerError("a certificate and its key belong together: give both or neither")
     app = make_app(
         collections, systems=systems, matrices=matrices, store=store, team=team, https=key is not None, hosts=(host,),
-        url=url, proxies=proxies, options=options, trust=trust,
+        url=url, proxies=proxies, options=options, corrections=corrections, trust=trust,
     )  # fmt: skip
     try:
         from limner.web.connections import Connections, affordable, listen
@@ -105,6 +107,7 @@ def make_app(
     url: str | None = None,
     proxies: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
+    corrections: Sequence[str] = (),
     trust: bool = False,
 ) -> Starlette:
     """The ASGI application that `serve` runs; arguments as there.
@@ -122,7 +125,10 @@ def make_app(
         raise MissingExtra("the page", error.name or "starlette", "web") from error
     listed = [collections] if isinstance(collections, str) else list(collections)
     named = systems if isinstance(systems, Mapping) else {_short(name): name for name in systems}
-    library = Library(_named(listed, dict(options or {})), named, matrices=matrices, options=options, trust=trust)
+    library = Library(
+        _named(listed, dict(options or {})), named, matrices=matrices, options=options, corrections=corrections,
+        trust=trust,
+    )  # fmt: skip
     site = Site(library, str(store), team=team, https=https, url=public_url(url))
     return application(site, hosts=tuple(hosts), proxies=proxies)
 
@@ -134,9 +140,9 @@ def _short(name: str) -> str:
 
 def _named(listed: Sequence[str | Collection], options: dict[str, Any]) -> dict[str, str | Collection]:
     """Collections by name. One that has to be read is read now, so that what is wrong is said now."""
-    from limner.datasets import DATASETS, load
+    from limner.datasets import datasets, load
 
-    drawn = {entry.name for entry in DATASETS if not entry.needs_path}
+    drawn = {entry.name for entry in datasets() if not entry.needs_path}
     found: dict[str, str | Collection] = {}
     for each in listed:
         given = load(each, **options) if isinstance(each, str) and each not in drawn else each

@@ -34,10 +34,10 @@ def list_(as_json: Json = False) -> None:
       $ limner data list
       $ limner data list --json
     """
-    from limner.datasets import DATASETS
+    from limner.datasets import datasets
 
-    rows = [{"name": d.name, "description": d.description, "needs_path": d.needs_path} for d in DATASETS]
-    lines = [(d.name + (":PATH" if d.needs_path else ""), d.description) for d in DATASETS]
+    rows = [{"name": d.name, "description": d.description, "needs_path": d.needs_path} for d in datasets()]
+    lines = [(d.name + (":PATH" if d.needs_path else ""), d.description) for d in datasets()]
     more = (
         "\n\nA path alone is enough where the files tell what they are; a loader of your own is module:function:PATH."
     )

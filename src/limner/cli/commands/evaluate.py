@@ -87,7 +87,7 @@ def evaluate(
     way = Way(images, texts, image_ids, text_ids, scores, tuple(run or ()), system, trust)
     source, truth, notes, dev = _given(collection, way, per_image, split, option, direction or [])
     if correct or tune:
-        source = corrected(source, correct, tune, dev)
+        source = corrected(source, correct, tune, dev, trust=trust)
     how: dict[str, Any] = {"measures": measures, "protocol": protocol or None, "ties": ties, "unretrieved": unretrieved}
     how["groups"] = None if groups is None else _groups(groups, truth)
     with on_cluster(cluster):

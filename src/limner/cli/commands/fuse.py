@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.options import Json, saved, word
+from limner.cli.options import Json, called, saved, word
 from limner.core.errors import LimnerError
 from limner.core.paths import read_array, read_text
 
@@ -24,7 +24,9 @@ Out = Annotated[
 def fuse(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Two or more runs of the same queries.")],
     out: Out,
-    method: Annotated[str, word("borda, reciprocal_rank or mean.", metavar="HOW")] = "borda",
+    method: Annotated[
+        str, word("A name of 'limner fusions', 'reciprocal_rank(k=20)', or module:function.", metavar="HOW")
+    ] = "borda",
     depth: Annotated[int | None, word("Keep so many places.", metavar="N", min=1, show_default="all")] = None,
     as_json: Json = False,
 ) -> None:
@@ -41,8 +43,9 @@ def fuse(
         raise typer.BadParameter(f"got {len(runs)} run: give two or more to fuse")
     with progress(f"reading {len(runs)} runs"):
         systems = [Ranking.load(run) for run in runs]
-    with progress(f"fusing with {method}"):
-        fused = fused_by(systems, method, depth=depth)
+    name, options = called(method, "--method")
+    with progress(f"fusing with {name}"):
+        fused = fused_by(systems, name, depth=depth, **options)
     _written(fused, out, {"method": method, "systems": [str(r) for r in runs]}, as_json)
 
 

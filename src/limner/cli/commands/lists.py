@@ -1,15 +1,16 @@
-"""limner measures, protocols, systems: what there is, by name."""
+"""limner measures, protocols, systems, encoders, ...: what there is, by name."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from limner.cli.console import answer, table
 from limner.cli.options import Json
+from limner.core.registry import Option, Registry
 
 
 def measures(as_json: Json = False) -> None:
@@ -52,34 +53,105 @@ def protocols(as_json: Json = False) -> None:
     answer(table((p.name, p.about) for p in PROTOCOLS.values()), {"protocols": rows}, as_json=as_json)
 
 
-def systems(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One system: its options.")] = None,
-    as_json: Json = False,
-) -> None:
-    """List the systems that limner can train itself, or the options of one.
+@dataclass(frozen=True)
+class Listing:
+    """A registry that the command line lists.
 
-    Examples:
-      $ limner systems
-      $ limner systems histograms
-      $ limner evaluate photos/ --system histograms
+    Args:
+        one: What it holds, one of it.
+        place: Where the registry is, as "module:name".
+        about: The help text.
+        examples: How it is used.
     """
-    from limner.core.registry import resolve
-    from limner.systems import SYSTEMS
 
-    if name is not None:
-        trainer = resolve(name, SYSTEMS, what="system")
-        data = {"system": name, "about": _about(trainer), "options": _options(trainer)}
-        return answer(inspect.getdoc(trainer) or name, data, as_json=as_json)
-    rows = [{"system": name, "about": _about(resolve(name, SYSTEMS, what="system"))} for name in SYSTEMS]
-    return answer(table((r["system"], r["about"]) for r in rows), {"systems": rows}, as_json=as_json)
+    one: str
+    place: str
+    about: str
+    examples: tuple[str, ...]
 
-
-def _about(trainer: object) -> str:
-    return (inspect.getdoc(trainer) or "").partition("\n")[0]
+    @property
+    def registry(self) -> Registry[Any]:
+        """The registry, imported now."""
+        found: Registry[Any] = Registry("list", {}).find(self.place)
+        return found
 
 
-def _options(trainer: Callable[..., Any]) -> dict[str, Any]:
-    """The options and what they are when nothing is said; those that only a program can give are left out."""
-    parameters = inspect.signature(trainer).parameters.values()
-    keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in ("progress", "dev")]
-    return {p.name: None if p.default is p.empty else p.default for p in keywords}
+KINDS = {
+    "systems": Listing(
+        "system",
+        "limner.systems:SYSTEMS",
+        "List the systems that limner can train itself, or the options of one.",
+        ("limner systems", "limner systems histograms", "limner evaluate photos/ --system histograms"),
+    ),
+    "encoders": Listing(
+        "encoder",
+        "limner.encoders:ENCODERS",
+        "List the encoders of images and texts, or the options of one.",
+        ("limner encoders", "limner encoders clip", "limner encode photos/ --encoder clip -O model=DIR -o photos.npy"),
+    ),
+    "corrections": Listing(
+        "correction",
+        "limner.scores:CORRECTIONS",
+        "List the corrections for hubs, or the options of one.",
+        ("limner corrections", "limner evaluate scenes --system histograms --correct 'csls(k=5)'"),
+    ),
+    "fusions": Listing(
+        "fusion",
+        "limner.match:FUSIONS",
+        "List the ways to fuse the rankings of several systems, or the options of one.",
+        ("limner fusions", "limner fuse a.run b.run --method 'reciprocal_rank(k=20)' -o fused.run"),
+    ),
+    "scorers": Listing(
+        "scorer",
+        "limner.match:SCORERS",
+        "List the scorers of pairs for re-ranking, or the options of one.",
+        ("limner scorers", "limner rerank proposed.run scenes --scorer levenshtein -o cascade.run"),
+    ),
+    "losses": Listing(
+        "loss",
+        "limner.systems.towers.losses:LOSSES",
+        "List the losses that towers are trained with, or the options of one.",
+        ("limner losses", "limner train towers scenes --set loss=max -o model"),
+    ),
+    "datasets": Listing(
+        "dataset",
+        "limner.datasets:DATASETS",
+        "List the loaders of data sets, or the options of one; 'limner data list' says what they load.",
+        ("limner datasets", "limner datasets scenes", "limner data describe scenes -O images=100"),
+    ),
+}
+
+
+def _lister(plural: str) -> Callable[..., None]:
+    """The command that lists a kind, or tells of one thing by its name."""
+    kind = KINDS[plural]
+
+    def command(
+        name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One of them, or module:thing.")] = None,
+        as_json: Json = False,
+    ) -> None:
+        if name is None:
+            rows = [{kind.one: each, "about": about} for each, about in kind.registry.summaries().items()]
+            return answer(table(tuple(r.values()) for r in rows), {plural: rows}, as_json=as_json)
+        told = kind.registry.about(name)
+        options = {option.name: option.described() for option in told.options}
+        text = told.doc.partition("\n>>> ")[0].rstrip() or name
+        if options:
+            text += "\n\nOptions:\n" + table(map(_line, told.options), indent="  ")
+        return answer(text, {kind.one: name, "about": told.summary, "options": options}, as_json=as_json)
+
+    examples = "\n".join(f"  $ {line}" for line in kind.examples)
+    command.__doc__ = f"{kind.about}\n\nExamples:\n{examples}\n"
+    return command
+
+
+def _line(option: Option) -> tuple[str, str, str]:
+    default = "" if option.default is ... else f"default {option.default}"
+    return option.name, option.type, "required" if option.required else default
+
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "measures": measures,
+    "protocols": protocols,
+    **{plural: _lister(plural) for plural in KINDS},
+}

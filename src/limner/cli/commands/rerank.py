@@ -9,7 +9,7 @@ import typer
 
 from limner.cli.commands.encode import pace
 from limner.cli.console import answer
-from limner.cli.options import Json, Loading, Split, Trust, load, part, saved, word
+from limner.cli.options import Json, Loading, Split, Trust, called, load, part, saved, word
 from limner.core.errors import LimnerError
 from limner.core.paths import place_for, read_json
 
@@ -17,15 +17,14 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.core.ranking import Ranking
 
-LEVENSHTEIN = "levenshtein"
-
 
 def rerank(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="What a proposer ranked: a TREC run or JSON lists.")],
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help="What the ids of the run stand for.")],
     out: Annotated[Path, word("Where to write the run (TREC, or .json).", "-o", "--out", metavar="FILE")],
     scorer: Annotated[
-        str, word("A saved CRank, the folder of a CrossEncoder, 'levenshtein', or module:thing with score_pairs.")
+        str,
+        word("A name of 'limner scorers', a saved CRank, a CrossEncoder's folder, or module:thing.", metavar="HOW"),
     ],
     depth: Annotated[
         str, word("How many candidates are scored again: a number, or a share such as 0.2.", metavar="N")
@@ -117,29 +116,22 @@ def _depth(text: str) -> int | float:
         raise typer.BadParameter(f"--depth {text}: expected a number such as 1000, or a share such as 0.2") from None
 
 
-def _scorer(name: str, *, trust: bool) -> Any:
+def _scorer(how: str, *, trust: bool) -> Any:
     """A scorer by what a person calls it."""
-    import inspect
+    from limner.match import scorer
 
-    if name == LEVENSHTEIN:
-        from limner.systems.levenshtein import Levenshtein
+    folder = Path(how)
+    if not folder.is_dir():
+        name, options = called(how, "--scorer")
+        return scorer(name, **options)
+    if "limner" not in _config(folder):
+        return scorer("cross-encoder", model=str(folder))
+    from limner.systems import load as saved_model
 
-        return Levenshtein()
-    folder = Path(name)
-    if folder.is_dir():
-        if "limner" in _config(folder):
-            from limner.systems import load as saved_model
-
-            return _pair_scorer(saved_model(folder, trust=trust), name)
-        from limner.systems.towers.pairs import CrossEncoderScorer
-
-        return CrossEncoderScorer(folder)
-    if ":" not in name:
-        raise LimnerError(f"no scorer {name}: expected the folder of a model, 'levenshtein', or module:thing")
-    from limner.core.registry import resolve
-
-    thing = resolve(name, {}, what="scorer")
-    return _pair_scorer(thing() if inspect.isclass(thing) else thing, name)
+    model = saved_model(folder, trust=trust)
+    if not hasattr(model, "score_pairs"):
+        raise LimnerError(f"{how} is a {type(model).__name__}, which scores no pairs: expected score_pairs")
+    return model
 
 
 def _config(folder: Path) -> dict[str, Any]:
@@ -148,12 +140,6 @@ def _config(folder: Path) -> dict[str, Any]:
     except LimnerError as error:
         raise LimnerError(f"{folder} is no saved scorer: expected a config.json in it ({error})") from error
     return config
-
-
-def _pair_scorer(thing: Any, name: str) -> Any:
-    if not hasattr(thing, "score_pairs"):
-        raise LimnerError(f"{name} is a {type(thing).__name__}, which scores no pairs: expected score_pairs")
-    return thing
 
 
 def _queries(judge: Any, collection: Collection, features: Path | None) -> list[Any]:

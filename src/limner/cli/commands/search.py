@@ -72,7 +72,7 @@ def search(
     if cluster and correct is None:
         raise typer.BadParameter("--cluster is for --correct: a plain search reads the index once, here")
     with on_cluster(cluster):
-        how = None if correct is None else _correction(index, correct, bank, save_bank, loading(option))
+        how = None if correct is None else _correction(index, correct, bank, save_bank, loading(option), trust=trust)
         with progress(f"searching {len(index):,} {index.about.kind}s") as told:
             chosen = True if exact else False if approximate else None
             hits = index.search(asked, k, exact=chosen, progress=told, **(how or {}))
@@ -122,18 +122,18 @@ def _is_encoded(asked: Items | Embeddings, bank: Path | None) -> bool:
 
 
 def _correction(
-    index: Index, correct: str, bank: Path | None, save_bank: Path | None, options: dict[str, Any]
+    index: Index, correct: str, bank: Path | None, save_bank: Path | None, options: dict[str, Any], *, trust: bool
 ) -> dict[str, Any]:
     """The correction as `index.search` takes it."""
-    from limner.match.corrections import Statistics
+    from limner.scores import Statistics
     from limner.search import read
 
     if bank is None:
-        return {"correct": correct, **options}
+        return {"correct": correct, "trust": trust, **options}
     if _holds_statistics(bank):
         if save_bank or options:
             raise LimnerError(f"{bank} holds statistics with their options: leave out --save-bank and -O")
-        return {"correct": correct, "bank": Statistics.load(bank)}
+        return {"correct": correct, "bank": Statistics.load(bank, trust=trust)}
     with progress(f"asking the bank {bank}"):
         known = index.statistics(correct, read(bank), **options)
     if save_bank is not None:

@@ -42,6 +42,10 @@ def serve(
         list[str] | None,
         word("Or similarities of your own, images by texts: NAME=FILE.npy. Repeatable.", metavar="NAME=FILE"),
     ] = None,
+    correct: Annotated[
+        list[str] | None,
+        word("A correction of your own to offer: module:class. Repeatable.", metavar="HOW", show_default="none"),
+    ] = None,
     store: Annotated[str, word(STORE, metavar="WHERE")] = "limner-answers.db",
     host: Annotated[
         str, word("Whom to listen to; others than this machine need --team.", metavar="HOST")
@@ -88,6 +92,7 @@ def serve(
         url=url,
         proxies=proxy or (),
         options=loading(option),
+        corrections=correct or (),
         trust=trust,
         started=started,
     )

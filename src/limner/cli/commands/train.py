@@ -68,10 +68,9 @@ def _refuse_taken(out: Path, checkpoints: object) -> None:
 
 
 def _trained(system: str, whole: Collection, config: Path | None, settings: dict[str, Any], *, trust: bool) -> Any:
-    from limner.core.registry import resolve
     from limner.systems import SYSTEMS
     from limner.systems import train as learn
 
-    trainer = resolve(system, SYSTEMS, what="system")
+    trainer = SYSTEMS.find(system)
     with progress(f"training {system} on {whole.name}") as told:
         return learn(whole, system, config=config, trust=trust, **{**told_to(trainer, told), **settings})

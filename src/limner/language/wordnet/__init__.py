@@ -8,7 +8,6 @@ The graph is read once and never changed, so that threads may share it; what is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy.typing as npt
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.paths import damage_told
+from limner.language.wordnet.synset import Synset
 
 Distances = npt.NDArray[np.uint8]
 
@@ -32,31 +32,6 @@ SUFFIXES = {
     "r": (),
 }  # fmt: skip
 """WordNet's own rules of detachment (morphy)."""
-
-
-@dataclass(frozen=True)
-class Synset:
-    """One meaning and the words for it.
-
-    Args:
-        name: First lemma, part of speech, number of the sense, such as "dog.n.01".
-        lemmas: The words, with underscores for spaces.
-        counts: How often each word had this meaning in WordNet's tagged texts.
-        above: Positions of its hypernyms.
-        antonyms: (position of a word in `lemmas`, its antonym).
-    """
-
-    name: str
-    lemmas: tuple[str, ...]
-    counts: tuple[int, ...]
-    above: tuple[int, ...]
-    antonyms: tuple[tuple[int, str], ...] = ()
-
-    @property
-    def pos(self) -> str:
-        """Part of speech: "n", "v", "a" (also for satellites) or "r"."""
-        letter = self.name.rsplit(".", 2)[1]
-        return "a" if letter == "s" else letter
 
 
 class WordNet:
@@ -87,7 +62,7 @@ class WordNet:
         """The WordNet 3.0 that limner brings, read once for the whole process (about a second)."""
         from limner.language.wordnet.pack import opened
 
-        return opened((files("limner.language.wordnet") / "wordnet30.xz").read_bytes())
+        return WordNet(*opened((files("limner.language.wordnet") / "wordnet30.xz").read_bytes()))
 
     @staticmethod
     def read(folder: str | Path) -> WordNet:
@@ -95,7 +70,7 @@ class WordNet:
         from limner.language.wordnet.pack import read
 
         with damage_told(folder, what="folder of WordNet files"):
-            return read(Path(folder))
+            return WordNet(*read(Path(folder)))
 
     def __len__(self) -> int:
         return len(self._synsets)

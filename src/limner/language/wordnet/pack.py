@@ -4,7 +4,7 @@ The packed text holds, line by line in the order of the files, every synset as t
 (`word:sense:count`), the numbers of its hypernyms' lines, and its antonyms (`position of the word=antonym`); then the
 irregular forms. Definitions and examples are left out. To pack anew:
 
-    python -m limner.language.wordnet.pack FOLDER src/limner/wordnet/wordnet30.xz
+    python -m limner.language.wordnet.pack FOLDER src/limner/language/wordnet/wordnet30.xz
 
 WordNet 3.0 Copyright 2006 by Princeton University. All rights reserved. Its licence, which allows this, is in
 `WORDNET_LICENSE` beside this file.
@@ -19,14 +19,14 @@ from pathlib import Path
 
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told
-from limner.language.wordnet import Synset, WordNet
+from limner.language.wordnet.synset import Parts, Synset
 
 PARTS = {"n": "noun", "v": "verb", "a": "adj", "r": "adv"}
 HYPERNYMS = ("@", "@i")
 Raw = tuple[str, list[str], list[tuple[str, str]], list[tuple[int, str, str, int]]]
 
 
-def read(folder: Path) -> WordNet:
+def read(folder: Path) -> Parts:
     """Reads the database files of a folder."""
     lacking = [f"{kind}.{part}" for part in PARTS.values() for kind in ("data", "index")]
     lacking = [name for name in lacking if not (folder / name).is_file()]
@@ -113,13 +113,13 @@ def _counts(folder: Path) -> dict[tuple[str, str, int], int]:
     return found
 
 
-def opened(packed: bytes) -> WordNet:
+def opened(packed: bytes) -> Parts:
     """The graph of a packed file."""
     with damage_told("wordnet30.xz", what="packed WordNet", mend="install limner again"):
         return unpack(lzma.decompress(packed).decode())
 
 
-def unpack(text: str) -> WordNet:
+def unpack(text: str) -> Parts:
     """The graph of a packed text."""
     head, _, tail = text.partition("\n\n")
     synsets: list[Synset] = []
@@ -145,7 +145,7 @@ def unpack(text: str) -> WordNet:
     for line in tail.splitlines():
         form, *bases = line[1:].split(" ")
         irregular[form, line[0]] = tuple(bases)
-    return WordNet(synsets, ordered, irregular)
+    return Parts(synsets, ordered, irregular)
 
 
 if __name__ == "__main__":

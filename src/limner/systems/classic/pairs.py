@@ -5,14 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
-from limner.core.errors import LimnerError, UnknownName
+from limner.core.errors import LimnerError
 from limner.core.paths import damage_told, refuse_irregular
-from limner.core.registry import resolve
+from limner.core.registry import Registry
 from limner.scores import Progress
 from limner.systems.classic.histograms import Histograms
 from limner.systems.classic.kernels import KINDS, Featured, Features, Pyramid
@@ -21,16 +20,24 @@ Documents = Sequence[Sequence[str]]
 FeatureSource = Embeddings | Histograms | str | Path | None
 """Features of images by id, in memory or in a file; None to compute them from the pictures."""
 
-TEXTS: Mapping[str, str] = MappingProxyType(
+TEXTS: Registry[Callable[..., Any]] = Registry(
+    "text kernel",
     {
         "bow": "limner.systems.classic.pairs:bow",
         "trigrams": "limner.systems.classic.pairs:trigrams",
         "tagrank": "limner.systems.classic.tagrank:TagRank",
         "f1": "limner.systems.classic.strings:OverlapF1",
-    }
+    },
 )
 """Text kernels by name; "module:thing" names another, or give the kernel itself."""
-IMAGES = ("pyramid", "histogram", *KINDS)
+IMAGES: Registry[Callable[..., Any]] = Registry(
+    "image kernel",
+    {
+        "pyramid": "limner.systems.classic.kernels:Pyramid",
+        "histogram": "limner.systems.classic.kernels:Pyramid",
+        **dict.fromkeys(KINDS, "limner.systems.classic.kernels:Features"),
+    },
+)
 """Image kernels by name; the last three are for features that are given."""
 
 
@@ -78,7 +85,7 @@ def text_kernel(kernel: Any, weights: str | None = None, *, usual: str = "root i
         if weights is not None:
             raise LimnerError(f"weights={weights!r} beside a kernel that is given: set them in the kernel")
         return kernel
-    made: Callable[..., Any] = resolve(kernel, TEXTS, what="text kernel")
+    made = TEXTS.find(kernel)
     weighted = "weights" in inspect.signature(made).parameters
     if weights is not None and not weighted:
         raise LimnerError(f"weights={weights!r} for the text kernel {kernel!r}, which takes none: leave them out")
@@ -95,9 +102,7 @@ def image_kernel(kernel: Any, options: Mapping[str, Any], *, features: bool) -> 
         return Features(kernel)
     if kernel in ("pyramid", "histogram"):
         return Pyramid(levels=3 if kernel == "pyramid" else 1, **options)
-    if ":" not in kernel:
-        raise UnknownName("image kernel", kernel, IMAGES)
-    return resolve(kernel, {}, what="image kernel")()
+    return IMAGES.find(kernel)()
 
 
 def image_features(kernel: Any, items: Items, source: FeatureSource, *, progress: Progress | None = None) -> Any:

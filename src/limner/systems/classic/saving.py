@@ -6,7 +6,6 @@ import inspect
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from limner.core.errors import LimnerError
 from limner.core.files import replacing_model, write_text
 from limner.core.ids import Ids
 from limner.core.paths import damage_told, read_json
-from limner.core.registry import resolve
+from limner.core.registry import Registry
 from limner.encoders.contract import digest
 from limner.systems.classic.histograms import Histograms
 
@@ -24,7 +23,8 @@ FORMAT = 1
 CONFIG, TENSORS = "config.json", "model.safetensors"
 _TENSOR = "tensor"
 
-KERNELS: Mapping[str, str] = MappingProxyType(
+KERNELS: Registry[Any] = Registry(
+    "kernel",
     {
         place: place
         for place in (
@@ -35,7 +35,7 @@ KERNELS: Mapping[str, str] = MappingProxyType(
             "limner.systems.classic.tagrank:FittedTagRank",
             "limner.systems.classic.lexical:FittedLexicalKernel",
         )
-    }
+    },
 )
 """Fitted kernels that a saved model may name, as it names them; one of your own needs trust."""
 
@@ -114,7 +114,7 @@ def kernel_from(held: Mapping[str, Any], *, trust: bool) -> Any:
         held: The state, as a file has it.
         trust: Whether the file may name a kernel, or the tagger of one, that is not limner's own.
     """
-    kind = resolve(held["class"], KERNELS, what="kernel", trusted=trust)
+    kind = KERNELS.find(held["class"], trusted=trust)
     if not hasattr(kind, "from_state"):
         raise LimnerError(f"{held['class']} in a saved model is no kernel: expected a class with from_state")
     told = {"trust": trust} if "trust" in inspect.signature(kind.from_state).parameters else {}

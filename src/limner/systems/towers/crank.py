@@ -23,6 +23,7 @@ from limner.core.errors import LimnerError
 from limner.core.files import replacing_model
 from limner.core.paths import damage_told
 from limner.core.ranking import Ranking
+from limner.core.registry import takes
 from limner.encoders.batching import by_length
 from limner.scores import Progress, Scores
 from limner.systems.towers import checkpoints, keeping, randomness
@@ -38,7 +39,7 @@ IntArray = npt.NDArray[np.int64]
 Scored = npt.NDArray[np.float32]
 KIND = "crank"
 ABOUT = "CRank: reads a file name and a caption together and says how well they match."
-DEFAULTS = {"batch": 64, "rate": 2e-4, "weight_decay": 0.01, "epochs": 10}
+DEFAULTS: Mapping[str, Any] = {"batch": 64, "rate": 2e-4, "weight_decay": 0.01, "epochs": 10}
 """Of `Training`, where they differ."""
 
 
@@ -257,6 +258,7 @@ def _logits(judge: Judge, known: Known, rows: IntArray, columns: IntArray, *, ha
     return found
 
 
+@takes(Pairing, Layers, Training, **DEFAULTS)
 def train(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
 ) -> CrankModel:

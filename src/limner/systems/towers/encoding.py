@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from limner.core.ids import Ids
-from limner.scores.sets import VectorSets
+from limner.scores import VectorSets
 from limner.systems.towers.data import Packing, Texts
 from limner.systems.towers.models import Compared
 from limner.systems.towers.vocabulary import Tokens

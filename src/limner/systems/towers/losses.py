@@ -11,28 +11,29 @@ losses differ only in which negatives they look at. The other direction swaps th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from types import MappingProxyType
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from limner.core.errors import LimnerError
-from limner.core.registry import resolve
+from limner.core.registry import Registry, checked
 
 MARGIN = 0.2
-LOSSES: Mapping[str, str] = MappingProxyType(
+LOSSES: Registry[Callable[..., Tensor]] = Registry(
+    "loss",
     {
         "sum": "limner.systems.towers.losses:sum_margin",
         "max": "limner.systems.towers.losses:max_margin",
         "semi-hard": "limner.systems.towers.losses:semi_hard",
         "knn": "limner.systems.towers.losses:knn_margin",
         "adaptive": "limner.systems.towers.losses:adaptive_margin",
-    }
+    },
+    filled=2,
 )
-"""Losses by name, and where each lives."""
+"""Losses by name."""
 
 
 class Loss(Protocol):
@@ -131,8 +132,9 @@ def loss(
     """
     if not margin > 0:
         raise LimnerError(f"margin={margin}: expected a number above 0")
-    function = name if callable(name) else resolve(name, LOSSES, what="loss", trusted=trusted)
-    return partial(cast("Callable[..., Tensor]", function), margin=margin, **options)
+    function = name if callable(name) else LOSSES.find(name, trusted=trusted)
+    what = f"loss {name if isinstance(name, str) else LOSSES.name_of(name)!r}"
+    return partial(function, **checked(function, {"margin": margin, **options}, what=what, filled=LOSSES.filled))
 
 
 _Choice = Callable[[Tensor, Tensor, float], Tensor]

@@ -24,6 +24,7 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.files import replacing, replacing_model
 from limner.core.paths import damage_told
+from limner.core.registry import takes
 from limner.scores import Progress, Scores
 from limner.systems.towers import checkpoints, keeping, randomness
 from limner.systems.towers.distributed import Group, device_of, joined
@@ -40,6 +41,8 @@ from limner.systems.towers.sources import found_again as features_again
 
 KIND = "mcprop"
 ABOUT = "MCProp: a picture and its file name fused into one query, and captions, compared by the cosine."
+DEFAULTS = {"loss": "max"}
+"""Of `Margin`, where they differ."""
 MEASURES = ("nDCG@5", "R@1", "R@5", "R@10")
 _AT_ONCE = 512
 
@@ -244,6 +247,7 @@ def _at(rows: npt.NDArray[np.int64], like: Tensor) -> Tensor:
     return torch.from_numpy(rows).to(like.device)
 
 
+@takes(Query, Heads, Margin, Training, **DEFAULTS)
 def train(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
 ) -> McpropModel:
@@ -255,8 +259,7 @@ def train(
         progress: Called with (steps done, steps in all).
         options: Of `Query`, `Heads`, `Margin` (its loss is "max" here) and `Training`.
     """
-    given = {"loss": "max", **options}
-    query, shape, margin, training = split(given, Query, Heads, Margin, Training, what=KIND)
+    query, shape, margin, training = split({**DEFAULTS, **options}, Query, Heads, Margin, Training, what=KIND)
     device = device_of(training.device)
     group = joined(device)
     texts = [*collection.texts.values, *keeping.names_of(collection)]

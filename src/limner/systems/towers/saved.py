@@ -32,7 +32,7 @@ from limner.systems.towers.sources import Source, found_again, source
 from limner.systems.towers.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from limner.scores.sets import VectorSets
+    from limner.scores import VectorSets
 
 FORMAT = 1
 WEIGHTS, CONFIG, WORDS, CARD = "model.safetensors", "config.json", "vocabulary.txt", "README.md"

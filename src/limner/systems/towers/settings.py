@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.registry import typed
+from limner.core.registry import checked, takes
 
 Kind = TypeVar("Kind")
 PRECISIONS = ("float32", "bfloat16")
@@ -95,21 +94,15 @@ def settings(kind: type[Kind], options: Mapping[str, Any], *, what: str) -> Kind
     >>> settings(Training, {"epochs": 3, "rate": 1}, what="towers").rate
     1.0
     """
-    known = typing.get_type_hints(kind)
-    for name in options:
-        if name not in known:
-            raise UnknownName(f"option of {what!r}", name, known)
-    return kind(**{name: typed(name, value, known[name]) for name, value in options.items()})
+    return kind(**checked(kind, options, what=repr(what), objects=False))
 
 
 def split(options: Mapping[str, Any], *kinds: type, what: str) -> list[Any]:
     """Settings of several kinds from one set of options: each takes the names it knows, none may be left over."""
-    names = [[field.name for field in dataclasses.fields(kind)] for kind in kinds]
-    known = [name for each in names for name in each]
-    for name in options:
-        if name not in known:
-            raise UnknownName(f"option of {what!r}", name, known)
-    return [
-        settings(kind, {name: options[name] for name in each if name in options}, what=what)
-        for kind, each in zip(kinds, names, strict=True)
-    ]
+
+    @takes(*kinds)
+    def together(**options: Any) -> None: ...
+
+    chosen = checked(together, options, what=repr(what), objects=False)
+    names = [{field.name for field in dataclasses.fields(kind)} & chosen.keys() for kind in kinds]
+    return [kind(**{name: chosen[name] for name in each}) for kind, each in zip(kinds, names, strict=True)]

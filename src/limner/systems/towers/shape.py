@@ -81,9 +81,7 @@ class Margin:
     k: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuses an option that would do nothing."""
-        if self.k is not None and self.loss != "knn":
-            raise LimnerError(f"k={self.k} with loss={self.loss!r}: only loss='knn' has a k; leave it out")
+        """Refuses an option that the loss does not have."""
         self.function()
 
     def function(self) -> Any:

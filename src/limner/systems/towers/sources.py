@@ -14,7 +14,6 @@ import numpy.typing as npt
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
-from limner.core.registry import checked
 from limner.encoders import Encoder, TwoSided, encoded, encoder_named
 from limner.encoders.pictures import Histograms
 
@@ -129,8 +128,6 @@ def _is_file(given: str) -> bool:
 
 
 def _encoder(name: str, options: Mapping[str, Any], what: str, trusted: bool) -> Any:
-    if name == BUILT_IN:
-        return Histograms(**checked(Histograms, options, what=f"encoder {name!r}"))
     made = encoder_named(name, options, trusted=trusted)
     if not isinstance(made, (Encoder, TwoSided)):
         raise LimnerError(f"{what}={name!r} has no encode(items): expected an encoder")

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from limner.core.collection import Collection
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
+from limner.core.registry import takes
 from limner.core.version import VERSION
 from limner.evaluation.evaluate import evaluate
 from limner.scores import Scores
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 MEASURES = "R@1 R@5 R@10 rsum"
 
 
+@takes(Inputs, Shape, *VARIANTS["towers"], Training)
 def towers(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
 ) -> TowersModel:
@@ -47,6 +49,7 @@ def towers(
     return trained("towers", collection, dev=dev, progress=progress, options=options)
 
 
+@takes(Inputs, Shape, *VARIANTS["pvse"], Training)
 def pvse(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
 ) -> TowersModel:
@@ -57,6 +60,7 @@ def pvse(
     return trained("pvse", collection, dev=dev, progress=progress, options=options)
 
 
+@takes(Inputs, Shape, *VARIANTS["pcme"], Training)
 def pcme(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
 ) -> TowersModel:

@@ -1,0 +1,104 @@
+"""Importing what "module:thing" names, reading what is written about it, and refusing such names in files.
+
+Importing a module is running it. A person may name one, at the command line or in Python; a file may not.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import os
+import sys
+import types
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from limner.core.errors import LimnerError, Untrusted
+
+
+def imported(place: str, *, what: str, name: str | None = None) -> Any:
+    """The thing at "module:thing", imported now.
+
+    Args:
+        place: Where it is.
+        what: What it is; used in messages only.
+        name: What a person called it; its place by default.
+
+    >>> imported("json:loads", what="reader")("[1]")
+    [1]
+    """
+    module, _, thing = place.partition(":")
+    name = name or place
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise LimnerError(f"{what} {name!r}: {module!r} is no name of a module")
+    try:
+        found = _module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # the module is there, but something that it needs is not
+        raise LimnerError(
+            f"{what} {name!r}: there is no module {module!r}; expected 'module:thing' or a known name. Is it "
+            "installed, in this folder, or on PYTHONPATH?"
+        ) from error
+    except SyntaxError as error:
+        raise LimnerError(f"{what} {name!r}: module {module!r} is not valid Python: {error}") from error
+    if not hasattr(found, thing):
+        raise LimnerError(f"{what} {name!r}: module {module!r} has no {thing!r}; check the name after the colon")
+    return getattr(found, thing)
+
+
+def documented(place: str) -> str:
+    """The documentation of "module:thing", from the source; nothing where it has none or is not at hand."""
+    module, _, thing = place.partition(":")
+    try:
+        spec = importlib.util.find_spec(module)
+    except ImportError:  # the package says that something it needs is not installed
+        return ""
+    if spec is None or spec.origin is None:
+        return ""
+    with open(spec.origin, encoding="utf-8") as file:
+        defined = {getattr(node, "name", None): node for node in ast.parse(file.read()).body}
+    node = defined.get(thing)
+    return (ast.get_docstring(node) or "") if isinstance(node, ast.ClassDef | ast.FunctionDef) else ""
+
+
+def _module(name: str) -> types.ModuleType:
+    """A module that is installed, or else one of the current folder, as for a script that is started there."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        here = os.getcwd()
+        if error.name != name.partition(".")[0] or here in sys.path:
+            raise
+        sys.path.append(here)
+        try:
+            importlib.invalidate_caches()
+            return importlib.import_module(name)
+        finally:
+            sys.path.remove(here)
+
+
+def refuse_code(values: Mapping[str, object], *, where: object) -> None:
+    """Refuses "module:thing" anywhere in the options that a file gives, before anything can import it.
+
+    >>> refuse_code({"device": "cuda:1", "features": "photos.npy"}, where="options.toml")
+    >>> refuse_code({"features": {"encoder": "os:system"}}, where="options.toml")
+    Traceback (most recent call last):
+    limner.core.errors.Untrusted: option features.encoder in options.toml 'os:system' is named by a file, ...
+    """
+    for path, value in _strings(values, ""):
+        module, _, thing = value.partition(":")
+        if module and thing and not set(value) & set("/\\") and path.rpartition(".")[2] != "device":
+            raise Untrusted(f"option {path} in {where}", value, ())
+
+
+def _strings(value: object, path: str) -> Iterable[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, held in value.items():
+            yield from _strings(held, f"{path}.{key}".lstrip("."))
+    elif isinstance(value, list):
+        for held in value:
+            yield from _strings(held, path)

@@ -1,0 +1,254 @@
+"""The options of functions and classes: which there are, of what type, and values that are checked against them."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.importing import imported
+
+T = TypeVar("T")
+_PLAIN = (str, int, float, bool, list, tuple, dict, type(None))
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """One option of a thing.
+
+    Args:
+        name: The keyword.
+        hint: What it may be, as the annotation says; `Any` where it says nothing.
+        default: What it is when it is not given; `...` where that is not known.
+        required: Whether it must be given.
+    """
+
+    name: str
+    hint: object
+    default: object = None
+    required: bool = False
+
+    @property
+    def type(self) -> str:
+        """The annotation in words: "int", "float or nothing"."""
+        return _words(self.hint)
+
+    def described(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        if self.required:
+            return {"type": self.type, "required": True}
+        if self.default is ...:
+            return {"type": self.type}
+        return {"type": self.type, "default": self.default if isinstance(self.default, _PLAIN) else str(self.default)}
+
+
+def takes(*settings: type | str, **defaults: Any) -> Callable[[T], T]:
+    """Says that the `**options` of a function are the fields of these dataclasses.
+
+    Args:
+        settings: The dataclasses; or where another function is, as "module:function", that takes the same options:
+            it is imported only when they are needed.
+        defaults: Values that this function takes where a dataclass has another default.
+
+    >>> @dataclasses.dataclass
+    ... class Training:
+    ...     epochs: int = 30
+    >>> @takes(Training)
+    ... def train(collection: object, **options: Any) -> None: ...
+    >>> [(o.name, o.type, o.default) for o in options_of(train, filled=1)]
+    [('epochs', 'int', 30)]
+    """
+
+    def keep(function: T) -> T:
+        function.__settings__ = settings, defaults  # type: ignore[attr-defined]
+        return function
+
+    return keep
+
+
+def options_of(thing: Callable[..., object], *, filled: int = 0) -> tuple[Option, ...]:
+    """The options that a person can write; those that only a program can give (functions, collections) are left out.
+
+    Args:
+        thing: A function or class.
+        filled: Arguments at the start that are given by position and are no options.
+    """
+    known, _ = _parameters(thing, filled)
+    return tuple(option for option in known.values() if _is_written(option.hint))
+
+
+def _is_written(hint: object) -> bool:
+    """Whether a value of this type can be written down: a number, a word, a list of such."""
+    allowed = typing.get_args(hint) if _is_union(hint) else (hint,)
+    plain = [typing.get_origin(kind) or kind for kind in allowed if kind is not type(None)]
+    return any(kind is Any or kind is typing.Literal or _is_plain(kind) for kind in plain)
+
+
+def _is_plain(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, (*_PLAIN, os.PathLike, Mapping, Sequence))
+
+
+def checked(
+    thing: Callable[..., object], options: Mapping[str, object], *, what: str, filled: int = 0, objects: bool = True
+) -> dict[str, Any]:
+    """Options as a function takes them: refuses unknown and missing names, and plain values of another type.
+
+    Args:
+        thing: The function or class that will be called. `**running: Unpack[Running]` stands for the keys of a typed
+            dict, and `takes` for the fields of dataclasses; a plain `**options` takes whatever comes.
+        options: Values by name.
+        what: Whose options they are; used in messages only.
+        filled: Arguments at the start that are given by position and are no options.
+        objects: Whether values that no file could hold (arrays, functions, ...) pass as they are.
+
+    >>> def load(*, images: int = 2000, graded: bool = False) -> None: ...
+    >>> checked(load, {"images": "abc"}, what="'scenes'")
+    Traceback (most recent call last):
+    limner.core.errors.LimnerError: option of 'scenes' images='abc' is str: expected int
+    """
+    known, is_open = _parameters(thing, filled)
+    for name in options:
+        if name not in known and not is_open:
+            raise UnknownName(f"option of {what}", name, known)
+    lacking = [option.name for option in known.values() if option.required and option.name not in options]
+    if lacking:
+        raise LimnerError(f"{what} needs {' and '.join(lacking)}: give it as {lacking[0]}=...")
+    hints = {name: option.hint for name, option in known.items()}
+    return {
+        name: value
+        if objects and not isinstance(value, _PLAIN)
+        else typed(f"option of {what} {name}", value, hints.get(name, Any))
+        for name, value in options.items()
+    }
+
+
+def _parameters(thing: Callable[..., object], filled: int) -> tuple[dict[str, Option], bool]:
+    """Every named option, and whether others are taken too."""
+    hints = _hints(thing)
+    known: dict[str, Option] = {}
+    is_open = False
+    for p in list(inspect.signature(thing).parameters.values())[filled:]:
+        if p.kind is p.VAR_KEYWORD:
+            more = _gathered(thing, hints.get(p.name))
+            known |= more or {}
+            is_open = more is None
+        elif p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD):
+            required = p.default is p.empty
+            known[p.name] = Option(p.name, hints.get(p.name, Any), None if required else p.default, required)
+    return known, is_open
+
+
+def _gathered(thing: Callable[..., object], hint: object) -> dict[str, Option] | None:
+    """What `**options` stands for: the settings of a function, the keys of a typed dict; None for anything."""
+    if settings := getattr(thing, "__settings__", ()):
+        found: dict[str, Option] = {}
+        for kind in settings[0]:
+            found |= _as_there(kind) if isinstance(kind, str) else _parameters(kind, 0)[0]
+        return found | {n: dataclasses.replace(found[n], default=value) for n, value in settings[1].items()}
+    unpacked = typing.get_args(hint)[:1]
+    if not unpacked or not typing.is_typeddict(unpacked[0]):
+        return None
+    return {name: Option(name, hint, ...) for name, hint in typing.get_type_hints(unpacked[0]).items()}
+
+
+def _as_there(place: str) -> dict[str, Option]:
+    return _gathered(imported(place, what="function"), None) or {}
+
+
+def _hints(thing: Callable[..., object]) -> dict[str, object]:
+    """Annotations, each by itself: `object` where one names what only a type checker imports."""
+    owners: list[Any] = [thing]
+    if inspect.isclass(thing):
+        owners = list(reversed(thing.__mro__)) if dataclasses.is_dataclass(thing) else [thing.__init__]
+    return {name: _hint(name, hint, owner) for owner in owners for name, hint in _annotations(owner).items()}
+
+
+def _annotations(owner: Any) -> dict[str, object]:
+    try:
+        return inspect.get_annotations(owner)
+    except (NameError, TypeError):
+        return {}
+
+
+def _hint(name: str, hint: object, owner: object) -> object:
+    def probe() -> None: ...
+
+    probe.__annotations__ = {name: hint}
+    around = getattr(owner, "__globals__", None) or vars(sys.modules.get(owner.__module__, types))
+    try:
+        return typing.get_type_hints(probe, globalns=around)[name]
+    except (NameError, TypeError, AttributeError):
+        return object
+
+
+def typed(name: str, value: object, hint: object) -> Any:
+    """A value of the type that an annotation asks for; a whole number stands for a fraction, a list for a tuple.
+
+    >>> typed("rate", 1, float), typed("heads", [2, 3], tuple[int, ...])
+    (1.0, (2, 3))
+    """
+    allowed = typing.get_args(hint) if _is_union(hint) else (hint,)
+    if Any in allowed or (value is None and type(None) in allowed):
+        return value
+    if float in allowed and isinstance(value, int) and not isinstance(value, bool) and int not in allowed:
+        return _fraction(name, value)
+    for kind in allowed:
+        if _fits(value, kind):
+            return _inside(name, value, kind)
+    raise LimnerError(f"{name}={value!r} is {type(value).__name__}: expected {_words(hint)}")
+
+
+def _is_union(hint: object) -> bool:
+    return isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
+
+
+def _fraction(name: str, value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise LimnerError(f"{name} is a number of {len(str(abs(value)))} digits: too large") from None
+
+
+def _fits(value: object, kind: object) -> bool:
+    if typing.get_origin(kind) is typing.Literal:
+        return value in typing.get_args(kind)
+    plain = typing.get_origin(kind) or kind
+    if not isinstance(plain, type):
+        return True  # a type variable, or a word that only a type checker understands
+    if plain in (tuple, Sequence) and isinstance(value, (list, tuple)):
+        return True
+    if isinstance(value, bool) or plain is bool:
+        return isinstance(value, bool) and plain in (bool, object)
+    return isinstance(value, plain) and not (isinstance(value, str) and plain is Sequence)
+
+
+def _inside(name: str, value: Any, kind: object) -> object:
+    """Lists and mappings with everything in them checked."""
+    within = typing.get_args(kind)
+    if isinstance(value, (list, tuple)) and within and typing.get_origin(kind) is not typing.Literal:
+        each = [within[0]] * len(value) if len(within) == 1 or within[-1] is ... else within
+        if len(each) != len(value):
+            raise LimnerError(f"{name} has {len(value)} values: expected {len(each)}")
+        held = [typed(f"{name}[{n}]", v, h) for n, (v, h) in enumerate(zip(value, each, strict=True))]
+        return tuple(held) if typing.get_origin(kind) is tuple or isinstance(value, tuple) else held
+    if isinstance(value, dict) and len(within) == 2:
+        return {key: typed(f"{name}.{key}", held, within[1]) for key, held in value.items()}
+    return tuple(value) if kind is tuple else value
+
+
+def _word(kind: object) -> str:
+    if typing.get_origin(kind) is typing.Literal:
+        return " or ".join(map(repr, typing.get_args(kind)))
+    if kind is bool or kind is Any:
+        return "true or false" if kind is bool else "any"
+    return "nothing" if kind is type(None) else str(getattr(typing.get_origin(kind) or kind, "__name__", kind))
+
+
+def _words(hint: object) -> str:
+    return " or ".join(map(_word, typing.get_args(hint) if _is_union(hint) else (hint,)))

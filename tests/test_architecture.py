@@ -1,0 +1,69 @@
+"""The structure of the package: few wings at its root, imports that go one way, no circle."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tools"))
+
+import architecture  # noqa: E402
+
+ALLOWED = {"limner.evaluation.": "report, comparison, tables, page and measures are being pulled apart"}
+"""Circles that are known, by the start of the names of their modules, each with its reason."""
+
+
+@pytest.fixture(scope="module")
+def found():
+    return architecture.modules()
+
+
+def test_the_root_shows_wings_and_no_loose_modules(found):
+    facts = architecture.facts(found)
+    assert facts["at the root"] <= 16
+    assert facts["loose modules at the root"] == []
+
+
+def test_there_is_no_circle_imports_inside_functions_counted(found):
+    unknown = [
+        circle
+        for circle in architecture.circles(found)
+        if not any(all(name.startswith(start) for name in circle) for start in ALLOWED)
+    ]
+    assert unknown == []
+
+
+def test_every_wing_imports_from_below_only(found):
+    floors = architecture.contract()
+    assert architecture.upward(found, floors) == []
+    assert {module.wing for module in found.values()} - {""} == {wing for floor in floors for wing in floor}
+
+
+def test_the_contract_of_floors_ignores_no_import():
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    floors = text[text.index('type = "layers"') :].partition("[[tool")[0]
+    assert "ignore_imports" not in floors
+
+
+def test_no_function_is_long(found):
+    assert architecture.facts(found)["long functions"] == []
+
+
+def test_what_the_script_sees(tmp_path):
+    """A circle that opens only inside a function, a name that a package hands on, and an import that goes up."""
+    for name, text in {
+        "house/__init__.py": "",
+        "house/low/__init__.py": "from house.low.a import thing\n",
+        "house/low/a.py": "def thing():\n    from house.low.b import other\n",
+        "house/low/b.py": "from house.low import thing\ndef other(): ...\n",
+        "house/low/c.py": "from house.high import top\n",
+        "house/high/__init__.py": "from house.high.top import top\nfrom house.low import thing\n",
+        "house/high/top.py": "def top(): ...\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    seen = architecture.modules(tmp_path, "house")
+    assert architecture.circles(seen) == [["house.low.a", "house.low.b"]]
+    assert seen["house.high"].imports == {"house.high.top", "house.low.a"}
+    assert architecture.upward(seen, [["high"], ["low"]]) == ["house.low.c -> house.high.top"]

@@ -1,0 +1,284 @@
+"""Things of a user's own, from one file: in Python, at the shell, saved and read again, and on the page."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import limner
+import own_things
+from limner import LimnerError, Ranking, Scores
+from limner.cli import app
+from limner.core.errors import Untrusted
+from limner.encoders import ENCODERS, encoder
+from limner.evaluation import corrected, tune
+from limner.match import CORRECTIONS, FUSIONS, SCORERS, Statistics, correction, fuse, scorer
+
+MINE = "own_things:MeanShift"
+
+
+def shell(*words: str, status: int = 0) -> str:
+    done = CliRunner().invoke(app, list(words))
+    assert done.exit_code == status, done.output
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    return limner.load("scenes", images=60)
+
+
+@pytest.fixture(scope="module")
+def whole(pairs):
+    rng = np.random.default_rng(0)
+    truth = np.zeros((len(pairs.images), len(pairs.texts)))
+    judged = pairs.judgements.relevant
+    truth[judged.rows, judged.columns] = 1.0
+    matrix = truth + rng.standard_normal(truth.shape) + 2 * rng.standard_normal(truth.shape[1])
+    return Scores.from_matrix(matrix, pairs.images.ids, pairs.texts.ids)
+
+
+@pytest.fixture
+def registered():
+    CORRECTIONS.register("mean_shift")(own_things.MeanShift)
+    yield "mean_shift"
+    del CORRECTIONS._own["mean_shift"]
+
+
+# --- a correction -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", [MINE, own_things.MeanShift])
+def test_a_correction_by_place_and_by_class(whole, how):
+    matrix = whole.matrix()
+    found = whole.correct(how, weight=0.5)
+    assert np.allclose(found.matrix(), matrix - 0.5 * matrix.mean(axis=0))
+    assert str(found.correction) == f"{MINE}(weight=0.5, centre=mean)"
+    assert whole.correct(own_things.MeanShift(0.5)).correction == correction(how, weight=0.5)
+
+
+def test_a_registered_correction(whole, registered):
+    assert np.array_equal(whole.correct(registered).matrix(), whole.correct(MINE).matrix())
+    assert whole.correct(MINE).correction.name == registered
+    assert CORRECTIONS.summaries()[registered].startswith("s(i, t) - weight")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"wieght": 1}, "unknown option of correction 'own_things:MeanShift' 'wieght': did you mean 'weight'"),
+        ({"weight": "x"}, "weight='x' is str: expected float"),
+        ({"weight": -1.0}, "option weight is -1.0, expected a number above 0"),
+        ({"centre": 3}, "centre=3 is int: expected str"),
+    ],
+)
+def test_its_options_are_checked(whole, options, message):
+    with pytest.raises(LimnerError, match=message):
+        whole.correct(MINE, **options)
+
+
+def test_what_is_no_correction_is_refused(whole):
+    with pytest.raises(LimnerError, match="is no correction: expected a subclass"):
+        whole.correct("own_things:Letters")
+
+
+@pytest.mark.parametrize("how", [MINE, own_things.MeanShift, own_things.MeanShift()])
+def test_a_correction_brings_its_own_grid(whole, pairs, how):
+    dev = whole.restrict(queries=pairs.dev.images.ids, candidates=pairs.dev.texts.ids)
+    values = {
+        weight: sum(
+            r.value for r in limner.evaluate(dev.correct(MINE, weight=weight), pairs.dev, measures="R@1").results
+        )
+        for weight in own_things.MeanShift.grid["weight"]
+    }
+    assert len(set(values.values())) > 1
+    assert values[tune(how, dev, pairs.dev, measure="R@1")["weight"]] == max(values.values())
+    if not isinstance(how, own_things.MeanShift):
+        assert corrected(whole, pairs, how).correction == dev.correct(how, tune=(dev, pairs.dev)).correction
+
+
+def test_nothing_to_tune_is_said(whole, pairs):
+    with pytest.raises(LimnerError, match="own_things:Plain brings no values to try"):
+        tune("own_things:Plain", whole, pairs)
+
+
+def test_tune_with_options_that_are_set_is_refused(whole, pairs):
+    with pytest.raises(LimnerError, match="has its options: leave out tune="):
+        whole.correct(own_things.MeanShift(), tune=(whole, pairs))
+
+
+def test_statistics_are_saved_and_read_again_where_the_file_is_trusted(whole, tmp_path):
+    found = whole.correct(MINE, weight=0.25)
+    path = found.statistics.save(tmp_path / "bank.npz")
+    with pytest.raises(Untrusted, match=f"correction '{MINE}' is named by a file.*trust=True"):
+        whole.correct(path)
+    assert Statistics.load(path, trust=True).correction == found.correction
+    assert np.allclose(whole.correct(path, trust=True).matrix(), found.matrix())
+
+
+def test_statistics_of_a_registered_correction_need_no_trust(whole, registered, tmp_path):
+    path = whole.correct(registered).statistics.save(tmp_path / "bank.npz")
+    assert Statistics.load(path).correction.name == registered
+
+
+def test_statistics_that_could_not_be_read_again_are_not_saved(whole, tmp_path):
+    class Hidden(own_things.MeanShift):
+        pass
+
+    with pytest.raises(LimnerError, match="cannot be found again.*register"):
+        whole.correct(Hidden).statistics.save(tmp_path / "bank.npz")
+    with pytest.raises(LimnerError, match="numbers called 'head'"):
+        whole.correct("own_things:Plain").statistics.save(tmp_path / "bank.npz")
+    assert not (tmp_path / "bank.npz").exists()
+
+
+def test_a_correction_at_the_shell(whole, pairs, tmp_path):
+    pictures, captions = pairs.test.images.ids, pairs.test.texts.ids
+    test = whole.restrict(queries=pictures, candidates=captions)
+    np.save(tmp_path / "s.npy", whole.matrix())
+    given = (
+        "evaluate",
+        "scenes",
+        "-O",
+        "images=60",
+        "--scores",
+        str(tmp_path / "s.npy"),
+        "--measures",
+        "R@1",
+        "--json",
+    )
+    found = json.loads(shell(*given, "--correct", f"{MINE}(weight=0.5)"))
+    expected = limner.evaluate(test.correct(MINE, weight=0.5), pairs.test, measures="R@1")
+    assert [r["value"] for r in found["results"]] == pytest.approx([r.value for r in expected.results])
+    shell(*given, "--correct", MINE, "--tune", "dev")
+    path = str(test.correct(MINE).statistics.save(tmp_path / "bank.npz"))
+    shell("evaluate", *given[1:], "--correct", path, status=3)
+    told = json.loads(shell("corrections", MINE, "--json"))
+    assert told["options"]["weight"] == {"type": "float", "default": 1.0}
+
+
+def test_a_correction_on_the_page(registered):
+    pytest.importorskip("starlette")
+    from limner.web.library import Library
+
+    library = Library({"scenes": "scenes"}, {}, corrections=["own_things:Plain"])
+    assert library.corrections == [*CORRECTIONS, "own_things:Plain"] and registered in library.corrections
+    assert library.known_correction("own_things:Plain")
+    with pytest.raises(LimnerError, match="unknown correction 'own_things:Letters'"):
+        library.known_correction("own_things:Letters")
+    with pytest.raises(LimnerError, match="no correction"):
+        Library({"scenes": "scenes"}, {}, corrections=["own_things:Letters"])
+
+
+# --- the other kinds --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def runs(whole, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    for name, scores in (("a.run", whole), ("b.run", whole.correct("csls"))):
+        scores.top(20).save(folder / name)
+    return folder
+
+
+def test_a_fusion(whole, runs, tmp_path):
+    systems = [Ranking.load(runs / name) for name in ("a.run", "b.run")]
+    by_name, by_function = (fuse(systems, how, depth=3) for how in ("own_things:weighted", own_things.weighted))
+    assert np.array_equal(by_name.indices, by_function.indices) and by_name.depth == 3
+    with pytest.raises(LimnerError, match="unknown option of fusion 'own_things:weighted' 'k'"):
+        fuse(systems, "own_things:weighted", k=3)
+    with pytest.raises(LimnerError, match="gave Model: expected a Ranking"):
+        fuse(systems, "own_things:train")
+    given = ("fuse", str(runs / "a.run"), str(runs / "b.run"), "-o", str(tmp_path / "f.run"), "--depth", "3")
+    shell(*given, "--method", "own_things:weighted(normalise=zscore)")
+    expected = fuse(systems, "own_things:weighted", depth=3, normalise="zscore")
+    assert {q: Ranking.load(tmp_path / "f.run")[q] for q in expected.queries} == {
+        q: expected[q] for q in expected.queries
+    }
+    shell(*given, "--method", "reciprocal_rank(k=20)")
+    assert list(FUSIONS) == list(FUSIONS.summaries())
+
+
+def test_a_pair_scorer(runs, tmp_path):
+    made = scorer("own_things:SharedWords", scale=2.0)
+    assert made.score_pairs(["a dog", "a"], ["the dog", "b"]).tolist() == [2.0, 0.0]
+    with pytest.raises(LimnerError, match="scores no pairs"):
+        scorer("own_things:Letters")
+    given = ("rerank", str(runs / "a.run"), "scenes", "-O", "images=60", "--split", "all", "--depth", "3")
+    shell(*given, "--scorer", "own_things:SharedWords(scale=3)", "-o", str(tmp_path / "c.run"))
+    assert "levenshtein" in SCORERS and "levenshtein" in shell("scorers")
+
+
+def test_an_encoder(tmp_path):
+    (tmp_path / "texts.txt").write_text("a dog\nabba\n")
+    shell("encode", str(tmp_path / "texts.txt"), "--encoder", "own_things:Letters", "-o", str(tmp_path / "v.npy"))
+    assert np.load(tmp_path / "v.npy")[1, :2].tolist() == [2.0, 2.0]
+    assert encoder("own_things:Letters").dim == 26 and "clip" in ENCODERS.summaries()
+
+
+def test_a_data_set(tmp_path):
+    from limner.datasets import DATASETS, datasets
+
+    (tmp_path / "lines.tsv").write_text("a.jpg\ta dog\nb.jpg\ta cat\n")
+    spec = f"own_things:load:{tmp_path / 'lines.tsv'}"
+    assert limner.load(spec, shout=True).texts.values == ("A DOG", "A CAT")
+    assert json.loads(shell("data", "describe", spec, "--json"))["texts"] == 2
+    DATASETS.register("lines")(own_things.load)
+    try:
+        assert limner.load(f"lines:{tmp_path / 'lines.tsv'}").texts.values == ("a dog", "a cat")
+        assert datasets()[-1].needs_path and "lines:PATH" in shell("data", "list")
+    finally:
+        del DATASETS._own["lines"]
+
+
+def test_a_system():
+    found = json.loads(
+        shell("evaluate", "scenes", "-O", "images=60", "--system", "own_things:train", "--measures", "R@1", "--json")
+    )
+    assert found["results"]
+    assert json.loads(shell("systems", "own_things:train", "--json"))["options"] == {
+        "seed": {"type": "int", "default": 0}
+    }
+
+
+def test_a_loss(tmp_path):
+    pytest.importorskip("torch")
+    sizes = [word for size in ("hidden=8", "joint=8", "words=8", "epochs=1") for word in ("--set", size)]
+    given = ("scenes", "-O", "images=60")
+    shell("train", "towers", *given, "--set", "loss=own_things:infonce", *sizes, "-o", str(tmp_path / "m"))
+    measured = ("evaluate", *given, "--system", str(tmp_path / "m"), "--measures", "R@1")
+    shell(*measured, "--trust")
+    shell(*measured, status=3)
+    assert "temperature" in shell("losses", "own_things:infonce")
+
+
+# --- lists ------------------------------------------------------------------------------------------------------
+
+
+def test_systems_tell_their_options_with_types_and_defaults():
+    pytest.importorskip("torch")
+    options = json.loads(shell("systems", "towers", "--json"))["options"]
+    assert options["epochs"] == {"type": "int", "default": 30} and options["loss"]["default"] == "knn"
+    assert {"features", "hidden", "margin", "device", "folder"} <= set(options)
+    assert not {"dev", "progress", "collection"} & set(options)
+    assert json.loads(shell("systems", "crank", "--json"))["options"]["epochs"]["default"] == 10
+
+
+@pytest.mark.parametrize("plural", ["systems", "encoders", "corrections", "fusions", "scorers", "losses", "datasets"])
+def test_every_kind_is_listed_with_a_summary(plural):
+    rows = json.loads(shell(plural, "--json"))[plural]
+    assert rows and all(row["about"] for row in rows)
+
+
+def test_lists_import_nothing_heavy():
+    code = (
+        "import sys\nfrom limner.encoders import ENCODERS\nfrom limner.systems import SYSTEMS\n"
+        "print(len(ENCODERS.summaries()) + len(SYSTEMS.summaries()) > 10, 'torch' in sys.modules)"
+    )
+    source = Path(limner.__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=source)
+    assert done.stdout.split() == ["True", "False"]

@@ -1,0 +1,133 @@
+"""The registry: names, "module:thing", what is said when neither fits, options and lists."""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from limner import LimnerError
+from limner.core.errors import UnknownName, Untrusted
+from limner.core.registry import Registry, checked, options_of, takes
+
+
+@pytest.fixture
+def known() -> Registry[Callable[..., Any]]:
+    return Registry("thing", {"reader": "json:loads"})
+
+
+def test_by_name_and_by_place(known):
+    assert known.find("reader") is json.loads and known["reader"] is json.loads
+    assert known.find("json:dumps") is json.dumps
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("raeder", "did you mean 'reader'"),
+        ("nowhere_at_all:x", "no module 'nowhere_at_all'"),
+        ("json:nothing", "has no 'nothing'"),
+        ("..:x", "no name of a module"),
+        (3, "is int: expected a name"),
+    ],
+)
+def test_refused(known, name, message):
+    with pytest.raises(LimnerError, match=message):
+        known.find(name)
+
+
+def test_one_of_your_own_by_name(known):
+    @known.register("mine")
+    def mine(text: str, *, loud: bool = False) -> str:
+        """Says it.
+
+        At length.
+        """
+        return text.upper() if loud else text
+
+    assert known.find("mine", trusted=False) is mine, "what a program registered, a file may name"
+    assert known.name_of(mine) == "mine" and known.name_of(json.loads) == "reader"
+    assert known.name_of(json.dump) == "json:dump"
+    assert known.finds(mine) and "mine" in known and list(known) == ["reader", "mine"]
+    assert known.summaries()["mine"] == "Says it."
+    for taken in ("mine", "reader"):
+        with pytest.raises(LimnerError, match="registered already"):
+            known.register(taken)
+    with pytest.raises(LimnerError, match="without a colon"):
+        known.register("a:b")
+
+
+def test_what_is_inside_a_function_is_not_found_again(known):
+    def hidden() -> None: ...
+
+    assert not known.finds(hidden)
+
+
+def test_a_file_of_the_current_folder(known, tmp_path, monkeypatch):
+    (tmp_path / "shouting.py").write_text("def shout(text): return text.upper()\n")
+    (tmp_path / "json.py").write_text("raise RuntimeError('the folder must not come before what is installed')\n")
+    (tmp_path / "shouting_broken.py").write_text("def shout(:\n")
+    (tmp_path / "shouting_lacking.py").write_text("import no_such_module_anywhere\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if p])
+    before = list(sys.path)
+    assert known.find("shouting:shout")("a") == "A"
+    assert known.find("reader") is json.loads
+    with pytest.raises(LimnerError, match="not valid Python"):
+        known.find("shouting_broken:shout")
+    with pytest.raises(ModuleNotFoundError, match="no_such_module_anywhere"):
+        known.find("shouting_lacking:shout")
+    with pytest.raises(Untrusted):
+        known.find("shouting:shout", trusted=False)
+    assert sys.path == before
+
+
+@dataclasses.dataclass(kw_only=True)
+class Training:
+    epochs: int = 30
+    rate: float | None = None
+
+
+@dataclasses.dataclass(kw_only=True)
+class Shape(Training):
+    joint: int = 8
+    pooling: "NotThere" = "last"  # noqa: F821  # a name that only a type checker knows
+
+
+@takes(Training, epochs=10)
+def train(collection: object, *, dev: "Unknown | None" = None, **options: Any) -> None: ...  # noqa: F821
+
+
+@takes(f"{__name__}:train")
+def train_there(collection: object, **options: Any) -> None: ...
+
+
+def test_settings_are_the_signature():
+    for function in (train, train_there):
+        told = {o.name: (o.type, o.default) for o in options_of(function, filled=1)}
+        assert told == {"epochs": ("int", 10), "rate": ("float or nothing", None)}
+        assert checked(function, {"rate": 1}, what="'train'", filled=1) == {"rate": 1.0}
+        with pytest.raises(UnknownName, match="unknown option of 'train' 'epoch': did you mean 'epochs'"):
+            checked(function, {"epoch": 3}, what="'train'", filled=1)
+        with pytest.raises(LimnerError, match="epochs='x' is str: expected int"):
+            checked(function, {"epochs": "x"}, what="'train'", filled=1)
+
+
+def test_one_annotation_that_cannot_be_read_leaves_the_others():
+    with pytest.raises(LimnerError, match="joint='x' is str: expected int"):
+        checked(Shape, {"joint": "x", "pooling": "any"}, what="'shape'")
+    assert [o.name for o in options_of(Shape)] == ["epochs", "rate", "joint"]
+
+
+def test_what_must_be_given(known):
+    @known.register("needy")
+    def needy(*, model: str, seed: int = 0) -> str:
+        return f"{model} {seed}"
+
+    with pytest.raises(LimnerError, match="thing 'needy' needs model"):
+        known.make("needy", {"seed": 1})
+    assert known.make("needy", {"model": "m"}) == "m 0"
+    described = {o.name: o.described() for o in known.about("needy").options}
+    assert described == {"model": {"type": "str", "required": True}, "seed": {"type": "int", "default": 0}}

@@ -1,0 +1,219 @@
+"""Facts about the structure of the package: what is at its root, circles of imports, floors, repeated names, `Any`.
+
+    python tools/architecture.py                  # the facts as a table
+    python tools/architecture.py --json           # the same for machines
+    python tools/architecture.py --source DIR     # of another checkout: the folder that holds the package
+
+Imports are read from the syntax tree, those inside functions and under TYPE_CHECKING included, so a circle that only
+opens when a function runs is counted too. Importing a name from a package counts as importing the module that defines
+the name, so a package's list of public names does not join its modules into a circle. A registry names modules in
+strings, which are no imports: it is how a lower floor reaches a higher one without knowing it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = "limner"
+LONG_FUNCTION, LONG_FILE = 60, 450
+
+
+@dataclass
+class Module:
+    """One source file: what it imports, defines and exports.
+
+    Args:
+        name: The dotted name.
+        path: The file.
+        text: Its source.
+        tree: The same, parsed.
+        imports: Other modules of the package that it imports, anywhere in the file.
+    """
+
+    name: str
+    path: Path
+    text: str
+    tree: ast.Module
+    imports: set[str] = field(default_factory=set)
+
+    @classmethod
+    def read(cls, path: Path, source: Path) -> Module:
+        """A file below the folder that holds the package."""
+        parts = list(path.relative_to(source).with_suffix("").parts)
+        text = path.read_text(encoding="utf-8")
+        return cls(".".join(parts[:-1] if parts[-1] == "__init__" else parts), path, text, ast.parse(text))
+
+    @property
+    def is_package(self) -> bool:
+        """Whether it is the `__init__.py` of a folder."""
+        return self.path.name == "__init__.py"
+
+    @property
+    def wing(self) -> str:
+        """The folder or module at the root of the package that it belongs to; nothing for the root itself."""
+        return self.name.split(".")[1] if "." in self.name else ""
+
+    @property
+    def classes(self) -> list[str]:
+        """Public classes at the top level."""
+        return [n.name for n in self.tree.body if isinstance(n, ast.ClassDef) and not n.name.startswith("_")]
+
+    @property
+    def public(self) -> list[str]:
+        """The names in `__all__`."""
+        for node in self.tree.body:
+            if isinstance(node, ast.Assign) and any(
+                isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets
+            ):
+                return list(ast.literal_eval(node.value))
+        return []
+
+    def functions(self) -> Iterator[tuple[str, int]]:
+        """Every function with its number of lines, its docstring not counted."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                first = node.body[0]
+                doc = (first.end_lineno or 0) - first.lineno + 1 if ast.get_docstring(node) else 0
+                yield f"{self.name}.{node.name}", (node.end_lineno or 0) - node.lineno + 1 - doc
+
+
+def modules(source: Path = ROOT / "src", package: str = PACKAGE) -> dict[str, Module]:
+    """Every module of the package by its dotted name, with its imports inside the package."""
+    read = (Module.read(path, source) for path in sorted((source / package).rglob("*.py")))
+    found = {module.name: module for module in read}
+    homes = {name: _handed_on(module, package) for name, module in found.items() if module.is_package}
+    for module in found.values():
+        module.imports = set(_targets(module, found, homes)) - {module.name}
+    return found
+
+
+def _handed_on(module: Module, package: str) -> dict[str, str]:
+    """Where the names that a package hands on come from."""
+    return {
+        alias.asname or alias.name: node.module
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == package
+        for alias in node.names
+    }
+
+
+def _targets(module: Module, found: Mapping[str, Module], homes: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in found)
+        elif isinstance(node, ast.ImportFrom) and node.module in found:
+            yield from (_home(str(node.module), alias.name, found, homes) for alias in node.names)
+
+
+def _home(package: str, name: str, found: Mapping[str, Module], homes: Mapping[str, Mapping[str, str]]) -> str:
+    """The module that a name imported from a package comes from."""
+    while f"{package}.{name}" not in found:
+        further = homes.get(package, {}).get(name)
+        if further is None or further == package or further not in found:
+            return package
+        package = further
+    return f"{package}.{name}"
+
+
+def circles(found: Mapping[str, Module]) -> list[list[str]]:
+    """Groups of modules that import each other in a loop (strongly connected components, Tarjan 1972)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    groups: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for target in found[name].imports:
+            if target not in index:
+                visit(target)
+                low[name] = min(low[name], low[target])
+            elif target in stack:
+                low[name] = min(low[name], index[target])
+        if low[name] == index[name]:
+            at = stack.index(name)
+            group, stack[at:] = sorted(stack[at:]), []
+            if len(group) > 1:
+                groups.append(group)
+
+    for name in found:
+        if name not in index:
+            visit(name)
+    return sorted(groups, key=len, reverse=True)
+
+
+def upward(found: Mapping[str, Module], floors: Iterable[Iterable[str]]) -> list[str]:
+    """Imports from a wing into one above it, as "importer -> imported".
+
+    Args:
+        found: The modules.
+        floors: The wings of each floor, the highest first.
+    """
+    height = {wing: -at for at, wings in enumerate(floors) for wing in wings}
+    pairs = ((module, found[target]) for module in found.values() for target in sorted(module.imports))
+    between = ((a, b) for a, b in pairs if a.wing != b.wing and {a.wing, b.wing} <= height.keys())
+    return [f"{a.name} -> {b.name}" for a, b in between if height[a.wing] < height[b.wing]]
+
+
+def contract(pyproject: Path = ROOT / "pyproject.toml") -> list[list[str]]:
+    """The floors that the import contract names, the highest first."""
+    with pyproject.open("rb") as file:
+        contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
+    layers = next(each["layers"] for each in contracts if each["type"] == "layers")
+    return [[wing.strip() for wing in layer.split(":")] for layer in layers]
+
+
+def facts(found: Mapping[str, Module]) -> dict[str, object]:
+    """What the table shows."""
+    every = list(found.values())
+    root = sorted({module.wing for module in every} - {""})
+    classes = Counter(name for module in every for name in module.classes)
+    return {
+        "modules": len(every),
+        "lines": sum(len(module.text.splitlines()) for module in every),
+        "at the root": len(root),
+        "loose modules at the root": [n for n in root if not found[f"{PACKAGE}.{n}"].is_package and n != "__main__"],
+        "circles": circles(found),
+        "floors": len(contract()),
+        "imports upward": upward(found, contract()),
+        "public names": {m.name: len(m.public) for m in every if m.is_package and m.name.count(".") <= 1},
+        "lines with Any": sum(_says_any(line) for module in every for line in module.text.splitlines()),
+        "repeated class names": {name: n for name, n in sorted(classes.items()) if n > 1},
+        "long functions": [name for module in every for name, size in module.functions() if size > LONG_FUNCTION],
+        "long files": [module.name for module in every if len(module.text.splitlines()) > LONG_FILE],
+    }
+
+
+def _says_any(line: str) -> bool:
+    code = line.partition("#")[0]
+    words = "".join(c if c.isalnum() or c == "_" else " " for c in code).split()
+    return "Any" in words and "import" not in words
+
+
+def main() -> None:
+    """Prints the facts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--source", type=Path, default=ROOT / "src", help="the folder that holds the package")
+    chosen = parser.parse_args()
+    measured = facts(modules(chosen.source))
+    if chosen.json:
+        print(json.dumps(measured, indent=2))
+        return
+    for name, value in measured.items():
+        print(f"{name:28} {len(value) if isinstance(value, list | dict) else value}")
+        for each in value if isinstance(value, list) else ():
+            print(f"    {' '.join(each) if isinstance(each, list) else each}")
+
+
+if __name__ == "__main__":
+    main()
