@@ -19,7 +19,8 @@ from scipy import stats as scipy_stats
 import oracles
 from limner import Collection, Items, Judgements, LimnerError, Ranking, Scores, compare, evaluate
 from limner.core.errors import TooShort
-from limner.evaluation.measures import KINDS, parse
+from limner.evaluation.measures import MEASURES as KINDS
+from limner.evaluation.measures import parse
 from limner.evaluation.protocols import PROTOCOLS
 
 MEASURES = parse(

@@ -14,25 +14,21 @@ from limner.core.ids import Ids, IntArray
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.core.version import VERSION
-from limner.evaluation.measures import DEFAULT, RSUM_PARTS, Measure, parse
+from limner.evaluation.measures import DEFAULT, Measure, MeasureKind, parse
 from limner.evaluation.placements import Asked, Placements, place
 from limner.evaluation.protocols import View, views
-from limner.evaluation.report import ALONE, Report, Result
+from limner.evaluation.report import Report
+from limner.evaluation.results import ALONE, Result
 from limner.scores import Progress, Scores
 
 Source = Scores | Ranking
-
-GAIN = (
-    "nDCG takes the gain 2^grade - 1, as ranx's ndcg_burges; nDCG(linear) takes the grade itself, as trec_eval and "
-    "ranx's ndcg"
-)
 
 
 def evaluate(
     system: Source | Mapping[str, Source],
     truth: Collection | Judgements,
     *,
-    measures: str | Iterable[str | Measure] | None = None,
+    measures: str | Iterable[str | Measure | MeasureKind] | None = None,
     protocol: str | Iterable[str] | None = None,
     direction: str | None = None,
     groups: Mapping[str, object] | None = None,
@@ -49,7 +45,8 @@ def evaluate(
         system: Scores between images and texts (both directions are measured), a ranking (one direction), or a mapping
             from "i2t" and "t2i" to scores or rankings.
         truth: A collection; or judgements, for one ranking of any queries and candidates.
-        measures: Such as "R@1 R@5 MedR"; the usual ones by default, or those of the protocol.
+        measures: Such as "R@1 R@5 MedR"; the usual ones by default, or those of the protocol. "module:kind", or a
+            `MeasureKind` in a list, for one of your own.
         protocol: One or several names of `limner.evaluation.protocols.PROTOCOLS`, all counted in the same pass.
         direction: What the queries of scores or a ranking are: "i2t" images, "t2i" texts. Needed only where images and
             texts share ids; otherwise the ids tell.
@@ -90,9 +87,10 @@ def evaluate(
             notes += _outside_note(view, towards, placements)
         if kept is not None:
             top[towards] = kept
-    results = _with_rsum(asked, results, truth)
+    results = _with_composites(asked, results, truth)
+    notes += _lacking_direction(chosen, sources)
     judged = {f"{v.name} {d}": truth.judged(v.judgements, d) for v in asked for d in v.directions if d in sources}
-    notes += _gain_note(results, judged.values())
+    notes += _grade_notes(results, judged.values())
     return Report(name, truth.name, tuple(results), top, _settings(how, judged, sources), tuple(notes))
 
 
@@ -109,10 +107,12 @@ def _settings(how: dict[str, Any], judged: Mapping[str, Judgements], sources: Ma
     return {**{k: how[k] for k in ("ties", "unretrieved")}, "version": VERSION, "truth": truth, "pool": pools}
 
 
-def _gain_note(results: Iterable[Result], judged: Iterable[Judgements]) -> list[str]:
-    """Which nDCG it is, where grades make a difference."""
-    wanted = any(r.measure.name == "nDCG" and not r.measure.option("linear") for r in results)
-    return [GAIN] if wanted and any(len(np.unique(j.relevant.grades)) > 1 for j in judged) else []
+def _grade_notes(results: Iterable[Result], judged: Iterable[Judgements]) -> list[str]:
+    """What a measure has to say where grades make a difference."""
+    if not any(len(np.unique(j.relevant.grades)) > 1 for j in judged):
+        return []
+    told = (r.measure.kind.on_grades(r.measure) for r in results if r.measure.kind.on_grades)
+    return [note for note in dict.fromkeys(told) if note]
 
 
 def _evaluate_run(
@@ -131,8 +131,8 @@ def _evaluate_run(
         )
     (placements,), kept = place(system, [Asked(truth)], **how)
     clusters = None if groups is None else _grouped(placements.queries, groups)
-    results = [_result(truth.name, "run", m, placements, clusters) for m in measures if m.name != "rsum"]
-    notes = [*_outside_note(View(truth.name), "run", placements), *_gain_note(results, [truth])]
+    results = [_result(truth.name, "run", m, placements, clusters) for m in measures if not m.kind.composite]
+    notes = [*_outside_note(View(truth.name), "run", placements), *_grade_notes(results, [truth])]
     notes += [ALONE] if groups is None else []
     settings = _settings(how, {f"{truth.name} run": truth}, {"run": system})
     return Report(name, truth.name, tuple(results), {"run": kept} if kept else {}, settings, tuple(notes))
@@ -272,10 +272,9 @@ def _results(view: View, direction: str, placements: Placements, collection: Col
     if view.folds is not None:
         numbers = _folds(collection, view.folds)[0 if direction == "i2t" else 1]
         folds = np.array([numbers[q] for q in placements.queries], dtype=np.int64)
-    wanted = [m for m in view.measures if m.name != "rsum"]
-    if any(m.name == "rsum" for m in view.measures):
-        wanted += [m for m in RSUM_PARTS if m not in wanted]
-    return [_result(view.name, direction, m, placements, clusters, folds) for m in wanted]
+    wanted = [m for m in view.measures if not m.kind.composite]
+    wanted += [part for m in view.measures for part in m.parts]
+    return [_result(view.name, direction, m, placements, clusters, folds) for m in dict.fromkeys(wanted)]
 
 
 def _result(
@@ -310,25 +309,32 @@ def _outside_note(view: View, direction: str, placements: Placements) -> list[st
     return [f"{view.name} ({direction}): {placements.outside:,} relevant candidates are not in the pool and {treated}"]
 
 
-def _with_rsum(asked: list[View], results: list[Result], collection: Collection) -> list[Result]:
-    """Adds rsum after the views that ask for it, where both directions were measured."""
+def _lacking_direction(chosen: Iterable[Measure] | None, sources: Mapping[str, Source]) -> list[str]:
+    """A note for every composite measure that was asked for and cannot be had."""
+    lost = [str(m) for m in chosen or () if m.kind.composite and len(sources) < 2]
+    return [f"{name} adds up both directions, and only {' '.join(sources)} was measured: left out" for name in lost]
+
+
+def _with_composites(asked: list[View], results: list[Result], collection: Collection) -> list[Result]:
+    """Adds composite measures after the views that ask for them, where both directions were measured."""
     done = list(results)
     for view in asked:
-        parts = [r for r in results if r.view == view.name and r.measure in RSUM_PARTS]
-        rsum = next((m for m in view.measures if m.name == "rsum"), None)
-        if rsum is not None and len(parts) == 2 * len(RSUM_PARTS):
-            done.append(_rsum(view.name, rsum, parts, collection))
+        for measure in (m for m in view.measures if m.kind.composite):
+            parts = [r for r in results if r.view == view.name and r.measure in measure.parts]
+            if len(parts) == 2 * len(measure.parts):
+                done.append(_composed(view.name, measure, parts, collection))
     order = {view.name: number for number, view in enumerate(asked)}
     return sorted(done, key=lambda r: order[r.view])
 
 
-def _rsum(view: str, measure: Measure, parts: list[Result], collection: Collection) -> Result:
-    """rsum by image, with the six recalls it is the sum of; a text without an image stands for itself."""
+def _composed(view: str, measure: Measure, parts: list[Result], collection: Collection) -> Result:
+    """A composite by image, with the parts it is the sum of; a text without an image stands for itself."""
+    weight = measure.kind.composite.weight if measure.kind.composite else 1.0
     images = [collection.images.ids.positions(r.queries) if r.clusters is None else r.clusters for r in parts]
     units = np.unique(np.concatenate(images))
     shares = np.zeros(len(units))
     for part, image in zip(parts, images, strict=True):
-        np.add.at(shares, np.searchsorted(units, image), 100 * part.contributions / max(len(image), 1))
+        np.add.at(shares, np.searchsorted(units, image), weight * part.contributions / max(len(image), 1))
     by_image = tuple(replace(part, clusters=image) for part, image in zip(parts, images, strict=True))
     owners = zip(np.concatenate(images), (query for part in parts for query in part.queries), strict=True)
     lone = {int(unit): query for unit, query in owners}

@@ -6,15 +6,13 @@ import csv
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from limner.core.spreadsheet import guarded_row
-from limner.evaluation.report import DIRECTIONS
-
-if TYPE_CHECKING:
-    from limner.evaluation.comparison import Comparison, Difference, Line
-    from limner.evaluation.measures import Measure
-    from limner.evaluation.report import Report, Result
+from limner.evaluation.comparison import Comparison, Difference, Line
+from limner.evaluation.measures import Measure
+from limner.evaluation.report import Report
+from limner.evaluation.results import DIRECTIONS, Result, heading
 
 
 @dataclass(frozen=True)
@@ -81,6 +79,11 @@ def report_text(report: Report) -> str:
     return "\n\n".join([head, *(_plain(g) for g in report_grids(report)), *(f"note: {n}" for n in report.notes)])
 
 
+def report_csv(report: Report) -> str:
+    """The report as CSV, a line per result."""
+    return to_csv(report.rows())
+
+
 def report_markdown(report: Report) -> str:
     """The report as Markdown."""
     return _document(f"# {report.system} on {report.collection}", report_grids(report), report.notes, _markdown)
@@ -96,8 +99,6 @@ def report_latex(report: Report) -> str:
 
 def comparison_grids(comparison: Comparison) -> list[Grid]:
     """One grid per view and direction; two systems are shown with their difference, more with letters."""
-    from limner.evaluation.comparison import heading
-
     keys = dict.fromkeys((n.view, n.direction) for n in comparison.lines)
     make = _two if len(comparison.systems) == 2 else _many
     return [
@@ -157,6 +158,11 @@ def comparison_text(comparison: Comparison) -> str:
     """The comparison for a terminal."""
     notes = [comparison_foot(comparison), *(f"note: {n}" for n in comparison.notes)]
     return "\n\n".join([*(_plain(g) for g in comparison_grids(comparison)), *notes])
+
+
+def comparison_csv(comparison: Comparison) -> str:
+    """The comparison as CSV, a line per measure and pair of systems."""
+    return to_csv(comparison.rows())
 
 
 def comparison_markdown(comparison: Comparison) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from limner.evaluation.report import Report
 
 COLLECTION = "scenes, flickr8k:DIR, captions.csv, a folder, a qrels file, ...: see 'limner data list'."
-ENDINGS = (".json", ".csv", ".md", ".tex", ".html")
+ENDINGS = (".json", ".csv", ".md", ".tex", ".txt", ".html")
 
 
 def evaluate(
@@ -52,7 +52,9 @@ def evaluate(
         Path | None,
         word("For a qrels file: what queries belong with, 'query group' per line, or json.", metavar="FILE"),
     ] = None,
-    measures: Annotated[str | None, word("Such as 'R@1 nDCG@5 MedR': see 'limner measures'.", metavar="LIST")] = None,
+    measures: Annotated[
+        str | None, word("Such as 'R@1 nDCG@5 my_module:RBP': see 'limner measures'.", metavar="LIST")
+    ] = None,
     protocol: Annotated[list[str] | None, word("See 'limner protocols'. Repeatable.")] = None,
     ties: Annotated[str, word("Equal scores: expected, order or pessimistic.", metavar="HOW")] = "expected",
     unretrieved: Annotated[
@@ -64,7 +66,7 @@ def evaluate(
     workers: Annotated[int | None, word("Threads.", metavar="N", min=1, show_default="all cores")] = None,
     cluster: Address = None,
     save: Annotated[
-        list[Path] | None, word("Write the report: .json .csv .md .tex .html. Repeatable.", metavar="FILE")
+        list[Path] | None, word("Write the report: .json .csv .md .tex .txt .html. Repeatable.", metavar="FILE")
     ] = None,
     trust: Trust = False,
     as_json: Json = False,
@@ -80,6 +82,7 @@ def evaluate(
       $ limner evaluate pairs.qrels --run system.run --groups images.txt
       $ limner evaluate --per-image 5 --images images.npy --texts texts.npy
       $ limner evaluate scenes --system histograms --correct csls --tune dev
+      $ limner evaluate scenes --system histograms --measures "R@1 my_module:RBP@10"
     """
     refuse_ending(save, ENDINGS, "report")
     if cluster is not None and workers is not None:
