@@ -238,7 +238,7 @@ def _run(path: Path, part: Collection, direction: str | None) -> tuple[str, Rank
         raise LimnerError(f"{path}: {_unfit(read, part, direction, both=bool(fits))}")
     pool = sides[fits[0]][1]
     indices = np.where(read.indices >= 0, pool.positions(read.candidates)[read.indices], -1)
-    return fits[0], Ranking(read.queries, pool, indices, read.scores, len(pool))
+    return fits[0], Ranking(read.queries, pool, indices, read.scores, len(pool), notes=read.notes)
 
 
 def _unfit(read: Ranking, part: Collection, direction: str | None, *, both: bool) -> str:

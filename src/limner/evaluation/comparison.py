@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from limner import stats
-from limner.core.errors import LimnerError, UnknownName
+from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.files import write_text
+from limner.core.ids import IntArray
 from limner.core.judgements import FloatArray
 from limner.core.registry import Registry
 from limner.evaluation.measures import Measure
@@ -283,8 +284,7 @@ def _test_notes(lines: Sequence[Line], test: str) -> list[str]:
 
 def _line(results: Sequence[Result], test: str, samples: int, seed: int) -> Line:
     first = results[0]
-    for other in results[1:]:
-        _refuse_unpaired(first, other)
+    results = [first, *(_paired(first, other) for other in results[1:])]
     pairs = [(a, b) for a, b in itertools.combinations(range(len(results)), 2) if _comparable(results[a], results[b])]
     tests = [paired_test(results[a], results[b], test=test, samples=samples, seed=seed) for a, b in pairs]
     adjusted = holm([t.p_value for t in tests]).tolist() if tests else []
@@ -310,20 +310,30 @@ def _corrected(lines: Sequence[Line], family: str) -> tuple[Line, ...]:
     )
 
 
-def _refuse_unpaired(first: Result, other: Result) -> None:
-    """Refuses results that are not about the same queries in the same groups and folds."""
-    if other.queries != first.queries:
+def _paired(first: Result, other: Result) -> Result:
+    """Another system's result on the same queries in the same order; refuses other queries, groups or folds."""
+    lone = set(first.queries) ^ set(other.queries)
+    if lone:
         raise LimnerError(
-            f"{' '.join(first.key)}: {len(first.queries)} queries in one report, {len(other.queries)} in another, "
-            "or in another order: evaluate all systems on the same collection"
+            f"{' '.join(first.key)}: {len(lone)} queries are in one report only ({shown(sorted(lone))}): evaluate all "
+            "systems on the same collection"
         )
-    for what, one, two in (("grouped", first.clusters, other.clusters), ("in folds", first.folds, other.folds)):
+    found = other.reordered(first.queries)
+    for what, one, two in (("grouped", first.clusters, found.clusters), ("in folds", first.folds, found.folds)):
         if (one is None) != (two is None):
             raise LimnerError(f"{' '.join(first.key)}: queries are {what} in one report and not in the other")
-        if one is not None and two is not None and not np.array_equal(one, two):
+        if one is not None and two is not None and not np.array_equal(_numbered(one), _numbered(two)):
             raise LimnerError(
                 f"{' '.join(first.key)}: queries are {what} in different ways: evaluate all systems alike"
             )
+    parts = {part.key: part for part in other.parts}
+    return replace(found, parts=tuple(_paired(part, parts[part.key]) for part in first.parts if part.key in parts))
+
+
+def _numbered(codes: IntArray) -> IntArray:
+    """Groups by number in order of appearance, whatever they were called."""
+    _, first, group = np.unique(codes, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[group].astype(np.int64)
 
 
 def _comparable(a: Result, b: Result) -> bool:

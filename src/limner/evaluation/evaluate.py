@@ -14,6 +14,7 @@ from limner.core.ids import Ids, IntArray
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.core.version import VERSION
+from limner.evaluation.coverage import covered, unjudged_queries
 from limner.evaluation.measures import DEFAULT, Measure, MeasureKind, parse
 from limner.evaluation.placements import Asked, Placements, place
 from limner.evaluation.protocols import View, views
@@ -35,6 +36,7 @@ def evaluate(
     name: str = "system",
     ties: str = "expected",
     unretrieved: str = "refuse",
+    missing: str = "refuse",
     keep: int = 10,
     workers: int | None = None,
     progress: Progress | None = None,
@@ -55,6 +57,8 @@ def evaluate(
         name: What the report calls the system.
         ties: "expected", "order" or "pessimistic"; see `limner.evaluation.placements.place`.
         unretrieved: "refuse" or "never": what becomes of relevant candidates that a truncated ranking does not hold.
+        missing: "refuse", "empty" or "skip": what a query counts that the judgements have and a ranking lacks. It is
+            refused, counts as an empty list, or is left out; the report says so.
         keep: How many of the best candidates of every query the report keeps, for hubs and examples.
         workers: Threads; all cores by default.
         progress: Called with (rows done, rows in all).
@@ -66,6 +70,7 @@ def evaluate(
     how: dict[str, Any] = {
         "ties": ties,
         "unretrieved": unretrieved,
+        "missing": missing,
         "keep": keep,
         "workers": workers,
         "progress": progress,
@@ -81,7 +86,11 @@ def evaluate(
     sources = directions(system, truth, direction)
     for towards, source in sources.items():
         here = [v for v in asked if towards in v.directions]
-        placed, kept = place(source, [_question(v, truth, source, towards) for v in here], **how)
+        judged_here = [(f"{v.name} ({towards})", truth.judged(v.judgements, towards)) for v in here]
+        whole, kept_judgements, told = covered(source, judged_here, missing)
+        questions = [_question(v, j, truth, whole, towards) for v, j in zip(here, kept_judgements, strict=True)]
+        placed, kept = place(whole, questions, empty=missing == "empty", **_passing(how))
+        notes += [*_source_notes(source), *told]
         for view, placements in zip(here, placed, strict=True):
             results += _results(view, towards, placements, truth)
             notes += _outside_note(view, towards, placements)
@@ -94,6 +103,15 @@ def evaluate(
     return Report(name, truth.name, tuple(results), top, _settings(how, judged, sources), tuple(notes))
 
 
+def _passing(how: Mapping[str, Any]) -> dict[str, Any]:
+    """What a pass over the scores is told."""
+    return {name: value for name, value in how.items() if name != "missing"}
+
+
+def _source_notes(source: Source) -> tuple[str, ...]:
+    return source.notes if isinstance(source, Ranking) else ()
+
+
 def _refuse_with_judgements(**given: object) -> None:
     for what, value in given.items():
         if value is not None:
@@ -104,7 +122,10 @@ def _settings(how: dict[str, Any], judged: Mapping[str, Judgements], sources: Ma
     """How it was measured, and what makes reports comparable: the same truth, and pools of the same size."""
     pools = {d: s.n_candidates if isinstance(s, Ranking) else s.shape[1] for d, s in sources.items()}
     truth = {name: judgements.digest for name, judgements in judged.items()}
-    return {**{k: how[k] for k in ("ties", "unretrieved")}, "version": VERSION, "truth": truth, "pool": pools}
+    told = {name: how[name] for name in ("ties", "unretrieved")}
+    if how["missing"] != "refuse":
+        told["missing"] = how["missing"]
+    return {**told, "version": VERSION, "truth": truth, "pool": pools}
 
 
 def _grade_notes(results: Iterable[Result], judged: Iterable[Judgements]) -> list[str]:
@@ -129,10 +150,12 @@ def _evaluate_run(
             f"got {type(system).__name__} with plain judgements: expected one Scores or Ranking; "
             "give a Collection for two directions"
         )
-    (placements,), kept = place(system, [Asked(truth)], **how)
+    whole, (judged,), told = covered(system, [(f"{truth.name} (run)", truth)], how["missing"])
+    (placements,), kept = place(whole, [Asked(judged)], empty=how["missing"] == "empty", **_passing(how))
     clusters = None if groups is None else _grouped(placements.queries, groups)
     results = [_result(truth.name, "run", m, placements, clusters) for m in measures if not m.kind.composite]
     notes = [*_outside_note(View(truth.name), "run", placements), *_grade_notes(results, [truth])]
+    notes += [*_source_notes(system), *told, *unjudged_queries(system, truth)]
     notes += [ALONE] if groups is None else []
     settings = _settings(how, {f"{truth.name} run": truth}, {"run": system})
     return Report(name, truth.name, tuple(results), {"run": kept} if kept else {}, settings, tuple(notes))
@@ -235,8 +258,7 @@ def _any_in(ids: Ids, known: Ids) -> bool:
     return ids == known or any(i in known for i in ids)
 
 
-def _question(view: View, collection: Collection, source: Source, direction: str) -> Asked:
-    judgements = collection.judged(view.judgements, direction)
+def _question(view: View, judgements: Judgements, collection: Collection, source: Source, direction: str) -> Asked:
     if view.folds is None:
         return Asked(judgements, outside=view.outside)
     images, texts = _folds(collection, view.folds)

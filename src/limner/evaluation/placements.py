@@ -170,6 +170,7 @@ def place(
     *,
     ties: str = "expected",
     unretrieved: str = "refuse",
+    empty: bool = False,
     keep: int = 0,
     workers: int | None = None,
     progress: Progress | None = None,
@@ -183,6 +184,7 @@ def place(
             & Najork 2008); "order" keeps candidate order; "pessimistic" puts relevant candidates last.
         unretrieved: A positive that a truncated ranking does not hold: "refuse" measures that depend on it, or take
             it as "never" found (the convention of trec_eval).
+        empty: Whether a list without any candidate is all that the system returned, so that nothing follows.
         keep: Also keep the best `keep` candidates of every query.
         workers: Threads; all cores by default.
         progress: Called as blocks are done.
@@ -195,7 +197,7 @@ def place(
             raise UnknownName(f"value of {what}", value, known)
     positives = [_align(source, a) for a in asked]
     if isinstance(source, Ranking):
-        placed = [_from_lists(source, a, p, unretrieved) for a, p in zip(asked, positives, strict=True)]
+        placed = [_from_lists(source, a, p, unretrieved, empty) for a, p in zip(asked, positives, strict=True)]
         return placed, source.top(keep) if keep else None
     counts, kept = _count_pass(source, asked, positives, keep, workers, progress)
     return [_from_counts(source, a, p, c, ties) for a, p, c in zip(asked, positives, counts, strict=True)], kept
@@ -210,7 +212,8 @@ def _align(source: Scores | Ranking, asked: Asked) -> _Positives:
         raise LimnerError(
             f"{len(lacking)} queries of the judgements {judged.name!r} are not ranked "
             f"({shown(judged.queries[lacking])}): rank them too, or restrict the judgements to the ranked queries "
-            "(a split: collection.test; or judgements.restrict(queries=...))"
+            "(a split: collection.test; or judgements.restrict(queries=...)), or say what they count with "
+            "missing='empty' or 'skip' (--missing)"
         )
     inside = columns >= 0
     open_pool = (
@@ -376,7 +379,7 @@ def _relevant_last(placed: Placements) -> Placements:
     return replace(placed, above=np.minimum(placed.above + below_others, NEVER), tied=np.ones_like(placed.tied))
 
 
-def _from_lists(source: Ranking, asked: Asked, p: _Positives, unretrieved: str) -> Placements:
+def _from_lists(source: Ranking, asked: Asked, p: _Positives, unretrieved: str, empty: bool) -> Placements:
     from limner.core.kernels import filter_lists, locate
 
     order = np.argsort(p.rows, kind="stable")
@@ -393,7 +396,7 @@ def _from_lists(source: Ranking, asked: Asked, p: _Positives, unretrieved: str) 
         above[p.columns < 0] = OUTSIDE_POOL
     whole = NEVER if source.n_candidates is None else source.n_candidates
     pool = _pool_sizes(asked, len(source.queries), whole)
-    complete = (lengths >= pool) | (unretrieved == "never")
+    complete = (lengths >= pool) | (unretrieved == "never") | (empty & (source.lengths == 0))
     return _placements(source, p, above, np.ones_like(above), pool, np.where(complete, NEVER, lengths))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -153,6 +153,14 @@ class Result:
     def statistic(self) -> Statistic:
         """What sums up the queries of a fold, as `limner.stats` takes it: "mean", "median" or a function."""
         return self.measure.statistic
+
+    def reordered(self, queries: Ids) -> Result:
+        """The same result with its queries in another order."""
+        if self.queries == queries:
+            return self
+        rows = self.queries.positions(queries)
+        clusters, folds = (None if codes is None else codes[rows] for codes in (self.clusters, self.folds))
+        return replace(self, queries=queries, values=self.values[rows], clusters=clusters, folds=folds)
 
     @property
     def key(self) -> tuple[str, str, str]:

@@ -60,6 +60,9 @@ def evaluate(
     unretrieved: Annotated[
         str, word("What a cut list leaves out: refuse, or never (found).", metavar="HOW")
     ] = "refuse",
+    missing: Annotated[
+        str, word("Queries that a run lacks: refuse, empty (count as an empty list), or skip.", metavar="HOW")
+    ] = "refuse",
     correct: Correct = None,
     tune: Tune = None,
     name: Annotated[str | None, word("What the report calls the system.")] = None,
@@ -80,6 +83,7 @@ def evaluate(
       $ limner evaluate flickr8k:DIR --run i2t.run --run t2i.run --unretrieved never
       $ limner evaluate pairs.qrels --run system.run --measures "MAP nDCG@10" --unretrieved never
       $ limner evaluate pairs.qrels --run system.run --groups images.txt
+      $ limner evaluate pairs.qrels --run system.run --missing empty --unretrieved never
       $ limner evaluate --per-image 5 --images images.npy --texts texts.npy
       $ limner evaluate scenes --system histograms --correct csls --tune dev
       $ limner evaluate scenes --system histograms --measures "R@1 my_module:RBP@10"
@@ -92,6 +96,7 @@ def evaluate(
     if correct or tune:
         source = corrected(source, correct, tune, dev)
     how: dict[str, Any] = {"measures": measures, "protocol": protocol or None, "ties": ties, "unretrieved": unretrieved}
+    how["missing"] = missing
     how["groups"] = None if groups is None else _groups(groups, truth)
     with on_cluster(cluster):
         report = _measured(source, truth, name or _name(way, correct), notes, {**how, "workers": workers})
