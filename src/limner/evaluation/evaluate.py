@@ -15,6 +15,15 @@ from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.core.version import VERSION
 from limner.evaluation.coverage import covered, unjudged_queries
+from limner.evaluation.judging import (
+    Given,
+    if_right,
+    judged_for,
+    judged_measures,
+    judged_pool,
+    pool_notes,
+    with_judgements,
+)
 from limner.evaluation.measures import DEFAULT, Measure, MeasureKind, parse
 from limner.evaluation.placements import Asked, Placements, place
 from limner.evaluation.protocols import View, views
@@ -33,6 +42,7 @@ def evaluate(
     protocol: str | Iterable[str] | None = None,
     direction: str | None = None,
     groups: Mapping[str, object] | None = None,
+    judgements: Given | None = None,
     name: str = "system",
     ties: str = "expected",
     unretrieved: str = "refuse",
@@ -54,6 +64,8 @@ def evaluate(
             texts share ids; otherwise the ids tell.
         groups: With plain judgements, what each query belongs with (such as its image), by query id. Intervals and
             tests then take groups, not queries, as independent. With a collection, texts go by image anyhow.
+        judgements: Further judgements beside a collection (by name, or a qrels file), each a view of its own. An
+            original pair that they do not judge counts as relevant.
         name: What the report calls the system.
         ties: "expected", "order" or "pessimistic"; see `limner.evaluation.placements.place`.
         unretrieved: "refuse" or "never": what becomes of relevant candidates that a truncated ranking does not hold.
@@ -76,17 +88,22 @@ def evaluate(
         "progress": progress,
     }
     if isinstance(truth, Judgements):
-        _refuse_with_judgements(direction=direction, protocol=protocol)
+        _refuse_with_judgements(direction=direction, protocol=protocol, judgements=judgements)
         return _evaluate_run(system, truth, chosen or DEFAULT, groups, name, how)
     if groups is not None:
         raise LimnerError("groups with a collection: its texts are grouped by image already; leave groups out")
     asked, notes = views(truth, protocol=protocol, measures=chosen)
+    if judgements is not None:
+        truth, further, told = with_judgements(truth, judgements)
+        asked += [replace(view, measures=chosen or DEFAULT) for view in further]
+        notes += told
     results: list[Result] = []
     top: dict[str, Ranking] = {}
     sources = directions(system, truth, direction)
+    judged = {(v.name, d): judged_for(v, truth, d) for v in asked for d in v.directions if d in sources}
     for towards, source in sources.items():
         here = [v for v in asked if towards in v.directions]
-        judged_here = [(f"{v.name} ({towards})", truth.judged(v.judgements, towards)) for v in here]
+        judged_here = [(f"{v.name} ({towards})", judged[v.name, towards]) for v in here]
         whole, kept_judgements, told = covered(source, judged_here, missing)
         questions = [_question(v, j, truth, whole, towards) for v, j in zip(here, kept_judgements, strict=True)]
         placed, kept = place(whole, questions, empty=missing == "empty", **_passing(how))
@@ -94,13 +111,26 @@ def evaluate(
         for view, placements in zip(here, placed, strict=True):
             results += _results(view, towards, placements, truth)
             notes += _outside_note(view, towards, placements)
+            notes += pool_notes(view, truth, towards, whole.candidates)
         if kept is not None:
             top[towards] = kept
     results = _with_composites(asked, results, truth)
     notes += _lacking_direction(chosen, sources)
-    judged = {f"{v.name} {d}": truth.judged(v.judgements, d) for v in asked for d in v.directions if d in sources}
     notes += _grade_notes(results, judged.values())
-    return Report(name, truth.name, tuple(results), top, _settings(how, judged, sources), tuple(notes))
+    settings = _settings(how, {f"{view} {d}": j for (view, d), j in judged.items()}, sources)
+    settings |= _judged_pools(asked, truth, sources)
+    return Report(name, truth.name, tuple(results), top, settings, tuple(notes))
+
+
+def _judged_pools(asked: Iterable[View], truth: Collection, sources: Mapping[str, Source]) -> dict[str, Any]:
+    """How many candidates each view looks among, where only those that were judged."""
+    found = {
+        f"{v.name} {d}": len(pool[1])
+        for v in asked
+        for d in v.directions
+        if d in sources and (pool := judged_pool(v, truth, d)) and len(pool[1]) < len(sources[d].candidates)
+    }
+    return {"judged_pool": found} if found else {}
 
 
 def _passing(how: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,7 +183,9 @@ def _evaluate_run(
     whole, (judged,), told = covered(system, [(f"{truth.name} (run)", truth)], how["missing"])
     (placements,), kept = place(whole, [Asked(judged)], empty=how["missing"] == "empty", **_passing(how))
     clusters = None if groups is None else _grouped(placements.queries, groups)
-    results = [_result(truth.name, "run", m, placements, clusters) for m in measures if not m.kind.composite]
+    wanted = [m for m in measures if not m.kind.composite]
+    wanted += judged_measures(placements, wanted)
+    results = [_result(truth.name, "run", m, placements, clusters) for m in dict.fromkeys(wanted)]
     notes = [*_outside_note(View(truth.name), "run", placements), *_grade_notes(results, [truth])]
     notes += [*_source_notes(system), *told, *unjudged_queries(system, truth)]
     notes += [ALONE] if groups is None else []
@@ -259,15 +291,29 @@ def _any_in(ids: Ids, known: Ids) -> bool:
 
 
 def _question(view: View, judgements: Judgements, collection: Collection, source: Source, direction: str) -> Asked:
-    if view.folds is None:
+    pool = judged_pool(view, collection, direction)
+    if view.folds is None and (pool is None or _covers(pool, source)):
         return Asked(judgements, outside=view.outside)
-    images, texts = _folds(collection, view.folds)
-    queries, candidates = (images, texts) if direction == "i2t" else (texts, images)
+    folds = _fold_numbers(view, collection, direction)
     pools = [
-        np.array([known.get(i, -1) for i in ids], dtype=np.int64)
-        for known, ids in ((queries, source.queries), (candidates, source.candidates))
+        np.array([known.get(i, -1) if within is None or i in within else -1 for i in ids], dtype=np.int64)
+        for known, ids, within in zip(folds, (source.queries, source.candidates), pool or (None, None), strict=True)
     ]
     return Asked(judgements, pools[0], pools[1], view.outside)
+
+
+def _fold_numbers(view: View, collection: Collection, direction: str) -> tuple[dict[str, int], dict[str, int]]:
+    """The fold of every query and every candidate; all in one where a view has no folds."""
+    if view.folds is None:
+        images, texts = (dict.fromkeys(items.ids, 0) for items in (collection.images, collection.texts))
+    else:
+        images, texts = _folds(collection, view.folds)
+    return (images, texts) if direction == "i2t" else (texts, images)
+
+
+def _covers(pool: tuple[set[str], set[str]], source: Source) -> bool:
+    """Whether every query and candidate is of the pool, so that nothing has to be cut."""
+    return all(q in pool[0] for q in source.queries) and all(c in pool[1] for c in source.candidates)
 
 
 def _folds(collection: Collection, name: str) -> tuple[dict[str, int], dict[str, int]]:
@@ -296,6 +342,7 @@ def _results(view: View, direction: str, placements: Placements, collection: Col
         folds = np.array([numbers[q] for q in placements.queries], dtype=np.int64)
     wanted = [m for m in view.measures if not m.kind.composite]
     wanted += [part for m in view.measures for part in m.parts]
+    wanted += judged_measures(placements, wanted)
     return [_result(view.name, direction, m, placements, clusters, folds) for m in dict.fromkeys(wanted)]
 
 
@@ -310,7 +357,8 @@ def _result(
     counted = measure.counted(placements)
     kept = placements.queries.find(counted.queries)
     clusters, folds = (None if codes is None else codes[kept] for codes in (clusters, folds))
-    return Result(view, direction, measure, counted.queries, measure(placements), clusters, folds, counted.left_out)
+    values, right = measure(placements), if_right(placements, measure)
+    return Result(view, direction, measure, counted.queries, values, clusters, folds, counted.left_out, if_right=right)
 
 
 def _image_of(texts: Ids, collection: Collection) -> IntArray:

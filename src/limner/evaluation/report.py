@@ -138,6 +138,7 @@ def _row(report: Report, r: Result) -> dict[str, Any]:
         "value": r.value,
         "low": interval.low if interval else None,
         "high": interval.high if interval else None,
+        "if_right": r.bound,
         "queries": len(r.queries),
         "left_out": r.left_out,
     }

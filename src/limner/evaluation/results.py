@@ -44,6 +44,8 @@ class Result:
         left_out: Queries without any relevant candidate, which do not count.
         parts: What a composite measure is the sum of, each with its images as clusters; empty for all others.
         kept: The number and its interval as a file has them, where the summary is not known here.
+        if_right: One value per query if all candidates that nobody judged were relevant; None where all were judged,
+            or where it is not known which were.
     """
 
     view: str
@@ -56,6 +58,16 @@ class Result:
     left_out: int = 0
     parts: tuple[Result, ...] = ()
     kept: Kept | None = None
+    if_right: FloatArray | None = None
+
+    @cached_property
+    def bound(self) -> float | None:
+        """The number if all unjudged candidates were relevant; `value` is the one if none were."""
+        composite = self.measure.kind.composite
+        if composite is not None and self.parts:
+            found = [part.bound for part in self.parts]
+            return composite.value(b for b in found if b is not None) if None not in found else None
+        return None if self.if_right is None or self.kept is not None else self.summarise(self.if_right)
 
     def summarise(self, values: FloatArray) -> float:
         """One number from one value per query: mean or median; with folds, the mean over folds of that."""
@@ -159,8 +171,9 @@ class Result:
         if self.queries == queries:
             return self
         rows = self.queries.positions(queries)
-        clusters, folds = (None if codes is None else codes[rows] for codes in (self.clusters, self.folds))
-        return replace(self, queries=queries, values=self.values[rows], clusters=clusters, folds=folds)
+        moved = {"clusters": self.clusters, "folds": self.folds, "if_right": self.if_right}
+        others: dict[str, Any] = {name: None if held is None else held[rows] for name, held in moved.items()}
+        return replace(self, queries=queries, values=self.values[rows], **others)
 
     @property
     def key(self) -> tuple[str, str, str]:

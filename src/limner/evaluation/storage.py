@@ -80,6 +80,8 @@ def _result_to_json(r: Result, id_lists: dict[int, list[str]]) -> dict[str, Any]
         "clusters": None if r.clusters is None else r.clusters.tolist(),
         "folds": None if r.folds is None else r.folds.tolist(),
     }
+    if r.if_right is not None:
+        content["if_right"] = plain(r.if_right.tolist())
     images = next((part.clusters for part in r.parts if part.direction == "i2t"), None)
     return content if images is None else {**content, "images": images.tolist()}
 
@@ -121,6 +123,7 @@ def _result_from_json(saved: Mapping[str, Any], queries: Ids, traits: Mapping[st
         _codes(saved["clusters"]),
         _codes(saved["folds"]),
         saved["left_out"],
+        if_right=None if saved.get("if_right") is None else _numbers(saved["if_right"]),
     )
     return replace(made, kept=_kept(saved)) if measure.statistic == UNKNOWN else made
 
@@ -167,7 +170,7 @@ def _sound(report: Report) -> Report:
     if not all(isinstance(word, str) for word in words) or not isinstance(report.settings, Mapping):
         raise TypeError("a name, a note or the settings are of another kind")
     for r in report.results:
-        columns = [r.values, *(each for each in (r.clusters, r.folds) if each is not None)]
+        columns = [r.values, *(each for each in (r.clusters, r.folds, r.if_right) if each is not None)]
         if r.direction not in DIRECTIONS or not isinstance(r.left_out, int):
             raise ValueError(f"a result of direction {r.direction!r}, {r.left_out!r} queries left out")
         if any(np.shape(column) != (len(r.queries),) for column in columns):

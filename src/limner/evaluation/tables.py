@@ -37,10 +37,32 @@ def to_csv(records: Sequence[dict[str, Any]]) -> str:
 
 def report_grids(report: Report) -> list[Grid]:
     """One grid per view: measures down, directions across, each number with its interval."""
-    return [
-        _view_grid(view, [r for r in report.results if r.view == view])
-        for view in dict.fromkeys(r.view for r in report.results)
-    ]
+    views = dict.fromkeys(r.view for r in report.results)
+    found = [(view, [r for r in report.results if r.view == view]) for view in views]
+    grids = [[_view_grid(view, results), *_bounds_grid(view, results)] for view, results in found]
+    return [grid for each in grids for grid in each]
+
+
+def _bounds_grid(view: str, results: list[Result]) -> list[Grid]:
+    """What unjudged answers could change: each number if all of them were wrong, and if all were right."""
+    bounded = [r for r in results if r.bound is not None]
+    directions = [d for d in DIRECTIONS if any(r.direction == d for r in bounded)]
+    if not bounded:
+        return []
+    title = f"{view}, unjudged answers"
+    head = (title, *(f"{DIRECTIONS[d]}: if {how}" for d in directions for how in ("wrong", "right")))
+    rows = []
+    for measure in dict.fromkeys(r.measure for r in bounded):
+        found = {r.direction: r for r in bounded if r.measure == measure}
+        cells = [_ends(found.get(d)) for d in directions]
+        rows.append((str(measure), *(cell for pair in cells for cell in pair)))
+    return [Grid(title, (head, *rows))]
+
+
+def _ends(result: Result | None) -> tuple[str, str]:
+    if result is None or result.bound is None:
+        return "", ""
+    return result.measure.show(result.value), result.measure.show(result.bound)
 
 
 def _view_grid(view: str, results: list[Result]) -> Grid:

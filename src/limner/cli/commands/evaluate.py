@@ -48,6 +48,10 @@ def evaluate(
         list[str] | None,
         word("What a run's queries are, where ids are shared: i2t (images), t2i. One per --run.", metavar="WAY"),
     ] = None,
+    judgements: Annotated[
+        list[Path] | None,
+        word("Judgements beside the COLLECTION, a qrels file; each is a view. Repeatable.", metavar="FILE"),
+    ] = None,
     groups: Annotated[
         Path | None,
         word("For a qrels file: what queries belong with, 'query group' per line, or json.", metavar="FILE"),
@@ -84,6 +88,7 @@ def evaluate(
       $ limner evaluate pairs.qrels --run system.run --measures "MAP nDCG@10" --unretrieved never
       $ limner evaluate pairs.qrels --run system.run --groups images.txt
       $ limner evaluate pairs.qrels --run system.run --missing empty --unretrieved never
+      $ limner evaluate captions.csv --scores similarity.npy --judgements better.qrels
       $ limner evaluate --per-image 5 --images images.npy --texts texts.npy
       $ limner evaluate scenes --system histograms --correct csls --tune dev
       $ limner evaluate scenes --system histograms --measures "R@1 my_module:RBP@10"
@@ -98,9 +103,10 @@ def evaluate(
     how: dict[str, Any] = {"measures": measures, "protocol": protocol or None, "ties": ties, "unretrieved": unretrieved}
     how["missing"] = missing
     how["groups"] = None if groups is None else _groups(groups, truth)
+    how["judgements"] = _beside(truth, judgements or [])
     with on_cluster(cluster):
         report = _measured(source, truth, name or _name(way, correct), notes, {**how, "workers": workers})
-    _save(report, truth, save or [])
+    _save(report, _page_truth(truth, how["judgements"]), save or [])
     answer(str(report), summary(report), as_json=as_json)
 
 
@@ -134,6 +140,23 @@ def _on(way: Way, whole: Collection, split: str) -> tuple[Any, Collection]:
         return trained(str(way.system), whole, split, trust=way.trust)[:2]
     chosen = part(whole, split)
     return opened(way, whole, chosen), chosen
+
+
+def _beside(truth: Any, files: list[Path]) -> dict[str, Judgements] | None:
+    """The judgements that were given beside a collection."""
+    from limner.core.judgements import Judgements
+    from limner.evaluation.judging import read_judgements
+
+    if files and isinstance(truth, Judgements):
+        raise typer.BadParameter("--judgements is for a COLLECTION, and this is a qrels file: give one of them")
+    return read_judgements(files) if files else None
+
+
+def _page_truth(truth: Any, judgements: dict[str, Judgements] | None) -> Any:
+    """What a page shows captions and labels from: the collection with the judgements beside it."""
+    from limner.evaluation.judging import with_judgements
+
+    return truth if judgements is None else with_judgements(truth, judgements)[0]
 
 
 def _groups(file: Path, truth: Any) -> dict[str, str]:

@@ -95,6 +95,8 @@ class MeasureKind:
         decimals: How many decimals tables show.
         rank: Whether the value of a query is the rank of its first relevant candidate.
         hit: Whether the value of a query is 1 where one of the first k is relevant, else 0.
+        judged: Whether it looks at all judged candidates, not only at relevant ones.
+        needs_total: Whether the value depends on how many relevant candidates there are in the whole pool.
         sees: How much of a list it looks at: the first "k", the first "R", or the whole "list".
         composite: What it adds up over both directions; None for a measure with values of its own.
         on_grades: What a reader must know where relevance has several grades; "" for nothing.
@@ -118,6 +120,8 @@ class MeasureKind:
     decimals: int = 1
     rank: bool = False
     hit: bool = False
+    judged: bool = False
+    needs_total: bool = True
     sees: str = "list"
     composite: Composite | None = None
     on_grades: Callable[[Parameters], str] | None = None

@@ -114,7 +114,9 @@ class Measure:
         return low
 
     def counted(self, placements: Placements) -> Placements:
-        """What this measure looks at: positives of its `min_grade`, and the queries that have one."""
+        """What this measure looks at: positives of its `min_grade`, and the queries that have one; or all judged."""
+        if self.kind.judged:
+            return placements if placements.judged is None else placements.judged
         grade = self.option("min_grade") if "min_grade" in self.kind.options else 0
         return placements.at_least(grade).with_positives() if grade else placements
 

@@ -17,11 +17,38 @@ _VAN_RIJSBERGEN = "van Rijsbergen 1979"
 
 BUILT_IN = (
     MeasureKind(
-        "R", values.hit, "1 if any of the first k is relevant, else 0", _FIELD, "required", _GRADED, hit=True, sees="k"
+        "R",
+        values.hit,
+        "1 if any of the first k is relevant, else 0",
+        _FIELD,
+        "required",
+        _GRADED,
+        hit=True,
+        sees="k",
+        needs_total=False,
     ),
-    MeasureKind("S", values.hit, "as R@k, on people's judgements", _FIELD, "required", _GRADED, hit=True, sees="k"),
+    MeasureKind(
+        "S",
+        values.hit,
+        "as R@k, on people's judgements",
+        _FIELD,
+        "required",
+        _GRADED,
+        hit=True,
+        sees="k",
+        needs_total=False,
+    ),
     MeasureKind("Recall", values.recall, "relevant in the first k / R", _VAN_RIJSBERGEN, "required", _GRADED, sees="k"),
-    MeasureKind("P", values.precision, "relevant in the first k / k", _VAN_RIJSBERGEN, "required", _GRADED, sees="k"),
+    MeasureKind(
+        "P",
+        values.precision,
+        "relevant in the first k / k",
+        _VAN_RIJSBERGEN,
+        "required",
+        _GRADED,
+        sees="k",
+        needs_total=False,
+    ),
     MeasureKind(
         "MedR",
         values.first_rank,
@@ -34,6 +61,7 @@ BUILT_IN = (
         bounds=None,
         percent=False,
         rank=True,
+        needs_total=False,
     ),
     MeasureKind(
         "MeanR",
@@ -45,6 +73,7 @@ BUILT_IN = (
         bounds=None,
         percent=False,
         rank=True,
+        needs_total=False,
     ),
     MeasureKind("MRR", values.reciprocal_rank, "mean of 1 / rank_1, 0 beyond k", "Voorhees 1999", "optional", _BINARY),
     MeasureKind(
@@ -89,6 +118,15 @@ BUILT_IN = (
         "Musgrave et al. 2020; Chun et al. 2021",
         options={**_GRADED, "cap": 50},
         sees="R",
+    ),
+    MeasureKind(
+        "Judged",
+        values.judged,
+        "judged candidates, relevant or not, among the first k / k",
+        "Sakai & Kando 2008",
+        "required",
+        judged=True,
+        sees="k",
     ),
     MeasureKind(
         "rsum",

@@ -86,6 +86,11 @@ def precision(p: Placements, measure: Parameters) -> FloatArray:
     return np.asarray(np.ldexp(values, _exponents(p, p.grades))) if measure.option("graded") else values
 
 
+def judged(p: Placements, measure: Parameters) -> FloatArray:
+    """The share of judged candidates among the first k; of all there are, where they are fewer than k."""
+    return total(p, _within(p, int(measure.k or 0))) / np.minimum(p.pool, int(measure.k or 1))
+
+
 def r_precision(p: Placements, measure: Parameters) -> FloatArray:
     """The same among the first R, divided by the most there could be."""
     return _precision_at(p, measure, p.relevant)

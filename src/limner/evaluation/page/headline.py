@@ -113,9 +113,15 @@ def lead(report: Report) -> list[str]:
 def _sentence(report: Report, results: list[Result]) -> str:
     main = main_result([r for r in results if r.view == results[0].view])
     others = [r for r in results if alike(r.measure, main.measure) and r.view != main.view]
-    more = "".join(f"; under {r.view}, {number(r.measure, r.value)}" for r in others)
+    more = "".join(f"; under {r.view}{_pool(report, r)}, {number(r.measure, r.value)}" for r in others)
     detail = ", ".join(part for part in (_under(report, main), _within(main)) if part)
     return f"{_claim(main)}{f' ({detail})' if detail else ''}{more}."
+
+
+def _pool(report: Report, result: Result) -> str:
+    """Says where a view looks among other candidates than the first one does."""
+    size = report.settings.get("judged_pool", {}).get(f"{result.view} {result.direction}")
+    return f" (among the {size:,} {nouns(result.direction)[3]} that were judged)" if size else ""
 
 
 def _claim(main: Result) -> str:
@@ -164,6 +170,11 @@ def _counted(direction: str, results: list[Result]) -> str:
 
 def _cell(result: Result) -> Cell:
     value, interval = result.value, result.interval
+    within = "; ".join(part for part in (span(result), _bound(result)) if part)
     if interval is None or not result.measure.kind.percent:
-        return Cell(plain(result.measure, value), span(result))
-    return Cell(plain(result.measure, value), span(result), (100 * interval.low, 100 * value, 100 * interval.high))
+        return Cell(plain(result.measure, value), within)
+    return Cell(plain(result.measure, value), within, (100 * interval.low, 100 * value, 100 * interval.high))
+
+
+def _bound(result: Result) -> str:
+    return "" if result.bound is None else f"{plain(result.measure, result.bound)} if all unjudged answers were right"

@@ -18,7 +18,7 @@ UNRETRIEVED = {
 }
 
 
-TOLD = ("ties", "unretrieved", "version", "truth", "pool")
+TOLD = ("ties", "unretrieved", "version", "truth", "pool", "judged_pool")
 """Settings that are told in words of their own, or that only a comparison looks at."""
 
 
