@@ -79,7 +79,7 @@ def test_judged_is_the_share_of_the_first_k_that_somebody_judged(ties):
 def test_judged_of_complete_judgements_is_whole_and_nothing_is_bounded():
     scores, judgements, *_ = partial(share=1.1)
     report = evaluate(scores, judgements, measures="R@1 Judged@20")
-    assert report.value("Judged@20") == 1 and "unjudged answers" not in str(report)
+    assert report.value("Judged@20") == 1 and "unjudged" not in str(report)
 
 
 def test_labels_of_positives_alone_say_nothing_of_what_was_judged():
@@ -99,8 +99,9 @@ def test_the_table_the_files_and_the_page_show_both_ends(tmp_path):
     scores, judgements, *_ = partial()
     report = evaluate(scores, judgements, measures="R@1 MRR")
     text = str(report)
-    assert "pairs, unjudged answers" in text and "if wrong" in text and "if right" in text and "Judged@1" in text
+    assert "pairs: all unjudged wrong to all right" in text and "Judged@1" in text
     found = report.find("R@1")
+    assert f"{found.measure.show(found.value)} to {found.measure.show(found.bound)}" in text
     again = Report.load(report.save(tmp_path / "r.json"))
     assert again.find("R@1").bound == found.bound and str(again) == text
     assert "if all unjudged answers were right" in report.save(tmp_path / "r.html").read_text()
@@ -227,6 +228,17 @@ def test_the_page_says_when_a_view_has_another_pool(tmp_path):
     assert "among the 3 captions that were judged" in report.save(tmp_path / "r.html", collection=toy).read_text()
 
 
+def test_a_view_of_ratings_takes_its_threshold():
+    from limner.evaluation.judging import judged_for
+    from limner.evaluation.protocols import View
+
+    toy = judged_collection()
+    votes = Judgements.from_pairs([("i0", "t2", 0.5), ("i1", "t4", 0.4)])
+    rated = Collection(toy.name, toy.images, toy.texts, toy.judgements, extra=toy.extra, ratings={"crowd": votes})
+    view = View("crowd", "crowd", originals="all", threshold=0.5)
+    assert len(judged_for(view, rated, "i2t")) == 7 and len(judged_for(view, rated, "t2i")) == 7
+
+
 needs_flickr8k = pytest.mark.skipif(not FLICKR8K.is_dir(), reason=f"needs Flickr8k in {FLICKR8K} (LIMNER_DATA)")
 
 
@@ -252,7 +264,25 @@ def test_the_crowd_adds_pairs_to_the_thousand_originals():
 
     test = limner.load(f"flickr8k:{FLICKR8K}", captions=[2]).test
     crowd = next(v for v in PROTOCOLS["flickr8k-judged"].views if v.name == "crowd")
-    assert len(judged_for(crowd, test, "i2t")) == 2996  # 1,000 + 1,996; the paper prints 2,031 for its own files
+    for direction in ("i2t", "t2i"):
+        assert len(judged_for(crowd, test, direction)) == 1000 + 2031  # as printed, section 4.3.2
+
+
+@needs_flickr8k
+def test_only_the_judged_caption_of_five_is_searched():
+    five = limner.load(f"flickr8k:{FLICKR8K}").test
+    one = limner.load(f"flickr8k:{FLICKR8K}", captions=[2]).test
+    rng = np.random.default_rng(0)
+    matrix = rng.random((1000, 5000), dtype=np.float32)
+    matrix[five.judgements.rows, five.judgements.columns] += 0.9
+    scores = Scores.from_matrix(matrix, five.images.ids, five.texts.ids)
+    inner = scores.restrict(queries=one.images.ids, candidates=one.texts.ids)
+    reports = [evaluate(scores, five), evaluate(inner, one)]
+    for view, measure in itertools.product(("crowd", "expert"), ("R@1", "Judged@1", "mAP@R")):
+        for direction in ("i2t", "t2i"):
+            whole, part = (r.find(measure, view=view, direction=direction) for r in reports)
+            assert whole.value == pytest.approx(part.value) and whole.bound == part.bound
+    assert any("expert (i2t): measured among the 977 of 5,000 candidates" in note for note in reports[0].notes)
 
 
 def test_judged_is_a_measure():

@@ -89,6 +89,9 @@ def _inside(collection: Collection, judgements: Judgements) -> tuple[Judgements,
 def judged_for(view: View, collection: Collection, direction: str) -> Judgements:
     """The judgements of a view, joined with the original pairs where the view says so."""
     judged = collection.judged(view.judgements, direction)
+    if view.threshold is not None and view.judgements in collection.ratings:
+        rated = collection.ratings[view.judgements].at_least(view.threshold)
+        judged = rated if direction == "i2t" else rated.T
     if view.originals == "none":
         return judged
     pairs = collection.judged(collection.judgements.name, direction).relevant

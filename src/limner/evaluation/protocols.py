@@ -27,6 +27,8 @@ class View:
         directions: Which directions it is for.
         pool: The name of judgements: only what they judge at all is searched; None for the whole pool.
         originals: Whether the usual pairs count as well: "none", those that were left "unjudged", or "all".
+        threshold: The rating from which a pair is relevant, where the collection has ratings of that name; None for
+            the collection's own judgements.
     """
 
     name: str
@@ -37,6 +39,7 @@ class View:
     directions: tuple[str, ...] = ("i2t", "t2i")
     pool: str | None = None
     originals: str = "none"
+    threshold: float | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,9 @@ class Protocol:
         return len(np.unique(collection.judged(pool, direction).rows))
 
 
+HALF_OF_THE_VOTES = 0.5
+"""Share of yes from which a pair of Flickr8k's crowd is relevant: it adds the paper's 2,031 pairs (0.66 adds 1,996)."""
+
 _VARIANTS = {
     ("coco-5k", 25_010): "Karpathy's test set without the cut to five captions per image",
     ("coco-5k", 24_809): "the unique texts of MTEB",
@@ -93,11 +99,10 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
             ),
             Protocol(
                 "flickr8k-judged",
-                "Flickr8k test, the judged caption of each image: original pairs, and these with the pairs that people "
-                "added (Hodosh et al. 2013, 4.3)",
+                "Flickr8k test, the judged caption of each image: originals and what people added (Hodosh et al. 2013)",
                 (
                     View("flickr8k-judged", measures=parse("R@1 R@5 R@10 MedR"), pool="crowd"),
-                    View("crowd", "crowd", _SUCCESS, pool="crowd", originals="all"),
+                    View("crowd", "crowd", _SUCCESS, pool="crowd", originals="all", threshold=HALF_OF_THE_VOTES),
                     View("expert", "expert", _SUCCESS, pool="crowd", originals="all"),
                 ),
                 1000,

@@ -46,23 +46,21 @@ def report_grids(report: Report) -> list[Grid]:
 def _bounds_grid(view: str, results: list[Result]) -> list[Grid]:
     """What unjudged answers could change: each number if all of them were wrong, and if all were right."""
     bounded = [r for r in results if r.bound is not None]
-    directions = [d for d in DIRECTIONS if any(r.direction == d for r in bounded)]
     if not bounded:
         return []
-    title = f"{view}, unjudged answers"
-    head = (title, *(f"{DIRECTIONS[d]}: if {how}" for d in directions for how in ("wrong", "right")))
-    rows = []
+    directions = [d for d in DIRECTIONS if any(r.direction == d for r in bounded) and d != "both"]
+    title = f"{view}: all unjudged wrong to all right"
+    rows = [(title, *(DIRECTIONS[d] for d in directions))]
     for measure in dict.fromkeys(r.measure for r in bounded):
-        found = {r.direction: r for r in bounded if r.measure == measure}
-        cells = [_ends(found.get(d)) for d in directions]
-        rows.append((str(measure), *(cell for pair in cells for cell in pair)))
-    return [Grid(title, (head, *rows))]
+        found = {r.direction: _ends(r) for r in bounded if r.measure == measure}
+        first = found.get("both", found.get(directions[0], ""))
+        rows.append((str(measure), first, *(found.get(d, "") for d in directions[1:])))
+    return [Grid(title, tuple(rows))]
 
 
-def _ends(result: Result | None) -> tuple[str, str]:
-    if result is None or result.bound is None:
-        return "", ""
-    return result.measure.show(result.value), result.measure.show(result.bound)
+def _ends(result: Result) -> str:
+    show = result.measure.show
+    return f"{show(result.value)} to {show(result.bound or 0.0)}"
 
 
 def _view_grid(view: str, results: list[Result]) -> Grid:
