@@ -23,7 +23,8 @@ import limner
 from claims import Claim, log, main
 from limner.evaluation.comparison import paired_test
 from limner.evaluation.measures import Measure
-from limner.evaluation.report import Report, Result
+from limner.evaluation.report import Report
+from limner.evaluation.results import Result
 
 CAPTIONS = 5
 EASY, TASTE = 1.0, 2.0  # what both systems, and what one system's captions, share, beside noise of 1

@@ -21,7 +21,7 @@ from limner.cli.commands import compare, evaluate
 from limner.cli.errors import STATUSES, Status
 from limner.cli.options import loading
 from limner.datasets import DATASETS
-from limner.evaluation.measures import KINDS
+from limner.evaluation.measures import MEASURES as KINDS
 from limner.evaluation.protocols import PROTOCOLS
 from limner.systems import SYSTEMS
 
@@ -257,7 +257,7 @@ def test_agreement_of_measures(here):
 
 
 def _report(name, hits, measure="R@1", view="pairs"):
-    from limner.evaluation.report import Result
+    from limner.evaluation.results import Result
 
     queries = limner.Ids((f"q{n}" for n in range(len(hits))), what="query")
     result = Result(view, "i2t", limner.Measure.parse(measure), queries, np.asarray(hits, dtype=np.float64))
@@ -293,7 +293,7 @@ def test_a_place_among_published_systems(here):
 
 
 def test_the_mean_of_both_directions_is_placed_too(here):
-    from limner.evaluation.report import Result
+    from limner.evaluation.results import Result
 
     queries = limner.Ids("ab", what="query")
     measure = limner.Measure.parse("mAP@R")

@@ -318,7 +318,7 @@ def test_the_effect_of_answers_is_what_evaluate_says_of_the_merged_judgements(tm
 def test_a_change_is_that_of_the_numbers_not_of_their_rounded_text():
     """33.34 and 33.46 print as 33.3 and 33.5; they differ by 0.1."""
     from limner.evaluation.measures import Measure
-    from limner.evaluation.report import Result
+    from limner.evaluation.results import Result
     from limner.web.effect import change
 
     ids = limner.Ids("ab", what="query")

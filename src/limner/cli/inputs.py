@@ -86,6 +86,7 @@ def opened(
     """
     if directions and way.kind != "runs":
         raise typer.BadParameter("--direction says what the queries of a --run are: scores here are images by texts")
+    _refuse_incidental(way, part)
     if way.kind == "embeddings":
         return _from_embeddings(way, whole, part)
     if way.kind == "matrix":
@@ -94,6 +95,17 @@ def opened(
         raise typer.BadParameter(f"got {len(directions)} directions for {len(way.runs)} run(s): give one for each")
     said: Sequence[str | None] = directions or [None] * len(way.runs)
     return _both([_run(path, part, direction) for path, direction in zip(way.runs, said, strict=True)])
+
+
+def _refuse_incidental(way: Way, part: Collection) -> None:
+    """Refuses rows without ids where the collection's order means nothing: a file of judgements."""
+    files = [] if part.ordered else unnamed_files(way)
+    if files:
+        raise LimnerError(
+            f"{' and '.join(map(str, files))} without ids for {part.name!r}, a file of judgements, whose order means "
+            "nothing: evaluate the COLLECTION that the rows are of, with --judgements FILE beside it; or name rows and "
+            "columns with --image-ids and --text-ids"
+        )
 
 
 def by_direction(source: Source | Mapping[str, Source], collection: Collection) -> Mapping[str, Source]:
@@ -107,13 +119,16 @@ def by_direction(source: Source | Mapping[str, Source], collection: Collection) 
 
 def unnamed(way: Way) -> list[str]:
     """A note for every file that holds no ids, so that only its order says what its rows are."""
+    return [f"{file} holds no ids: its rows are taken in the order of the collection" for file in unnamed_files(way)]
+
+
+def unnamed_files(way: Way) -> list[Path | None]:
+    """The files that hold no ids."""
     if way.kind == "matrix":
-        files = [way.scores] if way.image_ids is None or way.text_ids is None else []
-    elif way.kind == "embeddings":
-        files = [f for f, (_, ids) in zip((way.images, way.texts), way.vectors, strict=True) if ids is None]
-    else:
-        files = []
-    return [f"{file} holds no ids: its rows are taken in the order of the collection" for file in files]
+        return [way.scores] if way.image_ids is None or way.text_ids is None else []
+    if way.kind == "embeddings":
+        return [f for f, (_, ids) in zip((way.images, way.texts), way.vectors, strict=True) if ids is None]
+    return []
 
 
 # --- rows and ids -----------------------------------------------------------------------------------------------
@@ -238,7 +253,7 @@ def _run(path: Path, part: Collection, direction: str | None) -> tuple[str, Rank
         raise LimnerError(f"{path}: {_unfit(read, part, direction, both=bool(fits))}")
     pool = sides[fits[0]][1]
     indices = np.where(read.indices >= 0, pool.positions(read.candidates)[read.indices], -1)
-    return fits[0], Ranking(read.queries, pool, indices, read.scores, len(pool))
+    return fits[0], Ranking(read.queries, pool, indices, read.scores, len(pool), notes=read.notes)
 
 
 def _unfit(read: Ranking, part: Collection, direction: str | None, *, both: bool) -> str:

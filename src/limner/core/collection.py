@@ -122,6 +122,8 @@ class Collection:
         ratings: Raw answers of people (image -> text) by name, on a scale of their own: the lowest grade may mean
             "unrelated", so nothing is measured against them until `.at_least()` has said what counts as relevant.
         warnings: What the loader noticed and left out or mended, each naming file and line.
+        ordered: Whether images and texts stand in the order of the data set. False where the order is incidental, such
+            as that in which a file of judgements first names them: nothing without ids can be matched to it.
     """
 
     name: str
@@ -133,6 +135,7 @@ class Collection:
     reverse: Mapping[str, Judgements] = field(default_factory=dict)
     ratings: Mapping[str, Judgements] = field(default_factory=dict)
     warnings: Sequence[str] = ()
+    ordered: bool = True
 
     def __post_init__(self) -> None:
         """Aligns every judgement with the items and checks the splits."""
@@ -181,7 +184,9 @@ class Collection:
             for further in (self.extra, self.ratings)
         )
         reverse = {k: j.restrict(queries=texts.ids, candidates=images.ids) for k, j in self.reverse.items()}
-        return Collection(name or self.name, images, texts, judgements, {}, extra, reverse, ratings, self.warnings)
+        return Collection(
+            name or self.name, images, texts, judgements, {}, extra, reverse, ratings, self.warnings, self.ordered
+        )
 
     @property
     def train(self) -> Collection:

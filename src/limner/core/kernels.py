@@ -298,7 +298,7 @@ def _blank(byte):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def read_run_lines(text, powers, spans, hashes, scores):  # type: ignore[no-untyped-def]
+def read_run_lines(text, powers, spans, hashes, scores, ranks):  # type: ignore[no-untyped-def]
     """Reads lines of `query Q0 candidate rank score tag`, any white space between; blank lines are skipped.
 
     Args:
@@ -307,6 +307,7 @@ def read_run_lines(text, powers, spans, hashes, scores):  # type: ignore[no-unty
         spans: Output, (3, lines, 2): where the query, the candidate and the score of each line begin and end.
         hashes: Output, (2, lines): hashes of query and candidate.
         scores: Output, the score where it is a plain decimal number of a few digits, which is then exact.
+        ranks: Output, the rank; NaN where it is no plain number.
 
     Returns:
         How many lines were read, -1 where one has not six columns; and whether all scores were plain.
@@ -330,6 +331,10 @@ def read_run_lines(text, powers, spans, hashes, scores):  # type: ignore[no-unty
                 scores[line], at, plain = _decimal(text, start, powers)
                 spans[2, line, 0], spans[2, line, 1] = start, at
                 all_plain &= plain
+            elif column == 3:
+                ranks[line], at, plain = _decimal(text, start, powers)
+                if not plain:
+                    ranks[line] = np.nan
             else:
                 while not _blank(_byte(text, at)):
                     at += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ class Ranking:
         scores: The scores behind the order, same shape, not increasing along a row; None where only an order is known.
         n_candidates: Size of the pool that was ranked. None when unknown, as in a run file: such a ranking counts as
             truncated, since what it leaves out may be anything.
+        notes: What a reader of its numbers must know, such as that a file's columns contradict each other.
 
     >>> r = Ranking.from_lists({"q": ["b", "a"]}, candidates=["a", "b", "c"])
     >>> r.truncated, r["q"]
@@ -43,6 +44,7 @@ class Ranking:
     indices: Lists
     scores: npt.NDArray[np.floating[Any]] | None = None
     n_candidates: int | None = None
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         """Checks shapes, bounds and repeated candidates, and freezes the arrays."""
@@ -146,7 +148,8 @@ class Ranking:
     def load(cls, path: str | Path, *, candidates: Iterable[object] | None = None) -> Ranking:
         """Reads a ranking: JSON ({query id: [candidate ids]}) or a TREC run (`query Q0 candidate rank score tag`).
 
-        A run is ordered by score, higher first; equal scores keep the order of the file.
+        A run is ordered by score, higher first; equal scores keep the order of the file. Where the rank column says
+        otherwise, `notes` tells.
         """
         from limner.core import trec as _trec
 
@@ -161,7 +164,8 @@ class Ranking:
         if candidates is not None:
             pool = Ids(candidates, what="candidate")
             indices = np.where(indices >= 0, pool.positions(run.candidates)[indices], -1)
-        return cls(run.queries, pool, indices, run.scores, None if candidates is None else len(pool))
+        size = None if candidates is None else len(pool)
+        return cls(run.queries, pool, indices, run.scores, size, notes=run.notes)
 
     def save(self, path: str | Path, *, tag: str = "limner") -> Path:
         """Writes a TREC run, or JSON lists when the file ends in .json."""

@@ -45,10 +45,11 @@ class Run:
     candidates: Ids
     indices: Int32
     scores: Float64
+    notes: tuple[str, ...] = ()
 
 
 def read_run(path: Path) -> Run:
-    """Reads a run; lists are ordered by score, and equal scores keep the order of the file."""
+    """Reads a run; lists are ordered by score, and equal scores keep the order of the file; ranks are checked."""
     from limner.core.kernels import measure_lists
 
     if not path.is_file():  # what the shell puts in place of a file is read once, from its start to its end
@@ -57,20 +58,39 @@ def read_run(path: Path) -> Run:
             held.flush()
             return read_run(Path(held.name))
     queries, candidates = _Words(), _Words()
-    rows, columns, scores = _columns(path, queries, candidates)
+    rows, columns, scores, ranks = _columns(path, queries, candidates)
     if np.isnan(scores).any():
         _refuse(path)
     try:
         names, pool = queries.strings(), Ids(candidates.strings(), what="candidate")
     except UnicodeDecodeError:
         _refuse(path)
+    notes = _rank_notes(path, rows, ranks, scores, names)
     lengths = np.zeros(len(names), dtype=np.int64)
     if not measure_lists(rows, scores, lengths):
         order = np.lexsort((-scores, rows))
         columns, scores = columns[order], scores[order]
     _refuse_uneven(path, lengths)
     indices, scores = _padded(columns, lengths, -1), _padded(scores, lengths, -np.inf)
-    return Run(Ids(names, what="query"), pool, indices, scores)
+    return Run(Ids(names, what="query"), pool, indices, scores, notes)
+
+
+def _rank_notes(path: Path, rows: Int32, ranks: Float64, scores: Float64, names: list[str]) -> tuple[str, ...]:
+    """Says in how many lists a candidate of a worse rank has a higher score than one of a better rank."""
+    same = rows[1:] == rows[:-1]
+    sorted_already = bool((rows[1:] >= rows[:-1]).all())
+    if sorted_already and not (same & ((ranks[1:] < ranks[:-1]) | (scores[1:] > scores[:-1]))).any():
+        return ()
+    order = np.lexsort((-scores, ranks, rows))
+    row, rank, score = rows[order], ranks[order], scores[order]
+    against = (row[1:] == row[:-1]) & (rank[1:] > rank[:-1]) & (score[1:] > score[:-1])
+    if not against.any():
+        return ()
+    lists = np.unique(row[1:][against])
+    return (
+        f"{path.name}: in {len(lists):,} of {len(names):,} lists the rank column contradicts the scores (query "
+        f"{names[int(lists[0])]!r}); lists are ordered by score",
+    )
 
 
 class _Words:
@@ -108,19 +128,20 @@ class _Words:
         return [held[low:high].decode("utf-8") for low, high in pairwise(ends)]
 
 
-def _columns(path: Path, queries: _Words, candidates: _Words) -> tuple[Int32, Int32, Float64]:
-    """Query number, candidate number and score of every line. Threads find the words and read the scores ahead."""
+def _columns(path: Path, queries: _Words, candidates: _Words) -> tuple[Int32, Int32, Float64, Float64]:
+    """Query number, candidate number, score and rank of every line. Threads find words and read numbers ahead."""
     most = path.stat().st_size // _SHORTEST_LINE + 1  # memory that is never written is never taken
     rows, columns, scores = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.float64)
+    ranks = np.empty(most, np.float64)
     done = 0
     with ThreadPoolExecutor(_AHEAD) as pool:
-        for piece, spans, hashes, numbers in _ahead(pool, partial(_split, path), _pieces(path)):
+        for piece, spans, hashes, numbers, places in _ahead(pool, partial(_split, path), _pieces(path)):
             part = slice(done, done + len(numbers))
             queries.number(piece, spans[0], hashes[0], rows[part])
             candidates.number(piece, spans[1], hashes[1], columns[part])
-            scores[part] = numbers
+            scores[part], ranks[part] = numbers, places
             done = part.stop
-    return rows[:done], columns[:done], scores[:done]
+    return rows[:done], columns[:done], scores[:done], ranks[:done]
 
 
 def _ahead(pool: Executor, work: Callable[[Piece], Done], pieces: Iterable[Piece]) -> Iterator[Done]:
@@ -134,17 +155,18 @@ def _ahead(pool: Executor, work: Callable[[Piece], Done], pieces: Iterable[Piece
         yield waiting.popleft().result()
 
 
-def _split(path: Path, piece: Bytes) -> tuple[Bytes, Int32, npt.NDArray[np.uint64], Float64]:
-    """A piece, where its queries and candidates are, their hashes, and the scores."""
+def _split(path: Path, piece: Bytes) -> tuple[Bytes, Int32, npt.NDArray[np.uint64], Float64, Float64]:
+    """A piece, where its queries and candidates are, their hashes, the scores, and the ranks."""
     from limner.core.kernels import read_run_lines
 
     most = len(piece) // _SHORTEST_LINE + 1
     spans, hashes, scores = np.empty((3, most, 2), np.int32), np.empty((2, most), np.uint64), np.empty(most)
-    read, plain = read_run_lines(piece, _POWERS, spans, hashes, scores)
+    ranks = np.empty(most)
+    read, plain = read_run_lines(piece, _POWERS, spans, hashes, scores, ranks)
     if read < 0:
         _refuse(path)
     numbers = scores[:read] if plain else _numbers(path, piece, spans[2, :read])
-    return piece, spans[:2, :read], hashes[:, :read], numbers
+    return piece, spans[:2, :read], hashes[:, :read], numbers, ranks[:read]
 
 
 def _pieces(path: Path) -> Iterator[Bytes]:

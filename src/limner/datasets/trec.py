@@ -113,4 +113,4 @@ def load_qrels(
     images = Items(pairs.queries, [None] * len(pairs.queries))
     texts = Items(pairs.candidates, [""] * len(pairs.candidates), kind="text")
     note = f"{path}: ids only: every text is empty, and no image has a picture"
-    return Collection(Path(path).name.split(".")[0], images, texts, pairs, warnings=[note])
+    return Collection(Path(path).name.split(".")[0], images, texts, pairs, warnings=[note], ordered=False)

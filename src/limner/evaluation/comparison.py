@@ -18,15 +18,31 @@ from typing import Any
 
 import numpy as np
 
-from limner.core.errors import LimnerError, UnknownName
+from limner import stats
+from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.files import write_text
+from limner.core.ids import IntArray
 from limner.core.judgements import FloatArray
+from limner.core.registry import Registry
 from limner.evaluation.measures import Measure
-from limner.evaluation.report import ALONE, DIRECTIONS, Report, Result, plain
-from limner.stats import Interval, PairedTest
+from limner.evaluation.plain import plain
+from limner.evaluation.results import ALONE, Evaluated, Result, written
+from limner.stats import Interval, PairedTest, correlation_matrix, holm
 
 TESTS = ("auto", "mcnemar", "randomisation", "sign", "wilcoxon")
 FAMILIES = ("table", "line")
+
+COMPARISON_FORMATS: Registry[Callable[..., str]] = Registry(
+    "comparison file ending",
+    {
+        ".json": "limner.evaluation.comparison:to_json",
+        ".csv": "limner.evaluation.tables:comparison_csv",
+        ".md": "limner.evaluation.tables:comparison_markdown",
+        ".tex": "limner.evaluation.tables:comparison_latex",
+        ".txt": "limner.evaluation.tables:comparison_text",
+    },
+)
+"""Ways to write a comparison, by file ending: `(comparison) -> str`. ".txt" is what `print(comparison)` shows."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +132,7 @@ class Comparison:
 
     def line(self, measure: str | Measure, *, direction: str | None = None, view: str | None = None) -> Line:
         """The one line that fits."""
-        wanted = str(Measure.parse(measure))
+        wanted = written(measure, self.lines)
         found = [
             n
             for n in self.lines
@@ -132,8 +148,6 @@ class Comparison:
     @cached_property
     def agreement(self) -> tuple[list[str], FloatArray]:
         """Names of the measures, and Kendall's tau-b between the orders they put the systems in."""
-        from limner.stats import correlation_matrix
-
         if len(self.systems) < 3:
             raise LimnerError(f"agreement of measures needs at least 3 systems, got {len(self.systems)}")
         varied = [n for n in self.lines if len(set(n.values)) > 1 and np.isfinite(n.values).all()]
@@ -155,29 +169,19 @@ class Comparison:
         }
 
     def save(self, path: str | Path) -> Path:
-        """Writes the comparison by the file's ending: .json, .csv, .md or .tex."""
-        from limner.evaluation import tables
-
-        writers: dict[str, Callable[[], str]] = {
-            ".json": lambda: json.dumps({"limner": "comparison", **plain(self.describe())}, allow_nan=False),
-            ".csv": lambda: tables.to_csv(self.rows()),
-            ".md": lambda: tables.comparison_markdown(self),
-            ".tex": lambda: tables.comparison_latex(self),
-        }
+        """Writes the comparison in the format of the file's ending: .json, .csv, .md, .tex or .txt."""
         target = Path(path)
-        if target.suffix.lower() not in writers:
-            raise UnknownName("comparison file ending", target.suffix or target.name, writers)
-        write_text(target, writers[target.suffix.lower()]())
+        if target.suffix.lower() not in COMPARISON_FORMATS:
+            raise UnknownName("comparison file ending", target.suffix or target.name, COMPARISON_FORMATS)
+        write_text(target, COMPARISON_FORMATS[target.suffix.lower()](self))
         return target
 
     def __str__(self) -> str:
-        from limner.evaluation import tables
-
-        return tables.comparison_text(self)
+        return str(COMPARISON_FORMATS[".txt"](self))
 
 
 def compare(
-    reports: Sequence[Report],
+    reports: Sequence[Evaluated],
     *,
     test: str = "auto",
     family: str = "table",
@@ -224,13 +228,13 @@ def compare(
     return Comparison(_names(reports), lines, tuple(notes), level, family)
 
 
-def _names(reports: Sequence[Report]) -> tuple[str, ...]:
+def _names(reports: Sequence[Evaluated]) -> tuple[str, ...]:
     """System names, numbered where two are the same."""
     names = [r.system for r in reports]
     return tuple(n if names.count(n) == 1 else f"{n} ({i + 1})" for i, n in enumerate(names))
 
 
-def _different(reports: Sequence[Report], shared: list[tuple[str, str, str]]) -> list[str]:
+def _different(reports: Sequence[Evaluated], shared: list[tuple[str, str, str]]) -> list[str]:
     """What was measured differently, so that a difference of numbers is none of systems."""
     found = []
     names = list(dict.fromkeys(r.collection for r in reports))
@@ -251,13 +255,13 @@ def _different(reports: Sequence[Report], shared: list[tuple[str, str, str]]) ->
     return found
 
 
-def _values(reports: Sequence[Report], setting: str, key: str) -> set[Any]:
+def _values(reports: Sequence[Evaluated], setting: str, key: str) -> set[Any]:
     """The different values of a setting that is kept by view or direction, where it is known."""
     return {r.settings.get(setting, {}).get(key) for r in reports} - {None}
 
 
 def _notes(
-    reports: Sequence[Report], keyed: list[dict[tuple[str, str, str], Result]], shared: list[tuple[str, str, str]]
+    reports: Sequence[Evaluated], keyed: list[dict[tuple[str, str, str], Result]], shared: list[tuple[str, str, str]]
 ) -> list[str]:
     notes = []
     versions = list(dict.fromkeys(str(r.settings.get("version", "unknown")) for r in reports))
@@ -279,11 +283,8 @@ def _test_notes(lines: Sequence[Line], test: str) -> list[str]:
 
 
 def _line(results: Sequence[Result], test: str, samples: int, seed: int) -> Line:
-    from limner.stats import holm
-
     first = results[0]
-    for other in results[1:]:
-        _refuse_unpaired(first, other)
+    results = [first, *(_paired(first, other) for other in results[1:])]
     pairs = [(a, b) for a, b in itertools.combinations(range(len(results)), 2) if _comparable(results[a], results[b])]
     tests = [paired_test(results[a], results[b], test=test, samples=samples, seed=seed) for a, b in pairs]
     adjusted = holm([t.p_value for t in tests]).tolist() if tests else []
@@ -301,8 +302,6 @@ def _difference(one: tuple[int, Result], other: tuple[int, Result], test: Paired
 
 def _corrected(lines: Sequence[Line], family: str) -> tuple[Line, ...]:
     """The lines with p-values that are corrected over all of them, and the family that counts."""
-    from limner.stats import holm
-
     every = [d.test.p_value for line in lines for d in line.differences]
     adjusted = iter(holm(every).tolist() if every else [])
     return tuple(
@@ -311,30 +310,39 @@ def _corrected(lines: Sequence[Line], family: str) -> tuple[Line, ...]:
     )
 
 
-def _refuse_unpaired(first: Result, other: Result) -> None:
-    """Refuses results that are not about the same queries in the same groups and folds."""
-    if other.queries != first.queries:
+def _paired(first: Result, other: Result) -> Result:
+    """Another system's result on the same queries in the same order; refuses other queries, groups or folds."""
+    lone = set(first.queries) ^ set(other.queries)
+    if lone:
         raise LimnerError(
-            f"{' '.join(first.key)}: {len(first.queries)} queries in one report, {len(other.queries)} in another, "
-            "or in another order: evaluate all systems on the same collection"
+            f"{' '.join(first.key)}: {len(lone)} queries are in one report only ({shown(sorted(lone))}): evaluate all "
+            "systems on the same collection"
         )
-    for what, one, two in (("grouped", first.clusters, other.clusters), ("in folds", first.folds, other.folds)):
+    found = other.reordered(first.queries)
+    for what, one, two in (("grouped", first.clusters, found.clusters), ("in folds", first.folds, found.folds)):
         if (one is None) != (two is None):
             raise LimnerError(f"{' '.join(first.key)}: queries are {what} in one report and not in the other")
-        if one is not None and two is not None and not np.array_equal(one, two):
+        if one is not None and two is not None and not np.array_equal(_numbered(one), _numbered(two)):
             raise LimnerError(
                 f"{' '.join(first.key)}: queries are {what} in different ways: evaluate all systems alike"
             )
+    parts = {part.key: part for part in other.parts}
+    return replace(found, parts=tuple(_paired(part, parts[part.key]) for part in first.parts if part.key in parts))
+
+
+def _numbered(codes: IntArray) -> IntArray:
+    """Groups by number in order of appearance, whatever they were called."""
+    _, first, group = np.unique(codes, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[group].astype(np.int64)
 
 
 def _comparable(a: Result, b: Result) -> bool:
-    return bool(len(a.values) and np.isfinite(a.values).all() and np.isfinite(b.values).all())
+    summed_up = a.kept is None and b.kept is None
+    return bool(summed_up and len(a.values) and np.isfinite(a.values).all() and np.isfinite(b.values).all())
 
 
 def paired_test(a: Result, b: Result, *, test: str = "auto", samples: int = 100_000, seed: int = 0) -> PairedTest:
     """Tests two results on the same queries, as `compare` does: by image where captions share one."""
-    from limner import stats
-
     binary = bool(np.isin([a.values, b.values], (0.0, 1.0)).all())
     if test == "auto":
         test = "mcnemar" if binary and a.clusters is None else "randomisation"
@@ -375,6 +383,6 @@ def _row(comparison: Comparison, line: Line, d: Difference) -> dict[str, Any]:
     }
 
 
-def heading(view: str, direction: str) -> str:
-    """`pairs, image -> text`."""
-    return f"{view}, {DIRECTIONS.get(direction, direction)}"
+def to_json(comparison: Comparison) -> str:
+    """The comparison as the text of a JSON file."""
+    return json.dumps({"limner": "comparison", **plain(comparison.describe())}, allow_nan=False)

@@ -14,31 +14,39 @@ from limner.core.ids import Ids, IntArray
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.core.version import VERSION
-from limner.evaluation.measures import DEFAULT, RSUM_PARTS, Measure, parse
+from limner.evaluation.coverage import covered, unjudged_queries
+from limner.evaluation.judging import (
+    Given,
+    if_right,
+    judged_for,
+    judged_measures,
+    judged_pool,
+    pool_notes,
+    with_judgements,
+)
+from limner.evaluation.measures import DEFAULT, Measure, MeasureKind, parse
 from limner.evaluation.placements import Asked, Placements, place
 from limner.evaluation.protocols import View, views
-from limner.evaluation.report import ALONE, Report, Result
+from limner.evaluation.report import Report
+from limner.evaluation.results import ALONE, Result
 from limner.scores import Progress, Scores
 
 Source = Scores | Ranking
-
-GAIN = (
-    "nDCG takes the gain 2^grade - 1, as ranx's ndcg_burges; nDCG(linear) takes the grade itself, as trec_eval and "
-    "ranx's ndcg"
-)
 
 
 def evaluate(
     system: Source | Mapping[str, Source],
     truth: Collection | Judgements,
     *,
-    measures: str | Iterable[str | Measure] | None = None,
+    measures: str | Iterable[str | Measure | MeasureKind] | None = None,
     protocol: str | Iterable[str] | None = None,
     direction: str | None = None,
     groups: Mapping[str, object] | None = None,
+    judgements: Given | None = None,
     name: str = "system",
     ties: str = "expected",
     unretrieved: str = "refuse",
+    missing: str = "refuse",
     keep: int = 10,
     workers: int | None = None,
     progress: Progress | None = None,
@@ -49,15 +57,20 @@ def evaluate(
         system: Scores between images and texts (both directions are measured), a ranking (one direction), or a mapping
             from "i2t" and "t2i" to scores or rankings.
         truth: A collection; or judgements, for one ranking of any queries and candidates.
-        measures: Such as "R@1 R@5 MedR"; the usual ones by default, or those of the protocol.
+        measures: Such as "R@1 R@5 MedR"; the usual ones by default, or those of the protocol. "module:kind", or a
+            `MeasureKind` in a list, for one of your own.
         protocol: One or several names of `limner.evaluation.protocols.PROTOCOLS`, all counted in the same pass.
         direction: What the queries of scores or a ranking are: "i2t" images, "t2i" texts. Needed only where images and
             texts share ids; otherwise the ids tell.
         groups: With plain judgements, what each query belongs with (such as its image), by query id. Intervals and
             tests then take groups, not queries, as independent. With a collection, texts go by image anyhow.
+        judgements: Further judgements beside a collection (by name, or a qrels file), each a view of its own. An
+            original pair that they do not judge counts as relevant.
         name: What the report calls the system.
         ties: "expected", "order" or "pessimistic"; see `limner.evaluation.placements.place`.
         unretrieved: "refuse" or "never": what becomes of relevant candidates that a truncated ranking does not hold.
+        missing: "refuse", "empty" or "skip": what a query counts that the judgements have and a ranking lacks. It is
+            refused, counts as an empty list, or is left out; the report says so.
         keep: How many of the best candidates of every query the report keeps, for hubs and examples.
         workers: Threads; all cores by default.
         progress: Called with (rows done, rows in all).
@@ -69,31 +82,64 @@ def evaluate(
     how: dict[str, Any] = {
         "ties": ties,
         "unretrieved": unretrieved,
+        "missing": missing,
         "keep": keep,
         "workers": workers,
         "progress": progress,
     }
     if isinstance(truth, Judgements):
-        _refuse_with_judgements(direction=direction, protocol=protocol)
+        _refuse_with_judgements(direction=direction, protocol=protocol, judgements=judgements)
         return _evaluate_run(system, truth, chosen or DEFAULT, groups, name, how)
     if groups is not None:
         raise LimnerError("groups with a collection: its texts are grouped by image already; leave groups out")
     asked, notes = views(truth, protocol=protocol, measures=chosen)
+    if judgements is not None:
+        truth, further, told = with_judgements(truth, judgements)
+        asked += [replace(view, measures=chosen or DEFAULT) for view in further]
+        notes += told
     results: list[Result] = []
     top: dict[str, Ranking] = {}
     sources = directions(system, truth, direction)
+    judged = {(v.name, d): judged_for(v, truth, d) for v in asked for d in v.directions if d in sources}
     for towards, source in sources.items():
         here = [v for v in asked if towards in v.directions]
-        placed, kept = place(source, [_question(v, truth, source, towards) for v in here], **how)
+        judged_here = [(f"{v.name} ({towards})", judged[v.name, towards]) for v in here]
+        whole, kept_judgements, told = covered(source, judged_here, missing)
+        questions = [_question(v, j, truth, whole, towards) for v, j in zip(here, kept_judgements, strict=True)]
+        placed, kept = place(whole, questions, empty=missing == "empty", **_passing(how))
+        notes += [*_source_notes(source), *told]
         for view, placements in zip(here, placed, strict=True):
             results += _results(view, towards, placements, truth)
             notes += _outside_note(view, towards, placements)
+            notes += pool_notes(view, truth, towards, whole.candidates)
         if kept is not None:
             top[towards] = kept
-    results = _with_rsum(asked, results, truth)
-    judged = {f"{v.name} {d}": truth.judged(v.judgements, d) for v in asked for d in v.directions if d in sources}
-    notes += _gain_note(results, judged.values())
-    return Report(name, truth.name, tuple(results), top, _settings(how, judged, sources), tuple(notes))
+    results = _with_composites(asked, results, truth)
+    notes += _lacking_direction(chosen, sources)
+    notes += _grade_notes(results, judged.values())
+    settings = _settings(how, {f"{view} {d}": j for (view, d), j in judged.items()}, sources)
+    settings |= _judged_pools(asked, truth, sources)
+    return Report(name, truth.name, tuple(results), top, settings, tuple(notes))
+
+
+def _judged_pools(asked: Iterable[View], truth: Collection, sources: Mapping[str, Source]) -> dict[str, Any]:
+    """How many candidates each view looks among, where only those that were judged."""
+    found = {
+        f"{v.name} {d}": len(pool[1])
+        for v in asked
+        for d in v.directions
+        if d in sources and (pool := judged_pool(v, truth, d)) and len(pool[1]) < len(sources[d].candidates)
+    }
+    return {"judged_pool": found} if found else {}
+
+
+def _passing(how: Mapping[str, Any]) -> dict[str, Any]:
+    """What a pass over the scores is told."""
+    return {name: value for name, value in how.items() if name != "missing"}
+
+
+def _source_notes(source: Source) -> tuple[str, ...]:
+    return source.notes if isinstance(source, Ranking) else ()
 
 
 def _refuse_with_judgements(**given: object) -> None:
@@ -106,13 +152,18 @@ def _settings(how: dict[str, Any], judged: Mapping[str, Judgements], sources: Ma
     """How it was measured, and what makes reports comparable: the same truth, and pools of the same size."""
     pools = {d: s.n_candidates if isinstance(s, Ranking) else s.shape[1] for d, s in sources.items()}
     truth = {name: judgements.digest for name, judgements in judged.items()}
-    return {**{k: how[k] for k in ("ties", "unretrieved")}, "version": VERSION, "truth": truth, "pool": pools}
+    told = {name: how[name] for name in ("ties", "unretrieved")}
+    if how["missing"] != "refuse":
+        told["missing"] = how["missing"]
+    return {**told, "version": VERSION, "truth": truth, "pool": pools}
 
 
-def _gain_note(results: Iterable[Result], judged: Iterable[Judgements]) -> list[str]:
-    """Which nDCG it is, where grades make a difference."""
-    wanted = any(r.measure.name == "nDCG" and not r.measure.option("linear") for r in results)
-    return [GAIN] if wanted and any(len(np.unique(j.relevant.grades)) > 1 for j in judged) else []
+def _grade_notes(results: Iterable[Result], judged: Iterable[Judgements]) -> list[str]:
+    """What a measure has to say where grades make a difference."""
+    if not any(len(np.unique(j.relevant.grades)) > 1 for j in judged):
+        return []
+    told = (r.measure.kind.on_grades(r.measure) for r in results if r.measure.kind.on_grades)
+    return [note for note in dict.fromkeys(told) if note]
 
 
 def _evaluate_run(
@@ -129,10 +180,14 @@ def _evaluate_run(
             f"got {type(system).__name__} with plain judgements: expected one Scores or Ranking; "
             "give a Collection for two directions"
         )
-    (placements,), kept = place(system, [Asked(truth)], **how)
+    whole, (judged,), told = covered(system, [(f"{truth.name} (run)", truth)], how["missing"])
+    (placements,), kept = place(whole, [Asked(judged)], empty=how["missing"] == "empty", **_passing(how))
     clusters = None if groups is None else _grouped(placements.queries, groups)
-    results = [_result(truth.name, "run", m, placements, clusters) for m in measures if m.name != "rsum"]
-    notes = [*_outside_note(View(truth.name), "run", placements), *_gain_note(results, [truth])]
+    wanted = [m for m in measures if not m.kind.composite]
+    wanted += judged_measures(placements, wanted)
+    results = [_result(truth.name, "run", m, placements, clusters) for m in dict.fromkeys(wanted)]
+    notes = [*_outside_note(View(truth.name), "run", placements), *_grade_notes(results, [truth])]
+    notes += [*_source_notes(system), *told, *unjudged_queries(system, truth)]
     notes += [ALONE] if groups is None else []
     settings = _settings(how, {f"{truth.name} run": truth}, {"run": system})
     return Report(name, truth.name, tuple(results), {"run": kept} if kept else {}, settings, tuple(notes))
@@ -235,17 +290,30 @@ def _any_in(ids: Ids, known: Ids) -> bool:
     return ids == known or any(i in known for i in ids)
 
 
-def _question(view: View, collection: Collection, source: Source, direction: str) -> Asked:
-    judgements = collection.judged(view.judgements, direction)
-    if view.folds is None:
+def _question(view: View, judgements: Judgements, collection: Collection, source: Source, direction: str) -> Asked:
+    pool = judged_pool(view, collection, direction)
+    if view.folds is None and (pool is None or _covers(pool, source)):
         return Asked(judgements, outside=view.outside)
-    images, texts = _folds(collection, view.folds)
-    queries, candidates = (images, texts) if direction == "i2t" else (texts, images)
+    folds = _fold_numbers(view, collection, direction)
     pools = [
-        np.array([known.get(i, -1) for i in ids], dtype=np.int64)
-        for known, ids in ((queries, source.queries), (candidates, source.candidates))
+        np.array([known.get(i, -1) if within is None or i in within else -1 for i in ids], dtype=np.int64)
+        for known, ids, within in zip(folds, (source.queries, source.candidates), pool or (None, None), strict=True)
     ]
     return Asked(judgements, pools[0], pools[1], view.outside)
+
+
+def _fold_numbers(view: View, collection: Collection, direction: str) -> tuple[dict[str, int], dict[str, int]]:
+    """The fold of every query and every candidate; all in one where a view has no folds."""
+    if view.folds is None:
+        images, texts = (dict.fromkeys(items.ids, 0) for items in (collection.images, collection.texts))
+    else:
+        images, texts = _folds(collection, view.folds)
+    return (images, texts) if direction == "i2t" else (texts, images)
+
+
+def _covers(pool: tuple[set[str], set[str]], source: Source) -> bool:
+    """Whether every query and candidate is of the pool, so that nothing has to be cut."""
+    return all(q in pool[0] for q in source.queries) and all(c in pool[1] for c in source.candidates)
 
 
 def _folds(collection: Collection, name: str) -> tuple[dict[str, int], dict[str, int]]:
@@ -272,10 +340,10 @@ def _results(view: View, direction: str, placements: Placements, collection: Col
     if view.folds is not None:
         numbers = _folds(collection, view.folds)[0 if direction == "i2t" else 1]
         folds = np.array([numbers[q] for q in placements.queries], dtype=np.int64)
-    wanted = [m for m in view.measures if m.name != "rsum"]
-    if any(m.name == "rsum" for m in view.measures):
-        wanted += [m for m in RSUM_PARTS if m not in wanted]
-    return [_result(view.name, direction, m, placements, clusters, folds) for m in wanted]
+    wanted = [m for m in view.measures if not m.kind.composite]
+    wanted += [part for m in view.measures for part in m.parts]
+    wanted += judged_measures(placements, wanted)
+    return [_result(view.name, direction, m, placements, clusters, folds) for m in dict.fromkeys(wanted)]
 
 
 def _result(
@@ -289,7 +357,8 @@ def _result(
     counted = measure.counted(placements)
     kept = placements.queries.find(counted.queries)
     clusters, folds = (None if codes is None else codes[kept] for codes in (clusters, folds))
-    return Result(view, direction, measure, counted.queries, measure(placements), clusters, folds, counted.left_out)
+    values, right = measure(placements), if_right(placements, measure)
+    return Result(view, direction, measure, counted.queries, values, clusters, folds, counted.left_out, if_right=right)
 
 
 def _image_of(texts: Ids, collection: Collection) -> IntArray:
@@ -310,25 +379,32 @@ def _outside_note(view: View, direction: str, placements: Placements) -> list[st
     return [f"{view.name} ({direction}): {placements.outside:,} relevant candidates are not in the pool and {treated}"]
 
 
-def _with_rsum(asked: list[View], results: list[Result], collection: Collection) -> list[Result]:
-    """Adds rsum after the views that ask for it, where both directions were measured."""
+def _lacking_direction(chosen: Iterable[Measure] | None, sources: Mapping[str, Source]) -> list[str]:
+    """A note for every composite measure that was asked for and cannot be had."""
+    lost = [str(m) for m in chosen or () if m.kind.composite and len(sources) < 2]
+    return [f"{name} adds up both directions, and only {' '.join(sources)} was measured: left out" for name in lost]
+
+
+def _with_composites(asked: list[View], results: list[Result], collection: Collection) -> list[Result]:
+    """Adds composite measures after the views that ask for them, where both directions were measured."""
     done = list(results)
     for view in asked:
-        parts = [r for r in results if r.view == view.name and r.measure in RSUM_PARTS]
-        rsum = next((m for m in view.measures if m.name == "rsum"), None)
-        if rsum is not None and len(parts) == 2 * len(RSUM_PARTS):
-            done.append(_rsum(view.name, rsum, parts, collection))
+        for measure in (m for m in view.measures if m.kind.composite):
+            parts = [r for r in results if r.view == view.name and r.measure in measure.parts]
+            if len(parts) == 2 * len(measure.parts):
+                done.append(_composed(view.name, measure, parts, collection))
     order = {view.name: number for number, view in enumerate(asked)}
     return sorted(done, key=lambda r: order[r.view])
 
 
-def _rsum(view: str, measure: Measure, parts: list[Result], collection: Collection) -> Result:
-    """rsum by image, with the six recalls it is the sum of; a text without an image stands for itself."""
+def _composed(view: str, measure: Measure, parts: list[Result], collection: Collection) -> Result:
+    """A composite by image, with the parts it is the sum of; a text without an image stands for itself."""
+    weight = measure.kind.composite.weight if measure.kind.composite else 1.0
     images = [collection.images.ids.positions(r.queries) if r.clusters is None else r.clusters for r in parts]
     units = np.unique(np.concatenate(images))
     shares = np.zeros(len(units))
     for part, image in zip(parts, images, strict=True):
-        np.add.at(shares, np.searchsorted(units, image), 100 * part.contributions / max(len(image), 1))
+        np.add.at(shares, np.searchsorted(units, image), weight * part.contributions / max(len(image), 1))
     by_image = tuple(replace(part, clusters=image) for part, image in zip(parts, images, strict=True))
     owners = zip(np.concatenate(images), (query for part in parts for query in part.queries), strict=True)
     lone = {int(unit): query for unit, query in owners}

@@ -49,6 +49,8 @@ class Placements:
         known: How deep each query's list is known; `NEVER` when nothing is cut off.
         left_out: How many queries had no relevant candidate in the pool.
         outside: How many relevant candidates are not in the pool.
+        judged: Where all judged candidates of the same queries stand, relevant or not (grade 0); None where only
+            relevant ones are known.
     """
 
     queries: Ids
@@ -60,6 +62,7 @@ class Placements:
     known: IntArray
     left_out: int = 0
     outside: int = 0
+    judged: Placements | None = None
 
     def __post_init__(self) -> None:
         """Refuses a place that not even the positive itself has: its score was NaN."""
@@ -97,6 +100,11 @@ class Placements:
         lost = np.bincount(self.query[self.above == NEVER], minlength=len(self.queries)) > 0
         return np.asarray(lost & (self.known < NEVER))
 
+    @cached_property
+    def partly_judged(self) -> bool:
+        """Whether it is known which candidates were judged, and some were not."""
+        return self.judged is not None and bool((self.judged.relevant < self.judged.pool).any())
+
     def continued(self, *, best: bool) -> Placements:
         """Cut-off lists as they go on at best, or at worst.
 
@@ -113,7 +121,8 @@ class Placements:
         above[missing] = start[query] + number
         order = np.lexsort((above, self.query))
         whole = np.full_like(self.known, NEVER)
-        return replace(self, above=above[order], tied=self.tied[order], grades=self.grades[order], known=whole)
+        moved: dict[str, Any] = {"above": above[order], "tied": self.tied[order], "grades": self.grades[order]}
+        return replace(self, **moved, known=whole, judged=self.judged and self.judged.continued(best=best))
 
     def at_least(self, grade: float) -> Placements:
         """Only positives of this grade or above; queries left with none stay, with nothing to find."""
@@ -125,16 +134,32 @@ class Placements:
     def with_positives(self) -> Placements:
         """Without queries that have nothing to find; they count as left out."""
         kept = np.flatnonzero(self.relevant > 0)
-        if len(kept) == len(self.queries):
-            return self
+        return self if len(kept) == len(self.queries) else self.of(kept)
+
+    def of(self, kept: IntArray) -> Placements:
+        """These queries by position, in rising order; the others count as left out."""
+        chosen = np.zeros(len(self.queries), dtype=bool)
+        chosen[kept] = True
+        entries = chosen[self.query]
         return replace(
             self,
             queries=self.queries[kept],
             indptr=np.concatenate([[0], np.cumsum(self.relevant[kept])]),
+            above=self.above[entries],
+            tied=self.tied[entries],
+            grades=self.grades[entries],
             pool=self.pool[kept],
             known=self.known[kept],
             left_out=self.left_out + len(self.queries) - len(kept),
+            judged=self.judged and self.judged.of(kept),
         )
+
+    def split(self) -> Placements:
+        """Relevant candidates alone, with everything that was judged beside them."""
+        if (self.grades > 0).all():
+            return self
+        relevant = self.at_least(float(np.nextafter(0.0, 1.0)))
+        return replace(relevant, judged=self).with_positives()
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,6 +195,7 @@ def place(
     *,
     ties: str = "expected",
     unretrieved: str = "refuse",
+    empty: bool = False,
     keep: int = 0,
     workers: int | None = None,
     progress: Progress | None = None,
@@ -183,6 +209,7 @@ def place(
             & Najork 2008); "order" keeps candidate order; "pessimistic" puts relevant candidates last.
         unretrieved: A positive that a truncated ranking does not hold: "refuse" measures that depend on it, or take
             it as "never" found (the convention of trec_eval).
+        empty: Whether a list without any candidate is all that the system returned, so that nothing follows.
         keep: Also keep the best `keep` candidates of every query.
         workers: Threads; all cores by default.
         progress: Called as blocks are done.
@@ -195,33 +222,35 @@ def place(
             raise UnknownName(f"value of {what}", value, known)
     positives = [_align(source, a) for a in asked]
     if isinstance(source, Ranking):
-        placed = [_from_lists(source, a, p, unretrieved) for a, p in zip(asked, positives, strict=True)]
+        placed = [_from_lists(source, a, p, unretrieved, empty) for a, p in zip(asked, positives, strict=True)]
         return placed, source.top(keep) if keep else None
     counts, kept = _count_pass(source, asked, positives, keep, workers, progress)
     return [_from_counts(source, a, p, c, ties) for a, p, c in zip(asked, positives, counts, strict=True)], kept
 
 
 def _align(source: Scores | Ranking, asked: Asked) -> _Positives:
-    judged = asked.judgements.relevant
+    judged = asked.judgements
     rows = source.queries.find(judged.queries)[judged.rows]
     columns = source.candidates.find(judged.candidates)[judged.columns]
-    if (rows < 0).any():
-        lacking = np.unique(judged.rows[rows < 0])
+    relevant = judged.grades > 0
+    if (rows[relevant] < 0).any():
+        lacking = np.unique(judged.rows[(rows < 0) & relevant])
         raise LimnerError(
             f"{len(lacking)} queries of the judgements {judged.name!r} are not ranked "
             f"({shown(judged.queries[lacking])}): rank them too, or restrict the judgements to the ranked queries "
-            "(a split: collection.test; or judgements.restrict(queries=...))"
+            "(a split: collection.test; or judgements.restrict(queries=...)), or say what they count with "
+            "missing='empty' or 'skip' (--missing)"
         )
-    inside = columns >= 0
+    inside = (columns >= 0) & (rows >= 0)
     open_pool = (
         isinstance(source, Ranking) and source.n_candidates is None
     )  # what no list holds may still be in the pool
-    outside = 0 if open_pool else int((~inside).sum())
-    listed = inside.copy()
+    outside = 0 if open_pool else int((~inside & relevant).sum())
+    listed = inside | (rows < 0)
     if asked.query_pools is not None and asked.candidate_pools is not None:
         inside &= (asked.query_pools[rows] == asked.candidate_pools[columns]) & (asked.query_pools[rows] >= 0)
     if asked.outside == "count" or open_pool:
-        kept = inside | (asked.outside == "count") | ~listed
+        kept = inside | ((asked.outside == "count") & relevant) | ~listed
         columns, inside = np.where(inside, columns, -1), kept
     return _Positives(rows[inside], columns[inside], judged.grades[inside], outside)
 
@@ -376,7 +405,7 @@ def _relevant_last(placed: Placements) -> Placements:
     return replace(placed, above=np.minimum(placed.above + below_others, NEVER), tied=np.ones_like(placed.tied))
 
 
-def _from_lists(source: Ranking, asked: Asked, p: _Positives, unretrieved: str) -> Placements:
+def _from_lists(source: Ranking, asked: Asked, p: _Positives, unretrieved: str, empty: bool) -> Placements:
     from limner.core.kernels import filter_lists, locate
 
     order = np.argsort(p.rows, kind="stable")
@@ -393,7 +422,7 @@ def _from_lists(source: Ranking, asked: Asked, p: _Positives, unretrieved: str) 
         above[p.columns < 0] = OUTSIDE_POOL
     whole = NEVER if source.n_candidates is None else source.n_candidates
     pool = _pool_sizes(asked, len(source.queries), whole)
-    complete = (lengths >= pool) | (unretrieved == "never")
+    complete = (lengths >= pool) | (unretrieved == "never") | (empty & (source.lengths == 0))
     return _placements(source, p, above, np.ones_like(above), pool, np.where(complete, NEVER, lengths))
 
 
@@ -412,4 +441,4 @@ def _placements(
     order = np.lexsort((p.grades, above, p.rows))  # of equal places the lower grade first: the worst order of a tie
     indptr = np.searchsorted(p.rows[order], np.arange(len(source.queries) + 1)).astype(np.int64)
     every = Placements(source.queries, indptr, above[order], tied[order], p.grades[order], pool, known, 0, p.outside)
-    return every.with_positives()
+    return every.split().with_positives()

@@ -6,15 +6,13 @@ import csv
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from limner.core.spreadsheet import guarded_row
-from limner.evaluation.report import DIRECTIONS
-
-if TYPE_CHECKING:
-    from limner.evaluation.comparison import Comparison, Difference, Line
-    from limner.evaluation.measures import Measure
-    from limner.evaluation.report import Report, Result
+from limner.evaluation.comparison import Comparison, Difference, Line
+from limner.evaluation.measures import Measure
+from limner.evaluation.report import Report
+from limner.evaluation.results import DIRECTIONS, Result, heading
 
 
 @dataclass(frozen=True)
@@ -39,10 +37,30 @@ def to_csv(records: Sequence[dict[str, Any]]) -> str:
 
 def report_grids(report: Report) -> list[Grid]:
     """One grid per view: measures down, directions across, each number with its interval."""
-    return [
-        _view_grid(view, [r for r in report.results if r.view == view])
-        for view in dict.fromkeys(r.view for r in report.results)
-    ]
+    views = dict.fromkeys(r.view for r in report.results)
+    found = [(view, [r for r in report.results if r.view == view]) for view in views]
+    grids = [[_view_grid(view, results), *_bounds_grid(view, results)] for view, results in found]
+    return [grid for each in grids for grid in each]
+
+
+def _bounds_grid(view: str, results: list[Result]) -> list[Grid]:
+    """What unjudged answers could change: each number if all of them were wrong, and if all were right."""
+    bounded = [r for r in results if r.bound is not None]
+    if not bounded:
+        return []
+    directions = [d for d in DIRECTIONS if any(r.direction == d for r in bounded) and d != "both"]
+    title = f"{view}: all unjudged wrong to all right"
+    rows = [(title, *(DIRECTIONS[d] for d in directions))]
+    for measure in dict.fromkeys(r.measure for r in bounded):
+        found = {r.direction: _ends(r) for r in bounded if r.measure == measure}
+        first = found.get("both", found.get(directions[0], ""))
+        rows.append((str(measure), first, *(found.get(d, "") for d in directions[1:])))
+    return [Grid(title, tuple(rows))]
+
+
+def _ends(result: Result) -> str:
+    show = result.measure.show
+    return f"{show(result.value)} to {show(result.bound or 0.0)}"
 
 
 def _view_grid(view: str, results: list[Result]) -> Grid:
@@ -81,6 +99,11 @@ def report_text(report: Report) -> str:
     return "\n\n".join([head, *(_plain(g) for g in report_grids(report)), *(f"note: {n}" for n in report.notes)])
 
 
+def report_csv(report: Report) -> str:
+    """The report as CSV, a line per result."""
+    return to_csv(report.rows())
+
+
 def report_markdown(report: Report) -> str:
     """The report as Markdown."""
     return _document(f"# {report.system} on {report.collection}", report_grids(report), report.notes, _markdown)
@@ -96,8 +119,6 @@ def report_latex(report: Report) -> str:
 
 def comparison_grids(comparison: Comparison) -> list[Grid]:
     """One grid per view and direction; two systems are shown with their difference, more with letters."""
-    from limner.evaluation.comparison import heading
-
     keys = dict.fromkeys((n.view, n.direction) for n in comparison.lines)
     make = _two if len(comparison.systems) == 2 else _many
     return [
@@ -157,6 +178,11 @@ def comparison_text(comparison: Comparison) -> str:
     """The comparison for a terminal."""
     notes = [comparison_foot(comparison), *(f"note: {n}" for n in comparison.notes)]
     return "\n\n".join([*(_plain(g) for g in comparison_grids(comparison)), *notes])
+
+
+def comparison_csv(comparison: Comparison) -> str:
+    """The comparison as CSV, a line per measure and pair of systems."""
+    return to_csv(comparison.rows())
 
 
 def comparison_markdown(comparison: Comparison) -> str:

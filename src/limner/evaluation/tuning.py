@@ -15,6 +15,8 @@ from typing import Any
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
+from limner.evaluation.evaluate import evaluate
+from limner.evaluation.measures import Measure
 from limner.scores import CorrectedScores, Correction, Scores, correct, correction
 from limner.scores.correction import Grid
 
@@ -72,10 +74,9 @@ def _points(kind: type[Correction], grid: Grid, fixed: Mapping[str, Any], querie
 
 def _value(scores: Scores, collection: Collection, measure: str) -> float:
     """The mean over both directions, turned so that more is better."""
-    from limner.evaluation.evaluate import evaluate
-
-    report = evaluate(scores, collection, measures=measure, keep=0)
-    every = [result for result in report.results if str(result.measure) == measure]
+    wanted = Measure.parse(measure)
+    report = evaluate(scores, collection, measures=[wanted], keep=0)
+    every = [result for result in report.results if result.measure == wanted]
     if not every:
         raise LimnerError(f"the dev split gives no {measure}: expected a measure that both directions have")
     found = [result for result in every if result.view == every[0].view]  # the usual pairs come first

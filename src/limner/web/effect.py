@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from limner.annotate.store.answers import Answer
     from limner.core.collection import Collection
     from limner.core.judgements import Judgements
-    from limner.evaluation.report import Result
+    from limner.evaluation.results import Result
     from limner.web.library import Ready
 
 ANSWERED = "labels and answers"

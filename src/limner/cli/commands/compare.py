@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from limner.evaluation.published import Direction, Placement
     from limner.evaluation.report import Report
 
-ENDINGS = (".json", ".csv", ".md", ".tex")
+ENDINGS = (".json", ".csv", ".md", ".tex", ".txt")
 
 
 def compare(
@@ -38,7 +38,7 @@ def compare(
         bool, flag("--published", "The place among published systems (COCO, CxC, ECCV Caption).")
     ] = False,
     fail_if_worse: Annotated[bool, flag("--fail-if-worse", "Status 1 if the first is significantly worse.")] = False,
-    save: Annotated[list[Path] | None, word("Write it: .json .csv .md .tex. Repeatable.", metavar="FILE")] = None,
+    save: Annotated[list[Path] | None, word("Write it: .json .csv .md .tex .txt. Repeatable.", metavar="FILE")] = None,
     as_json: Json = False,
 ) -> None:
     """Compare systems query by query: differences with intervals, p-values and significance marks.
@@ -132,7 +132,7 @@ def _published_values(report: Report, direction: Direction) -> dict[str, float]:
     from limner.evaluation import published
 
     held = {
-        (f"{r.view} {r.measure}", r.direction): r.value * (100 if r.measure.kind.share else 1) for r in report.results
+        (f"{r.view} {r.measure}", r.direction): r.value * (100 if r.measure.kind.percent else 1) for r in report.results
     }
     values = {}
     for name in published.measures(direction):

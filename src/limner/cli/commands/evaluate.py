@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from limner.evaluation.report import Report
 
 COLLECTION = "scenes, flickr8k:DIR, captions.csv, a folder, a qrels file, ...: see 'limner data list'."
-ENDINGS = (".json", ".csv", ".md", ".tex", ".html")
+ENDINGS = (".json", ".csv", ".md", ".tex", ".txt", ".html")
 
 
 def evaluate(
@@ -48,15 +48,24 @@ def evaluate(
         list[str] | None,
         word("What a run's queries are, where ids are shared: i2t (images), t2i. One per --run.", metavar="WAY"),
     ] = None,
+    judgements: Annotated[
+        list[Path] | None,
+        word("Judgements beside the COLLECTION, a qrels file; each is a view. Repeatable.", metavar="FILE"),
+    ] = None,
     groups: Annotated[
         Path | None,
         word("For a qrels file: what queries belong with, 'query group' per line, or json.", metavar="FILE"),
     ] = None,
-    measures: Annotated[str | None, word("Such as 'R@1 nDCG@5 MedR': see 'limner measures'.", metavar="LIST")] = None,
+    measures: Annotated[
+        str | None, word("Such as 'R@1 nDCG@5 my_module:RBP': see 'limner measures'.", metavar="LIST")
+    ] = None,
     protocol: Annotated[list[str] | None, word("See 'limner protocols'. Repeatable.")] = None,
     ties: Annotated[str, word("Equal scores: expected, order or pessimistic.", metavar="HOW")] = "expected",
     unretrieved: Annotated[
         str, word("What a cut list leaves out: refuse, or never (found).", metavar="HOW")
+    ] = "refuse",
+    missing: Annotated[
+        str, word("Queries that a run lacks: refuse, empty (count as an empty list), or skip.", metavar="HOW")
     ] = "refuse",
     correct: Correct = None,
     tune: Tune = None,
@@ -64,7 +73,7 @@ def evaluate(
     workers: Annotated[int | None, word("Threads.", metavar="N", min=1, show_default="all cores")] = None,
     cluster: Address = None,
     save: Annotated[
-        list[Path] | None, word("Write the report: .json .csv .md .tex .html. Repeatable.", metavar="FILE")
+        list[Path] | None, word("Write the report: .json .csv .md .tex .txt .html. Repeatable.", metavar="FILE")
     ] = None,
     trust: Trust = False,
     as_json: Json = False,
@@ -78,8 +87,11 @@ def evaluate(
       $ limner evaluate flickr8k:DIR --run i2t.run --run t2i.run --unretrieved never
       $ limner evaluate pairs.qrels --run system.run --measures "MAP nDCG@10" --unretrieved never
       $ limner evaluate pairs.qrels --run system.run --groups images.txt
+      $ limner evaluate pairs.qrels --run system.run --missing empty --unretrieved never
+      $ limner evaluate captions.csv --scores similarity.npy --judgements better.qrels
       $ limner evaluate --per-image 5 --images images.npy --texts texts.npy
       $ limner evaluate scenes --system histograms --correct csls --tune dev
+      $ limner evaluate scenes --system histograms --measures "R@1 my_module:RBP@10"
     """
     refuse_ending(save, ENDINGS, "report")
     if cluster is not None and workers is not None:
@@ -89,10 +101,12 @@ def evaluate(
     if correct or tune:
         source = corrected(source, correct, tune, dev, trust=trust)
     how: dict[str, Any] = {"measures": measures, "protocol": protocol or None, "ties": ties, "unretrieved": unretrieved}
+    how["missing"] = missing
     how["groups"] = None if groups is None else _groups(groups, truth)
+    how["judgements"] = _beside(truth, judgements or [])
     with on_cluster(cluster):
         report = _measured(source, truth, name or _name(way, correct), notes, {**how, "workers": workers})
-    _save(report, truth, save or [])
+    _save(report, _page_truth(truth, how["judgements"]), save or [])
     answer(str(report), summary(report), as_json=as_json)
 
 
@@ -126,6 +140,23 @@ def _on(way: Way, whole: Collection, split: str) -> tuple[Any, Collection]:
         return trained(str(way.system), whole, split, trust=way.trust)[:2]
     chosen = part(whole, split)
     return opened(way, whole, chosen), chosen
+
+
+def _beside(truth: Any, files: list[Path]) -> dict[str, Judgements] | None:
+    """The judgements that were given beside a collection."""
+    from limner.core.judgements import Judgements
+    from limner.evaluation.judging import read_judgements
+
+    if files and isinstance(truth, Judgements):
+        raise typer.BadParameter("--judgements is for a COLLECTION, and this is a qrels file: give one of them")
+    return read_judgements(files) if files else None
+
+
+def _page_truth(truth: Any, judgements: dict[str, Judgements] | None) -> Any:
+    """What a page shows captions and labels from: the collection with the judgements beside it."""
+    from limner.evaluation.judging import with_judgements
+
+    return truth if judgements is None else with_judgements(truth, judgements)[0]
 
 
 def _groups(file: Path, truth: Any) -> dict[str, str]:

@@ -20,20 +20,21 @@ def measures(as_json: Json = False) -> None:
       $ limner measures
       $ limner evaluate scenes --system colours --measures "R@1 nDCG@5 MedR(floor)"
     """
-    from limner.evaluation.measures import DEFAULT, KINDS
+    from limner.evaluation.measures import DEFAULT, MEASURES
 
     rows = [
         {
-            "measure": kind.name + {"required": "@k", "optional": "[@k]", "none": ""}[kind.cut],
+            "measure": kind.written,
             "options": list(kind.options),
             "formula": kind.formula,
             "source": kind.source,
         }
-        for kind in KINDS.values()
+        for kind in MEASURES.values()
     ]
     lines = [(r["measure"], r["formula"], f"[{r['source']}]") for r in rows]
     usual = " ".join(map(str, DEFAULT))
     more = f'\n\nOptions go in parentheses: "R@1(graded)", "MAP(min_grade=2)". Without --measures: {usual}'
+    more += "\nOne of your own: module:NAME, where NAME is a MeasureKind (documentation: Add a measure)"
     answer(table(lines) + more, {"measures": rows, "default": usual.split()}, as_json=as_json)
 
 

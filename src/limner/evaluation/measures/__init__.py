@@ -1,6 +1,6 @@
 """Every measure of the field as a value that prints as it parses: `R@1`, `mAP@R`, `nDCG@5`, `MedR(floor)`.
 
-A measure is one row in `KINDS`: a function from `Placements` to one number per query, and how these are summed up.
+A measure is of a kind in `MEASURES`: a function from `Placements` to one number per query, and its traits.
 Where candidates are tied, every function gives the expectation over random orders of the tied ones (McSherry & Najork,
 ECIR 2008), so a constant scorer gets chance, not luck. Where a list is cut off, a measure is told if no way that the
 list may go on can change it (`bounds`), and refused otherwise.
@@ -20,7 +20,15 @@ One query whose second and fourth of five candidates are relevant, the fourth by
 {'mAP@R': 0.25, 'RP': 0.5, 'PMRP': 0.5, 'RP(graded)': 0.667}
 """
 
-from limner.evaluation.measures.kinds import KINDS, Kind
-from limner.evaluation.measures.measure import DEFAULT, RSUM_PARTS, Measure, bounds, parse
+from limner.evaluation.measures.kinds import MEASURES, Composite, MeasureKind
+from limner.evaluation.measures.measure import Measure, bounds, parse
+from limner.evaluation.measures.table import BUILT_IN
+from limner.evaluation.measures.values import at_rank, total
 
-__all__ = ["DEFAULT", "KINDS", "RSUM_PARTS", "Kind", "Measure", "bounds", "parse"]
+for _kind in BUILT_IN:
+    MEASURES.register(_kind.name)(_kind)
+
+DEFAULT = parse("R@1 R@5 R@10 MedR MRR mAP@R RP rsum")
+"""What is measured where nothing is said."""
+
+__all__ = ["DEFAULT", "MEASURES", "Composite", "Measure", "MeasureKind", "at_rank", "bounds", "parse", "total"]

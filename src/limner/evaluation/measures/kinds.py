@@ -1,142 +1,197 @@
-"""The table of measures. To add one, write a function from placements to values, and a row here."""
+"""A kind of measure: one function and its traits.
+
+A kind owns everything that is special about a measure: its summary over queries, whether higher is better, its bounds,
+how it is printed, and what it is made of. Nothing else in limner asks for a measure's name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+import numpy as np
+
+from limner.core.errors import LimnerError
 from limner.core.judgements import FloatArray
-from limner.evaluation.measures import values
+from limner.core.registry import Registry
 from limner.evaluation.placements import Placements
+from limner.stats import Interval, Part, sum_interval
 
-if TYPE_CHECKING:
-    from limner.evaluation.measures.measure import Measure
+MEASURES: Registry[MeasureKind] = Registry("measure", {})
+"""All kinds of measures by name; `MEASURES.register("RBP")(kind)` adds one."""
+
+Statistic = str | Callable[[FloatArray], float]
+"""How the values of many queries become one number: "mean", "median", or a function."""
+
+UNKNOWN = "unknown"
+"""The summary of a measure that a file names and that is not defined here."""
+
+STATISTICS: Mapping[str, Callable[[FloatArray], Any]] = {"mean": np.mean, "median": np.median}
+_CUTS = ("required", "optional", "none")
+_NAME = r"[A-Za-z][\w-]*(?:@R)?"
+
+
+class Parameters(Protocol):
+    """The cut and the options that a measure was asked for with."""
+
+    @property
+    def k(self) -> int | None:
+        """The cut; None without one."""
+
+    def option(self, name: str) -> Any:
+        """The value of an option, or its default."""
 
 
 @dataclass(frozen=True)
-class Kind:
-    """One row of the table of measures.
+class Composite:
+    """What a measure is made of that adds up others over both directions: `weight` times the sum of all parts.
+
+    Args:
+        parts: Measures, each a mean of values between the bounds; every one counts once in each direction.
+        weight: What each part counts; 100 for a sum of percentages.
+        bounds: The least and the greatest value of a query in each part.
+    """
+
+    parts: tuple[str, ...]
+    weight: float = 1.0
+    bounds: tuple[float, float] = (0.0, 1.0)
+
+    def value(self, values: Iterable[float]) -> float:
+        """The number, from the numbers of all parts."""
+        return self.weight * math.fsum(values)
+
+    def interval(self, parts: Sequence[Part]) -> Interval:
+        """95% interval of the number. Parts of one image count together."""
+        return sum_interval(parts, bounds=self.bounds)
+
+    def difference(self, parts: Sequence[Part]) -> Interval:
+        """95% interval of the difference of two systems, from the differences of all parts."""
+        low, high = self.bounds
+        return sum_interval(parts, bounds=(low - high, high - low))
+
+
+@dataclass(frozen=True)
+class MeasureKind:
+    """A row of the table of measures: a function and its traits.
 
     Args:
         name: As it is written before the cut.
-        compute: One value per query, from placements.
+        compute: One value per query, from placements and the cut and options that were asked for; None for a composite.
         formula: The definition in one line.
         source: Where it comes from.
         cut: Whether `@k` is "required", "optional" or "none".
         options: Names allowed in parentheses, each with its default: False for a word that stands alone (True where it
             is done anyhow), a whole number, or any number of 0 or above.
-        summary: How values become one number: "mean", "median" or "median floor".
-        share: Whether the value is a share in 0..1, which tables show in percent.
+        alternatives: Options of which only one may be given.
+        summary: How values become one number: "mean", "median" or a function.
+        variants: Options that replace the summary, each with the one it brings.
         better: 1 where higher is better, -1 where lower is better.
+        bounds: The least and the greatest value of a query; None where there are none. Means of bounded values get
+            Wilson's interval, all others one by the bootstrap.
+        percent: Whether tables show it in percent.
+        decimals: How many decimals tables show.
+        rank: Whether the value of a query is the rank of its first relevant candidate.
+        hit: Whether the value of a query is 1 where one of the first k is relevant, else 0.
+        judged: Whether it looks at all judged candidates, not only at relevant ones.
+        needs_total: Whether the value depends on how many relevant candidates there are in the whole pool.
+        sees: How much of a list it looks at: the first "k", the first "R", or the whole "list".
+        composite: What it adds up over both directions; None for a measure with values of its own.
+        on_grades: What a reader must know where relevance has several grades; "" for nothing.
+
+    >>> MEASURES["MedR"].summary, MEASURES["MedR"].better, MEASURES["rsum"].composite.parts
+    ('median', -1, ('R@1', 'R@5', 'R@10'))
     """
 
     name: str
-    compute: Callable[[Placements, Measure], FloatArray]
+    compute: Callable[[Placements, Parameters], FloatArray] | None
     formula: str
-    source: str
+    source: str = ""
     cut: str = "none"
     options: Mapping[str, Any] = field(default_factory=dict)
-    summary: str = "mean"
-    share: bool = True
+    alternatives: tuple[str, ...] = ()
+    summary: Statistic = "mean"
+    variants: Mapping[str, Statistic] = field(default_factory=dict)
     better: int = 1
+    bounds: tuple[float, float] | None = (0.0, 1.0)
+    percent: bool = True
+    decimals: int = 1
+    rank: bool = False
+    hit: bool = False
+    judged: bool = False
+    needs_total: bool = True
+    sees: str = "list"
+    composite: Composite | None = None
+    on_grades: Callable[[Parameters], str] | None = None
 
-
-_BINARY = {"min_grade": 0.0}
-_GRADED = {"min_grade": 0.0, "graded": False}
-_FIELD = "Hodosh, Young & Hockenmaier 2013"
-
-KINDS: Mapping[str, Kind] = MappingProxyType(
-    {
-        kind.name: kind
-        for kind in (
-            Kind("R", values.hit, "1 if any of the first k is relevant, else 0", _FIELD, "required", _GRADED),
-            Kind("S", values.hit, "as R@k, on people's judgements", _FIELD, "required", _GRADED),
-            Kind("Recall", values.recall, "relevant in the first k / R", "van Rijsbergen 1979", "required", _GRADED),
-            Kind("P", values.precision, "relevant in the first k / k", "van Rijsbergen 1979", "required", _GRADED),
-            Kind(
-                "MedR",
-                values.first_rank,
-                "median of rank_1; (floor): floor(median of rank_1 - 1) + 1, as the VSE++ code prints it",
-                _FIELD,
-                "none",
-                {"min_grade": 0.0, "floor": False},
-                "median",
-                False,
-                -1,
-            ),
-            Kind(
-                "MeanR",
-                values.first_rank,
-                "mean of rank_1",
-                "Faghri et al. 2018",
-                "none",
-                _BINARY,
-                "mean",
-                False,
-                -1,
-            ),
-            Kind(
-                "MRR",
-                values.reciprocal_rank,
-                "mean of 1 / rank_1, 0 beyond k",
-                "Voorhees 1999",
-                "optional",
-                _BINARY,
-            ),
-            Kind(
-                "nDCG",
-                values.ndcg,
-                "DCG / ideal DCG, discount log2(rank + 1), gain 2^grade - 1 as ranx's ndcg_burges (exponential); "
-                "(linear): the grade itself, as trec_eval and ranx's ndcg",
-                "Burges et al. 2005; Järvelin & Kekäläinen 2002",
-                "optional",
-                {"exponential": True, "linear": False},
-            ),
-            Kind(
-                "MAP",
-                values.average_precision,
-                "(1/R) sum of rel_i P@i (i <= k)",
-                "Buckley & Voorhees 2000",
-                "optional",
-                _BINARY,
-            ),
-            Kind(
-                "mAP@R",
-                values.average_precision_at_r,
-                "(1/R) sum of rel_i P@i over i <= R",
-                "Musgrave et al. 2020; Chun et al. 2022",
-                "none",
-                _BINARY,
-            ),
-            Kind(
-                "RP",
-                values.r_precision,
-                "relevant in the first R / R; (graded): their grades / all grades",
-                "Buckley & Voorhees 2000",
-                "none",
-                _GRADED,
-            ),
-            Kind(
-                "PMRP",
-                values.capped_r_precision,
-                "RP with R = min(R, 50), on plausible matches",
-                "Musgrave et al. 2020; Chun et al. 2021",
-                "none",
-                {**_GRADED, "cap": 50},
-            ),
-            Kind(
-                "rsum",
-                values.rsum,
-                "100 (R@1 + R@5 + R@10), both directions added",
-                "Faghri et al. 2018",
-                "none",
-                {},
-                "mean",
-                False,
-            ),
+    def __post_init__(self) -> None:
+        """Refuses traits that nothing could follow."""
+        checks = (
+            ("name", bool(re.fullmatch(_NAME, self.name)), "letters, digits, - and _, a letter first"),
+            ("compute", callable(self.compute) or self.composite is not None, "a function of placements and a measure"),
+            ("cut", self.cut in _CUTS, " or ".join(map(repr, _CUTS))),
+            ("summary", all(_is_statistic(s) for s in (self.summary, *self.variants.values())), _STATISTICS_WRITTEN),
+            ("better", self.better in (1, -1), "1 (higher is better) or -1 (lower is better)"),
+            ("bounds", self.bounds is None or self.bounds[0] < self.bounds[1], "the lower one first, or None"),
+            ("sees", self.sees in ("k", "R", "list"), "'k', 'R' or 'list'"),
+            ("variants", set(self.variants) <= set(self.options), f"names of options ({', '.join(self.options)})"),
         )
-    }
-)
-"""All measures by name."""
+        for trait, sound, expected in checks:
+            if not sound:
+                raise LimnerError(f"measure {self.name!r}: {trait} is {getattr(self, trait)!r}, expected {expected}")
+
+    @property
+    def written(self) -> str:
+        """How it is written in a list of measures: `R@k`, `MRR[@k]`, `MedR`."""
+        return self.name + {"required": "@k", "optional": "[@k]", "none": ""}[self.cut]
+
+    def traits(self) -> dict[str, Any]:
+        """What a report keeps, so that it can be read where the measure is not defined."""
+        kept = {name: getattr(self, name) for name in _TRAITS}
+        return {**kept, "bounds": None if self.bounds is None else list(self.bounds)}
+
+    @classmethod
+    def foreign(cls, name: str, traits: Mapping[str, Any]) -> MeasureKind:
+        """A measure that a file names and that is not defined here: data with traits, nothing that could be run.
+
+        Args:
+            name: As the file writes it.
+            traits: What the file says of it; not trusted.
+        """
+        made = cls("foreign", _refuse_foreign, str(traits.get("formula", "")), str(traits.get("source", "")))
+        summary = traits.get("summary")
+        bounds = traits.get("bounds")
+        values: dict[str, Any] = {
+            "name": name,
+            "summary": summary if isinstance(summary, str) and summary in STATISTICS else UNKNOWN,
+            "better": -1 if traits.get("better") == -1 else 1,
+            "bounds": _read_bounds(bounds),
+            "percent": traits.get("percent", False) is True,
+            "decimals": decimals if (decimals := traits.get("decimals")) in range(10) else 1,
+            "sees": sees if (sees := traits.get("sees")) in ("k", "R", "list") else "list",
+        }
+        for trait, value in values.items():
+            object.__setattr__(made, trait, value)  # the name may be any text: it is shown, never looked up
+        return made
+
+
+_STATISTICS_WRITTEN = "'mean', 'median' or a function of the values"
+_TRAITS = ("formula", "source", "better", "percent", "decimals", "sees")
+
+
+def _is_statistic(statistic: Statistic) -> bool:
+    return callable(statistic) or statistic in (*STATISTICS, UNKNOWN)
+
+
+def _read_bounds(given: Any) -> tuple[float, float] | None:
+    """Bounds from a file, or none where they are no bounds."""
+    if not isinstance(given, list) or len(given) != 2 or not all(isinstance(end, (int, float)) for end in given):
+        return None
+    low, high = map(float, given)
+    return (low, high) if math.isfinite(low) and math.isfinite(high) and low < high else None
+
+
+def _refuse_foreign(placements: Placements, measure: Parameters) -> FloatArray:
+    raise LimnerError(f"measure {measure} is known from a report only: name it as module:kind to compute it")

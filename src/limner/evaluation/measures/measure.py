@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from limner.core.errors import LimnerError, TooShort, UnknownName
 from limner.core.ids import IntArray
 from limner.core.judgements import FloatArray
-from limner.evaluation.measures.kinds import KINDS, Kind
+from limner.evaluation.measures.kinds import MEASURES, STATISTICS, UNKNOWN, MeasureKind, Statistic
 from limner.evaluation.placements import Placements
 
 DEEPEST = 1_000_000_000
@@ -23,6 +23,12 @@ DEEPEST = 1_000_000_000
 class Measure:
     """A measure with its cut and options.
 
+    Args:
+        name: The name of its kind.
+        k: The cut; None without one.
+        options: Options that differ from the defaults.
+        given: Its kind, where that is not in `MEASURES`.
+
     >>> Measure.parse("ndcg@5"), Measure.parse("R@1(graded)").k, str(Measure.parse("mAP@R"))
     (Measure('nDCG@5'), 1, 'mAP@R')
     """
@@ -30,29 +36,74 @@ class Measure:
     name: str
     k: int | None = None
     options: tuple[tuple[str, Any], ...] = ()
+    given: MeasureKind | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def parse(cls, text: str | Measure) -> Measure:
-        """Reads `Name`, `Name@k` or `Name@k(option, option=value)`; refuses what does not exist and says what does."""
+    def parse(cls, text: str | Measure | MeasureKind, *, trusted: bool = True) -> Measure:
+        """Reads `Name`, `Name@k`, `Name@k(option, option=value)`, and the same of a kind of one's own.
+
+        Args:
+            text: A measure as it is written, with a name of `MEASURES` or "module:kind"; or a kind itself.
+            trusted: Whether "module:kind" may be imported; False for text from a file.
+        """
         if isinstance(text, Measure):
             return text
-        kind, cut, options = _split(text)
+        kind, cut, options = (text, None, ()) if isinstance(text, MeasureKind) else _split(text, trusted)
+        written = kind.name if isinstance(text, MeasureKind) else text
         if cut is None and kind.cut == "required":
-            raise LimnerError(f"measure {text!r} needs a cut: write for example '{kind.name}@10'")
+            raise LimnerError(f"measure {written!r} needs a cut: write for example '{kind.name}@10'")
         if cut is not None and kind.cut == "none":
-            raise LimnerError(f"measure {text!r}: {kind.name} takes no cut; write '{kind.name}'")
+            raise LimnerError(f"measure {written!r}: {kind.name} takes no cut; write '{kind.name}'")
         if cut is not None and not 1 <= cut <= DEEPEST:
-            raise LimnerError(f"measure {text!r}: the cut must be 1 to {DEEPEST:,}")
-        return cls(kind.name, cut, options)
+            raise LimnerError(f"measure {written!r}: the cut must be 1 to {DEEPEST:,}")
+        held = MEASURES.get(kind.name)
+        if held is not None and held is not kind:
+            raise LimnerError(f"measure {written!r}: limner has another measure {kind.name!r}; give yours another name")
+        return cls(kind.name, cut, options, None if held is kind else kind)
+
+    @classmethod
+    def foreign(cls, text: str, traits: Mapping[str, Any]) -> Measure:
+        """A measure that a file names: the one that is defined here, or else data under that name."""
+        try:
+            return cls.parse(text, trusted=False)
+        except LimnerError:
+            return cls(text, given=MeasureKind.foreign(text, traits))
 
     @property
-    def kind(self) -> Kind:
-        """The row of the table that this measure is of."""
-        return KINDS[self.name]
+    def kind(self) -> MeasureKind:
+        """The function and the traits of this measure."""
+        kind: MeasureKind = self.given or MEASURES[self.name]
+        return kind
 
     def option(self, name: str) -> Any:
         """The value of an option, or its default."""
         return dict(self.options).get(name, self.kind.options[name])
+
+    @property
+    def statistic(self) -> Statistic:
+        """What makes one number of many values, as `limner.stats` takes it."""
+        chosen = [summary for name, summary in self.kind.variants.items() if self.option(name)]
+        return chosen[0] if chosen else self.kind.summary
+
+    def traits(self) -> dict[str, Any]:
+        """What a report keeps of it. Where the summary has no name, the report keeps the number instead."""
+        named = isinstance(self.statistic, str) and self.kind.composite is None
+        return {**self.kind.traits(), "summary": self.statistic if named else UNKNOWN}
+
+    @property
+    def parts(self) -> tuple[Measure, ...]:
+        """What a composite measure adds up; refuses parts that no interval of the sum can be computed from."""
+        composite = self.kind.composite
+        found = parse(composite.parts) if composite else ()
+        for part in found:
+            if part.kind.composite or part.statistic != "mean" or (composite and part.kind.bounds != composite.bounds):
+                raise LimnerError(f"part {part} of {self}: expected a mean of values between the bounds of {self}")
+        return found
+
+    @property
+    def sees_whole_list(self) -> bool:
+        """Whether it can tell a bad query from a worse one, however far down the first relevant candidate is."""
+        return self.k is None and self.kind.sees == "list" and self.kind.composite is None
 
     def __call__(self, placements: Placements) -> FloatArray:
         """One value per query of `counted`; refuses where what follows a truncated list could change it."""
@@ -63,7 +114,9 @@ class Measure:
         return low
 
     def counted(self, placements: Placements) -> Placements:
-        """What this measure looks at: positives of its `min_grade`, and the queries that have one."""
+        """What this measure looks at: positives of its `min_grade`, and the queries that have one; or all judged."""
+        if self.kind.judged:
+            return placements if placements.judged is None else placements.judged
         grade = self.option("min_grade") if "min_grade" in self.kind.options else 0
         return placements.at_least(grade).with_positives() if grade else placements
 
@@ -81,13 +134,13 @@ class Measure:
         """One number from the values of many queries."""
         if not len(values):
             return float("nan")
-        if self.name == "MedR":
-            return float(np.floor(np.median(values - 1)) + 1 if self.option("floor") else np.median(values))
-        return float(np.mean(values))
+        if self.statistic == UNKNOWN:
+            raise LimnerError(f"measure {self}: how its values are summed up is not known here")
+        return float(STATISTICS[self.statistic](values) if isinstance(self.statistic, str) else self.statistic(values))
 
     def show(self, value: float) -> str:
-        """The number as tables show it: shares in percent."""
-        return f"{100 * value:.1f}" if self.kind.share else f"{value:.1f}"
+        """The number as tables show it."""
+        return f"{100 * value if self.kind.percent else value:.{self.kind.decimals}f}"
 
     def show_change(self, value: float) -> str:
         """A difference of two numbers as tables show it, with its sign; nothing is neither up nor down.
@@ -129,43 +182,75 @@ def bounds(placements: Placements, measure: Measure) -> tuple[FloatArray, FloatA
     """
     counted = measure.counted(placements)
     if not counted.unlocated.any():
-        values = measure.kind.compute(counted, measure)
+        values = _computed(measure, counted)
         return values, values
-    worst, best = (measure.kind.compute(counted.continued(best=best), measure) for best in (False, True))
+    worst, best = (_computed(measure, counted.continued(best=best)) for best in (False, True))
     return np.minimum(worst, best), np.maximum(worst, best)
 
 
-def parse(measures: str | Measure | Iterable[str | Measure]) -> tuple[Measure, ...]:
+def _computed(measure: Measure, placements: Placements) -> FloatArray:
+    """One number per query; refuses what a function of somebody's own returns instead."""
+    if measure.kind.compute is None:
+        raise LimnerError(f"{measure} adds up measures of both directions: ask for it in evaluate(), which has both")
+    values = np.asarray(measure.kind.compute(placements, measure), dtype=np.float64)
+    if values.shape != (len(placements.queries),) or np.isnan(values).any():
+        many = len(placements.queries)
+        got = "NaN" if values.shape == (many,) else f"an array of shape {values.shape}"
+        raise LimnerError(f"measure {measure} gave {got}: expected one number for each of {many} queries")
+    return values
+
+
+def parse(measures: str | Measure | MeasureKind | Iterable[str | Measure | MeasureKind]) -> tuple[Measure, ...]:
     """Reads several measures, from a list or from one text with white space or commas between them.
 
     >>> parse("R@1, R@5 MedR")
     (Measure('R@1'), Measure('R@5'), Measure('MedR'))
     """
     listed = re.split(r"[\s,]+(?![^(]*\))", measures.strip()) if isinstance(measures, str) else measures
-    return tuple(dict.fromkeys(map(Measure.parse, [listed] if isinstance(listed, Measure) else listed)))
+    return tuple(dict.fromkeys(map(Measure.parse, [listed] if isinstance(listed, (Measure, MeasureKind)) else listed)))
 
 
-_WRITTEN = re.compile(r"(?P<name>[A-Za-z]+(?:@R)?)(?:@(?P<cut>\d+))?(?:\((?P<options>[^()]*)\))?", re.IGNORECASE)
+_WRITTEN = re.compile(
+    r"(?P<module>[A-Za-z_][\w.]*:)?(?P<name>[A-Za-z_][\w-]*(?:@R)?)(?:@(?P<cut>\d+))?(?:\((?P<options>[^()]*)\))?",
+    re.IGNORECASE,
+)
 
 
-def _split(text: str) -> tuple[Kind, int | None, tuple[tuple[str, Any], ...]]:
+def _split(text: str, trusted: bool) -> tuple[MeasureKind, int | None, tuple[tuple[str, Any], ...]]:
     match = _WRITTEN.fullmatch(text.strip())
-    folded = {name.lower(): kind for name, kind in KINDS.items()}
-    if match is None or match["name"].lower() not in folded:
-        raise UnknownName("measure", text, (f"{k.name}@k" if k.cut == "required" else k.name for k in KINDS.values()))
-    kind = folded[match["name"].lower()]
+    if match is None:
+        raise UnknownName("measure", text, _names())
+    kind = _found(text, match["module"] or "", match["name"], trusted)
     options = [_option(kind, text, part) for part in (match["options"] or "").split(",") if part.strip()]
     names = [name for name, _ in options]
     for name in names:
         if names.count(name) > 1:
             raise LimnerError(f"measure {text!r}: option {name} is given twice")
-    if {"linear", "exponential"} <= set(names):
-        raise LimnerError(f"measure {text!r}: give one of linear and exponential")
+    if sum(name in kind.alternatives for name in names) > 1:
+        raise LimnerError(f"measure {text!r}: give one of {' and '.join(kind.alternatives)}")
     told = sorted((name, value) for name, value in options if value != kind.options[name])
     return kind, int(match["cut"][:12]) if match["cut"] else None, tuple(told)
 
 
-def _option(kind: Kind, text: str, part: str) -> tuple[str, Any]:
+def _found(text: str, module: str, name: str, trusted: bool) -> MeasureKind:
+    """The kind of a name, in any case; or of "module:kind"."""
+    known = {each.lower(): each for each in MEASURES}
+    if not module and name.lower() not in known:
+        raise UnknownName("measure", text, _names())
+    found = MEASURES.find(f"{module}{name}" if module else known[name.lower()], trusted=trusted)
+    if not isinstance(found, MeasureKind):
+        raise LimnerError(
+            f"measure {text!r} is {type(found).__name__}: expected a MeasureKind, which holds a function and its "
+            "traits; see 'Add a measure' in the documentation"
+        )
+    return found
+
+
+def _names() -> list[str]:
+    return [f"{kind.name}@k" if kind.cut == "required" else kind.name for kind in MEASURES.values()]
+
+
+def _option(kind: MeasureKind, text: str, part: str) -> tuple[str, Any]:
     name, equals, value = (piece.strip() for piece in part.partition("="))
     if name not in kind.options:
         raise UnknownName(f"option of {kind.name}", name, kind.options or ("none",))
@@ -200,7 +285,3 @@ def _written(value: float) -> str:
     """
     short = f"{value:g}"
     return short if float(short) == value else repr(value)
-
-
-RSUM_PARTS = parse("R@1 R@5 R@10")
-DEFAULT = parse("R@1 R@5 R@10 MedR MRR mAP@R RP rsum")

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from limner.core.errors import LimnerError
 from limner.core.ids import IntArray
 from limner.core.judgements import FloatArray
+from limner.evaluation.measures.kinds import Parameters
 from limner.evaluation.placements import NEVER, Placements
 
-if TYPE_CHECKING:
-    from limner.evaluation.measures.measure import Measure
 
-
-def _sum(p: Placements, values: FloatArray) -> FloatArray:
+def total(p: Placements, values: FloatArray) -> FloatArray:
+    """Adds up one value per relevant candidate, query by query."""
     return np.bincount(p.query, weights=values, minlength=len(p.queries)).astype(np.float64)
 
 
@@ -24,7 +23,7 @@ def _within(p: Placements, cut: Any) -> FloatArray:
     return np.asarray(np.clip((cut - p.above) / p.tied, 0.0, 1.0))
 
 
-def _weights(p: Placements, measure: Measure) -> FloatArray:
+def _weights(p: Placements, measure: Parameters) -> FloatArray:
     return _comparable(p, p.grades) if measure.option("graded") else np.ones(len(p.grades))
 
 
@@ -43,7 +42,7 @@ def _comparable(p: Placements, grades: FloatArray) -> FloatArray:
 def _ideal(p: Placements, weights: FloatArray, cut: IntArray) -> FloatArray:
     """The sum of the greatest weights of each query, as many as its cut."""
     best = weights[np.lexsort((-weights, p.query))]
-    return _sum(p, np.where(p.order < cut[p.query], best, 0.0))
+    return total(p, np.where(p.order < cut[p.query], best, 0.0))
 
 
 def _any_within(p: Placements, cut: int) -> FloatArray:
@@ -63,7 +62,7 @@ def _any_within(p: Placements, cut: int) -> FloatArray:
     return values
 
 
-def hit(p: Placements, measure: Measure) -> FloatArray:
+def hit(p: Placements, measure: Parameters) -> FloatArray:
     """Whether one of the first k is relevant (a chance, under ties); graded, the greatest grade among them."""
     cut = int(measure.k or 0)
     if not measure.option("graded"):
@@ -75,35 +74,40 @@ def hit(p: Placements, measure: Measure) -> FloatArray:
     return values
 
 
-def recall(p: Placements, measure: Measure) -> FloatArray:
+def recall(p: Placements, measure: Parameters) -> FloatArray:
     """The share of all relevant candidates, or of all grades, within the first k."""
     weights = _weights(p, measure)
-    return _sum(p, weights * _within(p, int(measure.k or 0))) / _sum(p, weights)
+    return total(p, weights * _within(p, int(measure.k or 0))) / total(p, weights)
 
 
-def precision(p: Placements, measure: Measure) -> FloatArray:
+def precision(p: Placements, measure: Parameters) -> FloatArray:
     """The share of relevant candidates among the first k, or the mean of their grades."""
-    values = _sum(p, _weights(p, measure) * _within(p, int(measure.k or 0))) / int(measure.k or 1)
+    values = total(p, _weights(p, measure) * _within(p, int(measure.k or 0))) / int(measure.k or 1)
     return np.asarray(np.ldexp(values, _exponents(p, p.grades))) if measure.option("graded") else values
 
 
-def r_precision(p: Placements, measure: Measure) -> FloatArray:
+def judged(p: Placements, measure: Parameters) -> FloatArray:
+    """The share of judged candidates among the first k; of all there are, where they are fewer than k."""
+    return total(p, _within(p, int(measure.k or 0))) / np.minimum(p.pool, int(measure.k or 1))
+
+
+def r_precision(p: Placements, measure: Parameters) -> FloatArray:
     """The same among the first R, divided by the most there could be."""
     return _precision_at(p, measure, p.relevant)
 
 
-def capped_r_precision(p: Placements, measure: Measure) -> FloatArray:
+def capped_r_precision(p: Placements, measure: Parameters) -> FloatArray:
     """The same with R no greater than a cap."""
     return _precision_at(p, measure, np.minimum(p.relevant, measure.option("cap")))
 
 
-def _precision_at(p: Placements, measure: Measure, cut: IntArray) -> FloatArray:
+def _precision_at(p: Placements, measure: Parameters, cut: IntArray) -> FloatArray:
     """What is found within each query's own cut, divided by the most that could be."""
     weights = _weights(p, measure)
-    return _sum(p, weights * _within(p, cut[p.query])) / _ideal(p, weights, cut)
+    return total(p, weights * _within(p, cut[p.query])) / _ideal(p, weights, cut)
 
 
-def first_rank(p: Placements, measure: Measure) -> FloatArray:
+def first_rank(p: Placements, measure: Parameters) -> FloatArray:
     """The expected rank of the first of m positives among t tied places: above + (t + 1) / (m + 1)."""
     first = p.indptr[:-1]
     lost = p.above[first] >= NEVER
@@ -111,7 +115,7 @@ def first_rank(p: Placements, measure: Measure) -> FloatArray:
     return np.where(lost, np.inf, ranks)
 
 
-def reciprocal_rank(p: Placements, measure: Measure) -> FloatArray:
+def reciprocal_rank(p: Placements, measure: Parameters) -> FloatArray:
     """One divided by the rank of the first positive, 0 beyond the cut."""
     cut = NEVER if measure.k is None else measure.k
     first = p.indptr[:-1]
@@ -137,7 +141,7 @@ def _average_precision(p: Placements, cut: IntArray) -> FloatArray:
     open_ = (p.tied > 1) & (p.above < limit)
     if open_.any():
         values[open_] = _tied_precision(before[open_], m[open_], p.above[open_], p.tied[open_], limit[open_])
-    return _sum(p, values) / p.relevant
+    return total(p, values) / p.relevant
 
 
 def _tied_precision(before: IntArray, m: IntArray, above: IntArray, tied: IntArray, limit: IntArray) -> FloatArray:
@@ -150,23 +154,23 @@ def _tied_precision(before: IntArray, m: IntArray, above: IntArray, tied: IntArr
     return np.asarray(((before + 1) * harmonic + (m - 1) / (tied - 1) * rising) / tied)
 
 
-def average_precision(p: Placements, measure: Measure) -> FloatArray:
+def average_precision(p: Placements, measure: Parameters) -> FloatArray:
     """Average precision down to the cut."""
     return _average_precision(p, np.full(len(p.queries), NEVER if measure.k is None else measure.k))
 
 
-def average_precision_at_r(p: Placements, measure: Measure) -> FloatArray:
+def average_precision_at_r(p: Placements, measure: Parameters) -> FloatArray:
     """Average precision over the first R."""
     return _average_precision(p, p.relevant)
 
 
-def ndcg(p: Placements, measure: Measure) -> FloatArray:
+def ndcg(p: Placements, measure: Parameters) -> FloatArray:
     """Discounted gain divided by the most there could be."""
     cut = NEVER if measure.k is None else measure.k
     gains = _comparable(p, p.grades) if measure.option("linear") else _exponential(p)
     ideal = gains[np.lexsort((-gains, p.query))]
-    best = _sum(p, np.where(p.order < cut, ideal / np.log2(p.order + 2.0), 0.0))
-    return _sum(p, gains * _discount(p.above, p.tied, cut)) / best
+    best = total(p, np.where(p.order < cut, ideal / np.log2(p.order + 2.0), 0.0))
+    return total(p, gains * at_rank(p, _discount, k=measure.k)) / best
 
 
 def _exponential(p: Placements) -> FloatArray:
@@ -177,18 +181,35 @@ def _exponential(p: Placements) -> FloatArray:
     return np.asarray(np.exp2(p.grades - halvings) - np.exp2(-halvings))
 
 
-def _discount(above: IntArray, tied: IntArray, cut: int) -> FloatArray:
-    """The mean discount 1 / log2(rank + 1) over the places a positive may take, 0 beyond the cut."""
-    values = np.where(above < cut, 1.0 / np.log2(np.minimum(above, NEVER) + 2.0), 0.0)
-    values[above >= NEVER] = 0.0
-    open_ = (tied > 1) & (above < min(cut, NEVER))
+def at_rank(p: Placements, weight: Callable[[FloatArray], FloatArray], *, k: int | None = None) -> FloatArray:
+    """For each relevant candidate, the mean of `weight(rank)` over the ranks that it may have; 0 beyond the cut.
+
+    Where candidates are tied, any of them may come first: the mean is over all ranks of the tied block.
+
+    Args:
+        p: Where relevant candidates stand.
+        weight: What a candidate counts at rank 1, 2, 3, ...
+        k: The cut; None for the whole list.
+
+    Returns:
+        One value per relevant candidate, for `total`.
+    """
+    cut = NEVER if k is None else min(k, NEVER)
+    found = p.above < cut
+    values = np.zeros(len(p.above))
+    values[found] = weight((p.above[found] + 1).astype(np.float64))
+    open_ = (p.tied > 1) & found
     if open_.any():
-        last = np.minimum(above[open_] + tied[open_], cut)
-        running = np.concatenate([[0.0], np.cumsum(1.0 / np.log2(np.arange(1, int(last.max()) + 1) + 1.0))])
-        values[open_] = (running[last] - running[above[open_]]) / tied[open_]
+        first, last = p.above[open_], np.minimum(p.above[open_] + p.tied[open_], cut)
+        running = np.concatenate([[0.0], np.cumsum(weight(np.arange(1, int(last.max()) + 1).astype(np.float64)))])
+        values[open_] = (running[last] - running[first]) / p.tied[open_]
     return values
 
 
-def rsum(p: Placements, measure: Measure) -> FloatArray:
-    """Refused: it needs both directions."""
-    raise LimnerError("rsum adds R@1, R@5 and R@10 of both directions: ask for it in evaluate(), which has both")
+def _discount(rank: FloatArray) -> FloatArray:
+    return np.asarray(1.0 / np.log2(rank + 1.0))
+
+
+def floored_median(ranks: FloatArray) -> float:
+    """floor(median of 0-based ranks) + 1."""
+    return float(np.floor(np.median(ranks - 1)) + 1)

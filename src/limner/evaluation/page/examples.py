@@ -8,21 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from limner.core.ids import IntArray
+from limner.evaluation.measures import Measure
 from limner.evaluation.page.headline import directions_of
 from limner.evaluation.page.pictures import Gallery, Shown
 from limner.evaluation.page.truth import Mark, Truth, spread
 from limner.evaluation.page.words import count, direction_title, number, plain
-from limner.evaluation.report import Report, Result
+from limner.evaluation.report import Report
+from limner.evaluation.results import Result
 
 SHOWN = 5
 """How many of the returned items an example shows."""
-
-_TELLING = ("MedR", "MeanR", "MRR", "MAP", "nDCG", "mAP@R", "RP", "Recall", "PMRP", "P", "R", "S")
-"""Which measures tell good queries from bad ones best: those that see the whole list first."""
-
-
-_RANKS = ("MedR", "MeanR")
-_FINE = (*_RANKS, "MRR", "MAP", "nDCG")
 
 
 @dataclass(frozen=True)
@@ -72,7 +67,7 @@ def _examples(report: Report, truth: Truth, gallery: Gallery, direction: str, ea
 
 
 def _by(truth: Truth, view: str, judge: Result) -> str:
-    what = "the rank of the first right answer" if judge.measure.name in _RANKS else str(judge.measure)
+    what = "the rank of the first right answer" if judge.measure.kind.rank else str(judge.measure)
     fuller = truth.judgements_of(view) in truth.fuller
     return f"Chosen by {what} under {view}" + (
         ", so that no query looks bad only because labels are missing." if fuller else "."
@@ -86,14 +81,19 @@ def deciding_view(truth: Truth, results: Sequence[Result]) -> str:
     """
     views = list(dict.fromkeys(r.view for r in results))
     fuller = [view for name in truth.fuller for view in views if truth.judgements_of(view) == name]
-    fine = {r.view for r in results if r.measure.name in _FINE and r.measure.k is None}
+    fine = {r.view for r in results if r.measure.sees_whole_list}
     return next((view for view in [*fuller, *views] if view in fine), [*fuller, *views][0])
 
 
 def telling(results: Sequence[Result]) -> list[Result]:
     """Results of one view, those first that tell good queries from bad ones best."""
-    known = [r for r in results if r.measure.name in _TELLING]
-    return sorted(known, key=lambda r: _TELLING.index(r.measure.name)) or list(results[:1])
+    return sorted(results, key=lambda r: _coarseness(r.measure))
+
+
+def _coarseness(measure: Measure) -> tuple[bool, int, bool]:
+    """Ranks tell most, then what sees the whole list, the first R, the first k, and last hits and misses."""
+    kind = measure.kind
+    return not kind.rank, ("list", "R", "k").index(kind.sees), kind.hit
 
 
 def order(judges: Sequence[Result]) -> IntArray:
@@ -155,7 +155,7 @@ def _fared(report: Report, direction: str, query: str) -> str:
     for view in dict.fromkeys(r.view for r in report.results if r.direction == direction):
         judge = telling([r for r in report.results if (r.view, r.direction) == (view, direction)])[0]
         if query in judge.queries:
-            said.append((f"{_value(judge, query)} ({view})", judge.measure.name in _RANKS))
+            said.append((f"{_value(judge, query)} ({view})", judge.measure.kind.rank))
     words = [
         ("" if number or not ranked else "first right answer at rank ") + value
         for number, (value, ranked) in enumerate(said)
@@ -165,7 +165,7 @@ def _fared(report: Report, direction: str, query: str) -> str:
 
 def _value(judge: Result, query: str) -> str:
     value = float(judge.values[judge.queries.index(query)])
-    if judge.measure.name not in _RANKS:
+    if not judge.measure.kind.rank:
         return f"{judge.measure} {number(judge.measure, value)}"
     if not np.isfinite(value):
         return "∞"
@@ -205,7 +205,7 @@ def _query_table(report: Report, truth: Truth, gallery: Gallery, direction: str,
 
 
 def _head(judge: Result) -> str:
-    return f"first rank, {judge.view}" if judge.measure.name in _RANKS else f"{judge.measure}, {judge.view}"
+    return f"first rank, {judge.view}" if judge.measure.kind.rank else f"{judge.measure}, {judge.view}"
 
 
 def _caption(gallery: Gallery, direction: str, query: str) -> str:
@@ -217,5 +217,5 @@ def _sortable(judge: Result, query: str) -> tuple[str, str]:
     if query not in judge.queries:
         return "–", ""
     value = float(judge.values[judge.queries.index(query)])
-    whole = judge.measure.name in _RANKS and value == int(value) if np.isfinite(value) else False
+    whole = judge.measure.kind.rank and value == int(value) if np.isfinite(value) else False
     return f"{int(value):,}" if whole else plain(judge.measure, value), f"{value:.6g}"

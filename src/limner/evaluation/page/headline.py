@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from limner.evaluation.measures import Measure
 from limner.evaluation.page.words import count, direction_title, nouns, number, plain, span, style_of, views_of
-from limner.evaluation.report import Report, Result
+from limner.evaluation.report import Report
+from limner.evaluation.results import Result
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def directions_of(report: Report) -> list[str]:
 
 def main_result(results: Sequence[Result]) -> Result:
     """The number people quote: a hit at the smallest k, else whatever was asked for first."""
-    hits = [r for r in results if r.measure.name in ("R", "S") and not r.measure.options]
+    hits = [r for r in results if r.measure.kind.hit and not r.measure.options]
     return min(hits, key=lambda r: r.measure.k or 0) if hits else results[0]
 
 
@@ -67,7 +68,7 @@ def _card(report: Report, direction: str, results: list[Result]) -> Card:
 
 def alike(a: Measure, b: Measure) -> bool:
     """Whether two measures are the same number: S@k is R@k by another name."""
-    return a == b or ({a.name, b.name} == {"R", "S"} and (a.k, a.options) == (b.k, b.options))
+    return a == b or (a.kind.hit and b.kind.hit and (a.k, a.options) == (b.k, b.options))
 
 
 def _view(result: Result, main: Result) -> str:
@@ -85,7 +86,7 @@ def meaning(result: Result) -> str:
     """What a measure's number says, in a few plain words."""
     _, many, one, _ = nouns(result.direction)
     k = result.measure.k
-    if result.measure.name not in ("R", "S"):
+    if not result.measure.kind.hit:
         return result.measure.kind.formula
     return (
         f"{many.capitalize()} with a right {one} in first place"
@@ -98,11 +99,10 @@ def _more(results: Sequence[Result], main: Result) -> list[tuple[str, str]]:
     """Three more numbers of the main view: the widest hit, the median rank, and one that looks at the whole list."""
     mine = [r for r in results if r.view == main.view and r is not main]
     widest = sorted((r for r in mine if r.measure.name == main.measure.name), key=lambda r: r.measure.k or 0)[-1:]
-    named = [
-        next((r for r in mine if r.measure.name in names), None)
-        for names in (("MedR", "MeanR"), ("mAP@R", "MAP", "nDCG"))
-    ]
-    return [(str(r.measure), number(r.measure, r.value)) for r in [*widest, *named] if r is not None]
+    ranks = [r for r in mine if r.measure.kind.rank][:1]
+    lists = [r for r in mine if r.measure.kind.sees != "k" and not r.measure.kind.rank]
+    deep = sorted(lists, key=lambda r: r.measure.kind.sees != "R")[:1]
+    return [(str(r.measure), number(r.measure, r.value)) for r in [*widest, *ranks, *deep]]
 
 
 def lead(report: Report) -> list[str]:
@@ -113,16 +113,22 @@ def lead(report: Report) -> list[str]:
 def _sentence(report: Report, results: list[Result]) -> str:
     main = main_result([r for r in results if r.view == results[0].view])
     others = [r for r in results if alike(r.measure, main.measure) and r.view != main.view]
-    more = "".join(f"; under {r.view}, {number(r.measure, r.value)}" for r in others)
+    more = "".join(f"; under {r.view}{_pool(report, r)}, {number(r.measure, r.value)}" for r in others)
     detail = ", ".join(part for part in (_under(report, main), _within(main)) if part)
     return f"{_claim(main)}{f' ({detail})' if detail else ''}{more}."
+
+
+def _pool(report: Report, result: Result) -> str:
+    """Says where a view looks among other candidates than the first one does."""
+    size = report.settings.get("judged_pool", {}).get(f"{result.view} {result.direction}")
+    return f" (among the {size:,} {nouns(result.direction)[3]} that were judged)" if size else ""
 
 
 def _claim(main: Result) -> str:
     _, many, one, found = nouns(main.direction)
     value = number(main.measure, main.value)
     k = main.measure.k
-    if main.measure.name not in ("R", "S"):
+    if not main.measure.kind.hit:
         over = count(len(main.queries), "query", "queries")
         return f"{direction_title(main.direction)}: {main.measure} is {value} over {over}"
     where = f"the first {one} returned is right" if k == 1 else f"one of the first {k} {found} returned is right"
@@ -164,6 +170,11 @@ def _counted(direction: str, results: list[Result]) -> str:
 
 def _cell(result: Result) -> Cell:
     value, interval = result.value, result.interval
-    if interval is None or not result.measure.kind.share:
-        return Cell(plain(result.measure, value), span(result))
-    return Cell(plain(result.measure, value), span(result), (100 * interval.low, 100 * value, 100 * interval.high))
+    within = "; ".join(part for part in (span(result), _bound(result)) if part)
+    if interval is None or not result.measure.kind.percent:
+        return Cell(plain(result.measure, value), within)
+    return Cell(plain(result.measure, value), within, (100 * interval.low, 100 * value, 100 * interval.high))
+
+
+def _bound(result: Result) -> str:
+    return "" if result.bound is None else f"{plain(result.measure, result.bound)} if all unjudged answers were right"

@@ -15,7 +15,8 @@ from limner.evaluation.page.pictures import Gallery, Shown
 from limner.evaluation.page.rivals import signed
 from limner.evaluation.page.truth import BoolArray, Truth, also, missing, relevant_in, spread
 from limner.evaluation.page.words import count, direction_title, nouns, percent, plain
-from limner.evaluation.report import Report, Result
+from limner.evaluation.report import Report
+from limner.evaluation.results import Result
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from limner.evaluation.measures import KINDS
 from limner.evaluation.page.words import direction_title
 from limner.evaluation.report import Report
 
@@ -19,7 +18,7 @@ UNRETRIEVED = {
 }
 
 
-TOLD = ("ties", "unretrieved", "version", "truth", "pool")
+TOLD = ("ties", "unretrieved", "version", "truth", "pool", "judged_pool")
 """Settings that are told in words of their own, or that only a comparison looks at."""
 
 
@@ -68,13 +67,13 @@ def _left_out(report: Report) -> list[tuple[str, str, str, str]]:
 
 def _glossary(report: Report) -> list[tuple[str, str, str, str]]:
     """(measure, definition, which way is better, source) of every kind of measure in the report."""
-    used = dict.fromkeys(r.measure.name for r in report.results)
+    used = {r.measure.name: r.measure.kind for r in report.results}
     return [
         (
-            f"{name}@k" if KINDS[name].cut == "required" else name,
-            KINDS[name].formula,
-            "higher" if KINDS[name].better > 0 else "lower",
-            KINDS[name].source,
+            f"{name}@k" if kind.cut == "required" else name,
+            kind.formula or "defined outside limner",
+            "higher" if kind.better > 0 else "lower",
+            kind.source,
         )
-        for name in used
+        for name, kind in used.items()
     ]

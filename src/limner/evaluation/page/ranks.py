@@ -13,7 +13,8 @@ from limner.core.judgements import FloatArray
 from limner.evaluation.measures import Measure
 from limner.evaluation.page import figures
 from limner.evaluation.page.words import count, direction_title, percent, slug, style_of
-from limner.evaluation.report import Report, Result
+from limner.evaluation.report import Report
+from limner.evaluation.results import Result
 
 DEPTH = 100
 BANDS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100)
@@ -31,10 +32,10 @@ class Panel:
 
 
 def first_ranks(report: Report) -> dict[tuple[str, str], Result]:
-    """The results whose values are first ranks, by view and direction: MedR or MeanR without a threshold."""
+    """The results whose values are first ranks, by view and direction: a rank without a threshold."""
     found: dict[tuple[str, str], Result] = {}
     for r in report.results:
-        if r.measure.name in ("MedR", "MeanR") and not r.measure.option("min_grade") and len(r.values):
+        if r.measure.kind.rank and not dict(r.measure.options).get("min_grade") and len(r.values):
             found.setdefault((r.view, r.direction), r)
     return found
 
@@ -180,7 +181,7 @@ def _brief(edge: int) -> str:
 
 
 def _sentence(ranks: Result) -> str:
-    middle = Measure("MedR").show(float(np.median(ranks.values)))
+    middle = ranks.measure.show(float(np.median(ranks.values)))
     far = int((ranks.values > DEPTH).sum())
     beyond = f"; {count(far, 'query', 'queries')} beyond rank {DEPTH}" if far else ""
     return f"Under {ranks.view}, half of the queries find a right answer by rank {middle}{beyond}."

@@ -11,7 +11,8 @@ import numpy as np
 from limner.core.judgements import FloatArray
 from limner.evaluation.comparison import Comparison, Line, compare
 from limner.evaluation.page.words import direction_title, plain
-from limner.evaluation.report import Report, Result
+from limner.evaluation.report import Report
+from limner.evaluation.results import Result
 from limner.stats import correlation_matrix
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -68,7 +69,7 @@ def _contest(comparison: Comparison, view: str, direction: str, lines: list[Line
     title = f"{direction_title(direction)}, {view}"
     if len(comparison.systems) > 2:
         return Contest(title, many=[(str(n.measure), _lettered(comparison, n)) for n in lines])
-    reach = max((_reach(n) for n in lines if n.measure.kind.share), default=0.0)
+    reach = max((_reach(n) for n in lines if n.measure.kind.percent), default=0.0)
     return Contest(title, rows=[_versus(comparison, n, reach) for n in lines])
 
 
@@ -85,7 +86,8 @@ def _versus(comparison: Comparison, line: Line, reach: float) -> Versus:
     bar, within = None, ""
     if d.interval is not None:
         low, high = d.interval.low, d.interval.high
-        bar = (50 + scale * low, 50 + scale * d.value, 50 + scale * high) if scale and line.measure.kind.share else None
+        drawn = bool(scale) and line.measure.kind.percent
+        bar = (50 + scale * low, 50 + scale * d.value, 50 + scale * high) if drawn else None
         within = f"{signed(show(low))} to {signed(show(high))}"
     verdict = _verdict(comparison, line)
     return Versus(str(line.measure), values, signed(show(d.value)), within, p_value(d.p_adjusted), verdict, bar)

@@ -6,7 +6,8 @@ import math
 import re
 
 from limner.evaluation.measures import Measure
-from limner.evaluation.report import DIRECTIONS, Report, Result
+from limner.evaluation.report import Report
+from limner.evaluation.results import DIRECTIONS, Result
 
 NOUNS = {"i2t": ("image", "images", "caption", "captions"), "t2i": ("caption", "captions", "image", "images")}
 STYLES = 4
@@ -39,7 +40,7 @@ def count(number: int, one: str, many: str) -> str:
 
 def number(measure: Measure, value: float) -> str:
     """A measure's number for running text: shares with a percent sign, what is infinite or undefined as a sign."""
-    return plain(measure, value) + ("%" if measure.kind.share and math.isfinite(value) else "")
+    return plain(measure, value) + ("%" if measure.kind.percent and math.isfinite(value) else "")
 
 
 def plain(measure: Measure, value: float) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.errors import LimnerError, UnknownName
+from limner.evaluation.measures import Measure
 
 Direction = Literal["mean", "i2t", "t2i"]
 DIRECTIONS: dict[str, str] = {"mean": "eccv-4", "i2t": "eccv-d2", "t2i": "eccv-d3"}
@@ -94,6 +95,7 @@ class Placement:
         better: the better models and their values, nearest first.
         equal: models with the same printed value.
         worse: the worse models, nearest first.
+        decimals: how many decimals the published values have.
     """
 
     measure: str
@@ -104,10 +106,11 @@ class Placement:
     better: tuple[tuple[str, float], ...]
     equal: tuple[tuple[str, float], ...]
     worse: tuple[tuple[str, float], ...]
+    decimals: int = 2
 
     def __str__(self) -> str:
         """One line for people: the rank and the neighbours on either side."""
-        digits = 1 if self.measure.endswith("rsum") else 2  # as published
+        digits = self.decimals
         near = [("below", self.better[:1]), ("level with", self.equal), ("above", self.worse[:1])]
         named = [f"{word} {name} ({value:.{digits}f})" for word, group in near for name, value in group]
         where = f"{self.measure} {self.direction} {self.value:.{digits}f}: rank {self.rank} of {self.models + 1}"
@@ -226,8 +229,18 @@ def measures(direction: Direction = "mean") -> tuple[str, ...]:
 
 
 def _measure_name(key: str | tuple[str, str]) -> str:
+    """A column by its name, or by its measure alone where only one protocol has it."""
     name = key if isinstance(key, str) else " ".join(part for part in key if part)
-    return "coco-1k rsum" if name == "rsum" else name
+    fitting = [column for column in scores().columns if column.split()[-1] == name]
+    return fitting[0] if len(fitting) == 1 else name
+
+
+def _most(name: str) -> float:
+    """The most a column can be, as a multiple of a share: a composite adds up its parts in both directions."""
+    try:
+        return float(2 * len(Measure.parse(name.split()[-1]).parts) or 1)
+    except LimnerError:
+        return 1.0  # no measure of limner's: refused by name later
 
 
 def _scale(values: Mapping[str, float], unit: str | None) -> float:
@@ -236,7 +249,7 @@ def _scale(values: Mapping[str, float], unit: str | None) -> float:
     bad = [name for name, value in values.items() if not np.isfinite(value)]
     if bad:
         raise LimnerError(f"got {values[bad[0]]} for {bad[0]!r}, expected a finite number; leave it out")
-    highest = max((value / 6 if name.endswith("rsum") else value for name, value in values.items()), default=0.0)
+    highest = max((value / _most(name) for name, value in values.items()), default=0.0)
     if unit is None and 0 < highest <= 1:
         raise LimnerError(
             "got no value above 1 (6 for rsum), expected percent as published; "
@@ -254,7 +267,17 @@ def _placed(published: Table, direction: str, name: str, value: float) -> Placem
     better = sorted((row for row in rows if row[1] - value > half), key=lambda row: row[1])
     worse = sorted((row for row in rows if value - row[1] > half), key=lambda row: -row[1])
     equal = _without(rows, [*better, *worse])
-    return Placement(name, direction, value, 1 + len(better), len(rows), tuple(better), equal, tuple(worse))
+    return Placement(
+        name,
+        direction,
+        value,
+        1 + len(better),
+        len(rows),
+        tuple(better),
+        equal,
+        tuple(worse),
+        published.decimals[position],
+    )
 
 
 def _without(rows: Iterable[tuple[str, float]], taken: Sequence[tuple[str, float]]) -> tuple[tuple[str, float], ...]:

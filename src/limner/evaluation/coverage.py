@@ -1,0 +1,80 @@
+"""Queries that only one of a system and the judgements has: what they count, and what the report says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from limner.core.errors import LimnerError, UnknownName, shown
+from limner.core.ids import Ids
+from limner.core.judgements import Judgements
+from limner.core.ranking import Ranking
+from limner.scores import Scores
+
+MISSING = ("refuse", "empty", "skip")
+_COUNTED = {"empty": "count as empty lists", "skip": "are left out"}
+
+
+def covered(
+    source: Scores | Ranking, judged: Sequence[tuple[str, Judgements]], missing: str
+) -> tuple[Scores | Ranking, list[Judgements], list[str]]:
+    """A system and judgements about the same queries.
+
+    Args:
+        source: What the system returned.
+        judged: Judgements of each view, with the name of the view.
+        missing: What a query counts that has relevant candidates and is not ranked: "refuse" it later, take it as an
+            "empty" list, or "skip" it.
+
+    Returns:
+        The system, with empty lists where they count; the judgements, without queries that are skipped; and notes.
+    """
+    if missing not in MISSING:
+        raise UnknownName("value of missing", missing, MISSING)
+    lacking = {view: _lacking(source.queries, judgements) for view, judgements in judged}
+    if missing == "refuse" or not any(lacking.values()):
+        return source, [judgements for _, judgements in judged], []
+    notes = [
+        f"{view}: {len(ids):,} queries with relevant candidates are not ranked ({shown(ids)}) and {_COUNTED[missing]}"
+        for view, ids in lacking.items()
+        if ids
+    ]
+    if missing == "skip":
+        return source, [_without(judgements, lacking[view]) for view, judgements in judged], notes
+    every = dict.fromkeys(query for ids in lacking.values() for query in ids)
+    return _with_empty(source, every), [judgements for _, judgements in judged], notes
+
+
+def _lacking(ranked: Ids, judgements: Judgements) -> list[str]:
+    """Queries with a relevant candidate that are not ranked."""
+    absent = (ranked.find(judgements.queries) < 0) & (judgements.counts > 0)
+    return list(judgements.queries[np.flatnonzero(absent)])
+
+
+def _without(judgements: Judgements, queries: Sequence[str]) -> Judgements:
+    gone = set(queries)
+    return judgements.restrict(queries=[q for q in judgements.queries if q not in gone]) if gone else judgements
+
+
+def _with_empty(source: Scores | Ranking, queries: Iterable[str]) -> Ranking:
+    if not isinstance(source, Ranking):
+        raise LimnerError(
+            "missing='empty' is for rankings, of which a list may be empty: score the missing queries too, or leave "
+            "them out with missing='skip'"
+        )
+    names = Ids([*source.queries, *queries], what="query")
+    more = len(names) - len(source.queries)
+    indices = np.concatenate([source.indices, np.full((more, source.depth), -1, dtype=source.indices.dtype)])
+    scores = source.scores
+    if scores is not None:
+        scores = np.concatenate([scores, np.full((more, source.depth), -np.inf, dtype=scores.dtype)])
+    return Ranking(names, source.candidates, indices, scores, source.n_candidates, notes=source.notes)
+
+
+def unjudged_queries(source: Scores | Ranking, judgements: Judgements) -> list[str]:
+    """A note on ranked queries that the judgements do not name, which count nowhere."""
+    extra = [query for query in source.queries if query not in judgements.queries]
+    if not extra:
+        return []
+    return [f"{len(extra):,} queries of the ranking have no judgements ({shown(extra)}) and do not count"]

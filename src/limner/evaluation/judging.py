@@ -1,0 +1,203 @@
+"""What was judged: judgements beside a collection, the pool they cover, and what unjudged answers could change.
+
+An answer that nobody judged is not a wrong answer. Judgements that hold "judged and not relevant" (grade 0) say which
+pairs were looked at; where these are not all pairs, numbers can only be bounded: by the value if all unjudged answers
+were wrong, which is the usual number, and by the value if all of them were right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError, shown
+from limner.core.ids import Ids, IntArray
+from limner.core.judgements import FloatArray, Judgements
+from limner.datasets.trec import read_qrels
+from limner.evaluation.measures import Measure
+from limner.evaluation.placements import NEVER, Placements
+from limner.evaluation.protocols import View
+
+Given = Judgements | Mapping[str, Judgements] | str | Path
+
+MOST_CELLS = 50_000_000
+"""Queries times candidates that are looked at, at most, for a measure that depends on all relevant candidates."""
+_CHUNK = 2_000_000
+
+
+# --- judgements beside a collection -----------------------------------------------------------------------------
+
+
+def with_judgements(collection: Collection, given: Given) -> tuple[Collection, list[View], list[str]]:
+    """A collection with further judgements, the views that they make, and notes.
+
+    Original pairs that were not judged count as relevant, as they do without the further judgements.
+
+    Args:
+        collection: Images, texts and the usual pairs.
+        given: Judgements (image -> text, or text -> image), several by name, or a qrels file.
+    """
+    extra, notes = dict(collection.extra), []
+    views = []
+    for name, judgements in _named(given).items():
+        key = name if name not in collection.all_judgements else f"{name} (given)"
+        extra[key], lost = _inside(collection, judgements)
+        views.append(View(key, key, originals="unjudged"))
+        if lost:
+            notes.append(f"{key}: {lost:,} judged pairs are not of {collection.name!r} and are left out")
+    return replace(collection, extra=extra), views, notes
+
+
+def read_judgements(files: Iterable[str | Path]) -> dict[str, Judgements]:
+    """Judgements of several qrels files, by the names of the files."""
+    return {name: judgements for file in files for name, judgements in _named(file).items()}
+
+
+def _named(given: Given) -> dict[str, Judgements]:
+    if isinstance(given, Mapping):
+        return dict(given)
+    if isinstance(given, Judgements):
+        return {"judged" if given.name == "pairs" else given.name: given}
+    name = Path(given).name.split(".")[0]
+    return {name: read_qrels(given, name=name)}
+
+
+def _inside(collection: Collection, judgements: Judgements) -> tuple[Judgements, int]:
+    """The judgements between images and texts of a collection, images first; and how many others there are."""
+    sides = collection.images.ids, collection.texts.ids
+    found = [j.restrict(queries=sides[0], candidates=sides[1]) for j in (judgements, judgements.T)]
+    here, turned = (len(j.grades) for j in found)
+    if bool(here) == bool(turned):
+        why = "fit images and texts in both directions" if here else "are about none of its images and texts"
+        raise LimnerError(
+            f"the judgements {judgements.name!r} (queries {shown(judgements.queries, most=2)}, candidates "
+            f"{shown(judgements.candidates, most=2)}) {why}: expected ids of {collection.name!r} (images "
+            f"{shown(sides[0], most=2)}, texts {shown(sides[1], most=2)})"
+        )
+    chosen = found[0] if here else found[1]
+    return chosen, len(judgements.grades) - len(chosen.grades)
+
+
+# --- what a view judges, and among which candidates -------------------------------------------------------------
+
+
+def judged_for(view: View, collection: Collection, direction: str) -> Judgements:
+    """The judgements of a view, joined with the original pairs where the view says so."""
+    judged = collection.judged(view.judgements, direction)
+    if view.threshold is not None and view.judgements in collection.ratings:
+        rated = collection.ratings[view.judgements].at_least(view.threshold)
+        judged = rated if direction == "i2t" else rated.T
+    if view.originals == "none":
+        return judged
+    pairs = collection.judged(collection.judgements.name, direction).relevant
+    if view.originals == "unjudged":
+        pairs = _without(pairs, judged)
+    return (judged | pairs).named(judged.name)
+
+
+def _without(pairs: Judgements, judged: Judgements) -> Judgements:
+    """The pairs that the judgements do not hold, whatever their grade."""
+    known = judged.restrict(queries=pairs.queries, candidates=pairs.candidates)
+    width = max(len(pairs.candidates), 1)
+    fresh = ~np.isin(pairs.rows * width + pairs.columns, known.rows * width + known.columns)
+    return replace(pairs, rows=pairs.rows[fresh], columns=pairs.columns[fresh], grades=pairs.grades[fresh])
+
+
+def judged_pool(view: View, collection: Collection, direction: str) -> tuple[set[str], set[str]] | None:
+    """Queries and candidates of the pool that was judged; None where a view looks at the whole pool."""
+    if view.pool is None:
+        return None
+    judged = collection.judged(view.pool, direction)
+    return set(judged.queries[np.unique(judged.rows)]), set(judged.candidates[np.unique(judged.columns)])
+
+
+def pool_notes(view: View, collection: Collection, direction: str, candidates: Ids) -> list[str]:
+    """Says where a view looks at fewer candidates than there are, and which original pairs count."""
+    pool = judged_pool(view, collection, direction)
+    notes = []
+    if pool is not None and len(pool[1]) < len(candidates):
+        notes.append(
+            f"{view.name} ({direction}): measured among the {len(pool[1]):,} of {len(candidates):,} candidates that "
+            "were judged; not comparable with views of the whole pool"
+        )
+    return notes
+
+
+def judged_measures(placements: Placements, measures: Sequence[Measure]) -> list[Measure]:
+    """How many of the first answers somebody judged, for every cut that is measured; nothing where all were."""
+    if not placements.partly_judged:
+        return []
+    return [Measure("Judged", k) for k in sorted({m.k for m in measures if m.k is not None and not m.kind.judged})]
+
+
+# --- if all unjudged answers were right -------------------------------------------------------------------------
+
+
+def if_right(placements: Placements, measure: Measure) -> FloatArray | None:
+    """The value of each query if every unjudged candidate were relevant; None where that cannot be told.
+
+    Args:
+        placements: Where relevant and judged candidates stand.
+        measure: What is measured, over the same queries as usual.
+    """
+    if placements.judged is None or not placements.partly_judged or measure.kind.judged:
+        return None
+    counted = measure.counted(placements)
+    judged = placements.judged.of(placements.judged.queries.positions(counted.queries))
+    least = float(measure.option("min_grade")) if "min_grade" in measure.kind.options else 0.0
+    depth = _depth(judged, measure)
+    cells = len(counted.queries) * depth
+    if not cells or (measure.kind.needs_total and (depth >= NEVER or cells > MOST_CELLS)):
+        return None
+    parts = [measure.kind.compute(part, measure) for part in _all_right(judged, least, depth) if measure.kind.compute]
+    return np.concatenate(parts)
+
+
+def _depth(judged: Placements, measure: Measure) -> int:
+    """How many places of each list decide."""
+    pool = int(judged.pool.max(initial=0))
+    if measure.kind.needs_total:
+        return pool
+    wanted = max(measure.k or 0, int(judged.relevant.max(initial=0)) + 1)  # the first that is not judged comes by then
+    near = judged.above < wanted
+    return min(pool, max(wanted, int((judged.above + judged.tied)[near].max(initial=0))))
+
+
+def _all_right(judged: Placements, least: float, depth: int) -> Iterator[Placements]:
+    """Placements in which everything is relevant but what was judged and found not to be."""
+    step = max(1, _CHUNK // depth)
+    best = float(judged.grades.max(initial=0)) or 1.0
+    for start in range(0, len(judged.queries), step):
+        yield _filled(judged.of(np.arange(start, min(start + step, len(judged.queries)))), least, depth, best)
+
+
+def _filled(judged: Placements, least: float, depth: int, best: float) -> Placements:
+    n = len(judged.queries)
+    above = np.tile(np.arange(depth), (n, 1))
+    tied = np.ones((n, depth), dtype=np.int64)
+    grades = np.full((n, depth), best)
+    grades[above >= judged.pool[:, None]] = 0.0
+    at, place = _places(judged, depth)
+    wrong = (judged.grades <= 0) | (judged.grades < least)
+    grades[judged.query[at], place] = np.where(wrong, 0.0, judged.grades)[at]
+    for entry in np.flatnonzero((judged.tied > 1) & (judged.above < depth)):
+        row, first = int(judged.query[entry]), int(judged.above[entry])
+        block = slice(first, min(first + int(judged.tied[entry]), depth))
+        above[row, block], tied[row, block] = first, judged.tied[entry]
+    right: npt.NDArray[np.bool_] = grades > 0
+    indptr = np.concatenate([[0], np.cumsum(right.sum(axis=1))])
+    whole = np.full(n, NEVER)
+    return Placements(judged.queries, indptr, above[right], tied[right], grades[right], judged.pool, whole)
+
+
+def _places(judged: Placements, depth: int) -> tuple[IntArray, IntArray]:
+    """The entries within the depth, and a place of its own for each of them in its tied block."""
+    before, _ = judged.group
+    place = judged.above + (judged.order - before)
+    at = np.flatnonzero(place < depth)
+    return at, place[at]

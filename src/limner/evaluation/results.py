@@ -1,0 +1,223 @@
+"""Result: one measure in one direction under one view, query by query, and how sure its number is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from limner import stats
+from limner.core.ids import Ids, IntArray
+from limner.core.judgements import FloatArray
+from limner.evaluation.measures import Measure
+from limner.evaluation.measures.kinds import Statistic
+
+DIRECTIONS = {"i2t": "image -> text", "t2i": "text -> image", "both": "both directions", "run": "query -> candidate"}
+ALONE = "queries count as independent: where some belong together, such as captions of one image, say so with groups"
+LEAST_FOR_MEDIAN = 6
+"""Of fewer queries, all lie on one side of the median more often than one time in twenty: there is no 95% interval."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A number and its interval as a file has them."""
+
+    value: float
+    interval: stats.Interval | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """One measure in one direction under one view: a value per query, and what they sum up to.
+
+    Args:
+        view: Protocol view or judgements.
+        direction: A key of `DIRECTIONS`.
+        measure: What was measured.
+        queries: The queries that count.
+        values: One value per query.
+        clusters: What each query belongs with (captions of one image); None where queries are independent.
+        folds: Fold of each query; the value is then the mean over folds.
+        left_out: Queries without any relevant candidate, which do not count.
+        parts: What a composite measure is the sum of, each with its images as clusters; empty for all others.
+        kept: The number and its interval as a file has them, where the summary is not known here.
+        if_right: One value per query if all candidates that nobody judged were relevant; None where all were judged,
+            or where it is not known which were.
+    """
+
+    view: str
+    direction: str
+    measure: Measure
+    queries: Ids
+    values: FloatArray
+    clusters: IntArray | None = None
+    folds: IntArray | None = None
+    left_out: int = 0
+    parts: tuple[Result, ...] = ()
+    kept: Kept | None = None
+    if_right: FloatArray | None = None
+
+    @cached_property
+    def bound(self) -> float | None:
+        """The number if all unjudged candidates were relevant; `value` is the one if none were."""
+        composite = self.measure.kind.composite
+        if composite is not None and self.parts:
+            found = [part.bound for part in self.parts]
+            return composite.value(b for b in found if b is not None) if None not in found else None
+        return None if self.if_right is None or self.kept is not None else self.summarise(self.if_right)
+
+    def summarise(self, values: FloatArray) -> float:
+        """One number from one value per query: mean or median; with folds, the mean over folds of that."""
+        if self.folds is None or not len(values):
+            return self.measure.summarise(values)
+        return float(np.mean([self.measure.summarise(values[self.folds == f]) for f in np.unique(self.folds)]))
+
+    @cached_property
+    def value(self) -> float:
+        """The one number."""
+        composite = self.measure.kind.composite
+        if composite is not None and self.parts:
+            return composite.value(part.value for part in self.parts)
+        return self.kept.value if self.kept is not None else self.summarise(self.values)
+
+    @cached_property
+    def contributions(self) -> FloatArray:
+        """What each query adds to a mean: its value, weighted where folds of unequal size count alike."""
+        if self.folds is None:
+            return self.values
+        _, fold, sizes = np.unique(self.folds, return_inverse=True, return_counts=True)
+        return np.asarray(self.values * (len(self.values) / (len(sizes) * sizes[fold])))
+
+    @cached_property
+    def interval(self) -> stats.Interval | None:
+        """95% interval of the number; None where a value is infinite, or so few queries tell nothing.
+
+        Means of bounded values, and composites: Wilson's, by the effective number of queries. Others: by the bootstrap.
+        """
+        if self.kept is not None:
+            return self.kept.interval
+        if not self._known:
+            return None
+        if (composite := self.measure.kind.composite) is not None and self.parts:
+            return composite.interval([part._addend(part.values, composite.weight) for part in self.parts])
+        if (bounds := self._bounds) is not None:
+            return stats.mean_interval(self.values, clusters=self.clusters, folds=self.folds, bounds=bounds)
+        return self._unless_point(stats.bootstrap(self.values, **self._how))
+
+    def difference(self, other: Result) -> stats.Interval | None:
+        """95% interval of this number less that of another system on the same queries; None as for `interval`."""
+        if not (self._known and other._known):
+            return None
+        if (composite := self.measure.kind.composite) is not None and self.parts and other.parts:
+            pairs = zip(self.parts, other.parts, strict=True)
+            return composite.difference([a._addend(a.values - b.values, composite.weight) for a, b in pairs])
+        if (bounds := self._bounds) is not None and other._bounds is not None:
+            reach, apart = bounds[1] - bounds[0], self.values - other.values
+            return stats.mean_interval(apart, clusters=self.clusters, folds=self.folds, bounds=(-reach, reach))
+        return self._unless_point(stats.bootstrap_difference(self.values, other.values, **self._how))
+
+    def _unless_point(self, drawn: stats.Interval) -> stats.Interval | None:
+        """Draws that are all alike do not say how sure a mean is; of a median they do, if there are enough queries."""
+        return drawn if drawn.low < drawn.high or self.statistic != "mean" else None
+
+    def _addend(self, values: FloatArray, weight: float) -> stats.Part:
+        clusters = np.arange(len(values)) if self.clusters is None else self.clusters
+        return stats.Part(values, clusters, weight, self.folds)
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        """How the bootstrap draws."""
+        return {"statistic": self.statistic, "clusters": self._drawn, "folds": self.folds}
+
+    @property
+    def _drawn(self) -> IntArray | None:
+        """What the bootstrap draws as one: a cluster, as far as it lies in one fold."""
+        if self.clusters is None or self.folds is None:
+            return self.clusters
+        return np.asarray(self.clusters * (int(self.folds.max(initial=0)) + 1) + self.folds)
+
+    @property
+    def _known(self) -> bool:
+        """Whether there is enough to say how sure the number is."""
+        if not len(self.values) or not np.isfinite(self.values).all() or not all(len(p.values) for p in self.parts):
+            return False
+        return self.kept is None and (self.statistic == "mean" or self._fewest >= LEAST_FOR_MEDIAN)
+
+    @property
+    def _fewest(self) -> int:
+        """How many queries, or clusters of them, there are in the smallest fold."""
+        units = np.arange(len(self.values)) if self._drawn is None else self._drawn
+        folds = np.zeros(len(units)) if self.folds is None else self.folds
+        return min(len(np.unique(units[folds == fold])) for fold in np.unique(folds))
+
+    @property
+    def _bounds(self) -> tuple[float, float] | None:
+        """What the values of a mean lie between; None where they do not, or where it is no mean."""
+        bounds = self.measure.kind.bounds
+        if bounds is None or self.statistic != "mean" or not len(self.values):
+            return None
+        return bounds if bounds[0] <= self.values.min() and self.values.max() <= bounds[1] else None
+
+    @property
+    def statistic(self) -> Statistic:
+        """What sums up the queries of a fold, as `limner.stats` takes it: "mean", "median" or a function."""
+        return self.measure.statistic
+
+    def reordered(self, queries: Ids) -> Result:
+        """The same result with its queries in another order."""
+        if self.queries == queries:
+            return self
+        rows = self.queries.positions(queries)
+        moved = {"clusters": self.clusters, "folds": self.folds, "if_right": self.if_right}
+        others: dict[str, Any] = {name: None if held is None else held[rows] for name, held in moved.items()}
+        return replace(self, queries=queries, values=self.values[rows], **others)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """(view, direction, measure): what makes results of two reports comparable."""
+        return self.view, self.direction, str(self.measure)
+
+    def __repr__(self) -> str:
+        return f"Result({' '.join(self.key)} = {self.measure.show(self.value)} over {len(self.queries):,} queries)"
+
+
+def written(measure: str | Measure, results: Iterable[Measured]) -> str:
+    """A measure as results write it: as it was given where one is called so, else as it parses."""
+    there = {str(result.measure) for result in results}
+    return str(measure) if str(measure) in there else str(Measure.parse(measure))
+
+
+class Measured(Protocol):
+    """What has a measure: a result, or a line of a comparison."""
+
+    @property
+    def measure(self) -> Measure:
+        """What was measured."""
+
+
+class Evaluated(Protocol):
+    """What can be compared: a report, or anything else with results."""
+
+    @property
+    def system(self) -> str:
+        """Name of the system."""
+
+    @property
+    def collection(self) -> str:
+        """Name of the collection."""
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """The results, in order of view, direction and measure."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """How it was measured."""
+
+
+def heading(view: str, direction: str) -> str:
+    """`pairs, image -> text`."""
+    return f"{view}, {DIRECTIONS.get(direction, direction)}"

@@ -1,0 +1,178 @@
+"""Reports as JSON: written whole, read again with every value per query. A file is data and is never run."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from limner.core.errors import LimnerError
+from limner.core.ids import Ids, IntArray
+from limner.core.judgements import FloatArray
+from limner.core.paths import damage_told, read_json
+from limner.core.ranking import Ranking
+from limner.evaluation.measures import Measure
+from limner.evaluation.measures.kinds import UNKNOWN
+from limner.evaluation.plain import plain
+from limner.evaluation.report import Report
+from limner.evaluation.results import DIRECTIONS, Kept, Result
+from limner.stats import Interval
+
+FORMAT = 1
+
+
+def write(report: Report) -> str:
+    """The whole report as the text of a JSON file."""
+    return json.dumps(to_json(report), allow_nan=False)
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    """Plain values that hold the whole report."""
+    id_lists: dict[int, list[str]] = {}
+    results = [_result_to_json(r, id_lists) for r in report.results]
+    return {
+        "limner": "report",
+        "format": FORMAT,
+        "system": report.system,
+        "collection": report.collection,
+        "settings": dict(report.settings),
+        "notes": list(report.notes),
+        "hubs": {d: h.describe() for d, h in report.hubs.items()},
+        "measures": {str(m): m.traits() for m in dict.fromkeys(r.measure for r in report.results)},
+        "ids": {str(k): v for k, v in id_lists.items()},
+        "results": results,
+        "top": {d: _top_to_json(r) for d, r in report.top.items()},
+    }
+
+
+def read(path: str | Path) -> Report:
+    """Reads a report that was saved as JSON."""
+    source = Path(path)
+    if not source.exists():
+        raise LimnerError(f"no report {source}: make one with 'limner evaluate ... --save {source}'")
+    content = read_json(source, what="report")
+    if not isinstance(content, dict) or content.get("limner") != "report" or content.get("format") != FORMAT:
+        raise LimnerError(
+            f"{source} is no limner report of format {FORMAT}: expected a file made by 'limner evaluate --save'"
+        )
+    with damage_told(source, what="limner report", mend="make it again"):
+        return _sound(_from_json(content))
+
+
+def _result_to_json(r: Result, id_lists: dict[int, list[str]]) -> dict[str, Any]:
+    key = next((k for k, v in id_lists.items() if v == list(r.queries)), len(id_lists))
+    id_lists.setdefault(key, list(r.queries))
+    interval = r.interval
+    content = {
+        "view": r.view,
+        "direction": r.direction,
+        "measure": str(r.measure),
+        "value": plain(r.value),
+        "interval": [plain(interval.low), plain(interval.high)] if interval else None,
+        "left_out": r.left_out,
+        "queries": str(key),
+        "values": plain(r.values.tolist()),
+        "clusters": None if r.clusters is None else r.clusters.tolist(),
+        "folds": None if r.folds is None else r.folds.tolist(),
+    }
+    if r.if_right is not None:
+        content["if_right"] = plain(r.if_right.tolist())
+    images = next((part.clusters for part in r.parts if part.direction == "i2t"), None)
+    return content if images is None else {**content, "images": images.tolist()}
+
+
+def _numbers(values: Any) -> FloatArray:
+    """What `plain` made of an array of numbers, as numbers again."""
+    return np.array([math.inf if v is None else float(v) for v in values], dtype=np.float64)
+
+
+def _top_to_json(ranking: Ranking) -> dict[str, Any]:
+    return {
+        "queries": list(ranking.queries),
+        "candidates": list(ranking.candidates),
+        "indices": ranking.indices.tolist(),
+        "scores": None if ranking.scores is None else plain(ranking.scores.tolist()),
+        "n_candidates": ranking.n_candidates,
+    }
+
+
+def _from_json(content: Mapping[str, Any]) -> Report:
+    ids = {key: Ids(values, what="query") for key, values in content["ids"].items()}
+    traits = content.get("measures", {})
+    results = [_result_from_json(r, ids[r["queries"]], traits.get(r["measure"], {})) for r in content["results"]]
+    whole = tuple(
+        _with_parts(r, saved.get("images"), results) for r, saved in zip(results, content["results"], strict=True)
+    )
+    top = {d: _top_from_json(t) for d, t in content["top"].items()}
+    return Report(content["system"], content["collection"], whole, top, content["settings"], tuple(content["notes"]))
+
+
+def _result_from_json(saved: Mapping[str, Any], queries: Ids, traits: Mapping[str, Any]) -> Result:
+    measure = Measure.foreign(saved["measure"], traits)
+    made = Result(
+        saved["view"],
+        saved["direction"],
+        measure,
+        queries,
+        _numbers(saved["values"]),
+        _codes(saved["clusters"]),
+        _codes(saved["folds"]),
+        saved["left_out"],
+        if_right=None if saved.get("if_right") is None else _numbers(saved["if_right"]),
+    )
+    return replace(made, kept=_kept(saved)) if measure.statistic == UNKNOWN else made
+
+
+def _kept(saved: Mapping[str, Any]) -> Kept:
+    """The number and the interval of a measure that cannot be summed up here."""
+    value = float(_numbers([saved["value"]])[0])
+    if saved.get("interval") is None:
+        return Kept(value)
+    low, high = _numbers(saved["interval"]).tolist()
+    return Kept(value, Interval(value, low, high, 0.95, 0, "as saved", "queries", len(saved["values"])))
+
+
+def _with_parts(result: Result, images: Sequence[int] | None, every: Sequence[Result]) -> Result:
+    """A composite with what it is the sum of; files of earlier versions do not say which image a query is."""
+    if images is None:
+        return result
+    parts = result.measure.parts
+    found = [r for r in every if r.view == result.view and r.measure in parts and r.direction in ("i2t", "t2i")]
+    return replace(
+        result, parts=tuple(replace(r, clusters=_codes(images)) if r.direction == "i2t" else r for r in found)
+    )
+
+
+def _codes(values: Sequence[int] | None) -> IntArray | None:
+    return None if values is None else np.asarray(values, dtype=np.int64)
+
+
+def _top_from_json(content: Mapping[str, Any]) -> Ranking:
+    indices = np.asarray(content["indices"], dtype=np.int32).reshape(len(content["queries"]), -1)
+    listed = content["scores"]
+    scores = None if listed is None else np.array([_numbers(row) for row in listed]).reshape(indices.shape)
+    return Ranking(Ids(content["queries"]), Ids(content["candidates"]), indices, scores, content["n_candidates"])
+
+
+def _sound(report: Report) -> Report:
+    """The report, if everything in it is of the kind and length that it should be; a file may say anything."""
+    words = [
+        report.system,
+        report.collection,
+        *report.notes,
+        *(w for r in report.results for w in (r.view, r.direction)),
+    ]
+    if not all(isinstance(word, str) for word in words) or not isinstance(report.settings, Mapping):
+        raise TypeError("a name, a note or the settings are of another kind")
+    for r in report.results:
+        columns = [r.values, *(each for each in (r.clusters, r.folds, r.if_right) if each is not None)]
+        if r.direction not in DIRECTIONS or not isinstance(r.left_out, int):
+            raise ValueError(f"a result of direction {r.direction!r}, {r.left_out!r} queries left out")
+        if any(np.shape(column) != (len(r.queries),) for column in columns):
+            raise ValueError(f"{len(r.queries)} queries with columns of {', '.join(str(np.shape(c)) for c in columns)}")
+    return report
