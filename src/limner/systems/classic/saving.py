@@ -38,6 +38,7 @@ KERNELS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Fitted kernels that a saved model may name, as it names them; one of your own needs trust."""
+_HOME, _OLD_HOME = "limner.systems.classic.", "limner.classic."  # the latter in limner 0.1, as its models name it
 
 
 def pack(value: Any, tensors: dict[str, npt.NDArray[Any]], name: str) -> Any:
@@ -79,9 +80,10 @@ def write(folder: str | Path, kind: str, content: Mapping[str, Any]) -> Path:
 
 
 def fingerprint(kind: str, content: Mapping[str, Any]) -> str:
-    """A hash of everything in a model but its name."""
+    """A hash of everything in a model but its name; kernels count by their first names, so that indexes stay valid."""
     tensors: dict[str, npt.NDArray[Any]] = {}
     told = json.dumps(pack({key: held for key, held in content.items() if key != "name"}, tensors, "model"))
+    told = told.replace(f'"{_HOME}', f'"{_OLD_HOME}')
     return f"{kind} {digest(told, *tensors.values())}"
 
 
@@ -114,7 +116,10 @@ def kernel_from(held: Mapping[str, Any], *, trust: bool) -> Any:
         held: The state, as a file has it.
         trust: Whether the file may name a kernel, or the tagger of one, that is not limner's own.
     """
-    kind = resolve(held["class"], KERNELS, what="kernel", trusted=trust)
+    place = str(held["class"])
+    if place.startswith(_OLD_HOME):
+        place = _HOME + place.removeprefix(_OLD_HOME)
+    kind = resolve(place, KERNELS, what="kernel", trusted=trust)
     if not hasattr(kind, "from_state"):
         raise LimnerError(f"{held['class']} in a saved model is no kernel: expected a class with from_state")
     told = {"trust": trust} if "trust" in inspect.signature(kind.from_state).parameters else {}
