@@ -1,9 +1,10 @@
 """Files that limner 0.1.0 wrote open in this version and give the answers that 0.1.0 gave.
 
-`old/limner-0.1.0.tar.xz` holds a collection of 8 drawn pictures and everything 0.1.0 saved for it: models of every kind,
-a report, the statistics of a correction, embeddings, an index, a store of answers with its exports. `answers.json` has
-what 0.1.0 computed with them, rounded to 4 places. What is read is compared exactly. What is computed from pixels is
-compared within `FROM_PIXELS`: pictures are described in whole numbers since then, which moves a cosine by up to 0.0007.
+`old/limner-0.1.0.tar.xz` holds a collection of 8 drawn pictures and everything 0.1.0 saved for it: models of every
+kind, a report, the statistics of a correction, embeddings, an index, a store of answers with its exports. What 0.1.0
+computed with them is in `answers.json`, rounded to 4 places. What is read is compared exactly; what is computed from
+pixels is compared within `FROM_PIXELS`: pictures are described in whole numbers since then, which moves a cosine by
+up to 0.0007.
 """
 
 from __future__ import annotations

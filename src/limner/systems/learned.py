@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.scores import Progress
-    from limner.systems.towers.saved import TowersModel
+    from limner.systems.towers.towers_model import TowersModel
 
 
 def towers(

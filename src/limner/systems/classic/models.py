@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from limner.core import model_store
 from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
@@ -20,11 +21,12 @@ from limner.core.ranking import Ranking
 from limner.match.fusion import borda
 from limner.scores import Progress, Scores
 from limner.scores.running import Block, Float32
-from limner.systems.classic import saving
+from limner.systems.classic import kernel_state
 from limner.systems.classic.kcca import Directions, Matrix, Pair
 from limner.systems.classic.kernels import raised
 from limner.systems.classic.pairs import Documents, FeatureSource, image_features
 from limner.systems.classic.selection import TASKS, Setting
+from limner.systems.trained_on import TrainedOn, kept
 
 KIND = "kcca"
 
@@ -90,6 +92,7 @@ class KccaModel:
         documents: Captions of each training image.
         spaces: Solutions.
         settings: By task ("i2t", "t2i"): which solution and how many projections; several are fused by Borda count.
+        trained_on: The training items; None where that is not known.
     """
 
     name: str
@@ -99,6 +102,7 @@ class KccaModel:
     documents: Documents
     spaces: tuple[Space, ...]
     settings: Mapping[str, tuple[Setting, ...]]
+    trained_on: TrainedOn | None = None
 
     @property
     def fused(self) -> bool:
@@ -174,11 +178,11 @@ class KccaModel:
     @cached_property
     def fingerprint(self) -> str:
         """Kernels, training items and projections."""
-        return saving.fingerprint(KIND, self._content())
+        return kernel_state.fingerprint(KIND, self._content())
 
     def save(self, path: str | Path) -> Path:
         """Writes the model as a folder, which `limner.systems.load` reads."""
-        return saving.write(path, KIND, self._content())
+        return model_store.write(path, KIND, {**self._content(), **kept(self.trained_on)})
 
     def _content(self) -> dict[str, Any]:
         spaces = [
@@ -192,9 +196,9 @@ class KccaModel:
         ]
         return {
             "name": self.name,
-            "image_kernel": saving.kernel_state(self.image_kernel),
-            "text_kernel": saving.kernel_state(self.text_kernel),
-            "images": saving.features_state(self.images),
+            "image_kernel": kernel_state.kernel_state(self.image_kernel),
+            "text_kernel": kernel_state.kernel_state(self.text_kernel),
+            "images": kernel_state.features_state(self.images),
             "documents": [list(document) for document in self.documents],
             "spaces": spaces,
             "settings": {task: [asdict(s) for s in settings] for task, settings in self.settings.items()},
@@ -203,16 +207,19 @@ class KccaModel:
     @classmethod
     def load(cls, path: str | Path, *, trust: bool = False) -> KccaModel:
         """Reads a model that was saved; with `trust`, also one that names kernels or taggers of its own."""
-        held = saving.read(path, KIND)
+        held = model_store.read(path, KIND).content
         with damage_told(path, what="saved model", mend="save it again"):
             spaces = tuple(
                 Space(Setting(**s["setting"]), s["correlations"], Side(**s["images"]), Side(**s["texts"]))
                 for s in held["spaces"]
             )
             settings = {task: tuple(Setting(**s) for s in held["settings"][task]) for task in TASKS}
-            images, texts = (saving.kernel_from(held[f"{side}_kernel"], trust=trust) for side in ("image", "text"))
-            features = saving.features_from(held["images"])
-            return cls(held["name"], images, texts, features, held["documents"], spaces, settings)
+            images, texts = (
+                kernel_state.kernel_from(held[f"{side}_kernel"], trust=trust) for side in ("image", "text")
+            )
+            features = kernel_state.features_from(held["images"])
+            record = TrainedOn.from_content(held.get("trained_on"))
+            return cls(held["name"], images, texts, features, held["documents"], spaces, settings, record)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from limner.core import model_store
 from limner.core.collection import Collection
 from limner.core.paths import damage_told
 from limner.scores import Progress, Scores
-from limner.systems.classic import saving
+from limner.systems.classic import kernel_state
 from limner.systems.classic.models import TwoWayScores
 from limner.systems.classic.pairs import (
     Documents,
@@ -34,6 +35,7 @@ from limner.systems.classic.pairs import (
     text_kernel,
 )
 from limner.systems.classic.visualwords import IMAGES as WORD_IMAGES
+from limner.systems.trained_on import TrainedOn, kept
 
 KIND = "nearest"
 
@@ -48,6 +50,7 @@ class NearestModel:
         text_kernel: Fitted; compares documents.
         images: Features of the training images.
         documents: Captions of each training image.
+        trained_on: The training items; None where that is not known.
     """
 
     name: str
@@ -55,6 +58,7 @@ class NearestModel:
     text_kernel: Any
     images: Any
     documents: Documents
+    trained_on: TrainedOn | None = None
 
     def scores(
         self, collection: Collection, *, features: FeatureSource = None, progress: Progress | None = None
@@ -77,28 +81,34 @@ class NearestModel:
     @cached_property
     def fingerprint(self) -> str:
         """Kernels and training items."""
-        return saving.fingerprint(KIND, self._content())
+        return kernel_state.fingerprint(KIND, self._content())
 
     def save(self, path: str | Path) -> Path:
         """Writes the model as a folder, which `limner.systems.load` reads."""
-        return saving.write(path, KIND, self._content())
+        return model_store.write(path, KIND, {**self._content(), **kept(self.trained_on)})
 
     def _content(self) -> dict[str, Any]:
         return {
             "name": self.name,
-            "image_kernel": saving.kernel_state(self.image_kernel),
-            "text_kernel": saving.kernel_state(self.text_kernel),
-            "images": saving.features_state(self.images),
+            "image_kernel": kernel_state.kernel_state(self.image_kernel),
+            "text_kernel": kernel_state.kernel_state(self.text_kernel),
+            "images": kernel_state.features_state(self.images),
             "documents": [list(document) for document in self.documents],
         }
 
     @classmethod
     def load(cls, path: str | Path, *, trust: bool = False) -> NearestModel:
         """Reads a model that was saved; with `trust`, also one that names kernels or taggers of its own."""
-        held = saving.read(path, KIND)
+        held = model_store.read(path, KIND).content
         with damage_told(path, what="saved model", mend="save it again"):
-            images, texts = (saving.kernel_from(held[f"{side}_kernel"], trust=trust) for side in ("image", "text"))
-            return cls(held["name"], images, texts, saving.features_from(held["images"]), held["documents"])
+            images, texts = (
+                kernel_state.kernel_from(held[f"{side}_kernel"], trust=trust) for side in ("image", "text")
+            )
+            features, record = (
+                kernel_state.features_from(held["images"]),
+                TrainedOn.from_content(held.get("trained_on")),
+            )
+            return cls(held["name"], images, texts, features, held["documents"], record)
 
 
 def nearest_scores(query_rows: npt.NDArray[Any], candidate_rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -153,4 +163,4 @@ def train(
     stages = Stages(progress, words=min(2 * WORD_IMAGES, pictures), images=pictures)
     kernel = fit_images(kernel, collection, features, progress=stages["words"])
     held = image_features(kernel, collection.images, features, progress=stages["images"])
-    return NearestModel(name, kernel, words, held, documents)
+    return NearestModel(name, kernel, words, held, documents, TrainedOn.of(collection))

@@ -27,6 +27,7 @@ from limner.systems.classic.pairs import (
 )
 from limner.systems.classic.selection import KAPPAS, TASKS, Dev, Setting, Trial, best, fifteen, trials
 from limner.systems.classic.visualwords import IMAGES as WORD_IMAGES
+from limner.systems.trained_on import TrainedOn
 
 PAPER: Mapping[str, Any] = MappingProxyType(
     {"kappas": KAPPAS, "text_kappas": None, "diagonals": (5.0, 15.0), "powers": (2.0,)}
@@ -253,7 +254,7 @@ def _learned(
         rows = replace(rows, dev_images=kernel(seen, held), dev_texts=words([[t] for t in dev.texts.values], documents))
         found = search(rows, Dev.of(dev), grid, fuse=fuse, progress=stages["solutions"], **solving)
         spaces, settings = found.spaces(), found.settings
-    return KccaModel(name, kernel, words, held, documents, spaces, settings)
+    return KccaModel(name, kernel, words, held, documents, spaces, settings, TrainedOn.of(collection))
 
 
 def _stages(

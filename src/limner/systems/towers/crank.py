@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,14 +18,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from limner.core import model_store
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.core.files import replacing_model
+from limner.core.model_store import SavedModel
 from limner.core.paths import damage_told
 from limner.core.ranking import Ranking
+from limner.datasets.wikipedia import image_names
 from limner.encoders.batching import by_length
 from limner.scores import Progress, Scores
-from limner.systems.towers import checkpoints, keeping, randomness
+from limner.systems.towers import cards, checkpoints, randomness
 from limner.systems.towers.distributed import Group, device_of, joined
 from limner.systems.towers.fit import fit
 from limner.systems.towers.judges import TUNED, Judge, Layers, Reading, Tuned
@@ -33,6 +35,7 @@ from limner.systems.towers.readers import PACKAGED, WORDS, found_again, reader_o
 from limner.systems.towers.settings import Training, refuse_below, settings, split
 from limner.systems.towers.sources import Source, source
 from limner.systems.towers.sources import found_again as features_again
+from limner.systems.trained_on import TrainedOn, kept
 
 IntArray = npt.NDArray[np.int64]
 Scored = npt.NDArray[np.float32]
@@ -118,7 +121,7 @@ class Known:
         if len(collection.texts) < 2 or not len(pairs.rows):
             raise LimnerError(f"{collection.name!r} has {len(pairs.rows)} pairs: expected some, and at least 2 texts")
         rows = None if features is None else _tensor(features.vectors(collection.images), device)
-        names, captions = judge.read(keeping.names_of(collection)), judge.read(collection.texts.values)
+        names, captions = judge.read(image_names(collection.images)), judge.read(collection.texts.values)
         return cls(names, captions, rows, pairs.rows, pairs.columns)
 
     def with_proposed(self, collection: Collection, proposer: Any, *, deep: int, hard: float) -> Known:
@@ -283,15 +286,16 @@ def train(
     held = None if dev is None else Known.of(dev, judge, features, device)
     task = CrankTask(judge, known, held, training=training, group=group, device=device)
     fitted = fit(task, training, criterion="AUC", group=group, progress=progress)
-    about = keeping.trained_on(collection, dev, fitted, ("AUC", "accuracy"))
+    about = cards.summary(collection, dev, fitted, ("AUC", "accuracy"))
     told = {"pairing": {"longest": pairing.longest, "pictures": pairing.pictures}, "layers": asdict(shape)}
-    return CrankModel(pairing.name, judge.eval(), features, {**told, "training": asdict(training)}, about)
+    told["training"] = asdict(training)
+    return CrankModel(pairing.name, judge.eval(), features, told, about, TrainedOn.of(collection))
 
 
 def _judge(pairing: Pairing, shape: Layers, collection: Collection, size: int | None, device: torch.device) -> Judge:
     if pairing.backbone not in (None, WORDS, PACKAGED):
         return Tuned(pairing.backbone, longest=pairing.longest, features=size, dropout=shape.dropout)
-    texts = [*collection.texts.values, *keeping.names_of(collection)]
+    texts = [*collection.texts.values, *image_names(collection.images)]
     sizes = {"dim": shape.width, "longest": min(pairing.longest, 64), "least": pairing.least}
     return Reading(reader_of(pairing.backbone, texts, device=device, **sizes), shape, size)
 
@@ -305,7 +309,8 @@ class CrankModel:
         judge: The network.
         features: Where vectors of pictures come from, for a judge that sees them.
         settings: Of the training, by group.
-        trained: What it was trained on and what was measured.
+        trained: How it was trained and what was measured.
+        trained_on: The training items; None where that is not known.
     """
 
     name: str
@@ -313,6 +318,7 @@ class CrankModel:
     features: Source | None
     settings: Mapping[str, Mapping[str, Any]]
     trained: Mapping[str, Any]
+    trained_on: TrainedOn | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -322,7 +328,7 @@ class CrankModel:
 
     def queries(self, collection: Collection, *, features: Any = None) -> list[Any]:
         """What `score_pairs` takes for the images of a collection: names, or (name, vector of the picture)."""
-        names = keeping.names_of(collection)
+        names = image_names(collection.images)
         if self.judge.picture is None:
             return list(names)
         used = self.features if features is None else source(features)
@@ -366,31 +372,36 @@ class CrankModel:
         sizes = {"features": None if picture is None else int(picture.linear.in_features)}
         if isinstance(self.judge, Reading):
             sizes["dim"] = self.judge.reader.dim
-        config = {"limner": KIND, "name": self.name, "tuned": tuned, "sizes": sizes}
+        config = {"name": self.name, "tuned": tuned, "sizes": sizes}
         config["reader"] = self.judge.reader.about() if isinstance(self.judge, Reading) else {}
         config["features"] = {} if self.features is None else self.features.about()
         config |= {"settings": dict(self.settings), "trained": dict(self.trained)}
-        with replacing_model(path) as folder:
-            keeping.write(folder, self.judge, config, about=ABOUT)
-            self.judge.save(folder)
-        return Path(path)
+        content, weights = {**config, **kept(self.trained_on)}, checkpoints.arrays(self.judge)
+        return model_store.write(path, KIND, content, weights=weights, beside=partial(self._beside, config))
+
+    def _beside(self, config: Mapping[str, Any], folder: Path) -> None:
+        cards.write(folder, self.judge, config, about=ABOUT)
+        self.judge.save(folder)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", trust: bool = False) -> CrankModel:
         """Reads a model that was saved; refuses a folder that is damaged, or names code of its own without `trust`."""
-        config = keeping.read(path, KIND)
+        saved = model_store.read(path, KIND)
+        config = saved.content
         with damage_told(path, what="saved model", mend="save it again"):
-            judge = _rebuilt(config, Path(path), device_of(device))
+            judge = _rebuilt(saved, device_of(device))
             about = config["features"]
             features = features_again(about, what="features", trust=trust) if about else None
-        keeping.fill(judge, path)
+        checkpoints.fill(judge, saved)
         judge = judge.to(device_of(device)).eval()
-        return cls(config["name"], judge, features, config["settings"], config["trained"])
+        record = TrainedOn.from_content(config.get("trained_on"))
+        return cls(config["name"], judge, features, config["settings"], config["trained"], record)
 
 
-def _rebuilt(config: Mapping[str, Any], folder: Path, device: torch.device) -> Judge:
+def _rebuilt(saved: SavedModel, device: torch.device) -> Judge:
+    config, folder = saved.content, saved.folder
     size, told = config["sizes"]["features"], config["settings"]
-    checkpoints.refuse_larger(folder / keeping.WEIGHTS, told["layers"], config["sizes"], config["reader"])
+    saved.refuse_larger(told["layers"], config["sizes"], config["reader"])
     if config["tuned"]:
         return Tuned(folder / TUNED, longest=int(told["pairing"]["longest"]), features=size, fresh=False)
     reader = found_again(config["reader"], folder, dim=int(config["sizes"]["dim"]), device=device)

@@ -20,12 +20,13 @@ from limner.systems.towers.data import Batch, Batches, Pairs, Texts
 from limner.systems.towers.distributed import Group, device_of, joined
 from limner.systems.towers.encoding import as_array, as_sets, images_seen, texts_seen
 from limner.systems.towers.fit import Fitted, fit
-from limner.systems.towers.saved import TowersModel
 from limner.systems.towers.settings import Training, split
 from limner.systems.towers.shape import VARIANTS, Inputs, Shape, built
 from limner.systems.towers.sides import Vectors
 from limner.systems.towers.sources import Source, source
+from limner.systems.towers.towers_model import TowersModel
 from limner.systems.towers.vocabulary import Vocabulary
+from limner.systems.trained_on import TrainedOn
 
 if TYPE_CHECKING:
     from limner.scores import Progress
@@ -267,7 +268,6 @@ def recalls(scores: Scores, collection: Collection) -> dict[str, float]:
 
 
 def _model(task: TowersTask, fitted: Fitted) -> TowersModel:
-
     plan, collection = task.plan, task.collection
     best = fitted.history[fitted.best_epoch - 1]
     about = {
@@ -284,4 +284,4 @@ def _model(task: TowersTask, fitted: Fitted) -> TowersModel:
     }
     reading, name = task.reading, plan.inputs.name or plan.variant
     sources = reading.features, reading.vocabulary, reading.texts
-    return TowersModel(plan.variant, name, task.module, *sources, plan.groups(), about)
+    return TowersModel(plan.variant, name, task.module, *sources, plan.groups(), about, TrainedOn.of(collection))
