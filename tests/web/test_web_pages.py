@@ -236,8 +236,8 @@ def test_what_takes_long_says_how_far_it_is(tmp_path, monkeypatch):
 
     asked = websites.client(tmp_path / "answers.db", fresh=True)
     gate = threading.Event()
-    trained = library.model_named
-    monkeypatch.setattr(library, "model_named", lambda *given, **told: gate.wait(30) and trained(*given, **told))
+    trained = library.ready_system
+    monkeypatch.setattr(library, "ready_system", lambda *given, **told: gate.wait(30) and trained(*given, **told))
     waiting = asked.get("/search?q=dog")
     assert waiting.status_code == 202
     assert waiting.headers["refresh"] == "1"
@@ -256,7 +256,7 @@ def test_a_failure_to_load_is_said_and_can_be_mended(tmp_path, monkeypatch):
         raise limner.LimnerError("the model is damaged: save it again")
 
     with monkeypatch.context() as patch:
-        patch.setattr(library, "model_named", broken)
+        patch.setattr(library, "ready_system", broken)
         assert "the model is damaged" in patient(asked, "/search?q=dog").text
     assert "the model is damaged" not in patient(asked, "/search?q=dog").text
 

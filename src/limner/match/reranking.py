@@ -8,9 +8,8 @@ only. With a weight below 1 the proposer keeps a say in the order of what it pro
 from __future__ import annotations
 
 import hashlib
-import inspect
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy.typing as npt
 
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
+from limner.core.progress import progress_for
 from limner.core.ranking import Ranking
 from limner.encoders.batching import PART_SECONDS, paced
 from limner.encoders.cache import Keys, Store, keys_of
@@ -227,7 +227,7 @@ class _Asking:
         queries, candidates = self.sides
         pairs = [queries[r] for r in rows.tolist()], [candidates[c] for c in columns.tolist()]
         began = time.perf_counter()
-        answer = np.asarray(self.scorer.score_pairs(*pairs, **_progress(self.scorer.score_pairs, told)), np.float64)
+        answer = np.asarray(self.scorer.score_pairs(*pairs, **progress_for(self.scorer.score_pairs, told)), np.float64)
         self.seconds += time.perf_counter() - began
         self.asked += len(rows)
         if answer.shape != (len(rows),):
@@ -245,10 +245,6 @@ def _content(value: Any) -> bytes:
         held = part.encode() if isinstance(part, str) else np.ascontiguousarray(part).tobytes()
         digest.update(len(held).to_bytes(8, "little") + held)
     return digest.digest()
-
-
-def _progress(function: Callable[..., Any], told: Progress) -> dict[str, Any]:
-    return {"progress": told} if "progress" in inspect.signature(function).parameters else {}
 
 
 def _told(progress: Progress | None, before: int, total: int, done: int, _: int) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.core.judgements import Judgements
     from limner.evaluation.report import Result
-    from limner.web.library import Ready
+    from limner.systems.opening import OpenSystem
 
 ANSWERED = "labels and answers"
 DIRECTIONS = {"i2t": "image → text", "t2i": "text → image"}
@@ -108,7 +108,7 @@ def answered(given: Sequence[Answer], held: Collection) -> Merged:
     return merge(here, held.judgements)
 
 
-def changes(ready: Ready, held: Collection, joined: Judgements, job: Job) -> list[Change]:
+def changes(ready: OpenSystem, held: Collection, joined: Judgements, job: Job) -> list[Change]:
     """The measures of a system under the labels and under labels and answers together."""
     from limner.evaluation.evaluate import evaluate
 

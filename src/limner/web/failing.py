@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from limner.core.errors import LimnerError, UnknownName
+from limner.systems.opening import OpenSystem
 from limner.web.jobs import Job
-from limner.web.library import Library, Loaded, Ready
+from limner.web.library import Library, Loaded
 from limner.web.pictures import size_of
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def failures_of(library: Library, collection: str, system: str, direction: str) 
     return found
 
 
-def _explained(ready: Ready, loaded: Loaded, direction: str, job: Job) -> Failures:
+def _explained(ready: OpenSystem, loaded: Loaded, direction: str, job: Job) -> Failures:
     from limner.explain.failures import explain, failures
 
     held = loaded.held

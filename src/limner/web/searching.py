@@ -13,8 +13,9 @@ import numpy as np
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
+from limner.systems.opening import OpenSystem
 from limner.web.jobs import Job
-from limner.web.library import Library, Loaded, Ready
+from limner.web.library import Library, Loaded
 
 if TYPE_CHECKING:
     from limner.match.corrections import Statistics
@@ -138,14 +139,14 @@ def _known(loaded: Loaded, asked: Asked) -> str | None:
     return next((key for key, text in zip(texts.ids, texts.values, strict=True) if text == words), None)
 
 
-def _scores(ready: Ready, loaded: Loaded, asked: Asked, known: str | None) -> Scores:
+def _scores(ready: OpenSystem, loaded: Loaded, asked: Asked, known: str | None) -> Scores:
     """Scores of the one query: from its own words or picture, or its row of the scores where that is all there is."""
     from limner.core.collection import Items
     from limner.scores import Scores
 
     if asked.direction == "t2i":
         if ready.encodes:
-            query = ready.texts(Items(Ids(["query"]), [asked.words.strip()], kind="text"))
+            query = ready.encode(Items(Ids(["query"]), [asked.words.strip()], kind="text"))
             return Scores.from_embeddings(query, _side(ready, "image"))
         if known is None:
             raise LimnerError(
@@ -157,20 +158,20 @@ def _scores(ready: Ready, loaded: Loaded, asked: Asked, known: str | None) -> Sc
         return ready.scores.restrict(queries=[known])
     if not ready.encodes:
         raise LimnerError(f"{ready.name} has scores of this collection only: choose a system that encodes pictures")
-    return Scores.from_embeddings(ready.images(Items(Ids(["query"]), [asked.picture])), _side(ready, "text"))
+    return Scores.from_embeddings(ready.encode(Items(Ids(["query"]), [asked.picture])), _side(ready, "text"))
 
 
-def _side(ready: Ready, kind: str) -> Any:
+def _side(ready: OpenSystem, kind: str) -> Any:
     """Vectors of the images or texts that are searched."""
     scores: Any = ready.scores
     return scores.query_vectors if kind == "image" else scores.candidate_vectors
 
 
-def _row(ready: Ready, loaded: Loaded, asked: Asked, known: str | None) -> Any:
+def _row(ready: OpenSystem, loaded: Loaded, asked: Asked, known: str | None) -> Any:
     return np.asarray(_scores(ready, loaded, asked, known).block(0, 1))[0]
 
 
-def _corrected(library: Library, ready: Ready, loaded: Loaded, asked: Asked, known: str | None) -> Any:
+def _corrected(library: Library, ready: OpenSystem, loaded: Loaded, asked: Asked, known: str | None) -> Any:
     statistics: Statistics = library.jobs.value(
         ("bank", asked.collection, ready.name, asked.direction, asked.correction),
         f"asking what {asked.correction} has to know of {ready.name}",
@@ -180,7 +181,7 @@ def _corrected(library: Library, ready: Ready, loaded: Loaded, asked: Asked, kno
     return np.asarray(_scores(ready, loaded, asked, known).correct(statistics).block(0, 1))[0]
 
 
-def _bank(ready: Ready, loaded: Loaded, asked: Asked, job: Job) -> Statistics:
+def _bank(ready: OpenSystem, loaded: Loaded, asked: Asked, job: Job) -> Statistics:
     """What queries of the part that is not searched say of each candidate; the pool's own where that is all."""
     from limner.match.corrections import correct
 
@@ -189,8 +190,7 @@ def _bank(ready: Ready, loaded: Loaded, asked: Asked, job: Job) -> Statistics:
         return correct(scores, asked.correction).statistics
     items = loaded.seen.texts if asked.direction == "t2i" else loaded.seen.images
     some = items[: BANK if asked.direction == "t2i" else BANK // 5]
-    vectors = ready.texts(some) if asked.direction == "t2i" else ready.images(some)
-    return correct(scores, asked.correction, bank=vectors).statistics
+    return correct(scores, asked.correction, bank=ready.encode(some)).statistics
 
 
 def _answers(

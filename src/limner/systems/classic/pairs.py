@@ -12,6 +12,7 @@ from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.paths import damage_told, refuse_irregular
+from limner.core.progress import progress_for
 from limner.core.registry import resolve
 from limner.scores import Progress
 from limner.systems.classic.histograms import Histograms
@@ -134,8 +135,7 @@ def fit_images(kernel: Any, collection: Collection, features: FeatureSource, *, 
     """An image kernel fitted to training pictures, or to their features."""
     if features is not None:
         return kernel.fit(image_features(kernel, collection.images, features))
-    told = {"progress": progress} if "progress" in inspect.signature(kernel.fit).parameters else {}
-    return kernel.fit(collection.images, **told)
+    return kernel.fit(collection.images, **progress_for(kernel.fit, progress))
 
 
 def read_features(path: str | Path) -> Embeddings | Histograms:
