@@ -64,6 +64,13 @@ def test_what_is_no_model_is_refused(tmp_path):
     assert not model_store.is_model(tmp_path) and not model_store.is_model(tmp_path / "none")
 
 
+def test_the_same_model_is_the_same_bytes(tmp_path):
+    for name in "abc":
+        model_store.write(tmp_path / name, "toy", CONTENT, weights={"b": np.ones(2), "a": np.zeros(2)})
+    for file in ("config.json", "model.safetensors"):
+        assert len({(tmp_path / name / file).read_bytes() for name in "abc"}) == 1
+
+
 def test_a_changed_number_is_noticed(tmp_path):
     model_store.write(tmp_path / "m", "toy", CONTENT)
     file = tmp_path / "m" / "model.safetensors"

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from limner.core.errors import LimnerError
 from limner.core.files import replacing_model, write_text
-from limner.core.paths import damage_told, read_json, refuse_irregular
+from limner.core.paths import damage_told, parse_json, read_json, refuse_irregular
 from limner.core.version import VERSION
 
 Array = npt.NDArray[Any]
@@ -87,9 +87,9 @@ def write(
         f"{_MODULE}{name}": np.ascontiguousarray(held) for name, held in (weights or {}).items()
     }
     config = {"limner": kind, "format": FORMAT, "version": VERSION, **pack(dict(content), tensors, _CONTENT)}
-    about = json.dumps({"kind": kind, "format": FORMAT})
+    head = json.dumps({"kind": kind, "format": FORMAT, "sha256": fingerprint(tensors, kind)})
     with replacing_model(path) as draft:
-        save_file(tensors, draft / WEIGHTS, {"limner": about, "sha256": fingerprint(tensors, about)})
+        save_file(tensors, draft / WEIGHTS, {"limner": head})  # one entry: several would be written in any order
         if beside is not None:
             beside(draft)
         write_text(draft / CONFIG, json.dumps(config, ensure_ascii=False, indent=1) + "\n")
@@ -168,11 +168,24 @@ def _tensors(file: Path) -> dict[str, Array]:
     if not file.is_file():
         raise LimnerError(f"no model {file}: expected a .safetensors file")
     with damage_told(file, what="model", mend=_REPAIR), safe_open(file, framework="numpy") as archive:
-        about = archive.metadata() or {}
+        head = archive.metadata() or {}
         tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118  # it is no mapping
-    if "sha256" in about and fingerprint(tensors, about.get("limner", "")) != about["sha256"]:
+    with damage_told(file, what="model", mend=_REPAIR):
+        about, expected = _promised(head)
+    if expected is not None and fingerprint(tensors, about) != expected:
         raise LimnerError(f"model {file} is damaged: its contents do not fit its fingerprint; {_REPAIR}")
     return tensors
+
+
+def _promised(head: Mapping[str, str]) -> tuple[str, str | None]:
+    """What the fingerprint also covers, and the fingerprint, from the header of a file of weights.
+
+    Format 1 kept it beside a text of its own, or had none.
+    """
+    if "limner" not in head or "sha256" in head:
+        return head.get("limner", ""), head.get("sha256")
+    told = parse_json(head["limner"], where="header of a model")
+    return str(told["kind"]), str(told["sha256"])
 
 
 def fingerprint(tensors: Arrays, about: str) -> str:

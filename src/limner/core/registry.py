@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from limner.core.errors import LimnerError, UnknownName, Untrusted
+from limner.core.written import truth
 
 T = TypeVar("T")
 _PLAIN = (str, int, float, bool, list, tuple, dict, type(None))
@@ -234,6 +235,8 @@ def typed(name: str, value: Any, hint: Any) -> Any:
     for kind in allowed:
         if _fits(value, kind):
             return _inside(name, value, kind)
+    if bool in allowed and truth(value) is not None:
+        return truth(value)
     wanted = " or ".join(map(_word, allowed))
     raise LimnerError(f"{name}={value!r} is {type(value).__name__}: expected {wanted}")
 

@@ -10,6 +10,7 @@ from typing import Any
 from limner.core.errors import LimnerError
 
 _WORDS = {"true": True, "false": False, "none": None}
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def value(text: str) -> Any:
@@ -24,6 +25,15 @@ def value(text: str) -> Any:
         return json.loads(text)
     except (json.JSONDecodeError, RecursionError):
         return text
+
+
+def truth(given: Any) -> bool | None:
+    """True or false as a person writes it: true, false, yes, no, 1, 0, in any case; None for anything else.
+
+    >>> [truth(each) for each in (True, "Yes", "no", 1, 0, "FALSE", 2, "maybe")]
+    [True, True, False, True, False, False, None, None]
+    """
+    return _TRUTH.get(str(given).strip().lower()) if isinstance(given, (bool, int, str)) else None
 
 
 def options(words: Iterable[str], *, what: str = "option") -> dict[str, Any]:

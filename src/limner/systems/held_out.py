@@ -104,21 +104,32 @@ def _divided(whole: Collection, split: str | None) -> HoldOut:
         raise LimnerError(
             f"{whole.name!r} has no splits: leave out the split {split!r}, and one image in {TEST_SHARE} is held out"
         )
+    return _drawn(whole, "has no splits")
+
+
+def _drawn(whole: Collection, why: str) -> HoldOut:
     seen, held = drawn(whole)
     many = f"trained on {len(seen.images):,} images, measured on {len(held.images):,} others (seed {SEED})"
-    return HoldOut(whole, seen, held, (f"{whole.name} has no splits: {many}",))
+    return HoldOut(whole, seen, held, (f"{whole.name} {why}: {many}",))
 
 
 def _by_split(whole: Collection, split: str | None) -> HoldOut:
-    if split is None and "test" not in whole.splits and "train" in whole.splits:
-        rest = outside(whole, whole.train)
-        if len(rest.images):
-            return HoldOut(whole, whole.train, rest, ("measured on every image outside the split 'train'",))
+    if split is None and "test" not in whole.splits:
+        rest = outside(whole, whole.train) if "train" in whole.splits else None
+        if rest is None or not len(rest.images):
+            return _drawn(whole, "has no test split")
+        return HoldOut(whole, whole.train, rest, ("measured on every image outside the split 'train'",))
     name = split or "test"
     held = part_of(whole, name)
-    if "train" in whole.splits and name != "train":
+    if "train" in whole.splits and not set(whole.splits["train"]) & set(held.images.ids):
         return HoldOut(whole, whole.train, held)
-    return HoldOut(whole, outside(whole, held), held, (f"trained on every image outside the split {name!r}",))
+    rest = outside(whole, held)
+    if not len(rest.images):
+        raise LimnerError(
+            f"every image of {whole.name!r} is in the split {name!r}: expected some that are not, to train on; or give a "
+            "model that was trained elsewhere"
+        )
+    return HoldOut(whole, rest, held, (f"trained on every image outside the split {name!r}",))
 
 
 def drawn(whole: Collection) -> tuple[Collection, Collection]:

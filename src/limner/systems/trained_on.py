@@ -38,6 +38,13 @@ class TrainedOn:
         texts = np.unique(_hashed(collection.texts.values))
         return cls(collection.name, np.unique(_hashed(collection.images.ids)), texts)
 
+    def joined(self, other: TrainedOn | None) -> TrainedOn:
+        """Both records: of a model that was trained again on further items."""
+        if other is None:
+            return self
+        images, texts = np.union1d(self.images, other.images), np.union1d(self.texts, other.texts)
+        return TrainedOn(f"{other.collection} + {self.collection}", images, texts)
+
     def saw(self, collection: Collection) -> npt.NDArray[np.bool_]:
         """Which images of a collection were trained on.
 

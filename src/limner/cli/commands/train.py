@@ -34,6 +34,12 @@ def train(
     hold_out: Annotated[
         bool, flag("--hold-out", "Of a collection without splits, hold one image in five out to measure on.")
     ] = False,
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="MODEL", help="Go on from a saved model of this kind, with its words and sizes."
+        ),
+    ] = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
@@ -47,8 +53,9 @@ def train(
       $ limner train histograms scenes -o scenes-model
       $ limner train histograms photos/ -o photos-model --hold-out --set dimensions=64
       $ limner evaluate scenes --system scenes-model
+      $ limner train towers pairs.csv -o tuned --from scenes-towers --set rate=0.0001
     """
-    chosen = loading(settings)
+    chosen = loading(settings) | ({} if start is None else {"start": str(start)})
     _refuse_taken(out, chosen.get("folder"))
     whole = _seen(load(collection, options), hold_out)
     began = time.perf_counter()
@@ -60,7 +67,18 @@ def train(
     seen = whole.train if "train" in whole.splits else whole
     told = {"system": system, "model": str(out), "images": len(seen.images), "texts": len(seen.texts)}
     text = f"{system}: trained on {len(seen.images):,} images and {len(seen.texts):,} texts in {seconds:.1f} s -> {out}"
-    answer(text, {**told, "seconds": round(seconds, 3)}, as_json=as_json)
+    answer("\n".join([text, *_resumed(model)]), {**told, "seconds": round(seconds, 3)}, as_json=as_json)
+
+
+def _resumed(model: Any) -> list[str]:
+    """What a run that went on from a checkpoint did, or that there was nothing left to do."""
+    trained = getattr(model, "trained", None) or {}
+    before, epochs = trained.get("resumed", 0), trained.get("epochs", 0)
+    if not before:
+        return []
+    if before >= epochs:
+        return [f"nothing was left to train: the checkpoint has all {epochs} epochs; for more, set epochs higher"]
+    return [f"went on after epoch {before}: {epochs - before} further epochs"]
 
 
 def _seen(whole: Collection, hold_out: bool) -> Collection:

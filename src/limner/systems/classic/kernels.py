@@ -326,8 +326,8 @@ class FittedFeatures:
         """The matrix itself."""
         if isinstance(items, Items):
             raise LimnerError(
-                f"a kernel of features for {len(items)} images without features: give features=, an Embeddings or a "
-                "file that has their ids"
+                f"a kernel of features for {len(items)} images without features: give features= (--features at the "
+                "shell), Embeddings or a file that has their ids"
             )
         rows = items.matrix if isinstance(items, Embeddings) else np.asarray(items)
         if rows.ndim != 2 or not np.issubdtype(rows.dtype, np.number):

@@ -24,7 +24,7 @@ from limner.scores.running import Block, Float32
 from limner.systems.classic import kernel_state
 from limner.systems.classic.kcca import Directions, Matrix, Pair
 from limner.systems.classic.kernels import raised
-from limner.systems.classic.pairs import Documents, FeatureSource, image_features
+from limner.systems.classic.pairs import Documents, FeatureSource, image_features, usable
 from limner.systems.classic.selection import TASKS, Setting
 from limner.systems.trained_on import TrainedOn, kept
 
@@ -93,6 +93,7 @@ class KccaModel:
         spaces: Solutions.
         settings: By task ("i2t", "t2i"): which solution and how many projections; several are fused by Borda count.
         trained_on: The training items; None where that is not known.
+        features_file: The file of features that it was trained on, if it was; new images may be in it too.
     """
 
     name: str
@@ -103,6 +104,7 @@ class KccaModel:
     spaces: tuple[Space, ...]
     settings: Mapping[str, tuple[Setting, ...]]
     trained_on: TrainedOn | None = None
+    features_file: str | None = None
 
     @property
     def fused(self) -> bool:
@@ -154,7 +156,8 @@ class KccaModel:
         self, items: Items, *, features: FeatureSource = None, progress: Progress | None = None
     ) -> npt.NDArray[np.float64]:
         """Similarities of images with every training image, before any power."""
-        held = image_features(self.image_kernel, items, features, progress=progress)
+        used = usable(features, self.features_file, items)
+        held = image_features(self.image_kernel, items, used, progress=progress)
         return np.asarray(self.image_kernel(held, self.images))
 
     def text_rows(self, items: Items) -> npt.NDArray[np.float64]:
@@ -182,7 +185,9 @@ class KccaModel:
 
     def save(self, path: str | Path) -> Path:
         """Writes the model as a folder, which `limner.systems.load` reads."""
-        return model_store.write(path, KIND, {**self._content(), **kept(self.trained_on)})
+        return model_store.write(
+            path, KIND, {**self._content(), "features_file": self.features_file, **kept(self.trained_on)}
+        )
 
     def _content(self) -> dict[str, Any]:
         spaces = [
@@ -219,7 +224,17 @@ class KccaModel:
             )
             features = kernel_state.features_from(held["images"])
             record = TrainedOn.from_content(held.get("trained_on"))
-            return cls(held["name"], images, texts, features, held["documents"], spaces, settings, record)
+            return cls(
+                held["name"],
+                images,
+                texts,
+                features,
+                held["documents"],
+                spaces,
+                settings,
+                record,
+                held.get("features_file"),
+            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,11 +28,13 @@ from limner.systems.classic.pairs import (
     FeatureSource,
     Stages,
     documents_of,
+    features_file,
     fit_images,
     image_features,
     image_kernel,
     refuse_few,
     text_kernel,
+    usable,
 )
 from limner.systems.classic.visualwords import IMAGES as WORD_IMAGES
 from limner.systems.trained_on import TrainedOn, kept
@@ -51,6 +53,7 @@ class NearestModel:
         images: Features of the training images.
         documents: Captions of each training image.
         trained_on: The training items; None where that is not known.
+        features_file: The file of features that it was trained on, if it was; new images may be in it too.
     """
 
     name: str
@@ -59,6 +62,7 @@ class NearestModel:
     images: Any
     documents: Documents
     trained_on: TrainedOn | None = None
+    features_file: str | None = None
 
     def scores(
         self, collection: Collection, *, features: FeatureSource = None, progress: Progress | None = None
@@ -70,7 +74,8 @@ class NearestModel:
             features: Of the images, where they are not computed from the pictures.
             progress: Called with (images done, images in all).
         """
-        held = image_features(self.image_kernel, collection.images, features, progress=progress)
+        used = usable(features, self.features_file, collection.images)
+        held = image_features(self.image_kernel, collection.images, used, progress=progress)
         image_rows = np.asarray(self.image_kernel(held, self.images))
         texts = [[text] for text in collection.texts.values]
         text_rows = np.asarray(self.text_kernel(texts, self.documents))
@@ -85,7 +90,9 @@ class NearestModel:
 
     def save(self, path: str | Path) -> Path:
         """Writes the model as a folder, which `limner.systems.load` reads."""
-        return model_store.write(path, KIND, {**self._content(), **kept(self.trained_on)})
+        return model_store.write(
+            path, KIND, {**self._content(), "features_file": self.features_file, **kept(self.trained_on)}
+        )
 
     def _content(self) -> dict[str, Any]:
         return {
@@ -108,7 +115,7 @@ class NearestModel:
                 kernel_state.features_from(held["images"]),
                 TrainedOn.from_content(held.get("trained_on")),
             )
-            return cls(held["name"], images, texts, features, held["documents"], record)
+            return cls(held["name"], images, texts, features, held["documents"], record, held.get("features_file"))
 
 
 def nearest_scores(query_rows: npt.NDArray[Any], candidate_rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -163,4 +170,4 @@ def train(
     stages = Stages(progress, words=min(2 * WORD_IMAGES, pictures), images=pictures)
     kernel = fit_images(kernel, collection, features, progress=stages["words"])
     held = image_features(kernel, collection.images, features, progress=stages["images"])
-    return NearestModel(name, kernel, words, held, documents, TrainedOn.of(collection))
+    return NearestModel(name, kernel, words, held, documents, TrainedOn.of(collection), features_file(features))

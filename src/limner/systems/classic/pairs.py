@@ -111,6 +111,19 @@ def image_features(kernel: Any, items: Items, source: FeatureSource, *, progress
     return kernel.features(items, progress=progress) if isinstance(kernel, Featured) else items
 
 
+def features_file(source: FeatureSource) -> str | None:
+    """The file of features that a model remembers, to find those of other images in it."""
+    return str(Path(source).resolve()) if isinstance(source, (str, Path)) else None
+
+
+def usable(given: FeatureSource, remembered: str | None, items: Items) -> FeatureSource:
+    """The features that are given, else the file that a model was trained on, where it has these images too."""
+    if given is not None or remembered is None or not Path(remembered).is_file():
+        return given
+    held = read_features(remembered)
+    return held if (held.ids.find(items.ids) >= 0).all() else None
+
+
 class Stages:
     """Progress over several stages of work as one: each stage goes on where the one before it ended.
 

@@ -19,6 +19,7 @@ from limner.systems.classic.pairs import (
     FeatureSource,
     Stages,
     documents_of,
+    features_file,
     fit_images,
     image_features,
     image_kernel,
@@ -254,7 +255,8 @@ def _learned(
         rows = replace(rows, dev_images=kernel(seen, held), dev_texts=words([[t] for t in dev.texts.values], documents))
         found = search(rows, Dev.of(dev), grid, fuse=fuse, progress=stages["solutions"], **solving)
         spaces, settings = found.spaces(), found.settings
-    return KccaModel(name, kernel, words, held, documents, spaces, settings, TrainedOn.of(collection))
+    record = TrainedOn.of(collection)
+    return KccaModel(name, kernel, words, held, documents, spaces, settings, record, features_file(features))
 
 
 def _stages(

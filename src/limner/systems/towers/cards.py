@@ -66,6 +66,7 @@ def summary(collection: Collection, dev: Collection | None, fitted: Any, measure
         "epochs": len(fitted.history),
         "metrics": {name: best[name] for name in measures if name in best},
         "history": [dict(row) for row in fitted.history],
+        **({"resumed": fitted.resumed} if fitted.resumed else {}),
     }
 
 

@@ -74,11 +74,13 @@ class Fitted:
         best_epoch: The epoch whose weights are kept, counted from 1.
         history: A row per epoch: epoch, steps, seconds, rate, loss and what was measured.
         stopped: Whether it stopped before the last epoch.
+        resumed: Epochs that a checkpoint had already.
     """
 
     best_epoch: int
     history: tuple[Row, ...]
     stopped: bool
+    resumed: int = 0
 
 
 def fit(
@@ -118,6 +120,7 @@ class _Run:
     def run(self) -> Fitted:
         try:
             self._resume()
+            resumed = self.state.epoch
             while not self._done():
                 self._epoch()
         finally:
@@ -126,7 +129,7 @@ class _Run:
         self.task.module.load_state_dict(self.state.best)
         self.task.module.eval()
         stopped = self.state.epoch < self.training.epochs
-        return Fitted(self.state.best_epoch, tuple(self.state.history), stopped)
+        return Fitted(self.state.best_epoch, tuple(self.state.history), stopped, resumed)
 
     def _done(self) -> bool:
         waited = self.state.epoch - self.state.best_epoch

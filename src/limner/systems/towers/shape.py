@@ -27,6 +27,8 @@ class Inputs:
         least: Words in fewer training texts are unknown.
         longest: So many words of a text are read.
         name: What reports call the system.
+        start: A trained model of the same variant, or its folder: training goes on from its weights, with its words
+            and sizes.
     """
 
     features: Any = None
@@ -35,10 +37,13 @@ class Inputs:
     least: int = 2
     longest: int = 64
     name: str | None = None
+    start: Any = None
 
     def __post_init__(self) -> None:
         """Refuses what cannot be."""
         refuse_below(self, 1, "least", "longest")
+        if self.start is not None and self.vectors is not None:
+            raise LimnerError("vectors= with start=: the model that is begun with has word vectors; leave one out")
 
 
 @dataclass(frozen=True, kw_only=True)

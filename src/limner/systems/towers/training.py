@@ -77,9 +77,11 @@ def trained(
     options: Mapping[str, Any],
 ) -> TowersModel:
     """Trains a variant; the arguments are those of `towers`."""
-    inputs, shape, training, *own = split(options, Inputs, Shape, Training, *VARIANTS[variant], what=variant)
-    plan = Plan(variant, inputs, shape, training, tuple(own))
-    reading = Reading.of(inputs, collection, progress)
+    start = _start(variant, options.get("start"))
+    given = options if start is None else _as_begun(start, options)
+    inputs, shape, training, *own = split(given, Inputs, Shape, Training, *VARIANTS[variant], what=variant)
+    plan = Plan(variant, inputs, shape, training, tuple(own), start)
+    reading = Reading.of(inputs, collection, progress) if start is None else Reading.after(start, inputs)
     device = device_of(training.device)
     group = joined(device)
     task = TowersTask(plan, reading, collection, dev, device=device, group=group)
@@ -96,13 +98,17 @@ class Plan:
     shape: Shape
     training: Training
     own: tuple[Any, ...]
+    start: TowersModel | None = None
 
     def groups(self) -> dict[str, dict[str, Any]]:
         """Plain values by group, as a saved model keeps them; objects that are no plain values are named only."""
         kept: dict[str, Any] = {"shape": self.shape, "training": self.training}
         kept |= {type(each).__name__.lower(): each for each in self.own}
         told = {name: {k: _plain(v) for k, v in asdict(each).items()} for name, each in kept.items()}
-        return {"inputs": {"least": self.inputs.least, "longest": self.inputs.longest}, **told}
+        inputs: dict[str, Any] = {"least": self.inputs.least, "longest": self.inputs.longest}
+        if self.start is not None:
+            inputs["start"] = self.start.fingerprint
+        return {"inputs": inputs, **told}
 
 
 def _plain(value: Any) -> Any:
@@ -137,6 +143,17 @@ class Reading:
         if inputs.vectors is not None:
             raise LimnerError("vectors= are word vectors for texts='gru': leave one of the two out")
         return cls(features, source(inputs.texts, what="texts"), None, inputs.longest)
+
+    @classmethod
+    def after(cls, start: TowersModel, inputs: Inputs) -> Reading:
+        """As a trained model reads them; features of other images may be given."""
+        features = start.features if inputs.features is None else source(inputs.features)
+        if features is None:
+            raise LimnerError(
+                f"the model {start.name!r} was trained on vectors of images that are not here: give those of the new "
+                "images with features="
+            )
+        return cls(features, start.texts, start.vocabulary, inputs.longest)
 
     def read(self, collection: Collection) -> Texts:
         """The texts of a collection."""
@@ -207,6 +224,9 @@ class TowersTask:
         shape, vectors = self._worded()
         features = int(self.pairs.features.shape[1])
         module = built(self.plan.variant, shape, self.plan.own, features=features, texts=texts, reads=known is not None)
+        if self.plan.start is not None:
+            _begin(module, self.plan.start)
+            return module
         if isinstance(module.images, Vectors):
             module.images.standardise(self.pairs.features.cpu())
         if isinstance(module.texts, Vectors):
@@ -223,6 +243,42 @@ class TowersTask:
         vectors = given if isinstance(given, Embeddings) else Embeddings.load(given)
         self.plan = replace(self.plan, shape=replace(self.plan.shape, words=vectors.dim))
         return self.plan.shape, vectors
+
+
+STRUCTURE = ("words", "hidden", "joint", "pooling", "heads")
+"""Settings that say which weights there are: a model that is begun with fixes them."""
+
+
+def _start(variant: str, given: Any) -> TowersModel | None:
+    """The trained model to begin with, if one is named."""
+    if given is None:
+        return None
+    start = given if isinstance(given, TowersModel) else TowersModel.load(given)
+    if start.variant != variant:
+        raise LimnerError(f"start= is a model of kind {start.variant!r}: expected {variant!r}, as is trained now")
+    return start
+
+
+def _as_begun(start: TowersModel, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with the structure of the model that is begun with; refuses others."""
+    groups = [values for name, values in start.settings.items() if name != "training"]
+    fixed = {name: value for values in groups for name, value in values.items() if name in STRUCTURE}
+    for name, value in fixed.items():
+        if options.get(name, value) != value:
+            raise LimnerError(f"{name}={options[name]!r} with start=: that model has {name}={value!r}; leave it out")
+    if "texts" in options:
+        raise LimnerError("texts= with start=: texts are read as that model reads them; leave it out")
+    return {"longest": start.settings["inputs"]["longest"], **fixed, **options}
+
+
+def _begin(module: nn.Module, start: TowersModel) -> None:
+    try:
+        module.load_state_dict(start.module.state_dict())
+    except RuntimeError as error:
+        raise LimnerError(
+            f"the weights of {start.name!r} do not fit these vectors of images and texts ({error}): give features of "
+            "the kind that it was trained on"
+        ) from error
 
 
 def _copy_words(table: nn.Embedding, known: Vocabulary, vectors: Embeddings) -> None:
@@ -270,7 +326,7 @@ def recalls(scores: Scores, collection: Collection) -> dict[str, float]:
 def _model(task: TowersTask, fitted: Fitted) -> TowersModel:
     plan, collection = task.plan, task.collection
     best = fitted.history[fitted.best_epoch - 1]
-    about = {
+    about: dict[str, Any] = {
         "version": VERSION,
         "collection": collection.name,
         "images": len(collection.images),
@@ -282,6 +338,12 @@ def _model(task: TowersTask, fitted: Fitted) -> TowersModel:
         "metrics": {name: value for name, value in best.items() if name == "rsum" or "R@" in name},
         "history": [dict(row) for row in fitted.history],
     }
+    if fitted.resumed:
+        about["resumed"] = fitted.resumed
+    record = TrainedOn.of(collection)
+    if plan.start is not None:
+        about["start"] = {"name": plan.start.name, "fingerprint": plan.start.fingerprint}
+        record = record.joined(plan.start.trained_on)
     reading, name = task.reading, plan.inputs.name or plan.variant
     sources = reading.features, reading.vocabulary, reading.texts
-    return TowersModel(plan.variant, name, task.module, *sources, plan.groups(), about, TrainedOn.of(collection))
+    return TowersModel(plan.variant, name, task.module, *sources, plan.groups(), about, record)
