@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.errors import LimnerError
-from limner.core.ids import Ids
+from limner.core.ids import Ids, IntArray
 from limner.core.progress import progress_for
 from limner.core.ranking import Ranking
 from limner.encoders.batching import PART_SECONDS, paced
@@ -32,7 +32,6 @@ DEPTH = 1000
 AT_ONCE = 65_536
 """Pairs that are given to the scorer at once, enough to find many of one length; fewer where slow scores are kept."""
 Block = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -126,8 +126,8 @@ def _by_split(whole: Collection, split: str | None) -> HoldOut:
     rest = outside(whole, held)
     if not len(rest.images):
         raise LimnerError(
-            f"every image of {whole.name!r} is in the split {name!r}: expected some that are not, to train on; or give a "
-            "model that was trained elsewhere"
+            f"every image of {whole.name!r} is in the split {name!r}: expected some that are not, to train on; or "
+            "give a model that was trained elsewhere"
         )
     return HoldOut(whole, rest, held, (f"trained on every image outside the split {name!r}",))
 

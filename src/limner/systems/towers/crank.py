@@ -21,14 +21,16 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from limner.core import model_store
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
+from limner.core.ids import IntArray
 from limner.core.model_store import SavedModel
 from limner.core.paths import damage_told
 from limner.core.ranking import Ranking
+from limner.core.torch_kernels import device_named
 from limner.datasets.wikipedia import image_names
 from limner.encoders.batching import by_length
 from limner.scores import Progress, Scores
 from limner.systems.towers import cards, checkpoints, randomness
-from limner.systems.towers.distributed import Group, device_of, joined
+from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.fit import fit
 from limner.systems.towers.judges import TUNED, Judge, Layers, Reading, Tuned
 from limner.systems.towers.readers import PACKAGED, WORDS, found_again, reader_of
@@ -37,7 +39,6 @@ from limner.systems.towers.sources import Source, source
 from limner.systems.towers.sources import found_again as features_again
 from limner.systems.trained_on import TrainedOn, kept
 
-IntArray = npt.NDArray[np.int64]
 Scored = npt.NDArray[np.float32]
 KIND = "crank"
 ABOUT = "CRank: reads a file name and a caption together and says how well they match."
@@ -273,7 +274,7 @@ def train(
             weight_decay 0.01 and epochs 10 by default.
     """
     pairing, shape, training = split({**DEFAULTS, **options}, Pairing, Layers, Training, what=KIND)
-    device = device_of(training.device)
+    device = device_named(training.device)
     group = joined(device)
     features = source(pairing.features) if pairing.pictures else None
     size = None if features is None else int(features.vectors(collection.images[:2]).shape[1])
@@ -389,11 +390,11 @@ class CrankModel:
         saved = model_store.read(path, KIND)
         config = saved.content
         with damage_told(path, what="saved model", mend="save it again"):
-            judge = _rebuilt(saved, device_of(device))
+            judge = _rebuilt(saved, device_named(device))
             about = config["features"]
             features = features_again(about, what="features", trust=trust) if about else None
         checkpoints.fill(judge, saved)
-        judge = judge.to(device_of(device)).eval()
+        judge = judge.to(device_named(device)).eval()
         record = TrainedOn.from_content(config.get("trained_on"))
         return cls(config["name"], judge, features, config["settings"], config["trained"], record)
 

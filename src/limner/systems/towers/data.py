@@ -19,11 +19,11 @@ from torch.nn.utils.rnn import PackedSequence
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
+from limner.core.ids import IntArray
 from limner.systems.towers import randomness
 from limner.systems.towers.distributed import Group
 from limner.systems.towers.vocabulary import Tokens
 
-IntArray = npt.NDArray[np.int64]
 Texts = Tokens | npt.NDArray[np.float32]
 
 

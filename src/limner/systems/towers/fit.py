@@ -18,8 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from limner.core.errors import LimnerError
+from limner.core.torch_kernels import device_named
 from limner.systems.towers import checkpoints, randomness
-from limner.systems.towers.distributed import Group, device_of, joined
+from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.logs import Live, Log, Row
 from limner.systems.towers.settings import CHANGEABLE, Training
 
@@ -100,7 +101,7 @@ def fit(
         group: The processes that train together; found out by itself.
         progress: Called with (steps done, steps in all).
     """
-    group = group or joined(device_of(training.device))
+    group = group or joined(device_named(training.device))
     with randomness.seeded(training.seed + 1000 * group.rank):
         return _Run(task, training, criterion, group, progress).run()
 

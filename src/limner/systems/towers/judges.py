@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, normalize
 
 from limner.core.errors import LimnerError
+from limner.core.ids import IntArray
 from limner.core.paths import damage_told
 from limner.encoders.backbones import longest_of
 from limner.encoders.batching import padded
@@ -28,7 +28,6 @@ from limner.systems.towers.readers import Read, Reader, Seeing, States
 from limner.systems.towers.settings import refuse_below
 from limner.systems.towers.sides import Vectors
 
-IntArray = npt.NDArray[np.int64]
 TUNED = "backbone"
 """The folder inside a saved model that says what kind of transformer was trained, and has its tokenizer."""
 

@@ -25,10 +25,11 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.files import replacing
 from limner.core.paths import damage_told
+from limner.core.torch_kernels import device_named
 from limner.datasets.wikipedia import image_names
 from limner.scores import Progress, Scores
 from limner.systems.towers import cards, checkpoints, randomness
-from limner.systems.towers.distributed import Group, device_of, joined
+from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.encoding import as_array
 from limner.systems.towers.fit import fit
 from limner.systems.towers.fusion import Fused, fusion
@@ -260,7 +261,7 @@ def train(
     """
     given = {"loss": "max", **options}
     query, shape, margin, training = split(given, Query, Heads, Margin, Training, what=KIND)
-    device = device_of(training.device)
+    device = device_named(training.device)
     group = joined(device)
     texts = [*collection.texts.values, *image_names(collection.images)]
     sizes = {"dim": shape.width, "longest": query.longest, "least": query.least}
@@ -391,7 +392,7 @@ class McpropModel:
         with damage_told(path, what="saved model", mend="save it again"):
             told = config["settings"]["heads"], config["sizes"], config["reader"]
             saved.refuse_larger(*told)
-            place, dim = device_of(device), int(config["sizes"]["dim"])
+            place, dim = device_named(device), int(config["sizes"]["dim"])
             reader = found_again(config["reader"], Path(path), dim=dim, device=place)
             shape = settings(Heads, config["settings"]["heads"], what=KIND)
             module = MCProp(reader, int(config["sizes"]["features"]), shape)

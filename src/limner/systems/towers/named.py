@@ -12,11 +12,10 @@ from torch import Tensor
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
+from limner.core.ids import IntArray
 from limner.datasets.wikipedia import image_names
 from limner.systems.towers.readers import Read, Reader
 from limner.systems.towers.sources import Source
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,11 +21,11 @@ from torch import Tensor, nn
 
 from limner.core.errors import LimnerError
 from limner.core.files import write_text
+from limner.core.ids import IntArray
 from limner.core.paths import read_text
 from limner.encoders.batching import padded
 from limner.systems.towers.vocabulary import Vocabulary
 
-IntArray = npt.NDArray[np.int64]
 WORDS, PACKAGED = "words", "use-multilingual"
 VOCABULARY = "vocabulary.txt"
 

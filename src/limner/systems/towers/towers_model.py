@@ -22,9 +22,9 @@ from limner.core.files import write_text
 from limner.core.ids import Ids
 from limner.core.model_store import SavedModel
 from limner.core.paths import damage_told, read_text
+from limner.core.torch_kernels import device_named
 from limner.scores import Progress, Scores
 from limner.systems.towers import cards, checkpoints, losses, randomness
-from limner.systems.towers.distributed import device_of as named_device
 from limner.systems.towers.encoding import as_array, as_sets, device_of, images_seen, texts_seen
 from limner.systems.towers.models import Compared, Probabilistic
 from limner.systems.towers.settings import settings
@@ -120,7 +120,7 @@ class TowersModel:
 
     def to(self, device: str) -> TowersModel:
         """The same model on another device; this one moves along, since they share their weights."""
-        return replace(self, module=self.module.to(named_device(device)))
+        return replace(self, module=self.module.to(device_named(device)))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -162,7 +162,7 @@ class TowersModel:
             features = found_again(config["features"], what="features", trust=trust)
             texts = None if vocabulary else found_again(config["texts"], what="texts", trust=trust)
         checkpoints.fill(module, saved)
-        module.to(named_device(device)).eval()
+        module.to(device_named(device)).eval()
         about = config["settings"], config["trained"], TrainedOn.from_content(config.get("trained_on"))
         return cls(config["variant"], config["name"], module, features, vocabulary, texts, *about)
 

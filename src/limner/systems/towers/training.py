@@ -12,12 +12,13 @@ from torch import Tensor, nn
 from limner.core.collection import Collection
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
+from limner.core.torch_kernels import device_named
 from limner.core.version import VERSION
 from limner.evaluation.evaluate import evaluate
 from limner.scores import Scores
 from limner.systems.towers import randomness
 from limner.systems.towers.data import Batch, Batches, Pairs, Texts
-from limner.systems.towers.distributed import Group, device_of, joined
+from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.encoding import as_array, as_sets, images_seen, texts_seen
 from limner.systems.towers.fit import Fitted, fit
 from limner.systems.towers.settings import Training, split
@@ -82,7 +83,7 @@ def trained(
     inputs, shape, training, *own = split(given, Inputs, Shape, Training, *VARIANTS[variant], what=variant)
     plan = Plan(variant, inputs, shape, training, tuple(own), start)
     reading = Reading.of(inputs, collection, progress) if start is None else Reading.after(start, inputs)
-    device = device_of(training.device)
+    device = device_named(training.device)
     group = joined(device)
     task = TowersTask(plan, reading, collection, dev, device=device, group=group)
     fitted = fit(task, training, group=group, progress=progress)
