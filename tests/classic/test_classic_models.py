@@ -17,7 +17,7 @@ from limner.core.judgements import Judgements
 from limner.match.fusion import borda
 from limner.scores import Scores
 from limner.systems.classic import kernel_state, training
-from limner.systems.classic.histograms import Histograms
+from limner.systems.classic.histograms import WordHistograms
 from limner.systems.classic.kcca import centred
 from limner.systems.classic.kernels import Features, Pyramid
 from limner.systems.classic.models import KccaModel, TwoWayScores
@@ -34,7 +34,7 @@ def world() -> Collection:
 
 
 @pytest.fixture(scope="module")
-def seen(world) -> Histograms:
+def seen(world) -> WordHistograms:
     """What every test sees of the pictures, computed once."""
     return Pyramid(**SMALL).fit(world.train.images).features(world.images)
 
@@ -203,7 +203,7 @@ def test_histograms_of_a_file_in_place_of_pictures(world, seen, tmp_path):
     np.testing.assert_allclose(given.scores(world.test).matrix(), expected, atol=1e-5)  # the file has the words
     pictures = limner.train(world, "kcca", **SMALL)
     np.testing.assert_allclose(pictures.scores(world.test).matrix(), expected, atol=1e-5)
-    bare = limner.train(world, "kcca", features=Histograms(seen.ids, seen.counts))
+    bare = limner.train(world, "kcca", features=WordHistograms(seen.ids, seen.counts))
     np.testing.assert_allclose(bare.scores(world.test, features=seen).matrix(), expected, atol=1e-5)
     with pytest.raises(LimnerError, match="not known"):
         bare.scores(world.test)
@@ -248,7 +248,7 @@ def test_images_without_texts_are_named():
 
 def test_a_search_needs_dev_rows(world):
     with pytest.raises(LimnerError, match="dev rows"):
-        training.search(training.Rows(np.eye(5), np.eye(5)), Dev.of(world.dev), training.Grid())
+        training.search(training.Rows(np.eye(5), np.eye(5)), Dev.of(world.dev), training.KccaGrid())
 
 
 def test_states_of_kernels_survive_packing():

@@ -108,17 +108,17 @@ def _read_gru(folder: Path) -> Any:
 
 
 def _cache(folder: Path) -> None:
-    from limner.encoders.cache import Store
+    from limner.encoders.cache import RowStore
 
-    Store(folder / "c", owner="x", width=3).put(
+    RowStore(folder / "c", owner="x", width=3).put(
         np.arange(8, dtype=np.uint64).reshape(4, 2), np.ones((4, 3), np.float32)
     )
 
 
 def _read_cache(folder: Path) -> Any:
-    from limner.encoders.cache import Store
+    from limner.encoders.cache import RowStore
 
-    return Store(folder / "c", owner="x", width=3).get(np.arange(8, dtype=np.uint64).reshape(4, 2))
+    return RowStore(folder / "c", owner="x", width=3).get(np.arange(8, dtype=np.uint64).reshape(4, 2))
 
 
 def _words(folder: Path) -> None:

@@ -18,7 +18,7 @@ torch.set_num_threads(1)
 
 from limner.systems import learned  # noqa: E402
 from limner.systems.towers import data, randomness, sides  # noqa: E402
-from limner.systems.towers.data import Batches, Pairs  # noqa: E402
+from limner.systems.towers.data import Batches, TrainingPairs  # noqa: E402
 from limner.systems.towers.distributed import Group  # noqa: E402
 from limner.systems.towers.encoding import texts_seen  # noqa: E402
 from limner.systems.towers.losses import LOSSES  # noqa: E402
@@ -239,7 +239,7 @@ def toy_pairs(pairs, images, texts):
         judged,
     )
     tokens = Vocabulary(("word",)).tokens(made.texts.values)
-    return Pairs(made, np.arange(images, dtype=np.float32)[:, None], tokens, device=CPU)
+    return TrainingPairs(made, np.arange(images, dtype=np.float32)[:, None], tokens, device=CPU)
 
 
 @pytest.mark.parametrize("shared", [False, True])

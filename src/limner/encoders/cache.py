@@ -66,7 +66,7 @@ def keys_of(values: Iterable[bytes]) -> Keys:
     return np.frombuffer(joined, dtype=np.uint64).reshape(-1, 2)
 
 
-class Store:
+class RowStore:
     """Rows of numbers by key, in a folder of parts.
 
     Args:
@@ -150,7 +150,7 @@ class Cached:
             )
         self.encoder, self.every, self.dim = encoder, every, int(encoder.dim)
         self.fingerprint = owner
-        self.store = Store(folder, owner=owner, width=self.dim)
+        self.store = RowStore(folder, owner=owner, width=self.dim)
         self.reused = 0
 
     @property

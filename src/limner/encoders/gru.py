@@ -22,7 +22,7 @@ UNKNOWN = 1
 """The number of every word that is not known; 0 fills a batch up."""
 
 
-class Reader(nn.Module):
+class GruModule(nn.Module):
     """Word vectors and a GRU over them; the mean of its states is the vector of a text (Cho et al. 2014)."""
 
     def __init__(self, size: int, *, word_dim: int, dim: int) -> None:
@@ -49,7 +49,7 @@ class GruEncoder(TorchEncoder):
         self.folder: Path | None = Path(model)
         self._set(*_read(self.folder))
 
-    def _set(self, known: Sequence[str], reader: Reader) -> None:
+    def _set(self, known: Sequence[str], reader: GruModule) -> None:
         self.words, self.reader = tuple(known), reader.to(self.device).eval()
         self.number = {word: number for number, word in enumerate(self.words, start=UNKNOWN + 1)}
         self.dim = int(reader.gru.hidden_size)
@@ -79,7 +79,7 @@ class GruEncoder(TorchEncoder):
         known = sorted(word for word, count in seen.items() if count >= least)
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            reader = Reader(len(known) + UNKNOWN + 1, word_dim=word_dim, dim=dim)
+            reader = GruModule(len(known) + UNKNOWN + 1, word_dim=word_dim, dim=dim)
         made = cls.__new__(cls)
         TorchEncoder.__init__(made, **running)
         made.folder = None
@@ -114,7 +114,7 @@ class GruEncoder(TorchEncoder):
         return cls(folder)
 
 
-def _read(folder: Path) -> tuple[list[str], Reader]:
+def _read(folder: Path) -> tuple[list[str], GruModule]:
     saved = model_store.read(folder, KIND)
     with damage_told(folder, what="saved GRU", mend="save it again"):
         known, config = [str(word) for word in saved.content["words"]], saved.content
@@ -124,6 +124,6 @@ def _read(folder: Path) -> tuple[list[str], Reader]:
             raise LimnerError(
                 f"{folder}: its weights are of sizes {sizes}, its config.json says otherwise; save it again"
             )
-        reader = Reader(len(known) + UNKNOWN + 1, word_dim=sizes[0], dim=sizes[1])
+        reader = GruModule(len(known) + UNKNOWN + 1, word_dim=sizes[0], dim=sizes[1])
         reader.load_state_dict(weights)
     return known, reader

@@ -23,7 +23,7 @@ from limner.core.ids import Ids, IntArray
 from limner.core.progress import progress_for
 from limner.core.ranking import Ranking
 from limner.encoders.batching import PART_SECONDS, paced
-from limner.encoders.cache import Keys, Store, keys_of
+from limner.encoders.cache import Keys, RowStore, keys_of
 from limner.match.fusion import normalised
 from limner.scores import Progress, Scores
 from limner.scores.pairs import Scorer
@@ -165,7 +165,7 @@ def _values(given: Any, ids: Ids, what: str) -> Sequence[Any]:
     return values
 
 
-def _store(scorer: Scorer, cache: str | Path | None, name: str | None) -> Store | None:
+def _store(scorer: Scorer, cache: str | Path | None, name: str | None) -> RowStore | None:
     if cache is None:
         return None
     owner = name or getattr(scorer, "fingerprint", None)
@@ -174,7 +174,7 @@ def _store(scorer: Scorer, cache: str | Path | None, name: str | None) -> Store 
             f"{type(scorer).__name__} has no fingerprint that says which scorer it is: give it a name with "
             "cascade(..., cache=FOLDER, name='my scorer, version 2')"
         )
-    return Store(cache, owner=f"pairs {owner}", width=1, dtype="float64")
+    return RowStore(cache, owner=f"pairs {owner}", width=1, dtype="float64")
 
 
 @dataclass
@@ -183,7 +183,7 @@ class _Asking:
 
     scorer: Scorer
     sides: tuple[Sequence[Any], Sequence[Any]]
-    store: Store | None
+    store: RowStore | None
     asked: int = 0
     reused: int = 0
     seconds: float = 0.0

@@ -31,7 +31,7 @@ MOST = 50
 
 
 @dataclass(frozen=True)
-class Asked:
+class SearchRequest:
     """A question.
 
     Args:
@@ -73,7 +73,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Answer:
+class SearchAnswer:
     """One thing that was found.
 
     Args:
@@ -99,10 +99,10 @@ class Column:
 
     system: str
     correction: str
-    answers: Sequence[Answer]
+    answers: Sequence[SearchAnswer]
 
 
-def search(library: Library, asked: Asked) -> list[Column]:
+def search(library: Library, asked: SearchRequest) -> list[Column]:
     """Every system's answers, each beside the corrected ones where a correction is switched on.
 
     Raises:
@@ -128,7 +128,7 @@ def search(library: Library, asked: Asked) -> list[Column]:
     return columns
 
 
-def _known(loaded: Loaded, asked: Asked) -> str | None:
+def _known(loaded: Loaded, asked: SearchRequest) -> str | None:
     """The id of the query in the collection, where it is one of its texts or images."""
     if asked.image:
         return loaded.held.images.ids[loaded.held.images.ids.index(asked.image)]
@@ -139,7 +139,7 @@ def _known(loaded: Loaded, asked: Asked) -> str | None:
     return next((key for key, text in zip(texts.ids, texts.values, strict=True) if text == words), None)
 
 
-def _scores(ready: OpenSystem, loaded: Loaded, asked: Asked, known: str | None) -> Scores:
+def _scores(ready: OpenSystem, loaded: Loaded, asked: SearchRequest, known: str | None) -> Scores:
     """Scores of the one query: from its own words or picture, or its row of the scores where that is all there is."""
     from limner.core.collection import Items
     from limner.scores import Scores
@@ -167,11 +167,11 @@ def _side(ready: OpenSystem, kind: str) -> Any:
     return scores.query_vectors if kind == "image" else scores.candidate_vectors
 
 
-def _row(ready: OpenSystem, loaded: Loaded, asked: Asked, known: str | None) -> Any:
+def _row(ready: OpenSystem, loaded: Loaded, asked: SearchRequest, known: str | None) -> Any:
     return np.asarray(_scores(ready, loaded, asked, known).block(0, 1))[0]
 
 
-def _corrected(library: Library, ready: OpenSystem, loaded: Loaded, asked: Asked, known: str | None) -> Any:
+def _corrected(library: Library, ready: OpenSystem, loaded: Loaded, asked: SearchRequest, known: str | None) -> Any:
     statistics: Statistics = library.jobs.value(
         ("bank", asked.collection, ready.name, asked.direction, asked.correction),
         f"asking what {asked.correction} has to know of {ready.name}",
@@ -181,7 +181,7 @@ def _corrected(library: Library, ready: OpenSystem, loaded: Loaded, asked: Asked
     return np.asarray(_scores(ready, loaded, asked, known).correct(statistics).block(0, 1))[0]
 
 
-def _bank(ready: OpenSystem, loaded: Loaded, asked: Asked, job: Job) -> Statistics:
+def _bank(ready: OpenSystem, loaded: Loaded, asked: SearchRequest, job: Job) -> Statistics:
     """What queries of the part that is not searched say of each candidate; the pool's own where that is all."""
     from limner.match.corrections import correct
 
@@ -194,8 +194,14 @@ def _bank(ready: OpenSystem, loaded: Loaded, asked: Asked, job: Job) -> Statisti
 
 
 def _answers(
-    loaded: Loaded, asked: Asked, known: str | None, row: Any, order: Any, *, before: dict[int, int] | None = None
-) -> list[Answer]:
+    loaded: Loaded,
+    asked: SearchRequest,
+    known: str | None,
+    row: Any,
+    order: Any,
+    *,
+    before: dict[int, int] | None = None,
+) -> list[SearchAnswer]:
     pool = loaded.held.images if asked.direction == "t2i" else loaded.held.texts
     right = _right(loaded, asked.direction, known)
     found = []
@@ -203,7 +209,9 @@ def _answers(
         key = pool.ids[column]
         text = pool.values[column] if pool.kind == "text" else ""
         called = None if right is None else key in right
-        found.append(Answer(rank, key, float(row[column]), text, called, None if before is None else before[column]))
+        found.append(
+            SearchAnswer(rank, key, float(row[column]), text, called, None if before is None else before[column])
+        )
     return found
 
 

@@ -127,14 +127,14 @@ def _explained(
     informed: bool,
 ) -> tuple[Explanations, dict[str, frozenset[str]]]:
     from limner.explain.failures import explain, failures
-    from limner.explain.labels import Reader, label_all, setting_words
+    from limner.explain.labels import ClaimReader, label_all, setting_words
     from limner.language.wordnet import WordNet
 
     wordnet = WordNet.load()
     found = failures(source[direction], collection, direction=direction)
     done = explain(found, collection, informed=informed, wordnet=wordnet)
     if labels is None:
-        return done, label_all(done.failures, done.concepts, Reader(wordnet, setting_words(whole, wordnet)))
+        return done, label_all(done.failures, done.concepts, ClaimReader(wordnet, setting_words(whole, wordnet)))
     given = _of_people(labels, done)
     asked = {failure.query for failure in done.failures}
     if not asked & given.keys():

@@ -15,7 +15,7 @@ from limner.core.ids import Ids
 from limner.core.model_store import pack
 from limner.core.registry import resolve
 from limner.encoders.contract import digest
-from limner.systems.classic.histograms import Histograms
+from limner.systems.classic.histograms import WordHistograms
 
 KERNELS: Mapping[str, str] = MappingProxyType(
     {
@@ -66,7 +66,7 @@ def kernel_from(held: Mapping[str, Any], *, trust: bool) -> Any:
 
 def features_state(features: Any) -> dict[str, Any]:
     """Histograms, or a matrix of features."""
-    if isinstance(features, Histograms):
+    if isinstance(features, WordHistograms):
         return {"ids": list(features.ids), "counts": dict(features.counts)}  # the kernel has the words
     return {"matrix": features}
 
@@ -74,5 +74,5 @@ def features_state(features: Any) -> dict[str, Any]:
 def features_from(held: Mapping[str, Any]) -> Any:
     """What `features_state` was given."""
     if "counts" in held:
-        return Histograms(Ids(held["ids"], what="image"), held["counts"])
+        return WordHistograms(Ids(held["ids"], what="image"), held["counts"])
     return held["matrix"]

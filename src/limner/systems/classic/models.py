@@ -22,7 +22,7 @@ from limner.match.fusion import borda
 from limner.scores import Progress, Scores
 from limner.scores.running import Block, Float32
 from limner.systems.classic import kernel_state
-from limner.systems.classic.kcca import Directions, Matrix, Pair
+from limner.systems.classic.kcca import Directions, KernelPair, Matrix
 from limner.systems.classic.kernels import raised
 from limner.systems.classic.pairs import Documents, FeatureSource, image_features, usable
 from limner.systems.classic.selection import TASKS, Setting
@@ -32,7 +32,7 @@ KIND = "kcca"
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class Projection:
     """From kernel rows to projections: (rows - means) weights.
 
     Args:
@@ -62,16 +62,16 @@ class Space:
 
     setting: Setting
     correlations: Float32
-    images: Side
-    texts: Side
+    images: Projection
+    texts: Projection
 
     @classmethod
-    def of(cls, pair: Pair, found: Directions, setting: Setting) -> Space:
+    def of(cls, pair: KernelPair, found: Directions, setting: Setting) -> Space:
         """The first n projections of a solution."""
         sides = []
         for spectrum, weights in ((pair.x, found.x), (pair.y, found.y)):
             turned = spectrum.vectors[:, : len(weights)].astype(weights.dtype) @ weights[:, : setting.n]
-            sides.append(Side(spectrum.means.astype(weights.dtype), turned))
+            sides.append(Projection(spectrum.means.astype(weights.dtype), turned))
         correlations = found.correlations[: setting.n].astype(np.float32)
         return cls(setting, correlations, *sides)
 
@@ -215,7 +215,7 @@ class KccaModel:
         held = model_store.read(path, KIND).content
         with damage_told(path, what="saved model", mend="save it again"):
             spaces = tuple(
-                Space(Setting(**s["setting"]), s["correlations"], Side(**s["images"]), Side(**s["texts"]))
+                Space(Setting(**s["setting"]), s["correlations"], Projection(**s["images"]), Projection(**s["texts"]))
                 for s in held["spaces"]
             )
             settings = {task: tuple(Setting(**s) for s in held["settings"][task]) for task in TASKS}

@@ -15,11 +15,11 @@ from limner.core.paths import damage_told, refuse_irregular
 from limner.core.progress import progress_for
 from limner.core.registry import resolve
 from limner.scores import Progress
-from limner.systems.classic.histograms import Histograms
+from limner.systems.classic.histograms import WordHistograms
 from limner.systems.classic.kernels import KINDS, Featured, Features, Pyramid
 
 Documents = Sequence[Sequence[str]]
-FeatureSource = Embeddings | Histograms | str | Path | None
+FeatureSource = Embeddings | WordHistograms | str | Path | None
 """Features of images by id, in memory or in a file; None to compute them from the pictures."""
 
 TEXTS: Mapping[str, str] = MappingProxyType(
@@ -151,7 +151,7 @@ def fit_images(kernel: Any, collection: Collection, features: FeatureSource, *, 
     return kernel.fit(collection.images, **progress_for(kernel.fit, progress))
 
 
-def read_features(path: str | Path) -> Embeddings | Histograms:
+def read_features(path: str | Path) -> Embeddings | WordHistograms:
     """Reads a file of embeddings, or of histograms of visual words."""
     if Path(path).suffix == ".safetensors":
         from safetensors import safe_open
@@ -160,5 +160,5 @@ def read_features(path: str | Path) -> Embeddings | Histograms:
         with damage_told(path, what="safetensors file"), safe_open(path, framework="numpy") as archive:
             about = archive.metadata() or {}
         if "limner" in about:
-            return Histograms.load(path)[0]
+            return WordHistograms.load(path)[0]
     return Embeddings.load(path)

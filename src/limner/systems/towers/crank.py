@@ -84,7 +84,7 @@ class Pairing:
             raise LimnerError("features= without pictures=True: this judge would not look at them")
 
 
-class Batch(NamedTuple):
+class CrankBatch(NamedTuple):
     """Pairs, and which of them match."""
 
     rows: IntArray
@@ -93,7 +93,7 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class CrankData:
     """A collection as a judge reads it.
 
     Args:
@@ -116,7 +116,7 @@ class Known:
     hard: float = 0.0
 
     @classmethod
-    def of(cls, collection: Collection, judge: Judge, features: Source | None, device: torch.device) -> Known:
+    def of(cls, collection: Collection, judge: Judge, features: Source | None, device: torch.device) -> CrankData:
         """Reads a collection."""
         pairs = collection.judgements.relevant.restrict(candidates=collection.texts.ids)
         if len(collection.texts) < 2 or not len(pairs.rows):
@@ -125,7 +125,7 @@ class Known:
         names, captions = judge.read(image_names(collection.images)), judge.read(collection.texts.values)
         return cls(names, captions, rows, pairs.rows, pairs.columns)
 
-    def with_proposed(self, collection: Collection, proposer: Any, *, deep: int, hard: float) -> Known:
+    def with_proposed(self, collection: Collection, proposer: Any, *, deep: int, hard: float) -> CrankData:
         """Also knows what a proposer puts first."""
         if proposer is None or not hard:
             return self
@@ -193,7 +193,14 @@ class CrankTask:
     module: nn.Module
 
     def __init__(
-        self, judge: Judge, known: Known, dev: Known | None, *, training: Training, group: Group, device: torch.device
+        self,
+        judge: Judge,
+        known: CrankData,
+        dev: CrankData | None,
+        *,
+        training: Training,
+        group: Group,
+        device: torch.device,
     ) -> None:
         self.module = self.judge = judge
         self.known, self.dev, self.training, self.group, self.device = known, dev, training, group, device
@@ -209,7 +216,7 @@ class CrankTask:
         """What must be the same when a run is resumed."""
         return {"system": KIND, "pairs": len(self.known.rows), "judge": type(self.judge).__name__}
 
-    def batches(self, epoch: int, start: int) -> Iterator[Batch]:
+    def batches(self, epoch: int, start: int) -> Iterator[CrankBatch]:
         """Batches of pairs that match and as many that do not; our share of each."""
         order = randomness.order(len(self.known.rows), seed=self.training.seed, epoch=epoch)
         share = self.group.share(self.half)
@@ -222,9 +229,9 @@ class CrankTask:
             columns = np.concatenate([texts[share], wrong[share]])
             match = torch.zeros(len(columns), device=self.device)
             match[: len(mine)] = 1
-            yield Batch(np.concatenate([mine, mine]), columns, match)
+            yield CrankBatch(np.concatenate([mine, mine]), columns, match)
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: CrankBatch) -> Tensor:
         """Cross-entropy; the trainer takes the mean over the processes."""
         return binary_cross_entropy_with_logits(self.known.judged(self.judge, batch.rows, batch.columns), batch.match)
 
@@ -239,7 +246,7 @@ class CrankTask:
         return {"AUC": float(ranks.mean() / 2 / len(others)), "accuracy": float(told_apart)}
 
 
-def _in_batches(judge: Judge, known: Known, rows: IntArray, columns: IntArray, **running: Any) -> Scored:
+def _in_batches(judge: Judge, known: CrankData, rows: IntArray, columns: IntArray, **running: Any) -> Scored:
     """Logits of many pairs, of like length at a time."""
     lengths = judge.lengths(known.names, known.captions)
     out = np.empty(len(rows), dtype=np.float32)
@@ -255,7 +262,7 @@ def _in_batches(judge: Judge, known: Known, rows: IntArray, columns: IntArray, *
     return out
 
 
-def _logits(judge: Judge, known: Known, rows: IntArray, columns: IntArray, *, half: bool) -> Scored:
+def _logits(judge: Judge, known: CrankData, rows: IntArray, columns: IntArray, *, half: bool) -> Scored:
     with torch.inference_mode(), torch.autocast("cuda", torch.float16, enabled=half):
         found: Scored = known.judged(judge, rows, columns).float().cpu().numpy()
     return found
@@ -280,11 +287,11 @@ def train(
     size = None if features is None else int(features.vectors(collection.images[:2]).shape[1])
     with randomness.seeded(training.seed):
         judge = _judge(pairing, shape, collection, size, device).to(device)
-    known = Known.of(collection, judge, features, device)
+    known = CrankData.of(collection, judge, features, device)
     known = known.with_proposed(collection, pairing.proposer, deep=pairing.deep, hard=pairing.hard)
     if judge.picture is not None and known.features is not None:
         judge.picture.standardise(known.features)
-    held = None if dev is None else Known.of(dev, judge, features, device)
+    held = None if dev is None else CrankData.of(dev, judge, features, device)
     task = CrankTask(judge, known, held, training=training, group=group, device=device)
     fitted = fit(task, training, criterion="AUC", group=group, progress=progress)
     about = cards.summary(collection, dev, fitted, ("AUC", "accuracy"))
@@ -351,7 +358,7 @@ class CrankModel:
         if sees:
             vectors = np.stack([queries[n][1] for n in first])
             features = _tensor(vectors, next(self.judge.parameters()).device)
-        known = Known(
+        known = CrankData(
             self.judge.read([names[n] for n in first]),
             self.judge.read([candidates[n] for n in second]),
             features,

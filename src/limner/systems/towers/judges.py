@@ -24,7 +24,7 @@ from limner.encoders.backbones import longest_of
 from limner.encoders.batching import padded
 from limner.encoders.offline import folder_of, needed, pretrained
 from limner.systems.towers.pairs import PairReader, Pairs
-from limner.systems.towers.readers import Read, Reader, Seeing, States
+from limner.systems.towers.readers import Read, Seeing, States, TextReader
 from limner.systems.towers.settings import refuse_below
 from limner.systems.towers.sides import Vectors
 
@@ -69,7 +69,7 @@ class Reading(nn.Module):
         features: Numbers per picture; None for a judge that sees no pictures.
     """
 
-    def __init__(self, reader: Reader, shape: Layers, features: int | None) -> None:
+    def __init__(self, reader: TextReader, shape: Layers, features: int | None) -> None:
         super().__init__()
         self.reader = reader
         self.states, self.see = States(reader), Seeing(reader, shape.width)

@@ -34,7 +34,7 @@ from limner.systems.towers.encoding import as_array
 from limner.systems.towers.fit import fit
 from limner.systems.towers.fusion import Fused, fusion
 from limner.systems.towers.named import Data
-from limner.systems.towers.readers import Read, Reader, Seeing, States, found_again, reader_of
+from limner.systems.towers.readers import Read, Seeing, States, TextReader, found_again, reader_of
 from limner.systems.towers.settings import Training, refuse_below, settings, split
 from limner.systems.towers.shape import Margin
 from limner.systems.towers.sides import Vectors
@@ -99,7 +99,7 @@ class Heads:
 class Head(nn.Module):
     """A transformer encoder over the states of a text; its first output token is the vector of the text."""
 
-    def __init__(self, reader: Reader, shape: Heads) -> None:
+    def __init__(self, reader: TextReader, shape: Heads) -> None:
         super().__init__()
         self.see = Seeing(reader, shape.width)
         self.first = nn.Parameter(torch.randn(shape.width) * 0.02)
@@ -131,25 +131,25 @@ class MCProp(nn.Module):
         shape: Of the heads.
     """
 
-    def __init__(self, reader: Reader, features: int, shape: Heads) -> None:
+    def __init__(self, reader: TextReader, features: int, shape: Heads) -> None:
         super().__init__()
         self.states = States(reader)
         self.names, self.captions = Head(reader, shape), Head(reader, shape)
         self.images = Vectors(features, shape.width, dropout=shape.dropout)
         self.fusion = fusion(shape.fusion, shape.width)
 
-    def queries(self, names: Read, features: Tensor, reader: Reader) -> Fused:
+    def queries(self, names: Read, features: Tensor, reader: TextReader) -> Fused:
         """Fused queries."""
         fused: Fused = self.fusion(self.names(self.states(names, reader), names), self.images(features).whole)
         return fused
 
-    def texts(self, captions: Read, reader: Reader) -> Tensor:
+    def texts(self, captions: Read, reader: TextReader) -> Tensor:
         """Captions."""
         found: Tensor = self.captions(self.states(captions, reader), captions)
         return found
 
 
-class Batch(NamedTuple):
+class McpropBatch(NamedTuple):
     """Our share of a batch, and which pairs of the whole batch belong together."""
 
     names: Read
@@ -167,7 +167,7 @@ class McpropTask:
     def __init__(
         self,
         module: MCProp,
-        reader: Reader,
+        reader: TextReader,
         data: Data,
         loss: Callable[..., Tensor],
         *,
@@ -189,7 +189,7 @@ class McpropTask:
         """What must be the same when a run is resumed."""
         return {"system": KIND, "pairs": len(self.data.image_of), "fusion": type(self.heads.fusion).__name__}
 
-    def batches(self, epoch: int, start: int) -> Iterator[Batch]:
+    def batches(self, epoch: int, start: int) -> Iterator[McpropBatch]:
         """The batches of an epoch from a number on."""
         order = randomness.order(len(self.data.image_of), seed=self.training.seed, epoch=epoch)
         share = self.group.share(self.size)
@@ -199,9 +199,9 @@ class McpropTask:
             positives = torch.from_numpy(self.data.related(images, texts)).to(self.data.features.device)
             mine, ours = images[share], texts[share]
             features = self.data.features[torch.from_numpy(mine).to(self.data.features.device)]
-            yield Batch(self.data.names.rows(mine), features, self.data.captions.rows(ours), positives)
+            yield McpropBatch(self.data.names.rows(mine), features, self.data.captions.rows(ours), positives)
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: McpropBatch) -> Tensor:
         """The margin loss of the whole batch, of which we encode our share."""
         query = self.heads.queries(batch.names, batch.features, self.reader).query
         text = self.heads.texts(batch.captions, self.reader)
@@ -226,7 +226,7 @@ class McpropTask:
 
 
 def encoded_queries(
-    module: MCProp, reader: Reader, names: Read, features: Tensor
+    module: MCProp, reader: TextReader, names: Read, features: Tensor
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
     """Vectors of queries, and the weights of their two parts."""
     with torch.inference_mode():
@@ -234,7 +234,7 @@ def encoded_queries(
     return as_array(torch.cat([p.query for p in parts])), as_array(torch.cat([p.weights for p in parts]))
 
 
-def encoded_texts(module: MCProp, reader: Reader, captions: Read) -> npt.NDArray[np.float32]:
+def encoded_texts(module: MCProp, reader: TextReader, captions: Read) -> npt.NDArray[np.float32]:
     """Vectors of captions."""
     with torch.inference_mode():
         return as_array(torch.cat([module.texts(captions.rows(rows), reader) for rows in _cut(len(captions))]))
@@ -300,7 +300,7 @@ class McpropModel:
 
     name: str
     module: MCProp
-    reader: Reader
+    reader: TextReader
     features: Source | None
     settings: Mapping[str, Mapping[str, Any]]
     trained: Mapping[str, Any]

@@ -14,7 +14,7 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.ids import IntArray
 from limner.datasets.wikipedia import image_names
-from limner.systems.towers.readers import Read, Reader
+from limner.systems.towers.readers import Read, TextReader
 from limner.systems.towers.sources import Source
 
 
@@ -42,7 +42,7 @@ class Data:
 
     @classmethod
     def of(
-        cls, collection: Collection, reader: Reader, features: Source, device: torch.device, dev: Data | None = None
+        cls, collection: Collection, reader: TextReader, features: Source, device: torch.device, dev: Data | None = None
     ) -> Data:
         """Reads a collection."""
         if len(collection.images) < 2 or not len(collection.judgements):

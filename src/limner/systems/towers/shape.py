@@ -11,7 +11,7 @@ from torch import nn
 
 from limner.core.errors import LimnerError
 from limner.systems.towers import losses
-from limner.systems.towers.models import Heads, ManyVectors, Probabilistic, TwoTowers
+from limner.systems.towers.models import AttentionHeads, ManyVectors, Probabilistic, TwoTowers
 from limner.systems.towers.settings import refuse_below
 from limner.systems.towers.sides import Vectors, Words
 
@@ -161,7 +161,9 @@ def built(variant: str, shape: Shape, own: tuple[Any, ...], *, features: int, te
     if variant == "pcme":
         return Probabilistic(images, side, joint=shape.joint, samples=own[0].samples, kl=own[0].kl)
     several = own[1]
-    heads = tuple(Heads(shape.joint, several.heads, parts=parts) for parts in (None, shape.hidden if reads else None))
+    heads = tuple(
+        AttentionHeads(shape.joint, several.heads, parts=parts) for parts in (None, shape.hidden if reads else None)
+    )
     weights = {"diversity": several.diversity, "discrepancy": several.discrepancy}
     return ManyVectors(images, side, own[0].function(), heads=(heads[0], heads[1]), **weights)
 

@@ -17,7 +17,7 @@ from limner.core.version import VERSION
 from limner.evaluation.evaluate import evaluate
 from limner.scores import Scores
 from limner.systems.towers import randomness
-from limner.systems.towers.data import Batch, Batches, Pairs, Texts
+from limner.systems.towers.data import Batches, Texts, TowersBatch, TrainingPairs
 from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.encoding import as_array, as_sets, images_seen, texts_seen
 from limner.systems.towers.fit import Fitted, fit
@@ -82,7 +82,7 @@ def trained(
     given = options if start is None else _as_begun(start, options)
     inputs, shape, training, *own = split(given, Inputs, Shape, Training, *VARIANTS[variant], what=variant)
     plan = Plan(variant, inputs, shape, training, tuple(own), start)
-    reading = Reading.of(inputs, collection, progress) if start is None else Reading.after(start, inputs)
+    reading = TowerInputs.of(inputs, collection, progress) if start is None else TowerInputs.after(start, inputs)
     device = device_named(training.device)
     group = joined(device)
     task = TowersTask(plan, reading, collection, dev, device=device, group=group)
@@ -119,7 +119,7 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class TowerInputs:
     """How images and texts become numbers.
 
     Args:
@@ -135,7 +135,7 @@ class Reading:
     longest: int
 
     @classmethod
-    def of(cls, inputs: Inputs, collection: Collection, progress: Progress | None) -> Reading:
+    def of(cls, inputs: Inputs, collection: Collection, progress: Progress | None) -> TowerInputs:
         """As the settings say, with the words of the collection's texts."""
         features = source(inputs.features)
         if isinstance(inputs.texts, str) and inputs.texts == "gru":
@@ -146,7 +146,7 @@ class Reading:
         return cls(features, source(inputs.texts, what="texts"), None, inputs.longest)
 
     @classmethod
-    def after(cls, start: TowersModel, inputs: Inputs) -> Reading:
+    def after(cls, start: TowersModel, inputs: Inputs) -> TowerInputs:
         """As a trained model reads them; features of other images may be given."""
         features = start.features if inputs.features is None else source(inputs.features)
         if features is None:
@@ -173,7 +173,7 @@ class TowersTask:
     def __init__(
         self,
         plan: Plan,
-        reading: Reading,
+        reading: TowerInputs,
         collection: Collection,
         dev: Collection | None,
         *,
@@ -181,7 +181,7 @@ class TowersTask:
         group: Group,
     ) -> None:
         self.plan, self.reading, self.collection, self.dev, self.group = plan, reading, collection, dev, group
-        self.pairs = Pairs(
+        self.pairs = TrainingPairs(
             collection, reading.features.vectors(collection.images), reading.read(collection), device=device
         )
         self.batches_of = Batches(self.pairs, plan.training.batch, plan.training.seed, group)
@@ -203,11 +203,11 @@ class TowersTask:
         sizes = {"features": int(self.pairs.features.shape[1]), "vocabulary": known}
         return {"system": self.plan.variant, **flat, "pairs": len(self.pairs), **sizes}
 
-    def batches(self, epoch: int, start: int) -> Iterator[Batch]:
+    def batches(self, epoch: int, start: int) -> Iterator[TowersBatch]:
         """The batches of an epoch from a number on."""
         return self.batches_of.epoch(epoch, start)
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: TowersBatch) -> Tensor:
         """The loss of the whole batch, of which we encode our share."""
         module: Any = self.module
         images, texts = module.image_vectors(batch.images), module.text_vectors(batch.texts)
@@ -299,7 +299,7 @@ class _Held:
     texts: Texts
 
     @classmethod
-    def of(cls, collection: Collection, reading: Reading, device: torch.device) -> _Held:
+    def of(cls, collection: Collection, reading: TowerInputs, device: torch.device) -> _Held:
         rows = torch.from_numpy(reading.features.vectors(collection.images).copy())
         return cls(collection, rows.to(device), reading.read(collection))
 
