@@ -68,6 +68,19 @@ def test_a_model_trained_on_a_file_of_features_takes_new_images(folder, tmp_path
     assert told["results"][0]["value"] == pytest.approx(expected.results[0].value)
 
 
+def test_encoding_with_a_model_that_was_trained_on_features(folder, tmp_path):
+    pytest.importorskip("torch")
+    old, new = (limner.load(str(folder / name)) for name in ("old", "new"))
+    model = limner.train(old, "towers", features=folder / "old.npz", device="cpu", **SMALL)
+    model.save(tmp_path / "m")
+    words = ("encode", folder / "new", "--side", "images", "--encoder", tmp_path / "m", "-o", tmp_path / "v.npz")
+    run(*words, "--features", folder / "new.npz")
+    expected = model.encode_images(new.images, features=folder / "new.npz")
+    np.testing.assert_allclose(Embeddings.load(tmp_path / "v.npz").matrix, expected.matrix, atol=1e-6)
+    done = run("encode", folder / "new", "--side", "texts", *words[4:], "--features", folder / "new.npz", status=3)
+    assert "leave them out" in done.stderr
+
+
 def test_features_for_what_takes_none_are_refused(folder):
     words = ("evaluate", folder / "new", "--features", folder / "new.npz")
     assert "is for --system" in run(*words, "--scores", folder / "new.npz", status=Status.USAGE).stderr

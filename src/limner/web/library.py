@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.systems.held_out import FEWEST, HoldOut, hold_out, outside
-from limner.systems.opening import FoundSystem, OpenSystem, find_system
+from limner.systems.opening import SCORES, FoundSystem, OpenSystem, find_system
 from limner.web.jobs import Job, Jobs
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ class Library:
     @cached_property
     def found(self) -> dict[str, FoundSystem]:
         """What every name of a system stands for."""
-        given = {**self.systems, **self.matrices}
-        return {name: replace(find_system(each, trust=self.trust), name=name) for name, each in given.items()}
+        named = {name: replace(find_system(each, trust=self.trust), name=name) for name, each in self.systems.items()}
+        return named | {name: FoundSystem(name, SCORES, file) for name, file in self.matrices.items()}
 
     @property
     def names(self) -> list[str]:
