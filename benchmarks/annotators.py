@@ -33,7 +33,7 @@ from limner.annotate.store import AlreadyFull, LeaseLost, Store, open_store
 from limner.annotate.store.answers import answers, history, submit
 from limner.annotate.store.contents import add_collection
 from limner.annotate.store.people import add_annotator
-from limner.annotate.store.tasks import Asked, Draft, add_tasks, give_back, lease, progress
+from limner.annotate.store.tasks import Draft, TaskPair, add_tasks, give_back, lease, progress
 
 PEOPLE = 50
 REAL, REPLICATION = 18, 2
@@ -59,8 +59,8 @@ def prepare(where: str, tasks: int) -> list[int]:
     collection = limner.Collection("grid", images, texts, limner.Judgements.from_pairs(pairs[:1]))
     drafts = []
     for number in range(tasks):
-        real = [Asked(*pair) for pair in pairs[number * REAL : (number + 1) * REAL]]
-        drafts.append(Draft((*real, Asked(*pairs[-1], "gold_pos"), Asked(*pairs[-2], "gold_neg"))))
+        real = [TaskPair(*pair) for pair in pairs[number * REAL : (number + 1) * REAL]]
+        drafts.append(Draft((*real, TaskPair(*pairs[-1], "gold_pos"), TaskPair(*pairs[-2], "gold_neg"))))
     with open_store(where) as store:
         add_collection(store, collection)
         add_tasks(store, drafts, replication=REPLICATION)

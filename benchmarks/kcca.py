@@ -40,13 +40,13 @@ def kernels(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ours(n: int, precision: str) -> Callable[[], Any]:
-    from limner.systems.classic.kcca import Pair, spectrum
+    from limner.systems.classic.kcca import KernelPair, spectrum
 
     held = kernels(n)
-    Pair(*(spectrum(k[:50, :50]) for k in held), precision).solve(KAPPA)
+    KernelPair(*(spectrum(k[:50, :50]) for k in held), precision).solve(KAPPA)
 
     def work() -> Any:
-        return Pair(*(spectrum(k) for k in held), precision).solve(KAPPA).correlations
+        return KernelPair(*(spectrum(k) for k in held), precision).solve(KAPPA).correlations
 
     return work
 
@@ -87,7 +87,7 @@ def zoo(n: int) -> Callable[[], Any]:
 
 def grid(n: int) -> Callable[[], Any]:
     """Both kernels decomposed, a solution for each kappa, and ranks of a dev split in both directions for each n."""
-    from limner.systems.classic.kcca import Pair, spectrum
+    from limner.systems.classic.kcca import KernelPair, spectrum
     from limner.systems.classic.selection import Dev, sizes, trials
 
     extra = min(DEV, n)
@@ -98,7 +98,7 @@ def grid(n: int) -> Callable[[], Any]:
     dev = Dev(dict.fromkeys(("i2t", "t2i"), step[0]), dict.fromkeys(("i2t", "t2i"), step[1]))
 
     def work() -> Any:
-        pair = Pair(*(spectrum(k[:n]) for k in rows), "single")
+        pair = KernelPair(*(spectrum(k[:n]) for k in rows), "single")
         found = trials(pair, dev, rows[0][n:], rows[1][n:], kappas=GRID, ns=sizes(10, n))
         return [len(measured) for _, measured in found]
 

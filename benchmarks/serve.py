@@ -169,7 +169,7 @@ def fill(path: Path, *, annotators: int, tasks: int, size: int, replication: int
     from limner.annotate.store import open_store
     from limner.annotate.store.contents import add_collection
     from limner.annotate.store.people import add_annotator
-    from limner.annotate.store.tasks import Asked, Draft, add_tasks
+    from limner.annotate.store.tasks import Draft, TaskPair, add_tasks
     from limner.web.passwords import hashed
 
     held = limner.load("scenes", images=images).test
@@ -178,7 +178,7 @@ def fill(path: Path, *, annotators: int, tasks: int, size: int, replication: int
         add_collection(store, held, spec="scenes")
         chosen = pairs[: tasks * size]
         drafts = [
-            Draft(tuple(Asked(*pair) for pair in chosen[low : low + size])) for low in range(0, len(chosen), size)
+            Draft(tuple(TaskPair(*pair) for pair in chosen[low : low + size])) for low in range(0, len(chosen), size)
         ]
         add_tasks(store, drafts, replication=replication)
         kept = hashed(PASSWORD, name="annotator")

@@ -21,7 +21,7 @@ from limner.language.words import Reader
 from limner.systems.classic.alignment import Alignment
 from limner.systems.classic.lexical import LexicalKernel
 from limner.systems.classic.pairs import documents_of
-from limner.systems.classic.sentences import Documents, Vocabulary
+from limner.systems.classic.sentences import Documents, DocumentVocabulary
 from limner.systems.classic.similarity import Distributional, Maximum, WordTable
 from limner.systems.classic.strings import StringKernel
 from limner.systems.classic.tagrank import TagRank
@@ -60,7 +60,7 @@ def plain(name: str, data: Path | None, many: int, few: int) -> Callable[[], obj
     """The same in plain Python on a few of the images."""
     some = documents(data, many)
     reader = Reader()
-    vocabulary = Vocabulary.fit(some, reader)
+    vocabulary = DocumentVocabulary.fit(some, reader)
     weights = dict(zip(vocabulary.words, vocabulary.weights("root idf", len(vocabulary.words)).tolist(), strict=True))
     read = [[reader(caption) for caption in captions] for captions in some[:few]]
     if name == "trigrams":

@@ -42,12 +42,12 @@ def task_of(steps: int, sizes: dict[str, int], device: str) -> Any:
     from limner.systems.towers.distributed import Group, device_of
     from limner.systems.towers.settings import Training
     from limner.systems.towers.shape import Inputs, Margin, Shape
-    from limner.systems.towers.training import Plan, Reading, TowersTask
+    from limner.systems.towers.training import Plan, TowerInputs, TowersTask
 
     collection, features = world(steps)
     inputs = Inputs(features=features, least=1)
     plan = Plan("towers", inputs, Shape(**sizes), Training(epochs=1, batch=BATCH, device=device), (Margin(),))
-    reading = Reading.of(inputs, collection, None)
+    reading = TowerInputs.of(inputs, collection, None)
     return TowersTask(plan, reading, collection, None, device=device_of(device), group=Group())
 
 

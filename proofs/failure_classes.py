@@ -24,7 +24,7 @@ from limner.datasets.scenes.scene import Scene, SceneObject
 from limner.datasets.scenes.world import SETTINGS, kinds_of
 from limner.explain.concepts import Concepts, of_images
 from limner.explain.failures import Failure
-from limner.explain.labels import CLASSES, Reader, label, setting_words
+from limner.explain.labels import CLASSES, ClaimReader, label, setting_words
 from limner.language.wordnet import WordNet
 
 
@@ -69,7 +69,7 @@ def compared(images: int, each: int, seed: int = 0) -> list[tuple[frozenset[str]
     world = scenes.load(images=images)
     wordnet = WordNet.load()
     concepts = of_images(world.images, wordnet)
-    reader = Reader(wordnet, setting_words(world, wordnet))
+    reader = ClaimReader(wordnet, setting_words(world, wordnet))
     log(f"words for backgrounds: {', '.join(sorted(reader.settings))}")
     dice = np.random.default_rng(seed)
     found = []

@@ -46,15 +46,15 @@ from limner.evaluation.evaluate import evaluate
 from limner.evaluation.report import Report
 from limner.language.words import Reader, lemma_lexicon
 from limner.scores import Scores
-from limner.systems.classic.histograms import Histograms
-from limner.systems.classic.kcca import Directions, Pair, Spectrum, centred, spectrum
+from limner.systems.classic.histograms import WordHistograms
+from limner.systems.classic.kcca import Directions, KernelPair, Spectrum, centred, spectrum
 from limner.systems.classic.kernels import Features, FittedPyramid, Pyramid
 from limner.systems.classic.models import KccaModel, TwoWayScores
 from limner.systems.classic.nearest import nearest_scores
 from limner.systems.classic.pairs import documents_of
 from limner.systems.classic.selection import Dev, trials
 from limner.systems.classic.thirty import ALIASES, SYSTEMS, System, system
-from limner.systems.classic.training import Found
+from limner.systems.classic.training import GridSearch
 
 MAIN = ("NN", "BoW1", "BoW5", "TagRank", "Tri5", "Tri5-idf", "Tri5Lin", "Tri5Sem")
 CNN = ("Tri5Sem",)
@@ -178,7 +178,7 @@ class Solved:
 
 
 class Half:
-    """KCCA with the images' kernel exact and the texts' cut to its leading eigenvectors V, as `kcca.Pair` solves it.
+    """KCCA with the images' kernel exact and the texts' cut to its leading eigenvectors V, as `KernelPair` solves it.
 
     With s and w as there, A'A = s_y V' K_x (K_x + kappa I)^-1 V s_y = Q diag(lambda^2) Q' needs no eigenvectors of K_x,
     and a = (K_x + kappa I)^-1 V s_y Q / lambda, b = V w_y Q.
@@ -243,9 +243,9 @@ class Bench:
         train, dev, test = (histograms.subset(part.images.ids) for part in self._parts())
         return kernel(train), kernel(dev, train), kernel(test, train)
 
-    def _histograms(self, file: Path | None, side: int) -> tuple[Histograms, FittedPyramid]:
+    def _histograms(self, file: Path | None, side: int) -> tuple[WordHistograms, FittedPyramid]:
         if file is not None and file.is_file():
-            found, words = Histograms.load(file)
+            found, words = WordHistograms.load(file)
             if words is None:
                 raise SystemExit(f"{file} has histograms without their words: expected a file that this script wrote")
             return found, FittedPyramid(words)
@@ -322,10 +322,10 @@ class Bench:
             np.savez(file, forward=scores.forward, backward=scores.backward, said=said)
         return scores.forward, scores.backward, said
 
-    def _search(self, asked: System, source: str) -> Found:
+    def _search(self, asked: System, source: str) -> GridSearch:
         """Every setting, measured on dev; the images' kernels are decomposed once for all systems."""
         (_, dev_images, _), (own, dev_texts, _) = self.images(source, asked.images), self.texts(asked)
-        found, texts = Found(fuse=True), self._decomposed(own)
+        found, texts = GridSearch(fuse=True), self._decomposed(own)
         for power in (1.0,) if source == "cnn" else self.options.powers:
             pair = self._pair(source, asked.images, power, texts)
             how: dict[str, Any] = {"kappas": self.options.kappas, "diagonals": self.options.diagonals, "power": power}
@@ -340,7 +340,7 @@ class Bench:
             whole = self.images(source, kind)[0] ** power
             self._held[key] = spectrum(whole) if self.options.rank is None else Solved(whole)
         held = self._held[key]
-        return Pair(held, texts, "single") if isinstance(held, Spectrum) else Half(held, texts)
+        return KernelPair(held, texts, "single") if isinstance(held, Spectrum) else Half(held, texts)
 
     def _decomposed(self, kernel: np.ndarray) -> Spectrum:
         rank = self.options.rank

@@ -27,7 +27,7 @@ from limner.annotate.store.answers import submit
 from limner.annotate.store.contents import counts
 from limner.annotate.store.people import add_annotator
 from limner.annotate.store.tasks import lease
-from limner.encoders.cache import Store
+from limner.encoders.cache import RowStore
 from limner.search import open_index
 
 WORLD = ("scenes", "-O", "images=60")
@@ -148,7 +148,7 @@ HEADS = ("width=8", "heads=2", "layers=1")
 
 def encoded(out, reference, last):
     """Every part of the cache is whole, and none is lost."""
-    kept = [len(Store(out / "c", owner="slow 1", width=3))] if (out / "c").is_dir() else [0]
+    kept = [len(RowStore(out / "c", owner="slow 1", width=3))] if (out / "c").is_dir() else [0]
     assert kept[0] >= (last or [0])[0]
     if (out / "v.npy").exists() and (out / "v.ids.txt").exists():
         assert (Embeddings.load(out / "v.npy").matrix == Embeddings.load(reference / "v.npy").matrix).all()
@@ -191,7 +191,7 @@ def tasked(out, reference, last):
 
 def reranked(out, reference, last):
     """Every kept score is whole and none is lost; the run is not there or whole."""
-    kept = [len(Store(out / "c", owner="pairs judge 1", width=1, dtype="float64"))] if (out / "c").is_dir() else [0]
+    kept = [len(RowStore(out / "c", owner="pairs judge 1", width=1, dtype="float64"))] if (out / "c").is_dir() else [0]
     assert kept[0] >= (last or [0])[0]
     if (out / "c.run").exists():
         assert (out / "c.run").read_bytes() == (reference / "c.run").read_bytes()

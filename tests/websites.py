@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 import limner
 from limner.annotate.store import open_store
 from limner.annotate.store.contents import add_collection
-from limner.annotate.store.tasks import Asked, Draft, add_tasks
+from limner.annotate.store.tasks import Draft, TaskPair, add_tasks
 from limner.datasets import scenes
 from limner.web import make_app
 from limner.web.connections import Connections, Limits, listen
@@ -47,7 +47,8 @@ def filled(path: Path | str, *, tasks: int = 2, size: int = 5, replication: int 
             (images[n % len(images)], texts[(7 * n + n // len(texts) + 5) % len(texts)]) for n in range(tasks * size)
         ]
         drafts = [
-            Draft(tuple(Asked(*pair) for pair in pairs[start : start + size])) for start in range(0, len(pairs), size)
+            Draft(tuple(TaskPair(*pair) for pair in pairs[start : start + size]))
+            for start in range(0, len(pairs), size)
         ]
         add_tasks(store, drafts, replication=replication)
     return path

@@ -45,8 +45,8 @@ from limner.annotate.store.people import (
 )
 from limner.annotate.store.schema import VERSION, metadata
 from limner.annotate.store.tasks import (
-    Asked,
     Draft,
+    TaskPair,
     add_tasks,
     assignment_of,
     give_back,
@@ -97,10 +97,10 @@ def filled(store, *, tasks=2, per_task=3, replication=1, gold=False):
     add_collection(store, world(images=size + 1, texts=1))
     drafts = []
     for number in range(tasks):
-        real = [Asked(f"i{n}", f"i{size}t0") for n in range(number * per_task, (number + 1) * per_task)]
+        real = [TaskPair(f"i{n}", f"i{size}t0") for n in range(number * per_task, (number + 1) * per_task)]
         controls = [
-            Asked(f"i{number}", f"i{number}t0", "gold_pos"),
-            Asked(f"i{number}", f"i{number + 1}t0", "gold_neg"),
+            TaskPair(f"i{number}", f"i{number}t0", "gold_pos"),
+            TaskPair(f"i{number}", f"i{number + 1}t0", "gold_neg"),
         ]
         drafts.append(Draft((*real, *(controls if gold else ()))))
     return add_tasks(store, drafts, replication=replication)
@@ -326,7 +326,7 @@ def test_proposals_keep_rank_score_and_direction(store):
 def test_a_pair_is_asked_by_one_task_only(store):
     filled(store)
     with pytest.raises(LimnerError, match="already"):
-        add_tasks(store, [Draft((Asked("i0", "i6t0"),))])
+        add_tasks(store, [Draft((TaskPair("i0", "i6t0"),))])
     assert counts(store)["tasks"] == 2  # the refused one left nothing behind
 
 

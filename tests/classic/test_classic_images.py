@@ -14,7 +14,7 @@ from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.systems.classic.descriptors import DESCRIPTORS, STEP, lab, pixels, sift, texture
-from limner.systems.classic.histograms import GRID, Histograms
+from limner.systems.classic.histograms import GRID, WordHistograms
 from limner.systems.classic.kernels import (
     Features,
     FittedFeatures,
@@ -44,8 +44,8 @@ def words(pictures) -> VisualWords:
 
 
 @pytest.fixture(scope="module")
-def histograms(pictures, words) -> Histograms:
-    return Histograms.of(pictures, words)
+def histograms(pictures, words) -> WordHistograms:
+    return WordHistograms.of(pictures, words)
 
 
 # --- descriptors ------------------------------------------------------------------------------------------------
@@ -212,17 +212,17 @@ def test_levels_are_sums_of_finer_ones(histograms):
 
 def test_histograms_are_kept_in_a_file(tmp_path, histograms, words):
     file = histograms.save(tmp_path / "h.safetensors", vocabulary=words)
-    read, vocabulary = Histograms.load(file)
+    read, vocabulary = WordHistograms.load(file)
     assert list(read.ids) == list(histograms.ids) and vocabulary.side == words.side
     for name in SIZES:
         np.testing.assert_array_equal(read.counts[name], histograms.counts[name])
         np.testing.assert_array_equal(vocabulary.words[name], words.words[name])
     np.testing.assert_array_equal(read.subset(["p2", "p0"]).counts["sift"], histograms.counts["sift"][[2, 0]])
     with pytest.raises(LimnerError, match="no file of histograms"):
-        Histograms.load(tmp_path / "other")
+        WordHistograms.load(tmp_path / "other")
     Embeddings(["a"], np.ones((1, 2), np.float32)).save(tmp_path / "e.safetensors")
     with pytest.raises(LimnerError, match="expected 'limner histograms 1'"):
-        Histograms.load(tmp_path / "e.safetensors")
+        WordHistograms.load(tmp_path / "e.safetensors")
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def test_a_pyramid_takes_pictures_and_histograms_and_comes_back_from_its_state(p
     with pytest.raises(LimnerError, match="power"):
         Pyramid(power=0)
     with pytest.raises(UnknownName, match="feature of these histograms"):
-        kernel(Histograms(["a"], {"colour": np.ones((1, 16, 6), np.uint16)}))
+        kernel(WordHistograms(["a"], {"colour": np.ones((1, 16, 6), np.uint16)}))
 
 
 @pytest.mark.parametrize("kind", ["linear", "rbf", "chi2"])

@@ -14,7 +14,7 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.core.judgements import Judgements
 from limner.evaluation.evaluate import evaluate
 from limner.scores import Scores
-from limner.systems.classic.kcca import Pair, Spectrum, centred, incomplete_cholesky, spectrum
+from limner.systems.classic.kcca import KernelPair, Spectrum, centred, incomplete_cholesky, spectrum
 from limner.systems.classic.selection import DEPTHS, Dev, Setting, Trial, best, fifteen, sizes, table, trials
 
 
@@ -40,7 +40,7 @@ def _dense(kx: np.ndarray, ky: np.ndarray, kappa: float) -> np.ndarray:
 def test_correlations_are_those_of_the_dense_problem(items, dx, dy, kappa, seed):
     rng = np.random.default_rng(seed)
     kx, ky = _kernel(rng, items, dx), _kernel(rng, items, dy)
-    found = Pair(spectrum(kx), spectrum(ky)).solve(kappa).correlations
+    found = KernelPair(spectrum(kx), spectrum(ky)).solve(kappa).correlations
     expected = _dense(kx, ky, kappa)[: len(found)]
     np.testing.assert_allclose(found, expected, atol=2e-4)
 
@@ -51,7 +51,7 @@ def test_projections_solve_the_equation(items, kappa, diagonal, seed):
     """(K_x + kappa I)^-1 K_y (K_y + kappa I)^-1 K_x a = lambda^2 a, also where the diagonal is multiplied."""
     rng = np.random.default_rng(seed)
     kx, ky = _kernel(rng, items, items + 3), _kernel(rng, items, items + 3, unit=True)
-    pair = Pair(spectrum(kx), spectrum(ky))
+    pair = KernelPair(spectrum(kx), spectrum(ky))
     found = pair.solve(kappa, diagonal=diagonal)
     a = pair.x.vectors[:, : len(found.x)] @ found.x
     b = pair.y.vectors[:, : len(found.y)] @ found.y
@@ -68,7 +68,7 @@ def test_projections_solve_the_equation(items, kappa, diagonal, seed):
 def test_texts_may_have_a_ridge_of_their_own():
     rng = np.random.default_rng(6)
     kx, ky = _kernel(rng, 12, 15), _kernel(rng, 12, 15)
-    pair = Pair(spectrum(kx), spectrum(ky))
+    pair = KernelPair(spectrum(kx), spectrum(ky))
     found = pair.solve(0.3, text_kappa=4.0)
     x, y, eye = centred(kx), centred(ky), np.eye(12)
     a = pair.x.vectors[:, : len(found.x)] @ found.x
@@ -83,7 +83,7 @@ def test_linear_kernels_give_the_canonical_correlations_of_statsmodels():
     shared = rng.normal(size=(60, 2))
     x = np.hstack([shared, rng.normal(size=(60, 2))]) @ rng.normal(size=(4, 4))
     y = np.hstack([shared + 0.5 * rng.normal(size=(60, 2)), rng.normal(size=(60, 1))]) @ rng.normal(size=(3, 3))
-    found = Pair(spectrum(x @ x.T), spectrum(y @ y.T)).solve(1e-9).correlations
+    found = KernelPair(spectrum(x @ x.T), spectrum(y @ y.T)).solve(1e-9).correlations
     np.testing.assert_allclose(found, multivariate.CanCorr(y, x).cancorr, atol=1e-6)
 
 
@@ -123,24 +123,24 @@ def test_incomplete_cholesky_is_complete_at_the_rank_and_never_above_the_kernel(
 def test_cholesky_of_full_rank_gives_the_exact_solution():
     rng = np.random.default_rng(4)
     kx, ky = _kernel(rng, 30, 6), _kernel(rng, 30, 8)
-    exact = Pair(spectrum(kx), spectrum(ky)).solve(0.5)
-    partial = Pair(*(spectrum(k, method="cholesky", tolerance=1e-12) for k in (kx, ky))).solve(0.5)
+    exact = KernelPair(spectrum(kx), spectrum(ky)).solve(0.5)
+    partial = KernelPair(*(spectrum(k, method="cholesky", tolerance=1e-12) for k in (kx, ky))).solve(0.5)
     np.testing.assert_allclose(partial.correlations[:6], exact.correlations[:6], atol=1e-8)
-    fewer = Pair(*(spectrum(k, method="cholesky", rank=4) for k in (kx, ky))).solve(0.5)
+    fewer = KernelPair(*(spectrum(k, method="cholesky", rank=4) for k in (kx, ky))).solve(0.5)
     assert len(fewer) == 4 and fewer.correlations[0] <= exact.correlations[0] + 1e-8
 
 
 def test_single_precision_is_near_double():
     rng = np.random.default_rng(5)
     spectra = [spectrum(_kernel(rng, 60, 70)) for _ in range(2)]
-    double, single = (Pair(*spectra, precision=precision).solve(0.5) for precision in ("double", "single"))
+    double, single = (KernelPair(*spectra, precision=precision).solve(0.5) for precision in ("double", "single"))
     assert single.x.dtype == np.float32
     np.testing.assert_allclose(single.correlations, double.correlations[: len(single)], atol=1e-5)
 
 
 def test_what_cannot_be_solved_is_refused():
     kernel = _kernel(np.random.default_rng(0), 6, 6)
-    pair = Pair(spectrum(kernel), spectrum(kernel))
+    pair = KernelPair(spectrum(kernel), spectrum(kernel))
     with pytest.raises(LimnerError, match="kappa above 0"):
         pair.solve(0.0)
     with pytest.raises(LimnerError, match="normalised kernel"):
@@ -152,9 +152,9 @@ def test_what_cannot_be_solved_is_refused():
     with pytest.raises(LimnerError, match="not finite"):
         spectrum(np.full((4, 4), np.nan))
     with pytest.raises(LimnerError, match="same pairs"):
-        Pair(spectrum(kernel), spectrum(kernel[:5, :5]))
+        KernelPair(spectrum(kernel), spectrum(kernel[:5, :5]))
     with pytest.raises(UnknownName, match="precision"):
-        Pair(pair.x, pair.y, "half")
+        KernelPair(pair.x, pair.y, "half")
     with pytest.raises(UnknownName, match="cholesky"):
         spectrum(kernel, method="choleski")
 
@@ -174,7 +174,7 @@ def dev() -> Collection:
 @pytest.fixture(scope="module")
 def world(dev):
     rng = np.random.default_rng(8)
-    pair = Pair(*(spectrum(_kernel(rng, 20, 25, unit=True)) for _ in range(2)))
+    pair = KernelPair(*(spectrum(_kernel(rng, 20, 25, unit=True)) for _ in range(2)))
     return pair, rng.normal(size=(7, 20)), rng.normal(size=(14, 20))
 
 

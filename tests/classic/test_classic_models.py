@@ -9,14 +9,15 @@ import pytest
 
 import limner
 from limner import systems
+from limner.core import model_store
 from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.judgements import Judgements
 from limner.match.fusion import borda
 from limner.scores import Scores
-from limner.systems.classic import saving, training
-from limner.systems.classic.histograms import Histograms
+from limner.systems.classic import kernel_state, training
+from limner.systems.classic.histograms import WordHistograms
 from limner.systems.classic.kcca import centred
 from limner.systems.classic.kernels import Features, Pyramid
 from limner.systems.classic.models import KccaModel, TwoWayScores
@@ -33,7 +34,7 @@ def world() -> Collection:
 
 
 @pytest.fixture(scope="module")
-def seen(world) -> Histograms:
+def seen(world) -> WordHistograms:
     """What every test sees of the pictures, computed once."""
     return Pyramid(**SMALL).fit(world.train.images).features(world.images)
 
@@ -171,6 +172,8 @@ def test_damaged_models_are_refused(model, tmp_path):
     (folder / "config.json").write_text(json.dumps({**config, "image_kernel": {"class": "json:loads", "state": {}}}))
     with pytest.raises(LimnerError, match="named by a file"):
         KccaModel.load(folder)
+    with pytest.raises(LimnerError, match="no kernel"):
+        KccaModel.load(folder, trust=True)
     (folder / "model.safetensors").write_bytes(b"nothing")
     with pytest.raises(LimnerError, match="save it again"):
         KccaModel.load(folder)
@@ -200,7 +203,7 @@ def test_histograms_of_a_file_in_place_of_pictures(world, seen, tmp_path):
     np.testing.assert_allclose(given.scores(world.test).matrix(), expected, atol=1e-5)  # the file has the words
     pictures = limner.train(world, "kcca", **SMALL)
     np.testing.assert_allclose(pictures.scores(world.test).matrix(), expected, atol=1e-5)
-    bare = limner.train(world, "kcca", features=Histograms(seen.ids, seen.counts))
+    bare = limner.train(world, "kcca", features=WordHistograms(seen.ids, seen.counts))
     np.testing.assert_allclose(bare.scores(world.test, features=seen).matrix(), expected, atol=1e-5)
     with pytest.raises(LimnerError, match="not known"):
         bare.scores(world.test)
@@ -245,15 +248,15 @@ def test_images_without_texts_are_named():
 
 def test_a_search_needs_dev_rows(world):
     with pytest.raises(LimnerError, match="dev rows"):
-        training.search(training.Rows(np.eye(5), np.eye(5)), Dev.of(world.dev), training.Grid())
+        training.search(training.Rows(np.eye(5), np.eye(5)), Dev.of(world.dev), training.KccaGrid())
 
 
 def test_states_of_kernels_survive_packing():
     tensors: dict = {}
     state = {"kind": "x", "nested": {"numbers": np.arange(3), "list": [1, np.float32(2)]}}
-    packed = json.loads(json.dumps(saving.pack(state, tensors, "k")))
-    back = saving.unpack(packed, tensors)
+    packed = json.loads(json.dumps(model_store.pack(state, tensors, "k")))
+    back = model_store.unpack(packed, tensors)
     assert back["nested"]["list"] == [1, 2.0]
     np.testing.assert_array_equal(back["nested"]["numbers"], [0, 1, 2])
     kernel = Features("rbf").fit(np.random.default_rng(0).random((4, 2)))
-    assert saving.kernel_from(saving.kernel_state(kernel), trust=False) == kernel
+    assert kernel_state.kernel_from(kernel_state.kernel_state(kernel), trust=False) == kernel

@@ -17,7 +17,7 @@ from limner.core.errors import LimnerError
 from limner.language import spelling
 from limner.language.tagging import tag
 from limner.language.words import Reader, compounds, lemma_lexicon, tokens
-from limner.systems.classic.sentences import Vocabulary
+from limner.systems.classic.sentences import DocumentVocabulary
 from limner.systems.classic.strings import OverlapF1, StringKernel
 from limner.systems.classic.tagrank import TagRank
 
@@ -355,7 +355,7 @@ def test_without_a_speller_spelling_is_refused(tmp_path, monkeypatch):
 
 
 def test_idf_is_the_papers():
-    words = Vocabulary.fit(TRAINING, Reader())
+    words = DocumentVocabulary.fit(TRAINING, Reader())
     assert words.weights("idf", 8)[list(words.words).index("grass")] == pytest.approx(math.log(4 / 3))
     assert words.weights("idf", 8)[-1] == pytest.approx(math.log(4))
     with pytest.raises(LimnerError, match="root idf"):

@@ -149,7 +149,7 @@ def test_a_gru_is_saved_and_loaded_and_padding_changes_nothing(tmp_path):
     weights.write_bytes(weights.read_bytes()[:-10])
     with pytest.raises(LimnerError, match="damaged"):
         encoder("gru", model=folder)
-    with pytest.raises(LimnerError, match="no GRU"):
+    with pytest.raises(LimnerError, match="no model"):
         encoder("gru", model=tmp_path / "nothing")
 
 

@@ -8,7 +8,7 @@ import pytest
 import limner
 from limner.core.errors import LimnerError
 from limner.encoders.batching import PART_SECONDS, by_length, paced
-from limner.encoders.cache import Cached, Store, keys_of
+from limner.encoders.cache import Cached, RowStore, keys_of
 
 
 class Lengths:
@@ -156,7 +156,7 @@ def test_refusals_and_damage(tmp_path):
 
 def test_a_store_against_a_dictionary(tmp_path):
     rng = np.random.default_rng(0)
-    store, held = Store(tmp_path, owner="x", width=1, dtype="float64"), {}
+    store, held = RowStore(tmp_path, owner="x", width=1, dtype="float64"), {}
     for _ in range(20):
         fresh = [rng.bytes(16) for _ in range(rng.integers(0, 9))]
         values = rng.standard_normal((len(fresh), 1))
@@ -167,7 +167,7 @@ def test_a_store_against_a_dictionary(tmp_path):
         known, rows = store.get(keys_of(asked))
         assert known.tolist() == [a in held for a in asked]
         assert [r for r, k in zip(rows[:, 0], known, strict=True) if k] == [held[a] for a in asked if a in held]
-    assert len(Store(tmp_path, owner="x", width=1, dtype="float64")) == len(held)
+    assert len(RowStore(tmp_path, owner="x", width=1, dtype="float64")) == len(held)
 
 
 def test_batches_hold_everything_once_and_keep_the_budget():

@@ -13,11 +13,11 @@ import limner
 from limner.core.errors import LimnerError, UnknownName
 from limner.explain.concepts import Concepts, Thing
 from limner.explain.failures import Failure
-from limner.explain.labels import CLASSES, Reader, label, label_all, read_labels, setting_words
+from limner.explain.labels import CLASSES, ClaimReader, label, label_all, read_labels, setting_words
 from limner.explain.rules import rates, rules, table, together
 from limner.language.wordnet import WordNet
 
-READER = Reader(WordNet.load(), {"beach": frozenset({"beach"})})
+READER = ClaimReader(WordNet.load(), {"beach": frozenset({"beach"})})
 
 
 def thing(name: str, **attributes: str) -> Thing:

@@ -355,7 +355,7 @@ def drawn_scenes(draw):
 @given(meanings(), st.lists(drawn_scenes(), min_size=1, max_size=4))
 def test_truth_agrees_with_the_oracle_on_anything(meaning, given_scenes):
     expected = [judged_by_oracle(meaning, scene) for scene in given_scenes]
-    assert truth.Truth(given_scenes).of(meaning).tolist() == expected
+    assert truth.SceneTruth(given_scenes).of(meaning).tolist() == expected
     assert [meaning.true_of(scene) for scene in given_scenes] == expected
 
 
@@ -400,7 +400,8 @@ def test_each_of_the_first_is_related_to_each_of_the_second():
     for dogs, expected in ((1, True), (2, False)):
         for pair in ((scenes.Entity("dog", number=dogs), cats), (cats, scenes.Entity("dog", number=dogs))):
             meaning = scenes.Meaning(pair, "next to")
-            found = truth.Truth([scene]).of(meaning).tolist(), meaning.true_of(scene), judged_by_oracle(meaning, scene)
+            judged = truth.SceneTruth([scene]).of(meaning).tolist()
+            found = judged, meaning.true_of(scene), judged_by_oracle(meaning, scene)
             assert found == ([expected], expected, expected)
 
 

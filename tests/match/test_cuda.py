@@ -176,5 +176,5 @@ def test_refused(make, message):
 def test_no_card_is_said():
     if torch.cuda.is_available():
         pytest.skip("there is a graphics card here")
-    with pytest.raises(LimnerError, match="torch sees no graphics card"):
+    with pytest.raises(LimnerError, match="torch sees no GPU"):
         Scores.from_embeddings(vectors(2, 1), vectors(2, 2), device="cuda")

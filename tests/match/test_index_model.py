@@ -27,7 +27,7 @@ def run(*words, status=0):
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Two models of one kind and width that learned from different pictures, as files."""
+    """Two models of one kind and width that learned from different pictures, as folders."""
     folder = tmp_path_factory.mktemp("models")
     world = limner.load("scenes", images=60)
     for name, part in (("a", world), ("b", world.test)):
@@ -67,7 +67,7 @@ def test_another_name_is_refused_before_anything_is_trained(tmp_path):
 
 
 def test_a_copy_of_the_model_is_the_model(made, models, tmp_path):
-    shutil.copy(models / "a.npz", tmp_path / "renamed.npz")
+    shutil.copytree(models / "a.npz", tmp_path / "renamed.npz")
     words = ("index", made, *WORLD, "--split", "test", "--resume", "--json", "--system")
     assert json.loads(run(*words, tmp_path / "renamed.npz").stdout)["added"] == 0
 
@@ -114,7 +114,8 @@ def test_python_adds_with_the_model_that_it_names(tmp_path, models):
 
 def test_a_model_that_was_put_in_the_place_of_the_kept_one_is_noticed(made, models, tmp_path):
     shutil.copytree(made, tmp_path / "i")
-    shutil.copy(models / "b.npz", tmp_path / "i" / "system")
+    shutil.rmtree(tmp_path / "i" / "system")
+    shutil.copytree(models / "b.npz", tmp_path / "i" / "system")
     assert "two models" in run("search", tmp_path / "i", "a cat", status=3).stderr
 
 
@@ -136,7 +137,7 @@ def test_an_index_of_an_older_limner_is_read_and_says_nothing_of_its_model(tmp_p
     model = systems.load(models / "a.npz")
     items = limner.load("scenes", images=60).images
     index(tmp_path / "i", model.encode_images(items), items, system_name="system")
-    shutil.copy(models / "a.npz", tmp_path / "i" / "system")
+    shutil.copytree(models / "a.npz", tmp_path / "i" / "system")
     table = lancedb.connect(tmp_path / "i").open_table("items")
     head = {"format": 1, "dim": 8, "kind": "image", "similarity": "cosine", "system": "system"}
     older = table.to_arrow().replace_schema_metadata({"limner": json.dumps(head)})

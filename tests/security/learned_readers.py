@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import sqlite3
@@ -44,10 +45,18 @@ def _train(name: str, **options: Any) -> Callable[[Path], Any]:
     def make(folder: Path) -> None:
         world = _small_world()
         given = {"features": _features(world)} if options.pop("featured", True) else {}
-        target = folder / ("m.npz" if name in ("histograms", "colours") else "m")
-        limner.train(world, name, **given, **options).save(target)
+        limner.train(world, name, **given, **options).save(folder / "m")
 
     return make
+
+
+def _old_histograms(folder: Path) -> None:
+    """The one file in which limner 0.1 kept such a model."""
+    import tarfile
+
+    archive = Path(__file__).parents[1] / "old" / "limner-0.1.0.tar.xz"
+    with tarfile.open(archive) as held:
+        held.extract("./histograms.npz", folder, filter="data")
 
 
 def _model(name: str) -> Callable[[Path], Any]:
@@ -62,34 +71,23 @@ CONFIG = {"config.json": spoil.of_json, "model.safetensors": spoil.of_safetensor
 
 def _resigned(rng: random.Random, data: bytes) -> bytes:
     """Weights of a model, spoilt and signed again, so that the fingerprint fits what nobody wrote."""
-    import tempfile
+    from safetensors.numpy import load, save
 
-    import torch
-
-    from limner.systems.towers import checkpoints
+    from limner.core.model_store import FORMAT, fingerprint
 
     if rng.random() < 0.3:
         return spoil.of_safetensors(rng, data)
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "w.safetensors"
-        file.write_bytes(data)
-        tensors, about = checkpoints.read(file)
-        names = sorted(tensors)
-        chosen = rng.choice(names)
-        kinds = [
-            torch.zeros(0),
-            torch.zeros(3, dtype=torch.int64),
-            torch.full((2, 2), torch.nan),
-            tensors[rng.choice(names)],
-        ]
-        tensors[rng.choice((chosen, "x", chosen + "."))] = rng.choice(kinds).clone()
-        if rng.random() < 0.3:
-            del tensors[chosen]
-        changed = spoil.spoilt_value(rng, dict(about)) if rng.random() < 0.3 else about
-        checkpoints.write(
-            file, tensors, {k: v for k, v in changed.items() if k != "format"} if isinstance(changed, dict) else {}
-        )
-        return file.read_bytes()
+    tensors = load(data)
+    names = sorted(tensors)
+    chosen = rng.choice(names)
+    kinds = [np.zeros(0, np.float32), np.zeros(3, np.int64), np.full((2, 2), np.nan, np.float32)]
+    tensors[rng.choice((chosen, "x", chosen + "."))] = rng.choice([*kinds, tensors[rng.choice(names)].copy()])
+    if rng.random() < 0.3:
+        del tensors[chosen]
+    kind = rng.choice(("towers", "kcca", ""))
+    head = {"kind": kind, "format": FORMAT, "sha256": fingerprint(tensors, kind)}
+    told = spoil.spoilt_value(rng, dict(head)) if rng.random() < 0.3 else head
+    return bytes(save(tensors, {"limner": json.dumps(told)}))
 
 
 SIGNED = {**CONFIG, "model.safetensors": _resigned}
@@ -108,17 +106,17 @@ def _read_gru(folder: Path) -> Any:
 
 
 def _cache(folder: Path) -> None:
-    from limner.encoders.cache import Store
+    from limner.encoders.cache import RowStore
 
-    Store(folder / "c", owner="x", width=3).put(
+    RowStore(folder / "c", owner="x", width=3).put(
         np.arange(8, dtype=np.uint64).reshape(4, 2), np.ones((4, 3), np.float32)
     )
 
 
 def _read_cache(folder: Path) -> Any:
-    from limner.encoders.cache import Store
+    from limner.encoders.cache import RowStore
 
-    return Store(folder / "c", owner="x", width=3).get(np.arange(8, dtype=np.uint64).reshape(4, 2))
+    return RowStore(folder / "c", owner="x", width=3).get(np.arange(8, dtype=np.uint64).reshape(4, 2))
 
 
 def _words(folder: Path) -> None:
@@ -204,9 +202,10 @@ def _read_store(folder: Path) -> Any:
 
 
 LEARNED = {
-    "histograms model": Reader(_made(_train("histograms", featured=False)), {"": spoil.of_zip}, _model("m.npz"), 3),
-    "kcca model": Reader(_made(_train("kcca", images="linear")), CONFIG, _model("m"), 3),
-    "nearest model": Reader(_made(_train("nearest", images="linear")), CONFIG, _model("m"), 2),
+    "histograms model": Reader(_made(_train("histograms", featured=False)), SIGNED, _model("m"), 3),
+    "histograms model of 0.1": Reader(_made(_old_histograms), {"": spoil.of_zip}, _model("histograms.npz"), 3),
+    "kcca model": Reader(_made(_train("kcca", images="linear")), SIGNED, _model("m"), 3),
+    "nearest model": Reader(_made(_train("nearest", images="linear")), SIGNED, _model("m"), 2),
     "towers model": Reader(_made(_train("towers", **TOWER)), SIGNED, _model("m"), 0.3),
     "pvse model": Reader(_made(_train("pvse", **TOWER)), SIGNED, _model("m"), 0.2),
     "pcme model": Reader(_made(_train("pcme", **TOWER)), SIGNED, _model("m"), 0.2),

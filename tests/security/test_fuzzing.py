@@ -27,7 +27,8 @@ from readers import READERS
 
 FEW = 40
 LEARNED = [
-    "histograms model", "kcca model", "nearest model", "towers model", "pvse model", "pcme model", "mcprop model",
+    "histograms model", "histograms model of 0.1", "kcca model", "nearest model", "towers model", "pvse model",
+    "pcme model", "mcprop model",
     "crank model", "gru", "cache", "visual words", "index", "store",
 ]  # fmt: skip
 NEEDS = {"index": "lancedb", "store": "sqlalchemy"}

@@ -37,7 +37,7 @@ def model(world):
 
 
 def test_batches_are_balanced_and_negatives_are_none_of_the_images_own(world, model):
-    known = crank.Known.of(world.train, model.judge, None, torch.device(DEVICE))
+    known = crank.CrankData.of(world.train, model.judge, None, torch.device(DEVICE))
     from limner.systems.towers.distributed import Group
     from limner.systems.towers.settings import Training
 
@@ -57,7 +57,7 @@ def test_batches_are_balanced_and_negatives_are_none_of_the_images_own(world, mo
 
 
 def test_a_proposers_mistakes_are_drawn_as_often_as_asked(world, model, tmp_path):
-    known = crank.Known.of(world.train, model.judge, None, torch.device(DEVICE))
+    known = crank.CrankData.of(world.train, model.judge, None, torch.device(DEVICE))
     ids = world.train.images.ids, world.train.texts.ids
     proposer = limner.Scores.from_matrix(np.random.default_rng(0).random((len(ids[0]), len(ids[1]))), *ids)
     right = set(zip(known.rows.tolist(), known.columns.tolist(), strict=True))
@@ -100,7 +100,7 @@ def test_it_learns(model):
 
 
 def test_auc_is_the_share_of_right_order(model, world):
-    task_dev = crank.Known.of(world.dev, model.judge, None, torch.device(DEVICE))
+    task_dev = crank.CrankData.of(world.dev, model.judge, None, torch.device(DEVICE))
     from limner.systems.towers.distributed import Group
     from limner.systems.towers.settings import Training
 

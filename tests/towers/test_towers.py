@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch", reason="training needs torch")
 torch.set_num_threads(1)
 
 from limner.systems.towers import data, randomness, sides  # noqa: E402
-from limner.systems.towers.data import Batches, Pairs  # noqa: E402
+from limner.systems.towers.data import Batches, TrainingPairs  # noqa: E402
 from limner.systems.towers.distributed import Group  # noqa: E402
 from limner.systems.towers.encoding import texts_seen  # noqa: E402
 from limner.systems.towers.losses import LOSSES  # noqa: E402
@@ -238,7 +238,7 @@ def toy_pairs(pairs, images, texts):
         judged,
     )
     tokens = Vocabulary(("word",)).tokens(made.texts.values)
-    return Pairs(made, np.arange(images, dtype=np.float32)[:, None], tokens, device=CPU)
+    return TrainingPairs(made, np.arange(images, dtype=np.float32)[:, None], tokens, device=CPU)
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -279,12 +279,12 @@ def test_a_text_of_two_images_is_a_positive_of_both():
         ({"epochs": 0}, LimnerError, "epochs=0: expected at least 1"),
         ({"epochs": 1.5}, LimnerError, "epochs=1.5 is float: expected int"),
         ({"rate": "fast"}, LimnerError, "rate='fast' is str: expected float"),
-        ({"tensorboard": 1}, LimnerError, "tensorboard=1 is int: expected true or false"),
+        ({"tensorboard": 2}, LimnerError, "tensorboard=2 is int: expected true or false"),
         ({"dropout": 1.0}, LimnerError, "dropout=1.0"),
         ({"precision": "float16"}, UnknownName, "did you mean .bfloat16. or .float32."),
         ({"pooling": "first"}, UnknownName, "unknown pooling"),
-        ({"device": "gpu"}, LimnerError, "device 'gpu' is none"),
-        ({"device": "cuda:0"}, LimnerError, "sees no graphics card"),
+        ({"device": "gpu"}, LimnerError, "unknown device 'gpu'"),
+        ({"device": "cuda:0"}, LimnerError, "sees no GPU"),
         ({"features": 3}, LimnerError, "expected Embeddings"),
         ({"features": "nothing.npy"}, LimnerError, "no embeddings file"),
         ({"texts": "minilmm"}, UnknownName, "did you mean 'minilm'"),
@@ -337,7 +337,7 @@ def test_a_damaged_model_is_refused(models, tmp_path):
     weights.write_bytes(good)
     held = json.loads(config.read_text())
     config.write_text(json.dumps({**held, "sizes": {"features": 9, "texts": held["sizes"]["texts"]}}))
-    with pytest.raises(LimnerError, match=r"fits its config\.json"):
+    with pytest.raises(LimnerError, match=r"no model whose weights fit its config\.json"):
         systems.load(folder)
     config.write_text(json.dumps({key: value for key, value in held.items() if key != "settings"}))
     with pytest.raises(LimnerError, match="no description of a model, or a damaged one"):

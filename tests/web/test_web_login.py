@@ -13,7 +13,7 @@ import attack
 import websites
 from limner.web import passwords
 from limner.web.apart import Apart
-from limner.web.throttle import Throttle, Turns
+from limner.web.throttle import LoginTurns, Throttle
 from websites import PASSWORD, browser
 
 
@@ -172,7 +172,7 @@ def test_a_name_is_not_cut_to_somebody_elses(team):
 
 
 def test_one_customer_of_ipv6_is_one_address():
-    turns = Turns()
+    turns = LoginTurns()
     for number in range(10):
         turns.take(f"name {number}", f"2001:db8::{number:x}")
     from starlette.exceptions import HTTPException

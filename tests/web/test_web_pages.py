@@ -45,9 +45,10 @@ def test_the_first_page_loads_no_collection(tmp_path):
 
 
 def parts(collection):
+    from limner.systems.opening import find_system
     from limner.web.library import Loaded
 
-    loaded = Loaded(collection)
+    loaded = Loaded(collection, [find_system("colours")])
     return [set(each.images.ids) for each in (loaded.seen, loaded.held)]
 
 
@@ -82,7 +83,7 @@ def test_a_train_split_of_everything_is_divided():
 def test_a_test_split_of_everything_leaves_nothing_to_train_on():
     world = websites.world()
     everything = {"test": list(world.images.ids)}
-    with pytest.raises(limner.LimnerError, match="some that are not in the test split"):
+    with pytest.raises(limner.LimnerError, match="is in the split 'test': expected some that are not, to train on"):
         parts(limner.Collection("all", world.images, world.texts, world.judgements, everything))
 
 
@@ -95,7 +96,7 @@ def test_a_few_images_are_refused_as_the_shell_does(tmp_path):
     asked = TestClient(app, base_url="http://localhost", follow_redirects=False)
     for page in (f"/compare?c={world.name}", f"/failures?c={world.name}"):
         reply = patient(asked, page)
-        assert "9 images: expected at least 10 to train on" in words(reply), page
+        assert "9 images and no splits: expected at least 10" in words(reply), page
 
 
 def test_words_find_the_images_that_the_scores_put_first(site, scores):
@@ -236,8 +237,8 @@ def test_what_takes_long_says_how_far_it_is(tmp_path, monkeypatch):
 
     asked = websites.client(tmp_path / "answers.db", fresh=True)
     gate = threading.Event()
-    trained = library.model_named
-    monkeypatch.setattr(library, "model_named", lambda *given, **told: gate.wait(30) and trained(*given, **told))
+    trained = library.ready_system
+    monkeypatch.setattr(library, "ready_system", lambda *given, **told: gate.wait(30) and trained(*given, **told))
     waiting = asked.get("/search?q=dog")
     assert waiting.status_code == 202
     assert waiting.headers["refresh"] == "1"
@@ -256,7 +257,7 @@ def test_a_failure_to_load_is_said_and_can_be_mended(tmp_path, monkeypatch):
         raise limner.LimnerError("the model is damaged: save it again")
 
     with monkeypatch.context() as patch:
-        patch.setattr(library, "model_named", broken)
+        patch.setattr(library, "ready_system", broken)
         assert "the model is damaged" in patient(asked, "/search?q=dog").text
     assert "the model is damaged" not in patient(asked, "/search?q=dog").text
 

@@ -16,9 +16,9 @@ from limner.annotate.store.answers import Answer, answers
 from limner.annotate.store.contents import Key
 from limner.annotate.store.schema import aggregation, caption, image, label, pair
 from limner.core.errors import LimnerError, UnknownId, UnknownName
+from limner.core.ids import IntArray
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 GRADE_VALUES = (1, 2, 3, 4)
 
 

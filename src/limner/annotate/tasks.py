@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from limner.annotate.store.contents import Key
-from limner.annotate.store.tasks import Asked, Draft
+from limner.annotate.store.tasks import Draft, TaskPair
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 
@@ -56,9 +56,9 @@ def make_tasks(
     drafts = []
     for start in range(0, len(pairs), real):
         chosen = pairs[start : start + real]
-        items = [Asked(*pair) for pair in chosen]
-        items += [Asked(*pair, "gold_pos") for pair in _distinct(gold, positives, chosen)]
-        items += [Asked(*pair, "gold_neg") for pair in _distinct(bad, negatives, chosen)]
+        items = [TaskPair(*pair) for pair in chosen]
+        items += [TaskPair(*pair, "gold_pos") for pair in _distinct(gold, positives, chosen)]
+        items += [TaskPair(*pair, "gold_neg") for pair in _distinct(bad, negatives, chosen)]
         draw.shuffle(items)
         drafts.append(Draft(tuple(items), "pairs", seed))
     return drafts
@@ -108,7 +108,7 @@ def make_caption_tasks(
     return drafts
 
 
-def _blocks(asked: Iterable[Key], known: Judgements, captions: int, draw: random.Random) -> list[list[Asked]]:
+def _blocks(asked: Iterable[Key], known: Judgements, captions: int, draw: random.Random) -> list[list[TaskPair]]:
     """Each image's captions in blocks of ten, filled up at random; a random caption is used once per image."""
     by_image: dict[str, list[str]] = {}
     for image, caption in asked:
@@ -119,13 +119,13 @@ def _blocks(asked: Iterable[Key], known: Judgements, captions: int, draw: random
         lacking = -len(wanted) % captions
         drawn = draw.sample(list(known.candidates), min(len(known.candidates), len(wanted) + captions))
         fill = [caption for caption in drawn if caption not in wanted][:lacking]
-        whole = [Asked(image, caption) for caption in [*wanted, *fill]]
+        whole = [TaskPair(image, caption) for caption in [*wanted, *fill]]
         draw.shuffle(whole)
         blocks += [whole[start : start + captions] for start in range(0, len(whole), captions)]
     return blocks
 
 
-def _control(image: str, known: Judgements, near: set[Key], captions: int, draw: random.Random) -> list[Asked]:
+def _control(image: str, known: Judgements, near: set[Key], captions: int, draw: random.Random) -> list[TaskPair]:
     row = known.queries.index(image)
     span = slice(known.indptr[row], known.indptr[row + 1])
     judged = zip(known.columns[span].tolist(), known.grades[span].tolist(), strict=True)
@@ -133,7 +133,7 @@ def _control(image: str, known: Judgements, near: set[Key], captions: int, draw:
     right = draw.sample(own, min(len(own), draw.randint(1, 3)))
     strangers = [c for c in known.candidates if c not in set(own) and (image, c) not in near]
     wrong = draw.sample(strangers, min(len(strangers), captions - len(right)))
-    items = [Asked(image, c, "gold_pos") for c in right] + [Asked(image, c, "gold_neg") for c in wrong]
+    items = [TaskPair(image, c, "gold_pos") for c in right] + [TaskPair(image, c, "gold_neg") for c in wrong]
     draw.shuffle(items)
     return items
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import progress, tell
-from limner.cli.options import called, word
+from limner.cli.options import word
 from limner.core.errors import LimnerError
+from limner.core.written import call
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -48,7 +49,7 @@ def corrected(source: Any, how: str | None, tune: str | None, dev: Dev, *, trust
         raise LimnerError(
             "--correct needs scores: give --images with --texts, --scores or --system; a run is only an order"
         )
-    name, options = called(how, "--correct")
+    name, options = call(how, what="--correct")
     if tune is not None:
         options = _tuned(name, options, tune, dev)
     with progress(f"correcting with {name}"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,18 +28,14 @@ def system(name: str, *, folder: Path | None = None, said: bool = True, trust: b
         said: Whether the person said the name; False where the index did, which may not name "module:thing".
         trust: Whether index and model may name code of their own.
     """
-    from limner.systems import SYSTEMS, load
+    from limner.systems import SYSTEMS
+    from limner.systems.opening import find_system
 
     kept = None if folder is None else folder / name
     place = kept if kept is not None and kept.exists() else Path(name)
-    if place.exists():
-        return load(place, trust=trust)
-    if name in SYSTEMS:
+    if name in SYSTEMS and not place.exists():
         raise LimnerError(f"system {name!r} is not trained: give a COLLECTION to train it on, or a saved model")
-    if ":" not in name:
-        raise LimnerError(f"no system {name}: expected a saved model, or module:thing with encode(items)")
-    thing: Any = SYSTEMS.find(name, trusted=said or trust)
-    return thing() if inspect.isclass(thing) else thing
+    return find_system(place if place.exists() else name, trust=trust, said=said).model()
 
 
 def system_for(index: Index, name: str | None, folder: Path | None, *, trust: bool = False) -> Any:

@@ -41,6 +41,7 @@ class Way:
     runs: tuple[Path, ...] = ()
     system: str | None = None
     trust: bool = False
+    features: str | None = None
 
     @property
     def kind(self) -> str:
@@ -54,6 +55,8 @@ class Way:
                 f"got {' and '.join(named) or 'no system'} to evaluate: give one of --images with --texts, --scores, "
                 "--run, --system"
             )
+        if self.features is not None and named[0] != "system":
+            raise typer.BadParameter("--features is for --system: a model that was trained on a file of features")
         if named[0] in ("runs", "system") and (self.image_ids or self.text_ids):
             raise typer.BadParameter("--image-ids and --text-ids are for --images with --texts, and for --scores")
         return named[0]

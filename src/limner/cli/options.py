@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,6 +12,7 @@ import typer
 from limner.cli.console import progress, tell, warn
 from limner.core.errors import LimnerError
 from limner.core.paths import place_for
+from limner.core.written import options
 
 if TYPE_CHECKING:
     from limner.cluster import Cluster
@@ -71,28 +70,10 @@ def loading(words: list[str] | None) -> dict[str, Any]:
     >>> loading(["images=photos", "seed=3", "graded=true"])
     {'images': 'photos', 'seed': 3, 'graded': True}
     """
-    read = {}
-    for word in words or []:
-        name, equals, value = word.partition("=")
-        if not equals or not name:
-            raise typer.BadParameter(f"--option got {word!r}: expected NAME=VALUE, e.g. images=DIR")
-        try:
-            read[name] = json.loads(value)
-        except json.JSONDecodeError:
-            read[name] = value
-    return read
-
-
-def called(text: str, option: str) -> tuple[str, dict[str, Any]]:
-    """Reads `name` or `name(option=value, ...)`.
-
-    >>> called("nnn(k=8, alpha=0.5)", "--correct")
-    ('nnn', {'k': 8, 'alpha': 0.5})
-    """
-    match = re.fullmatch(r"(?P<name>[^()]+)(?:\((?P<options>[^()]*)\))?", text.strip())
-    if match is None:
-        raise LimnerError(f"{option} got {text!r}: expected a name, or a name with options such as 'csls(k=5)'")
-    return match["name"].strip(), loading([w.strip() for w in (match["options"] or "").split(",") if w.strip()])
+    try:
+        return options(words or (), what="--option")
+    except LimnerError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def load(spec: str, words: list[str] | None) -> Collection:
@@ -107,9 +88,9 @@ def load(spec: str, words: list[str] | None) -> Collection:
 
 def part(collection: Collection, split: str | None) -> Collection:
     """The split that was asked for; without a word, the test split where there is one."""
-    if split is None:
-        return collection.test if "test" in collection.splits else collection
-    return collection if split == "all" else collection.split("dev" if split == "val" else split)
+    from limner.systems.held_out import part_of
+
+    return part_of(collection, split)
 
 
 def refuse_ending(files: list[Path] | None, known: tuple[str, ...], what: str) -> None:

@@ -35,6 +35,23 @@ def private_folder() -> Path | None:
     return fresh
 
 
+def vectors_folder() -> Path | None:
+    """Where vectors of encoders are kept between commands: below `LIMNER_CACHE`, else in the user's cache folder.
+
+    None where `LIMNER_CACHE` is set to nothing, which turns the cache off, and where no folder can be made.
+    """
+    named = os.environ.get("LIMNER_CACHE")
+    if named == "":
+        return None
+    try:
+        base = Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "limner"
+        folder = base / "vectors"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (OSError, RuntimeError):  # nothing may be written there, or there is no home
+        return None
+    return folder if os.access(folder, os.W_OK) else None
+
+
 def _user() -> int:
     return os.getuid() if hasattr(os, "getuid") else 0
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.importing import imported
+from limner.core.written import truth
 
 T = TypeVar("T")
 _PLAIN = (str, int, float, bool, list, tuple, dict, type(None))
@@ -201,6 +202,8 @@ def typed(name: str, value: object, hint: object) -> Any:
     for kind in allowed:
         if _fits(value, kind):
             return _inside(name, value, kind)
+    if bool in allowed and truth(value) is not None:
+        return truth(value)
     raise LimnerError(f"{name}={value!r} is {type(value).__name__}: expected {_words(hint)}")
 
 

@@ -6,12 +6,13 @@ Outputs that stand for few numbers per row or column are numpy arrays; torch is 
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from limner.core.errors import MissingExtra
+from limner.core.errors import LimnerError, MissingExtra
 
 Array = npt.NDArray[Any]
 Tensor = Any
@@ -29,6 +30,23 @@ def torch_module() -> Any:
     except ModuleNotFoundError as error:
         raise MissingExtra("scores on a graphics card", "torch", "gpu") from error
     return torch
+
+
+def device_named(name: Any) -> Any:
+    """The torch device of a name: "auto" (a GPU where there is one), "cpu", "cuda", "cuda:1", or a device itself.
+
+    Of several processes on a machine, each gets the GPU of its own number where none is named.
+    """
+    torch, local = torch_module(), int(os.environ.get("LOCAL_RANK", "0"))
+    if name == "auto":
+        name = f"cuda:{local}" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError) as error:
+        raise LimnerError(f"unknown device {name!r}: expected auto, cpu, cuda or cuda:1 ({error})") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise LimnerError(f"device {name!r}: torch sees no GPU here; use device='cpu' or 'auto'")
+    return torch.device("cuda", local) if device.type == "cuda" and device.index is None else device
 
 
 def on_host(tensor: Tensor) -> Array:

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.errors import LimnerError
+from limner.core.ids import IntArray
 
-IntArray = npt.NDArray[np.int64]
 PART_SECONDS = 5.0
 """So much work goes into one piece: what a kill loses."""
 _FIRST = 32  # items of the first piece, before anybody knows how long one takes

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.cache_dir import vectors_folder
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
 from limner.core.files import replacing, write_text
@@ -65,7 +66,7 @@ def keys_of(values: Iterable[bytes]) -> Keys:
     return np.frombuffer(joined, dtype=np.uint64).reshape(-1, 2)
 
 
-class Store:
+class RowStore:
     """Rows of numbers by key, in a folder of parts.
 
     Args:
@@ -149,7 +150,7 @@ class Cached:
             )
         self.encoder, self.every, self.dim = encoder, every, int(encoder.dim)
         self.fingerprint = owner
-        self.store = Store(folder, owner=owner, width=self.dim)
+        self.store = RowStore(folder, owner=owner, width=self.dim)
         self.reused = 0
 
     @property
@@ -185,3 +186,14 @@ def _firsts(keys: Keys, known: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     """The first row of every key that is not known."""
     _, first = np.unique(keys, axis=0, return_index=True)
     return np.sort(first[~known[first]])
+
+
+def remembering(encoder: Any) -> Any:
+    """The encoder with the cache that all commands share, where it says which model it is and there is a place for one.
+
+    See `limner.core.cache_dir.vectors_folder`.
+    """
+    if isinstance(encoder, Cached) or identity(encoder) is None or not hasattr(encoder, "dim"):
+        return encoder
+    folder = vectors_folder() if getattr(encoder, "fingerprint", None) else None
+    return encoder if folder is None else Cached(encoder, folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
+from limner.core.progress import progress_for
 from limner.scores import Progress
 
 
@@ -90,5 +90,5 @@ def encoded(system: Encoder | TwoSided, items: Items, *, progress: Progress | No
             f"{type(system).__name__} encodes nothing: expected an object with encode(items), or with encode_images "
             "and encode_texts, such as a trained system"
         )
-    made = encode(items, **({"progress": progress} if "progress" in inspect.signature(encode).parameters else {}))
+    made = encode(items, **progress_for(encode, progress))
     return made if isinstance(made, Embeddings) else Embeddings(items.ids, np.asarray(made))

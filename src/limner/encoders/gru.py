@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,19 +10,19 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
+from limner.core import model_store
 from limner.core.errors import LimnerError
-from limner.core.files import replacing_model, write_text
-from limner.core.paths import damage_told, read_json
+from limner.core.paths import damage_told
 from limner.encoders.offline import fingerprint_of
 from limner.encoders.running import Running, TorchEncoder, mean_pooled
 from limner.encoders.words import words
 
-WEIGHTS, CONFIG = "model.safetensors", "config.json"
+KIND = "gru"
 UNKNOWN = 1
 """The number of every word that is not known; 0 fills a batch up."""
 
 
-class Reader(nn.Module):
+class GruModule(nn.Module):
     """Word vectors and a GRU over them; the mean of its states is the vector of a text (Cho et al. 2014)."""
 
     def __init__(self, size: int, *, word_dim: int, dim: int) -> None:
@@ -50,7 +49,7 @@ class GruEncoder(TorchEncoder):
         self.folder: Path | None = Path(model)
         self._set(*_read(self.folder))
 
-    def _set(self, known: Sequence[str], reader: Reader) -> None:
+    def _set(self, known: Sequence[str], reader: GruModule) -> None:
         self.words, self.reader = tuple(known), reader.to(self.device).eval()
         self.number = {word: number for number, word in enumerate(self.words, start=UNKNOWN + 1)}
         self.dim = int(reader.gru.hidden_size)
@@ -80,7 +79,7 @@ class GruEncoder(TorchEncoder):
         known = sorted(word for word, count in seen.items() if count >= least)
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            reader = Reader(len(known) + UNKNOWN + 1, word_dim=word_dim, dim=dim)
+            reader = GruModule(len(known) + UNKNOWN + 1, word_dim=word_dim, dim=dim)
         made = cls.__new__(cls)
         TorchEncoder.__init__(made, **running)
         made.folder = None
@@ -105,26 +104,26 @@ class GruEncoder(TorchEncoder):
 
     def save(self, folder: str | Path) -> Path:
         """Writes config.json and model.safetensors into a folder."""
-        from safetensors.torch import save_file
-
         shape = {"word_dim": self.reader.table.embedding_dim, "dim": self.dim, "words": self.words}
-        weights = {name: t.detach().cpu().contiguous() for name, t in self.reader.state_dict().items()}
-        with replacing_model(folder) as draft:
-            save_file(weights, draft / WEIGHTS)
-            write_text(draft / CONFIG, json.dumps({"limner": "gru", **shape}, ensure_ascii=False))
-        return Path(folder)
+        weights = {name: tensor.detach().cpu().numpy() for name, tensor in self.reader.state_dict().items()}
+        return model_store.write(folder, KIND, shape, weights=weights)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, trust: bool = False) -> GruEncoder:
+        """The encoder in a folder, as `limner.systems.load` opens it; it names no code, so `trust` changes nothing."""
+        return cls(folder)
 
 
-def _read(folder: Path) -> tuple[list[str], Reader]:
-    from safetensors.torch import load_file
-
-    config = read_json(folder / CONFIG, what="GRU")
+def _read(folder: Path) -> tuple[list[str], GruModule]:
+    saved = model_store.read(folder, KIND)
     with damage_told(folder, what="saved GRU", mend="save it again"):
-        known = [str(word) for word in config["words"]]
-        weights = load_file(folder / WEIGHTS)
+        known, config = [str(word) for word in saved.content["words"]], saved.content
+        weights = {name: torch.from_numpy(held.copy()) for name, held in saved.weights.items()}
         sizes = weights["table.weight"].shape[1], weights["gru.weight_hh_l0"].shape[1]
         if sizes != (config["word_dim"], config["dim"]):
-            raise LimnerError(f"{folder}: its weights are of sizes {sizes}, its {CONFIG} says otherwise; save it again")
-        reader = Reader(len(known) + UNKNOWN + 1, word_dim=sizes[0], dim=sizes[1])
+            raise LimnerError(
+                f"{folder}: its weights are of sizes {sizes}, its config.json says otherwise; save it again"
+            )
+        reader = GruModule(len(known) + UNKNOWN + 1, word_dim=sizes[0], dim=sizes[1])
         reader.load_state_dict(weights)
     return known, reader

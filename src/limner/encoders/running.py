@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from limner.core.collection import Items
 from limner.core.errors import LimnerError, MissingExtra, UnknownName
+from limner.core.torch_kernels import device_named
 from limner.encoders.batching import by_length, padded
 from limner.scores import Progress, usable_cores
 
@@ -30,21 +31,6 @@ if TYPE_CHECKING:
 Float32 = npt.NDArray[np.float32]
 PRECISIONS = {"float32": None, "float16": torch.float16, "bfloat16": torch.bfloat16}
 _AHEAD = 3  # batches of pictures that are decoded before the model asks for them
-
-
-def device_of(name: str) -> torch.device:
-    """The device by its name; "auto" is a graphics card where there is one.
-
-    >>> device_of("cpu")
-    device(type='cpu')
-    """
-    try:
-        device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
-    except RuntimeError as error:
-        raise LimnerError(f"device {name!r} is none: expected auto, cpu, cuda or cuda:1 ({error})") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise LimnerError(f"device {name!r}: torch sees no graphics card here; use device='cpu' or 'auto'")
-    return device
 
 
 def number_type(precision: str, device: torch.device) -> torch.dtype | None:
@@ -85,7 +71,7 @@ class TorchEncoder(ABC):
     def __init__(
         self, *, device: str = "auto", precision: str = "auto", budget: int | None = None, batch: int = 64
     ) -> None:
-        self.device = device_of(device)
+        self.device = device_named(device)
         self.number_type = number_type(precision, self.device)
         self.budget = budget or (65_536 if self.device.type == "cuda" else 2_048)
         self.batch = batch

@@ -34,7 +34,7 @@ SHARES = {"CA", "NCS", "SD", "AA", "RA"}
 
 
 @dataclass(frozen=True)
-class Agreement:
+class ConceptAgreement:
     """What one returned image shares with the truth.
 
     Args:
@@ -64,7 +64,9 @@ def similarities(concepts: Iterable[Concepts], wordnet: WordNet) -> Similarities
     return Similarities(wordnet, {name for each in concepts for name in each.names})
 
 
-def agreement(truth: Concepts, returned: Concepts, similar: Similarities, *, threshold: float = THRESHOLD) -> Agreement:
+def agreement(
+    truth: Concepts, returned: Concepts, similar: Similarities, *, threshold: float = THRESHOLD
+) -> ConceptAgreement:
     """Compares what two images show.
 
     >>> from limner.explain.concepts import Thing
@@ -87,7 +89,7 @@ def agreement(truth: Concepts, returned: Concepts, similar: Similarities, *, thr
         "AA": _attributes(truth, returned, frozenset(common)),
         "RA": len(truth.relations & returned.relations) / len(truth.relations) if truth.relations else math.nan,
     }
-    return Agreement(tuple(common), tuple(missing), tuple(added), matched, counts, sizes, values)
+    return ConceptAgreement(tuple(common), tuple(missing), tuple(added), matched, counts, sizes, values)
 
 
 def match(missing: Iterable[str], added: Iterable[str], similar: Similarities) -> tuple[tuple[str, str, float], ...]:

@@ -15,7 +15,7 @@ from limner.core.errors import LimnerError
 from limner.core.judgements import FloatArray
 from limner.core.ranking import Ranking
 from limner.evaluation.evaluate import direction_of
-from limner.explain.agreement import HIGHER, SCORES, SHARES, THRESHOLD, Agreement, agreement, similarities
+from limner.explain.agreement import HIGHER, SCORES, SHARES, THRESHOLD, ConceptAgreement, agreement, similarities
 from limner.explain.concepts import Concepts, Faults, of_images
 from limner.explain.reading import mentioned
 from limner.language.wordnet import WordNet
@@ -104,7 +104,7 @@ class Explanations:
     """
 
     failures: Sequence[Failure]
-    agreements: Sequence[Agreement]
+    agreements: Sequence[ConceptAgreement]
     concepts: Mapping[str, Concepts]
     informed: bool
     notes: tuple[str, ...] = ()
@@ -201,7 +201,7 @@ def explain(
     return Explanations(tuple(found), agreements, concepts, informed, tuple(faults.notes()))
 
 
-def told(failure: Failure, each: Agreement) -> str:
+def told(failure: Failure, each: ConceptAgreement) -> str:
     """One failure in words.
 
     A person reads first what was asked, then what is missing, then counts and sizes.

@@ -37,7 +37,7 @@ RELATIONS = {
 
 
 @dataclass(frozen=True)
-class Reader:
+class ClaimReader:
     """What reading claims needs.
 
     Args:
@@ -157,7 +157,7 @@ def _names_any(word: str, kinds: Iterable[str], wordnet: WordNet) -> bool:
     return any(stands_for(phrase, kind, wordnet) for kind in kinds)
 
 
-def label(failure: Failure, truth: Concepts, returned: Concepts, reader: Reader) -> frozenset[str]:
+def label(failure: Failure, truth: Concepts, returned: Concepts, reader: ClaimReader) -> frozenset[str]:
     """The classes of one failure; empty where nothing that can be checked is wrong.
 
     A successful alternative is one that fuller judgements call right; where they do, nothing else is said.
@@ -169,7 +169,9 @@ def label(failure: Failure, truth: Concepts, returned: Concepts, reader: Reader)
     return frozenset(name for name, number in reader.broken(failure.text, other) if (name, number) not in misread)
 
 
-def label_all(found: Sequence[Failure], concepts: Mapping[str, Concepts], reader: Reader) -> dict[str, frozenset[str]]:
+def label_all(
+    found: Sequence[Failure], concepts: Mapping[str, Concepts], reader: ClaimReader
+) -> dict[str, frozenset[str]]:
     """The classes of every failure, by query."""
     return {f.query: label(f, concepts[f.truth], concepts[f.returned], reader) for f in found}
 

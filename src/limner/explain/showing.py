@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from limner.evaluation.page.failures import Case, Failures, Marked
-from limner.explain.agreement import HIGHER, Agreement
+from limner.explain.agreement import HIGHER, ConceptAgreement
 from limner.explain.concepts import Concepts
 from limner.explain.failures import Explanations, Failure, told
 from limner.explain.rules import NONE, rates, rules
@@ -38,7 +38,9 @@ def _score(name: str, row: Mapping[str, float]) -> tuple[str, ...]:
     return name, f"{row['mean']:.3f}", span, better, f"{int(row['undefined']):,}"
 
 
-def _chosen(done: Explanations, labels: Mapping[str, frozenset[str]], each: int) -> list[tuple[Failure, Agreement]]:
+def _chosen(
+    done: Explanations, labels: Mapping[str, frozenset[str]], each: int
+) -> list[tuple[Failure, ConceptAgreement]]:
     """The first failures of each class."""
     taken: dict[str, int] = {}
     found = []
@@ -51,7 +53,10 @@ def _chosen(done: Explanations, labels: Mapping[str, frozenset[str]], each: int)
 
 
 def _case(
-    failure: Failure, agreement: Agreement, concepts: Mapping[str, Concepts], labels: Mapping[str, frozenset[str]]
+    failure: Failure,
+    agreement: ConceptAgreement,
+    concepts: Mapping[str, Concepts],
+    labels: Mapping[str, frozenset[str]],
 ) -> Case:
     both = frozenset(agreement.common)
     boxes = [_boxes(concepts[image], both) for image in (failure.truth, failure.returned)]

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.ids import IntArray
 from limner.scores import Block, Progress, Scores, number_type, on_host
 from limner.scores.correction import Limit
 
 Float64 = npt.NDArray[np.float64]
 Int32 = npt.NDArray[np.int32]
-IntArray = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
 Sums = tuple[Float64, Int32, Float64, Float64, Array]
 """Of every column: the highest value, the row that has it, the highest of the others, the sum of the others'

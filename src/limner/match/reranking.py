@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,11 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.errors import LimnerError
-from limner.core.ids import Ids
+from limner.core.ids import Ids, IntArray
+from limner.core.progress import progress_for
 from limner.core.ranking import Ranking
 from limner.core.registry import Registry
 from limner.encoders.batching import PART_SECONDS, paced
-from limner.encoders.cache import Keys, Store, keys_of
+from limner.encoders.cache import Keys, RowStore, keys_of
 from limner.match.fusion import normalised
 from limner.scores import Progress, Scorer, Scores
 
@@ -40,7 +41,6 @@ SCORERS: Registry[Any] = Registry(
 )
 """Pair scorers by name: each a class or function that is called with the options, or a scorer itself."""
 Block = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +195,7 @@ def _values(given: Any, ids: Ids, what: str) -> Sequence[Any]:
     return values
 
 
-def _store(scorer: Scorer, cache: str | Path | None, name: str | None) -> Store | None:
+def _store(scorer: Scorer, cache: str | Path | None, name: str | None) -> RowStore | None:
     if cache is None:
         return None
     owner = name or getattr(scorer, "fingerprint", None)
@@ -204,7 +204,7 @@ def _store(scorer: Scorer, cache: str | Path | None, name: str | None) -> Store 
             f"{type(scorer).__name__} has no fingerprint that says which scorer it is: give it a name with "
             "cascade(..., cache=FOLDER, name='my scorer, version 2')"
         )
-    return Store(cache, owner=f"pairs {owner}", width=1, dtype="float64")
+    return RowStore(cache, owner=f"pairs {owner}", width=1, dtype="float64")
 
 
 @dataclass
@@ -213,7 +213,7 @@ class _Asking:
 
     scorer: Scorer
     sides: tuple[Sequence[Any], Sequence[Any]]
-    store: Store | None
+    store: RowStore | None
     asked: int = 0
     reused: int = 0
     seconds: float = 0.0
@@ -256,7 +256,7 @@ class _Asking:
         queries, candidates = self.sides
         pairs = [queries[r] for r in rows.tolist()], [candidates[c] for c in columns.tolist()]
         began = time.perf_counter()
-        answer = np.asarray(self.scorer.score_pairs(*pairs, **_progress(self.scorer.score_pairs, told)), np.float64)
+        answer = np.asarray(self.scorer.score_pairs(*pairs, **progress_for(self.scorer.score_pairs, told)), np.float64)
         self.seconds += time.perf_counter() - began
         self.asked += len(rows)
         if answer.shape != (len(rows),):
@@ -274,10 +274,6 @@ def _content(value: Any) -> bytes:
         held = part.encode() if isinstance(part, str) else np.ascontiguousarray(part).tobytes()
         digest.update(len(held).to_bytes(8, "little") + held)
     return digest.digest()
-
-
-def _progress(function: Callable[..., Any], told: Progress) -> dict[str, Any]:
-    return {"progress": told} if "progress" in inspect.signature(function).parameters else {}
 
 
 def _told(progress: Progress | None, before: int, total: int, done: int, _: int) -> None:

@@ -147,12 +147,10 @@ def _full_precision() -> Iterator[None]:
 
 def _sent(embeddings: Embeddings, device: Any) -> Any:
     torch = _cuda.torch_module()
-    if str(device).startswith("cuda") and not torch.cuda.is_available():
-        raise LimnerError(f"device {device!r}: torch sees no graphics card here; leave device out to use the processor")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the array is read-only, and the tensor is only read
         tensor = torch.from_numpy(embeddings.matrix)
-    return tensor.to(device)
+    return tensor.to(_cuda.device_named(device))
 
 
 def _longest(vectors: Any) -> float:

@@ -19,7 +19,7 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
 from limner.scores import TILE_ROWS, VectorScores
-from limner.search.store import Store
+from limner.search.store import VectorStore
 
 KINDS: Mapping[str, str] = MappingProxyType(
     {
@@ -80,7 +80,7 @@ class Ann:
     wanted: float = 0.95
 
     @classmethod
-    def noted(cls, store: Store) -> Ann | None:
+    def noted(cls, store: VectorStore) -> Ann | None:
         """The one of a store, None where there is none."""
         held = store.notes.get("ann")
         if held is None:
@@ -89,12 +89,12 @@ class Ann:
         fresh = recall and recall.version + 1 == store.version
         return cls(held["kind"], held["probes"], recall if fresh else None, held.get("wanted", 0.95))
 
-    def keep(self, store: Store) -> None:
+    def keep(self, store: VectorStore) -> None:
         """Writes it down in the store."""
         store.note(ann=asdict(self))
 
 
-def build(store: Store, kind: str) -> None:
+def build(store: VectorStore, kind: str) -> None:
     """Builds an approximate index over all rows."""
     if kind not in KINDS:
         raise UnknownName("approximate index", kind, KINDS)
@@ -110,7 +110,7 @@ def build(store: Store, kind: str) -> None:
 Row = dict[str, Any]
 
 
-def near(store: Store, queries: Embeddings, k: int, probes: int) -> Iterator[list[Row]]:
+def near(store: VectorStore, queries: Embeddings, k: int, probes: int) -> Iterator[list[Row]]:
     """About the k best rows of every query, best first: id, value, picture and score."""
     for low in range(0, len(queries), TILE_ROWS):
         part = Embeddings(queries.ids[low : low + TILE_ROWS], queries.matrix[low : low + TILE_ROWS])
@@ -118,7 +118,7 @@ def near(store: Store, queries: Embeddings, k: int, probes: int) -> Iterator[lis
         yield from _graded(part, asked)
 
 
-def _asked(store: Store, vector: npt.NDArray[np.float32], k: int, probes: int) -> list[Row]:
+def _asked(store: VectorStore, vector: npt.NDArray[np.float32], k: int, probes: int) -> list[Row]:
     query = store.table.search(vector, vector_column_name="vector").distance_type("dot").nprobes(probes)
     query = query.refine_factor(REFINE).limit(k)
     wanted = ["id", "vector", "value", "picture", "_distance"]

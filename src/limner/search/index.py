@@ -24,7 +24,7 @@ from limner.search.approximate import Ann, Recall
 from limner.search.encode import Encoder, TwoSided, encoded, identity
 from limner.search.hits import Hits
 from limner.search.items import kept
-from limner.search.store import About, Store, Version, batch
+from limner.search.store import About, VectorStore, Version, batch
 from limner.search.stored import StoredScores
 
 Queries = Embeddings | Items | str | Sequence[str] | npt.NDArray[Any]
@@ -53,7 +53,7 @@ class Index:
         memory: Vectors up to so many bytes stay in memory between searches; larger stores are streamed.
     """
 
-    store: Store
+    store: VectorStore
     system: System | None = None
     memory: int = MEMORY
     _held: tuple[int, Float32] | None = field(default=None, repr=False)
@@ -411,7 +411,7 @@ def index(
     about = About(embeddings.dim, kind, similarity, system_name, model, called)
     if not len(embeddings):
         raise LimnerError("an index of nothing: expected at least one vector")
-    return Index(Store.create(path, about, _batches(about, embeddings, items, progress)), system)
+    return Index(VectorStore.create(path, about, _batches(about, embeddings, items, progress)), system)
 
 
 def open_index(
@@ -425,7 +425,7 @@ def open_index(
         system: Encodes queries that are no vectors.
         memory: Vectors up to so many bytes stay in memory between searches.
     """
-    opened = Index(Store.open(path, version=version), system, memory)
+    opened = Index(VectorStore.open(path, version=version), system, memory)
     opened.refuse_other(system)
     return opened
 

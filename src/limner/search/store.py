@@ -72,7 +72,7 @@ class Version:
 
 
 @dataclass(eq=False)
-class Store:
+class VectorStore:
     """One table, opened at one version; `refresh` moves on to the newest.
 
     Args:
@@ -88,7 +88,7 @@ class Store:
     pinned: int | None = None
 
     @classmethod
-    def create(cls, path: str | Path, about: About, batches: Iterable[Any]) -> Store:
+    def create(cls, path: str | Path, about: About, batches: Iterable[Any]) -> VectorStore:
         """Makes a store with its first rows, in one commit; refuses a place where there is one."""
         where = _address(path)
         with _turn(where), _explained(where):
@@ -99,7 +99,7 @@ class Store:
         return cls(where, table, about)
 
     @classmethod
-    def open(cls, path: str | Path, *, version: int | None = None) -> Store:
+    def open(cls, path: str | Path, *, version: int | None = None) -> VectorStore:
         """Opens a store at its newest version, or at an older one."""
         where = _address(path)
         if _is_local(where) and not Path(where.removeprefix("file://")).is_dir():

@@ -10,7 +10,7 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.scores import Block, Float32, Scores, VectorScores
-from limner.search.store import Store
+from limner.search.store import VectorStore
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,7 +18,7 @@ class StoredScores(Scores):
     """Scores of queries against a store that memory does not hold; every block of queries reads it once."""
 
     query_vectors: Embeddings
-    store: Store
+    store: VectorStore
     candidates: Ids
 
     @property

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from limner.core.errors import LimnerError
-from limner.core.paths import damage_told, read_json, read_text
+from limner.core.model_store import kind_of
+from limner.core.paths import damage_told, read_text
 from limner.core.registry import Registry, refuse_code
 
 if TYPE_CHECKING:
@@ -51,11 +52,12 @@ KINDS: Registry[Any] = Registry(
     "kind of model",
     {
         "histograms": "limner.systems.histograms:HistogramModel",
-        "towers": "limner.systems.towers.saved:TowersModel",
+        "towers": "limner.systems.towers.towers_model:TowersModel",
         "kcca": "limner.systems.classic.models:KccaModel",
         "nearest": "limner.systems.classic.nearest:NearestModel",
         "mcprop": "limner.systems.towers.mcprop:McpropModel",
         "crank": "limner.systems.towers.crank:CrankModel",
+        "gru": "limner.encoders.gru:GruEncoder",
     },
 )
 """Classes of saved models, by the word under "limner" in the config.json of a model's folder; each has `load(path)`."""
@@ -98,21 +100,14 @@ def load(path: str | Path, *, trust: bool = False) -> Model:
         trust: Whether the model may name code of its own, an encoder or kernel as "module:thing", which is then run.
     """
     place = Path(path)
-    kind = _kind(place) if place.is_dir() else "histograms"
+    if not place.exists():
+        raise LimnerError(f"no model {place}: train one and save it with model.save({str(place)!r})")
+    kind = kind_of(place) if place.is_dir() else "histograms"  # one file: as limner 0.1 kept them
     if kind not in KINDS:
         raise LimnerError(f"{place} is a model of kind {kind!r}: expected one of {', '.join(sorted(KINDS))}")
     reader = KINDS.find(kind)
     with damage_told(place, what="saved model", mend="save it again"):
         return cast("Model", reader.load(place, trust=trust))
-
-
-def _kind(folder: Path) -> str:
-    try:
-        return str(read_json(folder / "config.json", what="config")["limner"])
-    except (LimnerError, KeyError, TypeError) as error:
-        raise LimnerError(
-            f"{folder} is no saved model: expected a config.json with a kind under 'limner' in it ({error})"
-        ) from error
 
 
 def _configured(path: str | Path, *, trust: bool) -> dict[str, Any]:

@@ -1,10 +1,15 @@
-"""What a system learns from and what it is measured on are never the same images."""
+"""One hold-out rule: what a system was trained on is never what it is searched or measured with.
+
+A system that is trained now learns from the training split; where there are no splits, from four images in five, and
+the fifth is held out. A saved model knows its training items: everything else is searched and measured.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -12,17 +17,127 @@ from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
+    from limner.systems.trained_on import TrainedOn
 
 SEED = 0
 TEST_SHARE = 5
-"""One image in so many is for testing, where a collection says nothing."""
+"""One image in so many is held out, where a collection says nothing."""
+FEWEST = 2 * TEST_SHARE
+"""Images of a collection without splits, below which nothing is trained on it."""
+
+
+class Holds(Protocol):
+    """What the rule asks of a system."""
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+
+    @property
+    def is_trained_now(self) -> bool:
+        """Whether it still has to be trained."""
+
+    @property
+    def trained_on(self) -> TrainedOn | None:
+        """The training items of a saved model; None where there are none, or they are not known."""
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether it is a saved model that does not know its training items."""
+
+
+@dataclass(frozen=True, eq=False)
+class HoldOut:
+    """A collection, divided for one or several systems.
+
+    Args:
+        whole: All of it.
+        seen: What systems are trained on now; None where nothing is trained.
+        held: What is searched and measured.
+        notes: What a reader must know of it.
+    """
+
+    whole: Collection
+    seen: Collection | None
+    held: Collection
+    notes: tuple[str, ...] = ()
+
+
+def hold_out(whole: Collection, systems: Iterable[Holds], split: str | None = None) -> HoldOut:
+    """What these systems are trained on, and what all of them may be searched and measured with.
+
+    Args:
+        whole: The collection.
+        systems: What is opened on it.
+        split: The part to measure; "all" for everything. Without it, the test split where there is one.
+    """
+    listed = list(systems)
+    if any(system.is_trained_now for system in listed):
+        parts = _divided(whole, split)
+    else:
+        parts = HoldOut(whole, None, part_of(whole, split))
+    for system in listed:
+        if system.trained_on is not None:
+            parts = _without(parts, system.name, system.trained_on)
+        elif system.is_unsure and (split == "all" or not whole.splits):
+            note = f"{system.name} does not say what it was trained on (saved by limner 0.1): it may be these images"
+            parts = replace(parts, notes=(*parts.notes, note))
+    return parts
+
+
+def part_of(whole: Collection, split: str | None) -> Collection:
+    """The split that was asked for; without a word, the test split where there is one, else everything."""
+    if split is None:
+        return whole.test if "test" in whole.splits else whole
+    return whole if split == "all" else whole.split("dev" if split == "val" else split)
+
+
+def _divided(whole: Collection, split: str | None) -> HoldOut:
+    if split == "all":
+        raise LimnerError(
+            "split 'all' with a system that is trained now would test on what was trained on: name a split, or leave "
+            "it out; a saved model may be measured on everything it was not trained on"
+        )
+    if whole.splits:
+        return _by_split(whole, split)
+    if split is not None:
+        raise LimnerError(
+            f"{whole.name!r} has no splits: leave out the split {split!r}, and one image in {TEST_SHARE} is held out"
+        )
+    return _drawn(whole, "has no splits")
+
+
+def _drawn(whole: Collection, why: str) -> HoldOut:
+    seen, held = drawn(whole)
+    many = f"trained on {len(seen.images):,} images, measured on {len(held.images):,} others (seed {SEED})"
+    return HoldOut(whole, seen, held, (f"{whole.name} {why}: {many}",))
+
+
+def _by_split(whole: Collection, split: str | None) -> HoldOut:
+    if split is None and "test" not in whole.splits:
+        rest = outside(whole, whole.train) if "train" in whole.splits else None
+        if rest is None or not len(rest.images):
+            return _drawn(whole, "has no test split")
+        return HoldOut(whole, whole.train, rest, ("measured on every image outside the split 'train'",))
+    name = split or "test"
+    held = part_of(whole, name)
+    if "train" in whole.splits and not set(whole.splits["train"]) & set(held.images.ids):
+        return HoldOut(whole, whole.train, held)
+    rest = outside(whole, held)
+    if not len(rest.images):
+        raise LimnerError(
+            f"every image of {whole.name!r} is in the split {name!r}: expected some that are not, to train on; or "
+            "give a model that was trained elsewhere"
+        )
+    return HoldOut(whole, rest, held, (f"trained on every image outside the split {name!r}",))
 
 
 def drawn(whole: Collection) -> tuple[Collection, Collection]:
-    """What to learn from and what to measure on: four parts and one, drawn with a fixed seed."""
-    if len(whole.images) < 2 * TEST_SHARE:
+    """What to train on and what to measure on: four parts and one, drawn with a fixed seed."""
+    if len(whole.images) < FEWEST:
         raise LimnerError(
-            f"{whole.name!r} has {len(whole.images)} images: expected at least {2 * TEST_SHARE} to train on"
+            f"{whole.name!r} has {len(whole.images)} images and no splits: expected at least {FEWEST}, of which one in "
+            f"{TEST_SHARE} is held out; give more images, or a model that was trained elsewhere"
         )
     order = np.random.default_rng(SEED).permutation(len(whole.images))
     cut = len(order) // TEST_SHARE
@@ -33,6 +148,23 @@ def drawn(whole: Collection) -> tuple[Collection, Collection]:
 def outside(whole: Collection, held: Collection) -> Collection:
     """Every image that is not held out."""
     return whole.restrict([key for key in whole.images.ids if key not in held.images.ids])
+
+
+def _without(parts: HoldOut, name: str, record: TrainedOn) -> HoldOut:
+    """Leaves out what a saved model was trained on."""
+    held = parts.held
+    saw = record.saw(held)
+    if not saw.any():
+        return parts
+    count, total = int(saw.sum()), len(held.images)
+    if count == total:
+        raise LimnerError(
+            f"{name} was trained on all {total:,} images of {held.name!r}: measure it on others, choose a split that "
+            "it has not seen, or hold some images out when it is trained (limner train ... --hold-out)"
+        )
+    kept = held.restrict(held.images.ids[np.flatnonzero(~saw)], name=held.name)
+    note = f"{name} was trained on {count:,} of the {total:,} images: measured on the {total - count:,} others"
+    return replace(parts, held=kept, notes=(*parts.notes, note))
 
 
 def dev_of(trainer: Callable[..., Any], whole: Collection, held: Collection) -> dict[str, Any]:

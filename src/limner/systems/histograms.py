@@ -6,26 +6,27 @@ They need no graphics card, no download and no random number; they are the first
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from limner.core import model_store
 from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
-from limner.core.files import replacing
 from limner.core.paths import damage_told, read_arrays
 from limner.encoders.contract import digest
 from limner.encoders.pictures import describe
 from limner.encoders.words import BagOfWords
 from limner.scores import Progress, Scores
 from limner.systems.canonical import Side, canonical_maps
+from limner.systems.trained_on import TrainedOn, kept
 
-FORMAT = 1
+KIND = "histograms"
 _AT_ONCE = 1024  # pictures are described and mapped in pieces, so that descriptions are never all held
 
 
@@ -39,6 +40,8 @@ class HistogramModel:
         bag: The vocabulary.
         picture_map: From descriptions to the joint space.
         text_map: From bags of words to the joint space.
+        options: With which it was trained.
+        trained_on: The training items; None where that is not known.
     """
 
     name: str
@@ -46,6 +49,8 @@ class HistogramModel:
     bag: BagOfWords
     picture_map: Side
     text_map: Side
+    options: Mapping[str, Any] = field(default_factory=dict)
+    trained_on: TrainedOn | None = None
 
     @cached_property
     def fingerprint(self) -> str:
@@ -79,37 +84,41 @@ class HistogramModel:
         return Embeddings.of_length_one(items.ids, self.text_map(self.bag.vectors(items.values)))
 
     def save(self, path: str | Path) -> Path:
-        """Writes the model as one npz file, which `limner.systems.load` reads."""
-        target = Path(path)
-        with replacing(target) as file, file.open("wb") as stream:
-            np.savez_compressed(
-                stream,
-                limner=np.array(["histograms", str(FORMAT), self.name]),
-                descriptions=np.array(self.descriptions),
-                vocabulary=np.array(self.bag.vocabulary),
-                idf=self.bag.weights,
-                picture_mean=self.picture_map.mean,
-                picture_weights=self.picture_map.weights,
-                text_mean=self.text_map.mean,
-                text_weights=self.text_map.weights,
-            )
-        return target
+        """Writes the model as a folder, which `limner.systems.load` reads."""
+        content = {
+            "name": self.name,
+            "options": dict(self.options),
+            "descriptions": list(self.descriptions),
+            "vocabulary": list(self.bag.vocabulary),
+            "idf": self.bag.weights,
+            "picture_map": vars(self.picture_map),
+            "text_map": vars(self.text_map),
+        }
+        return model_store.write(path, KIND, {**content, **kept(self.trained_on)})
 
     @classmethod
     def load(cls, path: str | Path, *, trust: bool = False) -> HistogramModel:
         """Reads a model that was saved. It names no code, so that `trust` changes nothing."""
-        if not Path(path).exists():
-            raise LimnerError(f"no model {path}: train one and save it with model.save({str(path)!r})")
-        held = read_arrays(path, what="a saved model")
+        if Path(path).is_file():
+            return _read_npz(path)
+        held = model_store.read(path, KIND).content
         with damage_told(path, what="saved model", mend="save it again"):
-            kind, number, name = held["limner"].tolist()
-            if (kind, number) != ("histograms", str(FORMAT)):
-                raise LimnerError(
-                    f"{path} is a model of kind {kind!r}, format {number}: expected 'histograms', format {FORMAT}"
-                )
-            sides = [Side(held[f"{side}_mean"], held[f"{side}_weights"]) for side in ("picture", "text")]
-            bag = BagOfWords(tuple(held["vocabulary"].tolist()), held["idf"])
-            return cls(name, tuple(held["descriptions"].tolist()), bag, *sides)
+            images, texts = (Side(**held[f"{side}_map"]) for side in ("picture", "text"))
+            bag = BagOfWords(tuple(map(str, held["vocabulary"])), held["idf"])
+            record = TrainedOn.from_content(held.get("trained_on"))
+            return cls(str(held["name"]), tuple(held["descriptions"]), bag, images, texts, held["options"], record)
+
+
+def _read_npz(path: str | Path) -> HistogramModel:
+    """Reads the one file in which limner 0.1 kept a model of this kind."""
+    held = read_arrays(path, what="a saved model")
+    with damage_told(path, what="saved model", mend="save it again"):
+        kind, number, name = held["limner"].tolist()
+        if (kind, number) != (KIND, "1"):
+            raise LimnerError(f"{path} is a model of kind {kind!r}, format {number}: expected {KIND!r}, format 1")
+        images, texts = (Side(held[f"{side}_mean"], held[f"{side}_weights"]) for side in ("picture", "text"))
+        bag = BagOfWords(tuple(held["vocabulary"].tolist()), held["idf"])
+        return HistogramModel(name, tuple(held["descriptions"].tolist()), bag, images, texts)
 
 
 def train(
@@ -141,7 +150,8 @@ def train(
     sides = canonical_maps(
         pictures, bag.vectors(collection.texts.values), _weights(collection), ridge=ridge, dimensions=dimensions
     )
-    return HistogramModel(name, tuple(descriptions), bag, *sides)
+    options = {"ridge": ridge, "dimensions": dimensions, "least": least}
+    return HistogramModel(name, tuple(descriptions), bag, *sides, options, TrainedOn.of(collection))
 
 
 def train_colours(

@@ -9,7 +9,7 @@ from limner.core.registry import takes
 if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.scores import Progress
-    from limner.systems.towers.saved import TowersModel
+    from limner.systems.towers.towers_model import TowersModel
 
 
 @takes("limner.systems.towers.training:towers")
@@ -25,10 +25,11 @@ def towers(
         dev: What says which epoch is best, by rsum; without one the last epoch is kept.
         progress: Called with (steps done, steps in all).
         options: What goes in: features (of images: vectors, the file of some, or an encoder; colours and shapes by
-            default), texts ("gru", or as features), vectors (words to begin with), least, longest, name. Sizes: words,
-            hidden, joint, pooling ("last", "mean", "max"), dropout. Loss: loss ("knn", "max", "sum", "semi-hard",
-            "adaptive", "module:function"), margin, k. Training: epochs, batch, rate, decay, decay_every,
-            weight_decay, clip, patience, seed, device, precision, folder (of checkpoints and logs), every, tensorboard.
+            default), texts ("gru", or as features), vectors (words to begin with), least, longest, name,
+            start (a trained model, or its folder, to go on from). Sizes: words, hidden, joint, pooling ("last", "mean",
+            "max"), dropout. Loss: loss ("knn", "max", "sum", "semi-hard", "adaptive", "module:function"), margin, k.
+            Training: epochs, batch, rate, decay, decay_every, weight_decay, clip, patience, seed, device, precision,
+            folder (of checkpoints and logs), every, tensorboard.
     """
     from limner.systems.towers import training
 

@@ -21,7 +21,8 @@ from limner.web.watching import SAMPLES, people_of
 
 if TYPE_CHECKING:
     from limner.annotate.preference import Preference
-    from limner.web.library import Loaded, Ready
+    from limner.systems.opening import OpenSystem
+    from limner.web.library import Loaded
 
 MOST = 50
 """Rows of a table that grows with the number of people or tasks."""
@@ -203,7 +204,7 @@ def _studied(ask: Ask, job: Job, name: str, queries: int, replication: int) -> s
     return f"{added:,} comparisons made"
 
 
-def _rivals(one: Ready, other: Ready, loaded: Loaded, queries: int) -> list[Any]:
+def _rivals(one: OpenSystem, other: OpenSystem, loaded: Loaded, queries: int) -> list[Any]:
     """The lists of two systems where they differ."""
     from limner.annotate.store.votes import Rivals
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.core.judgements import Judgements
     from limner.evaluation.results import Result
-    from limner.web.library import Ready
+    from limner.systems.opening import OpenSystem
 
 ANSWERED = "labels and answers"
 DIRECTIONS = {"i2t": "image → text", "t2i": "text → image"}
@@ -61,7 +61,7 @@ def _packed(folder: Path) -> bytes:
 
 
 @dataclass(frozen=True)
-class Change:
+class MeasureChange:
     """One measure of one system, before and after."""
 
     system: str
@@ -108,7 +108,7 @@ def answered(given: Sequence[Answer], held: Collection) -> Merged:
     return merge(here, held.judgements)
 
 
-def changes(ready: Ready, held: Collection, joined: Judgements, job: Job) -> list[Change]:
+def changes(ready: OpenSystem, held: Collection, joined: Judgements, job: Job) -> list[MeasureChange]:
     """The measures of a system under the labels and under labels and answers together."""
     from limner.evaluation.evaluate import evaluate
 
@@ -120,9 +120,9 @@ def changes(ready: Ready, held: Collection, joined: Judgements, job: Job) -> lis
     return [change(ready.name, before, after) for before, after in pairs if after is not None]
 
 
-def change(system: str, before: Result, after: Result) -> Change:
+def change(system: str, before: Result, after: Result) -> MeasureChange:
     """One measure before and after; what changed is the numbers, not their rounded text."""
     measure, apart = before.measure, after.value - before.value
     moved = measure.show_change(apart) if math.isfinite(apart) else "–"
     was, now = (plain(measure, result.value) for result in (before, after))
-    return Change(system, DIRECTIONS[before.direction], str(measure), was, now, moved)
+    return MeasureChange(system, DIRECTIONS[before.direction], str(measure), was, now, moved)

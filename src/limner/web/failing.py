@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from limner.core.errors import LimnerError, UnknownName
+from limner.systems.opening import OpenSystem
 from limner.web.jobs import Job
-from limner.web.library import Library, Loaded, Ready
+from limner.web.library import Library, Loaded
 from limner.web.pictures import size_of
 
 if TYPE_CHECKING:
-    from limner.explain.agreement import Agreement
+    from limner.explain.agreement import ConceptAgreement
     from limner.explain.failures import Explanations, Failure
 
 DIRECTIONS = ("t2i", "i2t")
@@ -31,7 +32,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Panel:
+class FailurePanel:
     """A picture and what is drawn on it."""
 
     image: str
@@ -48,13 +49,13 @@ class Story:
     text: str
     by_text: bool
     classes: tuple[str, ...]
-    truth: Panel
-    returned: Panel
+    truth: FailurePanel
+    returned: FailurePanel
     words: Sequence[str]
 
 
 @dataclass(frozen=True, eq=False)
-class Failures:
+class ExplainedFailures:
     """All failures of a system in one direction, explained where the collection knows its objects."""
 
     found: Sequence[Failure]
@@ -89,7 +90,7 @@ class Failures:
         return found
 
 
-def failures_of(library: Library, collection: str, system: str, direction: str) -> Failures:
+def failures_of(library: Library, collection: str, system: str, direction: str) -> ExplainedFailures:
     """Failures of a system; made once.
 
     Raises:
@@ -98,7 +99,7 @@ def failures_of(library: Library, collection: str, system: str, direction: str) 
     if direction not in DIRECTIONS:
         raise LimnerError(f"direction {direction[:20]!r}: expected {' or '.join(DIRECTIONS)}")
     ready, loaded = library.system(collection, system), library.loaded(collection)
-    found: Failures = library.jobs.value(
+    found: ExplainedFailures = library.jobs.value(
         ("failures", collection, system, direction),
         f"explaining the failures of {system}",
         lambda job: _explained(ready, loaded, direction, job),
@@ -107,7 +108,7 @@ def failures_of(library: Library, collection: str, system: str, direction: str) 
     return found
 
 
-def _explained(ready: Ready, loaded: Loaded, direction: str, job: Job) -> Failures:
+def _explained(ready: OpenSystem, loaded: Loaded, direction: str, job: Job) -> ExplainedFailures:
     from limner.explain.failures import explain, failures
 
     held = loaded.held
@@ -115,17 +116,17 @@ def _explained(ready: Ready, loaded: Loaded, direction: str, job: Job) -> Failur
     found = failures(scores, held, direction=direction, judgements=held.judgements.name)
     queries = len(held.texts if direction == "t2i" else held.images)
     if "objects" not in held.images.fields:
-        return Failures(found, {}, None, queries)
-    from limner.explain.labels import Reader, label_all, setting_words
+        return ExplainedFailures(found, {}, None, queries)
+    from limner.explain.labels import ClaimReader, label_all, setting_words
     from limner.language.wordnet import WordNet
 
     wordnet = WordNet.load()
     done = explain(found, held, wordnet=wordnet)
-    reader = Reader(wordnet, setting_words(loaded.whole, wordnet))
-    return Failures(found, label_all(done.failures, done.concepts, reader), done, queries)
+    reader = ClaimReader(wordnet, setting_words(loaded.whole, wordnet))
+    return ExplainedFailures(found, label_all(done.failures, done.concepts, reader), done, queries)
 
 
-def story(failures: Failures, number: int, loaded: Loaded) -> Story:
+def story(failures: ExplainedFailures, number: int, loaded: Loaded) -> Story:
     """One failure with its pictures, boxes and words."""
     from limner.explain.failures import told
     from limner.explain.rules import NONE
@@ -135,7 +136,7 @@ def story(failures: Failures, number: int, loaded: Loaded) -> Story:
     if failures.explained is None:
         truth, returned = (_panel(image, loaded, ()) for image in (failure.truth, failure.returned))
         return Story(failure.query, failure.text, failure.by_text, classes, truth, returned, ())
-    agreement: Agreement = failures.explained.agreements[number]
+    agreement: ConceptAgreement = failures.explained.agreements[number]
     truth, returned = (
         _panel(image, loaded, _boxes(failures.explained, image, agreement))
         for image in (failure.truth, failure.returned)
@@ -144,7 +145,7 @@ def story(failures: Failures, number: int, loaded: Loaded) -> Story:
     return Story(failure.query, failure.text, failure.by_text, classes, truth, returned, words)
 
 
-def _boxes(done: Explanations, image: str, agreement: Agreement) -> list[tuple[str, tuple[float, ...], bool]]:
+def _boxes(done: Explanations, image: str, agreement: ConceptAgreement) -> list[tuple[str, tuple[float, ...], bool]]:
     common = frozenset(agreement.common)
     return [
         (thing.concept.partition(".")[0].replace("_", " "), thing.box, thing.concept in common)
@@ -153,10 +154,10 @@ def _boxes(done: Explanations, image: str, agreement: Agreement) -> list[tuple[s
     ]
 
 
-def _panel(image: str, loaded: Loaded, boxes: Sequence[tuple[str, tuple[float, ...], bool]]) -> Panel:
+def _panel(image: str, loaded: Loaded, boxes: Sequence[tuple[str, tuple[float, ...], bool]]) -> FailurePanel:
     width, height = size_of(loaded.held, image)
     drawn = [_within(name, box, common, width, height) for name, box, common in boxes]
-    return Panel(image, width, height, drawn)
+    return FailurePanel(image, width, height, drawn)
 
 
 def _within(name: str, box: tuple[float, ...], common: bool, width: float, height: float) -> Box:

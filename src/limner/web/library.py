@@ -2,88 +2,56 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.scores import CORRECTIONS, correction
-from limner.systems import SYSTEMS
-from limner.systems.held_out import TEST_SHARE, dev_of, drawn, outside
+from limner.systems.held_out import FEWEST, HoldOut, hold_out, outside
+from limner.systems.opening import SCORES, FoundSystem, OpenSystem, find_system
 from limner.web.jobs import Job, Jobs
 
 if TYPE_CHECKING:
-    from limner.core.collection import Collection, Items
-    from limner.core.embeddings import Embeddings
-    from limner.scores import Scores
+    from limner.core.collection import Collection
 
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A collection as the pages need it: what is learned from is never what is searched and measured."""
+    """A collection as the pages need it: what is trained on is never what is searched and measured.
+
+    Args:
+        whole: The collection.
+        systems: Everything that is searched with; all of it is compared on the same part.
+    """
 
     whole: Collection
+    systems: Sequence[FoundSystem] = ()
+
+    @cached_property
+    def parts(self) -> HoldOut:
+        """By the one rule of `limner.systems.held_out`; refused where there are too few images to train on."""
+        return hold_out(self.whole, self.systems)
 
     @cached_property
     def held(self) -> Collection:
-        """What is searched and measured: the test split, what is no training split, or a part drawn with a fixed seed.
-
-        A collection too small to be divided is searched whole, and nothing can be trained on it.
-        """
-        if "test" in self.whole.splits:
-            return self.whole.test
-        rest = outside(self.whole, self.whole.train) if "train" in self.whole.splits else None
-        if rest is not None and len(rest.images):
-            return rest
-        return self.whole if len(self.whole.images) < 2 * TEST_SHARE else drawn(self.whole)[1]
+        """What is searched and measured; a collection too small to train on is shown whole."""
+        few = len(self.whole.images) < FEWEST and not self.whole.splits
+        trained = any(system.is_trained_now for system in self.systems)
+        return self.whole if few and trained else self.parts.held
 
     @cached_property
     def seen(self) -> Collection:
-        """What systems learn from: the training split, or the rest; refused where there is no rest."""
-        if "train" in self.whole.splits and not set(self.whole.splits["train"]) & set(self.held.images.ids):
-            return self.whole.train
-        if not self.divided:
-            raise LimnerError(
-                f"{self.whole.name!r} has {len(self.whole.images)} images: expected at least {2 * TEST_SHARE} to train "
-                "on, and some that are not in the test split"
-            )
-        return outside(self.whole, self.held)
+        """What is not searched: the training split, or the rest."""
+        return outside(self.whole, self.held) if self.parts.seen is None else self.parts.seen
 
     @property
     def divided(self) -> bool:
         """Whether there are images beside those that are searched."""
         return len(self.held.images) < len(self.whole.images)
-
-
-@dataclass(frozen=True, eq=False)
-class Ready:
-    """A system and its view of what is searched.
-
-    Args:
-        name: What pages call it.
-        scores: Images by texts of the part that is searched.
-        model: What encodes live queries; None where there are only scores.
-    """
-
-    name: str
-    scores: Scores
-    model: Any = None
-
-    @property
-    def encodes(self) -> bool:
-        """Whether it takes words and pictures that are not in the collection: it has one vector for each thing."""
-        return self.model is not None and hasattr(self.scores, "query_vectors")
-
-    def texts(self, items: Items) -> Embeddings:
-        """Texts in the joint space."""
-        return _encoded(self.model, items)
-
-    def images(self, items: Items) -> Embeddings:
-        """Images in the joint space."""
-        return _encoded(self.model, items)
 
 
 class Library:
@@ -117,6 +85,12 @@ class Library:
         for name in corrections:
             correction(name)
         self.jobs = Jobs()
+
+    @cached_property
+    def found(self) -> dict[str, FoundSystem]:
+        """What every name of a system stands for."""
+        named = {name: replace(find_system(each, trust=self.trust), name=name) for name, each in self.systems.items()}
+        return named | {name: FoundSystem(name, SCORES, file) for name, file in self.matrices.items()}
 
     @property
     def names(self) -> list[str]:
@@ -157,20 +131,21 @@ class Library:
             from limner.datasets import load
 
             whole = given if isinstance(given, Collection) else load(given, **self.options)
-            return Loaded(whole)
+            return Loaded(whole, list(self.found.values()))
 
         found: Loaded = self.jobs.value(("collection", name), f"loading {name}", work, patience=patience)
         return found
 
-    def system(self, collection: str, name: str, *, patience: float | None = 0.6) -> Ready:
+    def system(self, collection: str, name: str, *, patience: float | None = 0.6) -> OpenSystem:
         """A system on a collection, trained on first use."""
         self.known_system(name)
-        held = self.loaded(collection)
-        make = self._scored if name in self.matrices else self._trained
-        given = name in self.matrices or self.systems[name] not in SYSTEMS
-        verb = "reading" if given else f"training on {len(held.seen.images):,} images:"
-        found: Ready = self.jobs.value(
-            ("system", collection, name), f"{verb} {name}", lambda job: make(held, name, job), patience=patience
+        loaded, system = self.loaded(collection), self.found[name]
+        verb = f"training on {len(loaded.seen.images):,} images:" if system.is_trained_now else "reading"
+        found: OpenSystem = self.jobs.value(
+            ("system", collection, name),
+            f"{verb} {name}",
+            lambda job: ready_system(system, loaded, job),
+            patience=patience,
         )
         return found
 
@@ -178,40 +153,7 @@ class Library:
         """Whether a system is trained already."""
         return self.jobs.ready(("system", collection, name))
 
-    def _trained(self, loaded: Loaded, name: str, job: Job) -> Ready:
-        model = model_named(self.systems[name], loaded, job, trust=self.trust)
-        if hasattr(model, "scores"):
-            return Ready(name, model.scores(loaded.held, **_told(model.scores, job)), model)
-        from limner.scores import Scores
 
-        sides = (_encoded(model, items) for items in (loaded.held.images, loaded.held.texts))
-        return Ready(name, Scores.from_embeddings(*sides), model)
-
-    def _scored(self, loaded: Loaded, name: str, job: Job) -> Ready:
-        from limner.scores import Scores
-
-        held = loaded.held
-        scores = Scores.load(self.matrices[name], held.images.ids, held.texts.ids)
-        return Ready(name, scores)
-
-
-def model_named(name: str, loaded: Loaded, job: Job, *, trust: bool = False) -> Any:
-    """A model: trained on what may be seen, read from its file, or an object of one's own that encodes."""
-    from limner.systems import load, train
-
-    if name not in SYSTEMS and Path(name).exists():
-        return load(name, trust=trust)
-    thing: Any = SYSTEMS.find(name)
-    if name in SYSTEMS:
-        return train(loaded.seen, name, **_told(thing, job), **dev_of(thing, loaded.whole, loaded.held))
-    return thing() if inspect.isclass(thing) else thing
-
-
-def _told(function: Callable[..., Any], job: Job) -> dict[str, Any]:
-    return {"progress": job.told} if "progress" in inspect.signature(function).parameters else {}
-
-
-def _encoded(model: Any, items: Items) -> Embeddings:
-    from limner.search.encode import encoded
-
-    return encoded(model, items)
+def ready_system(system: FoundSystem, loaded: Loaded, job: Job) -> OpenSystem:
+    """A system on the part of a collection that is searched."""
+    return system.on(loaded.parts, stage=lambda what: nullcontext(job.told))

@@ -12,7 +12,7 @@ from limner.core.errors import LimnerError
 from limner.web.failing import failures_of, story
 from limner.web.jobs import Job
 from limner.web.library import Library
-from limner.web.searching import Asked, search
+from limner.web.searching import SearchRequest, search
 from limner.web.site import NAME, PAGES, Ask, page, query
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def name(ask: Ask) -> Response:
 # --- search -----------------------------------------------------------------------------------------------------
 
 
-def asked_in(ask: Ask, *, picture: bytes | None = None) -> Asked:
+def asked_in(ask: Ask, *, picture: bytes | None = None) -> SearchRequest:
     """The question that an address asks."""
     library = ask.site.library
     collection = library.known(ask.get("c"))
@@ -60,7 +60,7 @@ def asked_in(ask: Ask, *, picture: bytes | None = None) -> Asked:
     if len(chosen) > MOST_SYSTEMS:
         raise LimnerError(f"{len(chosen)} systems: at most {MOST_SYSTEMS} are shown side by side")
     fix, k = library.known_correction(ask.get("fix")), ask.number("k", 12, low=1, high=50)
-    return Asked(collection, ask.get("q"), ask.get("image"), picture, chosen, fix, k)
+    return SearchRequest(collection, ask.get("q"), ask.get("image"), picture, chosen, fix, k)
 
 
 def search_page(ask: Ask) -> Response:
@@ -118,7 +118,7 @@ def sent_picture(ask: Ask) -> Response:
 
 
 @dataclass(frozen=True)
-class Row:
+class MeasureRow:
     """One measure of all systems."""
 
     view: str
@@ -128,13 +128,13 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class CollectionTable:
     """One collection."""
 
     collection: str
     counts: str
     columns: Sequence[str]
-    rows: Sequence[Row]
+    rows: Sequence[MeasureRow]
 
 
 def report_of(library: Library, collection: str, system: str, correction: str = "") -> Report:
@@ -166,7 +166,7 @@ def compare(ask: Ask) -> Response:
     )  # fmt: skip
 
 
-def _table(library: Library, collection: str, systems: Sequence[str], correction: str) -> Table:
+def _table(library: Library, collection: str, systems: Sequence[str], correction: str) -> CollectionTable:
     ways = [(name, way) for name in systems for way in (("", correction) if correction else ("",))]
     reports = [report_of(library, collection, name, way) for name, way in ways]
     loaded = library.loaded(collection)
@@ -178,8 +178,8 @@ def _table(library: Library, collection: str, systems: Sequence[str], correction
         for result in report.results:
             shown.get(result.key, []).append(result.measure.show(result.value))
     words = {"i2t": "image → text", "t2i": "text → image"}
-    rows = [Row(key[0], words.get(key[1], key[1]), str(key[2]), values) for key, values in shown.items()]
-    return Table(collection, counts, columns, rows)
+    rows = [MeasureRow(key[0], words.get(key[1], key[1]), str(key[2]), values) for key, values in shown.items()]
+    return CollectionTable(collection, counts, columns, rows)
 
 
 # --- failures ---------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ CACHE = 32_000_000
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedPicture:
     """A picture ready to send."""
 
     data: bytes
@@ -39,12 +39,12 @@ class Pictures:
 
     def __init__(self, limit: int = CACHE) -> None:
         """Remembers nothing."""
-        self._held: OrderedDict[tuple[str, str, str], Encoded] = OrderedDict()
+        self._held: OrderedDict[tuple[str, str, str], EncodedPicture] = OrderedDict()
         self._size = 0
         self._limit = limit
         self._lock = threading.Lock()
 
-    def get(self, name: str, collection: Collection, image: str, size: str) -> Encoded:
+    def get(self, name: str, collection: Collection, image: str, size: str) -> EncodedPicture:
         """One picture of a collection.
 
         Args:
@@ -64,7 +64,7 @@ class Pictures:
                 return self._held[key]
         return self._remember(key, encoded(collection, image, SIZES[size]))
 
-    def _remember(self, key: tuple[str, str, str], made: Encoded) -> Encoded:
+    def _remember(self, key: tuple[str, str, str], made: EncodedPicture) -> EncodedPicture:
         with self._lock:
             if key not in self._held:
                 self._held[key] = made
@@ -75,7 +75,7 @@ class Pictures:
         return made
 
 
-def encoded(collection: Collection, image: str, side: int) -> Encoded:
+def encoded(collection: Collection, image: str, side: int) -> EncodedPicture:
     """A copy no side of which is longer than `side`."""
     from PIL import features
 
@@ -84,7 +84,7 @@ def encoded(collection: Collection, image: str, side: int) -> Encoded:
     out = io.BytesIO()
     picture.save(out, form, quality=84)
     data = out.getvalue()
-    return Encoded(data, f"image/{form}", hashlib.sha256(data).hexdigest()[:24])
+    return EncodedPicture(data, f"image/{form}", hashlib.sha256(data).hexdigest()[:24])
 
 
 def size_of(collection: Collection, image: str) -> tuple[float, float]:

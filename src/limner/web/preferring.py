@@ -12,7 +12,7 @@ from limner.web.judging import answer_key, body, json_whole, judged_collection, 
 from limner.web.site import Ask, page
 
 if TYPE_CHECKING:
-    from limner.annotate.store.votes import Comparison
+    from limner.annotate.store.votes import ListComparison
 
 SHOWN = 5
 """How many of each list are shown."""
@@ -32,7 +32,7 @@ def prefer_page(ask: Ask) -> Response:
     )  # fmt: skip
 
 
-def _shown(ask: Ask, asked: Comparison) -> dict[str, Any]:
+def _shown(ask: Ask, asked: ListComparison) -> dict[str, Any]:
     """The query and both lists as images or words."""
     from limner.annotate.store.contents import caption_text
 

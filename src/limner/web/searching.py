@@ -13,8 +13,9 @@ import numpy as np
 
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
+from limner.systems.opening import OpenSystem
 from limner.web.jobs import Job
-from limner.web.library import Library, Loaded, Ready
+from limner.web.library import Library, Loaded
 
 if TYPE_CHECKING:
     from limner.scores import Scores, Statistics
@@ -28,7 +29,7 @@ MOST = 50
 
 
 @dataclass(frozen=True)
-class Asked:
+class SearchRequest:
     """A question.
 
     Args:
@@ -68,7 +69,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Answer:
+class SearchAnswer:
     """One thing that was found.
 
     Args:
@@ -94,10 +95,10 @@ class Column:
 
     system: str
     correction: str
-    answers: Sequence[Answer]
+    answers: Sequence[SearchAnswer]
 
 
-def search(library: Library, asked: Asked) -> list[Column]:
+def search(library: Library, asked: SearchRequest) -> list[Column]:
     """Every system's answers, each beside the corrected ones where a correction is switched on.
 
     Raises:
@@ -123,7 +124,7 @@ def search(library: Library, asked: Asked) -> list[Column]:
     return columns
 
 
-def _known(loaded: Loaded, asked: Asked) -> str | None:
+def _known(loaded: Loaded, asked: SearchRequest) -> str | None:
     """The id of the query in the collection, where it is one of its texts or images."""
     if asked.image:
         return loaded.held.images.ids[loaded.held.images.ids.index(asked.image)]
@@ -134,14 +135,14 @@ def _known(loaded: Loaded, asked: Asked) -> str | None:
     return next((key for key, text in zip(texts.ids, texts.values, strict=True) if text == words), None)
 
 
-def _scores(ready: Ready, loaded: Loaded, asked: Asked, known: str | None) -> Scores:
+def _scores(ready: OpenSystem, loaded: Loaded, asked: SearchRequest, known: str | None) -> Scores:
     """Scores of the one query: from its own words or picture, or its row of the scores where that is all there is."""
     from limner.core.collection import Items
     from limner.scores import Scores
 
     if asked.direction == "t2i":
         if ready.encodes:
-            query = ready.texts(Items(Ids(["query"]), [asked.words.strip()], kind="text"))
+            query = ready.encode(Items(Ids(["query"]), [asked.words.strip()], kind="text"))
             return Scores.from_embeddings(query, _side(ready, "image"))
         if known is None:
             raise LimnerError(
@@ -153,20 +154,20 @@ def _scores(ready: Ready, loaded: Loaded, asked: Asked, known: str | None) -> Sc
         return ready.scores.restrict(queries=[known])
     if not ready.encodes:
         raise LimnerError(f"{ready.name} has scores of this collection only: choose a system that encodes pictures")
-    return Scores.from_embeddings(ready.images(Items(Ids(["query"]), [asked.picture])), _side(ready, "text"))
+    return Scores.from_embeddings(ready.encode(Items(Ids(["query"]), [asked.picture])), _side(ready, "text"))
 
 
-def _side(ready: Ready, kind: str) -> Any:
+def _side(ready: OpenSystem, kind: str) -> Any:
     """Vectors of the images or texts that are searched."""
     scores: Any = ready.scores
     return scores.query_vectors if kind == "image" else scores.candidate_vectors
 
 
-def _row(ready: Ready, loaded: Loaded, asked: Asked, known: str | None) -> Any:
+def _row(ready: OpenSystem, loaded: Loaded, asked: SearchRequest, known: str | None) -> Any:
     return np.asarray(_scores(ready, loaded, asked, known).block(0, 1))[0]
 
 
-def _corrected(library: Library, ready: Ready, loaded: Loaded, asked: Asked, known: str | None) -> Any:
+def _corrected(library: Library, ready: OpenSystem, loaded: Loaded, asked: SearchRequest, known: str | None) -> Any:
     statistics: Statistics = library.jobs.value(
         ("bank", asked.collection, ready.name, asked.direction, asked.correction),
         f"asking what {asked.correction} has to know of {ready.name}",
@@ -176,7 +177,7 @@ def _corrected(library: Library, ready: Ready, loaded: Loaded, asked: Asked, kno
     return np.asarray(_scores(ready, loaded, asked, known).correct(statistics).block(0, 1))[0]
 
 
-def _bank(ready: Ready, loaded: Loaded, asked: Asked, job: Job) -> Statistics:
+def _bank(ready: OpenSystem, loaded: Loaded, asked: SearchRequest, job: Job) -> Statistics:
     """What queries of the part that is not searched say of each candidate; the pool's own where that is all."""
     from limner.scores import correct
 
@@ -185,13 +186,18 @@ def _bank(ready: Ready, loaded: Loaded, asked: Asked, job: Job) -> Statistics:
         return correct(scores, asked.correction).statistics
     items = loaded.seen.texts if asked.direction == "t2i" else loaded.seen.images
     some = items[: BANK if asked.direction == "t2i" else BANK // 5]
-    vectors = ready.texts(some) if asked.direction == "t2i" else ready.images(some)
-    return correct(scores, asked.correction, bank=vectors).statistics
+    return correct(scores, asked.correction, bank=ready.encode(some)).statistics
 
 
 def _answers(
-    loaded: Loaded, asked: Asked, known: str | None, row: Any, order: Any, *, before: dict[int, int] | None = None
-) -> list[Answer]:
+    loaded: Loaded,
+    asked: SearchRequest,
+    known: str | None,
+    row: Any,
+    order: Any,
+    *,
+    before: dict[int, int] | None = None,
+) -> list[SearchAnswer]:
     pool = loaded.held.images if asked.direction == "t2i" else loaded.held.texts
     right = _right(loaded, asked.direction, known)
     found = []
@@ -199,7 +205,9 @@ def _answers(
         key = pool.ids[column]
         text = pool.values[column] if pool.kind == "text" else ""
         called = None if right is None else key in right
-        found.append(Answer(rank, key, float(row[column]), text, called, None if before is None else before[column]))
+        found.append(
+            SearchAnswer(rank, key, float(row[column]), text, called, None if before is None else before[column])
+        )
     return found
 
 

@@ -25,7 +25,7 @@ from limner.web.jobs import Pending
 from limner.web.library import Library
 from limner.web.pictures import Pictures
 from limner.web.reading import sent
-from limner.web.throttle import Turns
+from limner.web.throttle import LoginTurns
 from limner.web.uploads import Refused, Uploads
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Site:
     url: str = ""
     pictures: Pictures = field(default_factory=Pictures)
     uploads: Uploads = field(default_factory=Uploads)
-    turns: Turns = field(default_factory=Turns)
+    turns: LoginTurns = field(default_factory=LoginTurns)
     apart: Apart = field(default_factory=Apart)
     _store: Store | None = None
     _opening: threading.Lock = field(default_factory=threading.Lock)

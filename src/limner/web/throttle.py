@@ -110,7 +110,7 @@ def same_name(name: str) -> str:
     return unicodedata.normalize("NFKC", name.strip()[: 2 * NAME_LENGTH]).strip().casefold()
 
 
-class Turns:
+class LoginTurns:
     """How often passwords may be tried. A right one costs nothing; a wrong one costs its address and its account.
 
     A browser that has logged in to an account before has turns of its own there, whatever others do. Everybody else has

@@ -31,7 +31,7 @@ MINUTES = 60.0
 
 
 @dataclass(frozen=True)
-class Asked:
+class TaskPair:
     """One pair of a task: "real", or a control whose answer is known ("gold_pos", "gold_neg")."""
 
     image: str
@@ -49,7 +49,7 @@ class Draft:
         seed: What it was shuffled with.
     """
 
-    items: tuple[Asked, ...]
+    items: tuple[TaskPair, ...]
     kind: str = "pairs"
     seed: int = 0
 

@@ -39,7 +39,7 @@ class Rivals:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ListComparison:
     """What an annotator is shown: the query and both lists, without names."""
 
     id: int
@@ -90,7 +90,7 @@ def add_comparisons(
     return len(rows)
 
 
-def next_comparison(store: Store, annotator_id: int, *, study: str = "preference") -> Comparison | None:
+def next_comparison(store: Store, annotator_id: int, *, study: str = "preference") -> ListComparison | None:
     """A comparison this annotator has not voted on and that lacks votes, the least voted first; None when none is."""
     given = sa.select(sa.func.count()).where(vote.c.comparison_id == comparison.c.id)
     votes = given.correlate(comparison).scalar_subquery()
@@ -102,9 +102,9 @@ def next_comparison(store: Store, annotator_id: int, *, study: str = "preference
     return None if not rows else _shown(rows[0])
 
 
-def _shown(row: dict[str, Any]) -> Comparison:
+def _shown(row: dict[str, Any]) -> ListComparison:
     left, right = (tuple(json.loads(row[name])) for name in ("left_items", "right_items"))
-    return Comparison(row["id"], row["study"], row["query"], row["direction"], left, right)
+    return ListComparison(row["id"], row["study"], row["query"], row["direction"], left, right)
 
 
 def cast_vote(

@@ -14,7 +14,8 @@ from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.commands.people import people
 from limner.cli.commands.serve import Certificate, Key, Proxy, Url
 from limner.cli.console import answer, progress, tell
-from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading, part, word
+from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading, word
+from limner.cli.training import SYSTEM, Features
 from limner.core.errors import LimnerError, UnknownName
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ FORMS = ("pairs", "captions")
 def pool(
     store: Where,
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
-    system: Annotated[list[str] | None, word("A system that is trained first. Repeatable.")] = None,
+    system: Annotated[list[str] | None, word(f"A system: {SYSTEM} Repeatable.")] = None,
+    features: Features = None,
     scores: Annotated[list[str] | None, word("Similarities, images by texts. Repeatable.", metavar="NAME=FILE")] = None,
     run: Annotated[list[str] | None, word("A TREC run. Repeatable, both directions.", metavar="NAME=FILE")] = None,
     depth: Annotated[int, word("Places of each list that are pooled.", metavar="K", min=1)] = 5,
@@ -59,7 +61,7 @@ def pool(
     from limner.annotate.store.contents import add_collection
 
     whole = load(collection, option)
-    systems, held = _systems(system or [], scores or [], run or [], whole, split, trust=trust)
+    systems, held = _systems(system or [], scores or [], run or [], whole, split, features=features, trust=trust)
     with opened(store, create=True) as db:
         if again is None:
             with progress(f"reading {len(held.images):,} images") as told:
@@ -114,21 +116,25 @@ def _pooled(data: Mapping[str, int], store: str) -> str:
 
 
 def _systems(
-    names: list[str], scores: list[str], runs: list[str], whole: Collection, split: str | None, *, trust: bool
+    names: list[str],
+    scores: list[str],
+    runs: list[str],
+    whole: Collection,
+    split: str | None,
+    *,
+    features: str | None,
+    trust: bool,
 ) -> tuple[dict[str, Lists], Collection]:
     from limner.cli.inputs import Way
     from limner.cli.inputs import opened as read
-    from limner.cli.training import halves, trained
+    from limner.cli.training import opened_together
 
     if not names and not scores and not runs:
         raise typer.BadParameter("no system to pool: give --system, --scores NAME=FILE or --run NAME=FILE")
-    held = halves(whole, split)[1] if names else part(whole, split)
-    found: dict[str, Lists] = {}
-    for name in names:
-        scored, _, notes = trained(name, whole, split, trust=trust)
-        found[Path(name).stem] = scored
-        for note in notes:
-            tell(note)
+    systems, held, notes = opened_together(names, whole, split, features=features, trust=trust)
+    for note in notes:
+        tell(note)
+    found: dict[str, Lists] = {Path(system.name).stem: system.scores for system in systems}
     for name, file in _named(scores):
         found[name] = _lists(read(Way(scores=file), whole, held))
     by_name: dict[str, list[Path]] = {}

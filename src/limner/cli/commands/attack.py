@@ -11,8 +11,9 @@ import typer
 
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress, tell
-from limner.cli.options import Json, Loading, Split, load, part, refuse_ending, saved, word
-from limner.core.errors import UnknownName
+from limner.cli.options import Json, Loading, Split, Trust, load, part, refuse_ending, saved, word
+from limner.cli.training import SYSTEM
+from limner.core.errors import LimnerError, UnknownName
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -25,12 +26,13 @@ Asker = Callable[[Sequence[str]], Any]
 
 def attack(
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
-    system: Annotated[str | None, word("A system: a saved model, or one of 'limner systems', trained now.")] = None,
+    system: Annotated[str | None, word(f"A system: {SYSTEM}")] = None,
     kind: Annotated[list[str] | None, word("Kind of change; all by default. Repeatable.", metavar="KIND")] = None,
     seed: Annotated[int, word("Another seed, other edits.", metavar="N", min=0)] = 0,
     save: Annotated[Path | None, word("Write every edit: a csv.", metavar="FILE")] = None,
     split: Split = None,
     option: Loading = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Change one word of every query so that it denies what it said, ask again, and count who notices.
@@ -52,7 +54,7 @@ def attack(
         raise typer.BadParameter("give --system to ask again, or --save FILE.csv to write the edits, or both")
     refuse_ending([save] if save else [], (".csv",), "list of edits")
     whole = load(collection, option)
-    held, ask, others = _asking(system, whole, split) if system else (part(whole, split), None, ())
+    held, ask, others = _asking(system, whole, split, trust=trust) if system else (part(whole, split), None, ())
     edits = _edits(held, kind or list(KINDS), seed)
     if save is not None:
         _write(save, held, edits)
@@ -61,26 +63,31 @@ def attack(
     answer(text, data, as_json=as_json)
 
 
-def _asking(system: str, whole: Collection, split: str | None) -> tuple[Collection, Asker, Sequence[str]]:
-    """What to ask about, how (the trained system on the images of the held-out part), and captions of other images."""
+def _asking(
+    system: str, whole: Collection, split: str | None, *, trust: bool
+) -> tuple[Collection, Asker, Sequence[str]]:
+    """What to ask about, how (the system on the images of the held-out part), and captions of other images."""
     import limner
-    from limner.cli.training import halves
+    from limner.cli.training import opened_on
+    from limner.systems.held_out import outside
 
-    seen, held, notes = halves(whole, split)
-    for note in notes:
+    opened = opened_on(system, whole, split, trust=trust)
+    held, model = opened.collection, opened.model
+    if model is None:
+        raise LimnerError(f"{system} has scores of its own texts only: give a system that encodes changed texts")
+    for note in opened.notes:
         tell(note)
-    with progress(f"training {system} on {len(seen.images):,} images"):
-        model: Any = limner.train(seen, system)
-    vectors = model.encode_images(held.images) if hasattr(model, "encode_images") else None
+    images: Any = getattr(opened.scores, "query_vectors", None)
 
     def ask(texts: Sequence[str]) -> Any:
         items = limner.Items(limner.Ids(map(str, range(len(texts))), what="text"), texts, kind="text")
-        if vectors is not None:
-            return limner.Scores.from_embeddings(model.encode_texts(items), vectors).matrix()
+        if opened.encodes:
+            return limner.Scores.from_embeddings(opened.encode(items), images).matrix()
         pairs = limner.Judgements.from_pairs([], queries=held.images.ids, candidates=items.ids)
         return model.scores(limner.Collection("edits", held.images, items, pairs)).T.matrix()
 
-    return held, ask, seen.texts.values
+    others = outside(whole, held) if opened.seen is None else opened.seen
+    return held, ask, others.texts.values
 
 
 def _edits(collection: Collection, kinds: list[str], seed: int) -> dict[str, list[Edit | None]]:

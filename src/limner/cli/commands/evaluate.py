@@ -14,7 +14,7 @@ from limner.cli.console import answer, progress
 from limner.cli.correcting import Correct, Tune, corrected
 from limner.cli.inputs import Way, by_direction, in_order, is_qrels, opened, unnamed
 from limner.cli.options import Address, Json, Loading, Split, Trust, load, on_cluster, part, refuse_ending, saved, word
-from limner.cli.training import trained
+from limner.cli.training import SYSTEM, Features, trained
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -36,7 +36,8 @@ def evaluate(
     run: Annotated[
         list[Path] | None, word("Or a TREC run, or JSON lists; twice for both directions.", metavar="FILE")
     ] = None,
-    system: Annotated[str | None, word("Or a system: a saved model, or one of 'limner systems', trained now.")] = None,
+    system: Annotated[str | None, word(f"Or a system: {SYSTEM}")] = None,
+    features: Features = None,
     image_ids: Annotated[Path | None, word("Ids of the image rows, one per line.", metavar="FILE")] = None,
     text_ids: Annotated[Path | None, word("Ids of the text rows, one per line.", metavar="FILE")] = None,
     per_image: Annotated[
@@ -96,7 +97,7 @@ def evaluate(
     refuse_ending(save, ENDINGS, "report")
     if cluster is not None and workers is not None:
         raise typer.BadParameter("--workers with --cluster: the cluster says how many work at once; give one of them")
-    way = Way(images, texts, image_ids, text_ids, scores, tuple(run or ()), system, trust)
+    way = Way(images, texts, image_ids, text_ids, scores, tuple(run or ()), system, trust, features)
     source, truth, notes, dev = _given(collection, way, per_image, split, option, direction or [])
     if correct or tune:
         source = corrected(source, correct, tune, dev, trust=trust)
@@ -129,7 +130,7 @@ def _given(
         return *_qrels(spec, way.runs, directions), None
     whole = load(spec, words)
     if kind == "system":
-        return *trained(str(way.system), whole, split, trust=way.trust), partial(_on, way, whole)
+        return *trained(str(way.system), whole, split, features=way.features, trust=way.trust), partial(_on, way, whole)
     chosen = part(whole, split)
     return opened(way, whole, chosen, directions), chosen, unnamed(way), partial(_on, way, whole)
 
@@ -137,7 +138,7 @@ def _given(
 def _on(way: Way, whole: Collection, split: str) -> tuple[Any, Collection]:
     """The same system on another split, and that split."""
     if way.kind == "system":
-        return trained(str(way.system), whole, split, trust=way.trust)[:2]
+        return trained(str(way.system), whole, split, features=way.features, trust=way.trust)[:2]
     chosen = part(whole, split)
     return opened(way, whole, chosen), chosen
 

@@ -12,7 +12,7 @@ from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress, tell
 from limner.cli.inputs import Way, by_direction, opened
 from limner.cli.options import Json, Loading, Split, Trust, flag, load, part, refuse_ending, saved, word
-from limner.cli.training import trained
+from limner.cli.training import SYSTEM, Features, trained
 from limner.core.errors import LimnerError, UnknownName
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ def explain(
     texts: Annotated[Path | None, word("Embeddings of the texts.", metavar="FILE")] = None,
     scores: Annotated[Path | None, word("Or a similarity matrix, images by texts: npy.", metavar="FILE")] = None,
     run: Annotated[list[Path] | None, word("Or a TREC run, or JSON lists.", metavar="FILE")] = None,
-    system: Annotated[str | None, word("Or a system: a saved model, or one of 'limner systems', trained now.")] = None,
+    system: Annotated[str | None, word(f"Or a system: {SYSTEM}")] = None,
+    features: Features = None,
     query: Annotated[str | None, word("Explain this one query.", metavar="ID")] = None,
     direction: Annotated[
         str | None, word("t2i (a text asks) or i2t.", metavar="WAY", show_default="t2i, or that of the run")
@@ -59,7 +60,7 @@ def explain(
     refuse_ending(save, (".html",), "page with failures")
     _refuse_words(direction, only)
     whole = load(collection, option)
-    way = Way(images, texts, None, None, scores, tuple(run or ()), system, trust)
+    way = Way(images, texts, None, None, scores, tuple(run or ()), system, trust, features)
     source, chosen = _opened(way, whole, split, direction)
     chosen = _with_objects(chosen, objects)
     towards = _towards(source, direction)
@@ -85,7 +86,7 @@ def _opened(
 ) -> tuple[Mapping[str, Any], Collection]:
     """The system by direction, and what it is measured on. One run is of the direction that was asked for."""
     if way.kind == "system":
-        source, held, notes = trained(str(way.system), whole, split, trust=way.trust)
+        source, held, notes = trained(str(way.system), whole, split, features=way.features, trust=way.trust)
         for note in notes:
             tell(note)
         return by_direction(source, held), held
@@ -126,14 +127,14 @@ def _explained(
     informed: bool,
 ) -> tuple[Explanations, dict[str, frozenset[str]]]:
     from limner.explain.failures import explain, failures
-    from limner.explain.labels import Reader, label_all, setting_words
+    from limner.explain.labels import ClaimReader, label_all, setting_words
     from limner.language.wordnet import WordNet
 
     wordnet = WordNet.load()
     found = failures(source[direction], collection, direction=direction)
     done = explain(found, collection, informed=informed, wordnet=wordnet)
     if labels is None:
-        return done, label_all(done.failures, done.concepts, Reader(wordnet, setting_words(whole, wordnet)))
+        return done, label_all(done.failures, done.concepts, ClaimReader(wordnet, setting_words(whole, wordnet)))
     given = _of_people(labels, done)
     asked = {failure.query for failure in done.failures}
     if not asked & given.keys():

@@ -9,9 +9,10 @@ import typer
 
 from limner.cli.commands.encode import pace
 from limner.cli.console import answer
-from limner.cli.options import Json, Loading, Split, Trust, called, load, part, saved, word
+from limner.cli.options import Json, Loading, Split, Trust, load, part, saved, word
 from limner.core.errors import LimnerError
 from limner.core.paths import place_for, read_json
+from limner.core.written import call
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -122,7 +123,7 @@ def _scorer(how: str, *, trust: bool) -> Any:
 
     folder = Path(how)
     if not folder.is_dir():
-        name, options = called(how, "--scorer")
+        name, options = call(how, what="--scorer")
         return scorer(name, **options)
     if "limner" not in _config(folder):
         return scorer("cross-encoder", model=str(folder))

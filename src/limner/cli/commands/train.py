@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.options import Json, Loading, Trust, load, loading, word
-from limner.cli.training import told_to
+from limner.cli.options import Json, Loading, Trust, flag, load, loading, word
 from limner.core.errors import LimnerError
 from limner.core.paths import place_for
+from limner.core.progress import progress_for
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -31,22 +31,33 @@ def train(
         Path | None, typer.Option("--config", metavar="FILE", help="Options of the system in TOML; --set wins.")
     ] = None,
     options: Loading = None,
+    hold_out: Annotated[
+        bool, flag("--hold-out", "Of a collection without splits, hold one image in five out to measure on.")
+    ] = False,
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="MODEL", help="Go on from a saved model of this kind, with its words and sizes."
+        ),
+    ] = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Train a system on a collection and keep the model.
 
-    The training split is used where there is one, the whole otherwise; a system that chooses its settings does so on
-    the dev split. The model is what 'limner evaluate --system', 'limner index --system' and limner.systems.load take.
+    The training split is used where there is one, the whole otherwise, or four images in five with --hold-out; a system
+    that chooses its settings does so on the dev split. The model knows what it was trained on, and is never measured on
+    it. It is what 'limner evaluate --system', 'limner index --system' and limner.systems.load take.
 
     Examples:
-      $ limner train histograms scenes -o scenes.npz
-      $ limner train histograms photos/ -o photos.npz --set dimensions=64
-      $ limner evaluate scenes --system scenes.npz
+      $ limner train histograms scenes -o scenes-model
+      $ limner train histograms photos/ -o photos-model --hold-out --set dimensions=64
+      $ limner evaluate scenes --system scenes-model
+      $ limner train towers pairs.csv -o tuned --from scenes-towers --set rate=0.0001
     """
-    chosen = loading(settings)
+    chosen = loading(settings) | ({} if start is None else {"start": str(start)})
     _refuse_taken(out, chosen.get("folder"))
-    whole = load(collection, options)
+    whole = _seen(load(collection, options), hold_out)
     began = time.perf_counter()
     model = _trained(system, whole, config, chosen, trust=trust)
     seconds = time.perf_counter() - began
@@ -56,13 +67,35 @@ def train(
     seen = whole.train if "train" in whole.splits else whole
     told = {"system": system, "model": str(out), "images": len(seen.images), "texts": len(seen.texts)}
     text = f"{system}: trained on {len(seen.images):,} images and {len(seen.texts):,} texts in {seconds:.1f} s -> {out}"
-    answer(text, {**told, "seconds": round(seconds, 3)}, as_json=as_json)
+    answer("\n".join([text, *_resumed(model)]), {**told, "seconds": round(seconds, 3)}, as_json=as_json)
+
+
+def _resumed(model: Any) -> list[str]:
+    """What a run that went on from a checkpoint did, or that there was nothing left to do."""
+    trained = getattr(model, "trained", None) or {}
+    before, epochs = trained.get("resumed", 0), trained.get("epochs", 0)
+    if not before:
+        return []
+    if before >= epochs:
+        return [f"nothing was left to train: the checkpoint has all {epochs} epochs; for more, set epochs higher"]
+    return [f"went on after epoch {before}: {epochs - before} further epochs"]
+
+
+def _seen(whole: Collection, hold_out: bool) -> Collection:
+    """What may be trained on."""
+    from limner.systems.held_out import drawn
+
+    if hold_out and whole.splits:
+        raise typer.BadParameter(f"--hold-out with {whole.name!r}, which has splits: leave it out")
+    return drawn(whole)[0] if hold_out else whole
 
 
 def _refuse_taken(out: Path, checkpoints: object) -> None:
     """Refuses a place that is not for a model, before hours of training; that of the checkpoints is one."""
+    if out.is_file():
+        raise LimnerError(f"{out} is a file: a model is a folder; give a new name, or remove the file first")
     shared = checkpoints is not None and Path(str(checkpoints)).absolute() == out.absolute()
-    if out.exists() and not (shared or out.is_file() or (out / "config.json").is_file()):
+    if out.exists() and not (shared or (out / "config.json").is_file()):
         raise LimnerError(f"{out} is there and is no saved model: name a new place, or remove it first")
     place_for(out)
 
@@ -73,4 +106,4 @@ def _trained(system: str, whole: Collection, config: Path | None, settings: dict
 
     trainer = SYSTEMS.find(system)
     with progress(f"training {system} on {whole.name}") as told:
-        return learn(whole, system, config=config, trust=trust, **{**told_to(trainer, told), **settings})
+        return learn(whole, system, config=config, trust=trust, **{**progress_for(trainer, told), **settings})

@@ -70,7 +70,7 @@ def article(word: str) -> str:
 
 
 @dataclass(frozen=True)
-class Phrase:
+class NounPhrase:
     """A noun phrase and whether it takes a plural verb."""
 
     text: str
@@ -82,7 +82,7 @@ class Phrase:
         return "are" if self.many else "is"
 
 
-def phrase(entity: Entity, dice: Dice) -> Phrase:
+def phrase(entity: Entity, dice: Dice) -> NounPhrase:
     """A noun phrase for an entity."""
     words = KINDS[entity.noun].words if entity.noun in KINDS else CATEGORIES[entity.noun].words
     noun = words[0] if dice.chance(0.6) else dice.choose(words)
@@ -93,7 +93,7 @@ def phrase(entity: Entity, dice: Dice) -> Phrase:
     several = entity.number > 1
     core = [w for w in (size, before, colour, plural(noun) if several else noun) if w]
     lead = count if several or entity.exact else article(core[0])
-    return Phrase(" ".join(w for w in (lead, *core, after) if w), many)
+    return NounPhrase(" ".join(w for w in (lead, *core, after) if w), many)
 
 
 def _count(entity: Entity, dice: Dice) -> tuple[str, bool]:
@@ -133,7 +133,7 @@ def sentence(meaning: Meaning, dice: Dice) -> str:
     return text[0].upper() + text[1:] + "."
 
 
-def _listing(phrases: list[Phrase], setting: str, dice: Dice) -> tuple[str, ...]:
+def _listing(phrases: list[NounPhrase], setting: str, dice: Dice) -> tuple[str, ...]:
     """Forms for entities without a relation."""
     texts = [p.text for p in phrases]
     everything = " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
@@ -153,7 +153,7 @@ def _listing(phrases: list[Phrase], setting: str, dice: Dice) -> tuple[str, ...]
     return dice.choose(forms)
 
 
-def _relating(phrases: list[Phrase], relation: str, setting: str, dice: Dice) -> tuple[str, ...]:
+def _relating(phrases: list[NounPhrase], relation: str, setting: str, dice: Dice) -> tuple[str, ...]:
     """Forms for two entities in a relation."""
     first, second = phrases
     forms: list[tuple[str, ...]] = [
@@ -168,7 +168,7 @@ def _relating(phrases: list[Phrase], relation: str, setting: str, dice: Dice) ->
     return dice.choose(forms)
 
 
-def _carrying(phrases: list[Phrase], setting: str, dice: Dice) -> tuple[str, ...]:
+def _carrying(phrases: list[NounPhrase], setting: str, dice: Dice) -> tuple[str, ...]:
     """Forms for something with something else on it."""
     first, second = phrases
     on_it = "on them" if first.many else "on it"

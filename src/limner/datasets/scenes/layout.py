@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from limner.datasets.scenes.dice import Dice
 from limner.datasets.scenes.scene import Box, Scene, SceneObject, area, overlap
-from limner.datasets.scenes.world import BACKGROUNDS, COLOURS, KINDS, SIDE, SIZES, WATERSIDE, Kind
+from limner.datasets.scenes.world import BACKGROUNDS, COLOURS, KINDS, SIDE, SIZES, WATERSIDE, ObjectKind
 
 LAYOUT, CAPTIONS, BACKDROP = 0, 1, 2
 """Streams of chance: other captions never move an object, and other clouds never change a caption."""
@@ -32,7 +32,7 @@ _SIZE_WEIGHTS = {
 class _Member:
     """One object before it has a place."""
 
-    kind: Kind
+    kind: ObjectKind
     colour: str
     size: str
     width: int
@@ -50,13 +50,13 @@ def compose(seed: int, index: int) -> Scene:
     return stage.scene(seed, index)
 
 
-def _kinds(dice: Dice, background: str) -> list[Kind]:
+def _kinds(dice: Dice, background: str) -> list[ObjectKind]:
     """One to three different kinds that are found in this background."""
     wanted = dice.weighted((1, 2, 3), (0.15, 0.5, 0.35))
     found = [k for k in KINDS.values() if background in k.backgrounds]
     # Water kinds have few backgrounds; counting them twice there keeps all kinds about equally common.
     found += [k for k in found if "water" in k.places]
-    chosen: dict[str, Kind] = {}
+    chosen: dict[str, ObjectKind] = {}
     while len(chosen) < wanted:
         kind = dice.choose(found)
         chosen[kind.name] = kind
@@ -64,7 +64,7 @@ def _kinds(dice: Dice, background: str) -> list[Kind]:
     return sorted(chosen.values(), key=lambda kind: kind.surface is None)
 
 
-def _group(dice: Dice, kind: Kind, count: int) -> list[_Member]:
+def _group(dice: Dice, kind: ObjectKind, count: int) -> list[_Member]:
     """The objects of one kind: mostly of one colour and one size."""
     colour, size = dice.choose(COLOURS), dice.weighted(SIZES, _SIZE_WEIGHTS[max(count, 1)])
     mixed_colours, mixed_sizes = dice.chance(0.25), dice.chance(0.15)
@@ -77,7 +77,7 @@ def _group(dice: Dice, kind: Kind, count: int) -> list[_Member]:
     return members
 
 
-def extent(kind: Kind, size: str, *, stretch: float = 1.0) -> tuple[int, int]:
+def extent(kind: ObjectKind, size: str, *, stretch: float = 1.0) -> tuple[int, int]:
     """Width and height in pixels of an object of this kind and size."""
     longer = LENGTHS[size] * kind.scale * stretch / max(kind.grid)
     return round(kind.grid[0] * longer), round(kind.grid[1] * longer)
@@ -109,14 +109,14 @@ class _Stage:
                 self.objects.append(placed)
                 anchor = anchor or placed.box
 
-    def _target(self, kind: Kind) -> int | None:
+    def _target(self, kind: ObjectKind) -> int | None:
         """An object to place a group by, if possible one that can carry it."""
         carrying = [i for i, o in enumerate(self.objects) if kind.perches and KINDS[o.kind].surface]
         if not self.objects or self.dice.chance(0.3):
             return None
         return self.dice.choose(carrying or range(len(self.objects)))
 
-    def _way(self, kind: Kind, place: str, target: int | None) -> str:
+    def _way(self, kind: ObjectKind, place: str, target: int | None) -> str:
         """How a group is placed with respect to an object that is there already."""
         if target is None:
             return "free"

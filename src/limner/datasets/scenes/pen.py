@@ -41,7 +41,7 @@ def mix(a: Colour, b: Colour, share: float) -> Colour:
 
 
 @dataclass(frozen=True)
-class Mark:
+class PenShape:
     """One shape in the units of the grid, and its colour.
 
     Args:
@@ -63,9 +63,9 @@ class Mark:
         across, down = zip(*self.points, strict=True)
         return min(across) - self.wide, min(down) - self.wide, max(across) + self.wide, max(down) + self.wide
 
-    def grown(self, wide: float, colour: Colour) -> Mark:
+    def grown(self, wide: float, colour: Colour) -> PenShape:
         """The same shape, wider on all sides."""
-        return Mark(self.shape, self.points, self.wide + wide, self.size, colour)
+        return PenShape(self.shape, self.points, self.wide + wide, self.size, colour)
 
 
 class Pen:
@@ -85,7 +85,7 @@ class Pen:
         pixel = grid[0] / width
         self.edge = pixel * (0.75 if width < 26 else 1.0)
         self._thin = pixel * 0.8
-        self._marks: list[Mark] = []
+        self._marks: list[PenShape] = []
         self.body = PAINT[colour]
         self.dark = mix(self.body, (0, 0, 0), 0.62 if colour == "black" else 0.42)
         self.light = mix(self.body, (255, 255, 255), 0.3 if colour == "black" else 0.45)
@@ -125,19 +125,19 @@ class Pen:
                 sheet.paint(Form.of(shape, numbers), mark.colour)
         return sheet.sums()
 
-    def _mark(self, shape: Shape, colour: Colour) -> Mark:
+    def _mark(self, shape: Shape, colour: Colour) -> PenShape:
         name, *numbers = shape
         if name == "poly":
-            return Mark(name, tuple(numbers), 0.0, 0.0, colour)
+            return PenShape(name, tuple(numbers), 0.0, 0.0, colour)
         if name == "line":
             width, *points = numbers
-            return Mark(name, tuple(points), max(width, self._thin) / 2, 0.0, colour)
+            return PenShape(name, tuple(points), max(width, self._thin) / 2, 0.0, colour)
         if name == "ring":
             x, y, radius, width = numbers
             corners = (x - radius, y - radius), (x + radius, y + radius)
-            return Mark(name, corners, width / 2, width, colour)
+            return PenShape(name, corners, width / 2, width, colour)
         x0, y0, x1, y1, *radius = numbers
-        return Mark(name, ((x0, y0), (x1, y1)), 0.0, radius[0] if radius else 0.0, colour)
+        return PenShape(name, ((x0, y0), (x1, y1)), 0.0, radius[0] if radius else 0.0, colour)
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Frame:
     across: float
     down: float
 
-    def place(self, mark: Mark) -> Iterator[tuple[str, list[int]]]:
+    def place(self, mark: PenShape) -> Iterator[tuple[str, list[int]]]:
         """The shapes of the raster that a mark is made of."""
         points = [n for x, y in mark.points for n in self._at(x, y)]
         wide, size = self._length(mark.wide), self._length(mark.size)

@@ -20,7 +20,7 @@ from limner.datasets.scenes.world import BACKGROUNDS, COLOURS, KINDS, PLACES, RE
 Mask = npt.NDArray[np.bool_]
 
 
-class Truth:
+class SceneTruth:
     """The objects and relations of many scenes as columns, and the evaluation of meanings on them.
 
     Args:
@@ -87,14 +87,14 @@ class Truth:
 
 def complete(images: Ids, scenes: Sequence[Scene], texts: Ids, meanings: Sequence[Meaning]) -> Judgements:
     """Judgements image -> text that hold every true pair, grade 1."""
-    truth = Truth(scenes)
+    truth = SceneTruth(scenes)
     known = {meaning: np.flatnonzero(truth.of(meaning)) for meaning in dict.fromkeys(meanings)}
     return _judgements(images, texts, [known[m] for m in meanings], [], "complete")
 
 
 def graded(images: Ids, scenes: Sequence[Scene], texts: Ids, meanings: Sequence[Meaning]) -> Judgements:
     """Judgements image -> text with grade 1 for a true pair and 0.5 where exactly one detail of the text is wrong."""
-    truth = Truth(scenes)
+    truth = SceneTruth(scenes)
     of = lru_cache(maxsize=None)(truth.of)
     full, half = [], []
     for meaning in meanings:

@@ -13,7 +13,7 @@ SIDE = 160
 
 
 @dataclass(frozen=True)
-class Kind:
+class ObjectKind:
     """A kind of object.
 
     Args:
@@ -55,16 +55,16 @@ OUTDOORS = ("beach", "meadow", "snow", "street", "night")
 WATERSIDE = ("beach", "meadow", "night")
 
 _ANIMALS = (
-    Kind("dog", "dog.n.01", "n02084071", ("dog",), (120, 96), perches=True),
-    Kind("cat", "cat.n.01", "n02121620", ("cat",), (82, 100), perches=True),
-    Kind("rabbit", "rabbit.n.01", "n02324045", ("rabbit",), (70, 100), perches=True),
-    Kind("sheep", "sheep.n.01", "n02411705", ("sheep",), (112, 84), backgrounds=OUTDOORS),
-    Kind("bird", "bird.n.01", "n01503061", ("bird",), (104, 84), 0.9, ("air", "ground"), perches=True),
-    Kind("fish", "fish.n.01", "n02512053", ("fish",), (104, 60), 0.85, ("water",), WATERSIDE),
-    Kind("butterfly", "butterfly.n.01", "n02274259", ("butterfly",), (100, 84), 0.85, ("air",)),
+    ObjectKind("dog", "dog.n.01", "n02084071", ("dog",), (120, 96), perches=True),
+    ObjectKind("cat", "cat.n.01", "n02121620", ("cat",), (82, 100), perches=True),
+    ObjectKind("rabbit", "rabbit.n.01", "n02324045", ("rabbit",), (70, 100), perches=True),
+    ObjectKind("sheep", "sheep.n.01", "n02411705", ("sheep",), (112, 84), backgrounds=OUTDOORS),
+    ObjectKind("bird", "bird.n.01", "n01503061", ("bird",), (104, 84), 0.9, ("air", "ground"), perches=True),
+    ObjectKind("fish", "fish.n.01", "n02512053", ("fish",), (104, 60), 0.85, ("water",), WATERSIDE),
+    ObjectKind("butterfly", "butterfly.n.01", "n02274259", ("butterfly",), (100, 84), 0.85, ("air",)),
 )
 _VEHICLES = (
-    Kind(
+    ObjectKind(
         "car",
         "car.n.01",
         "n02958343",
@@ -74,40 +74,40 @@ _VEHICLES = (
         backgrounds=OUTDOORS,
         surface=(0.3, 0.7, 0.0),
     ),
-    Kind(
+    ObjectKind(
         "truck", "truck.n.01", "n04490091", ("truck",), (132, 82), 1.2, backgrounds=OUTDOORS, surface=(0.03, 0.6, 0.0)
     ),
-    Kind("bicycle", "bicycle.n.01", "n02834778", ("bicycle", "bike"), (122, 80), 1.1),
-    Kind("boat", "boat.n.01", "n02858304", ("boat",), (110, 112), 1.1, ("water",), WATERSIDE),
-    Kind(
+    ObjectKind("bicycle", "bicycle.n.01", "n02834778", ("bicycle", "bike"), (122, 80), 1.1),
+    ObjectKind("boat", "boat.n.01", "n02858304", ("boat",), (110, 112), 1.1, ("water",), WATERSIDE),
+    ObjectKind(
         "airplane", "airplane.n.01", "n02691156", ("airplane", "plane", "aeroplane"), (132, 72), 1.1, ("air",), OUTDOORS
     ),
 )
 _TOYS = (
-    Kind("ball", "ball.n.06", "n02779435", ("ball",), (70, 70), 0.75, perches=True),
-    Kind("kite", "kite.n.03", "n03621473", ("kite",), (80, 112), 1.0, ("air",), OUTDOORS),
-    Kind("balloon", "balloon.n.02", "n02782329", ("balloon",), (64, 112), 1.0, ("air",)),
-    Kind("teddy", "teddy.n.01", "n04399382", ("teddy bear", "teddy"), (88, 100), 0.95, perches=True),
+    ObjectKind("ball", "ball.n.06", "n02779435", ("ball",), (70, 70), 0.75, perches=True),
+    ObjectKind("kite", "kite.n.03", "n03621473", ("kite",), (80, 112), 1.0, ("air",), OUTDOORS),
+    ObjectKind("balloon", "balloon.n.02", "n02782329", ("balloon",), (64, 112), 1.0, ("air",)),
+    ObjectKind("teddy", "teddy.n.01", "n04399382", ("teddy bear", "teddy"), (88, 100), 0.95, perches=True),
 )
 _PLANTS = (
-    Kind("tree", "tree.n.01", "n13104059", ("tree",), (92, 120), 1.25, backgrounds=OUTDOORS),
-    Kind("flower", "flower.n.01", "n11669921", ("flower",), (60, 104), 0.95),
-    Kind("cactus", "cactus.n.01", "n11842204", ("cactus",), (80, 110), 1.0, perches=True),
+    ObjectKind("tree", "tree.n.01", "n13104059", ("tree",), (92, 120), 1.25, backgrounds=OUTDOORS),
+    ObjectKind("flower", "flower.n.01", "n11669921", ("flower",), (60, 104), 0.95),
+    ObjectKind("cactus", "cactus.n.01", "n11842204", ("cactus",), (80, 110), 1.0, perches=True),
 )
 _FURNITURE = (
-    Kind("chair", "chair.n.01", "n03001627", ("chair",), (64, 100), 1.1, surface=(0.1, 0.9, 0.55)),
-    Kind("table", "table.n.02", "n04379243", ("table",), (120, 72), 1.25, surface=(0.02, 0.98, 0.0)),
-    Kind("lamp", "lamp.n.02", "n03636649", ("lamp",), (64, 100), 1.0, perches=True),
+    ObjectKind("chair", "chair.n.01", "n03001627", ("chair",), (64, 100), 1.1, surface=(0.1, 0.9, 0.55)),
+    ObjectKind("table", "table.n.02", "n04379243", ("table",), (120, 72), 1.25, surface=(0.02, 0.98, 0.0)),
+    ObjectKind("lamp", "lamp.n.02", "n03636649", ("lamp",), (64, 100), 1.0, perches=True),
 )
 _OTHERS = (
-    Kind("house", "house.n.01", "n03544360", ("house",), (112, 102), 1.3, backgrounds=OUTDOORS),
-    Kind("umbrella", "umbrella.n.01", "n04507155", ("umbrella",), (110, 104), 1.1),
+    ObjectKind("house", "house.n.01", "n03544360", ("house",), (112, 102), 1.3, backgrounds=OUTDOORS),
+    ObjectKind("umbrella", "umbrella.n.01", "n04507155", ("umbrella",), (110, 104), 1.1),
 )
 
-KINDS: dict[str, Kind] = {k.name: k for k in _ANIMALS + _VEHICLES + _TOYS + _PLANTS + _FURNITURE + _OTHERS}
+KINDS: dict[str, ObjectKind] = {k.name: k for k in _ANIMALS + _VEHICLES + _TOYS + _PLANTS + _FURNITURE + _OTHERS}
 
 
-def _names(kinds: tuple[Kind, ...]) -> tuple[str, ...]:
+def _names(kinds: tuple[ObjectKind, ...]) -> tuple[str, ...]:
     return tuple(k.name for k in kinds)
 
 

@@ -25,7 +25,7 @@ _FORMAT = "limner histograms 1"
 
 
 @dataclass(frozen=True, eq=False)
-class Histograms:
+class WordHistograms:
     """How often each visual word is in each of the 4 x 4 cells of each picture.
 
     Args:
@@ -55,7 +55,7 @@ class Histograms:
     @classmethod
     def of(
         cls, images: Items, vocabulary: VisualWords, *, workers: int | None = None, progress: Progress | None = None
-    ) -> Histograms:
+    ) -> WordHistograms:
         """Counts the words of pictures.
 
         Args:
@@ -90,11 +90,11 @@ class Histograms:
         totals = cells.sum(axis=(1, 2), keepdims=True)
         return np.asarray(cells / np.maximum(totals, 1), dtype=np.float32)
 
-    def subset(self, ids: Iterable[object]) -> Histograms:
+    def subset(self, ids: Iterable[object]) -> WordHistograms:
         """These pictures, in this order."""
         wanted = Ids(ids, what="image")
         rows = self.ids.positions(wanted)
-        return Histograms(wanted, {name: counts[rows] for name, counts in self.counts.items()}, self.vocabulary)
+        return WordHistograms(wanted, {name: counts[rows] for name, counts in self.counts.items()}, self.vocabulary)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -115,7 +115,7 @@ class Histograms:
         return target
 
     @classmethod
-    def load(cls, path: str | Path) -> tuple[Histograms, VisualWords | None]:
+    def load(cls, path: str | Path) -> tuple[WordHistograms, VisualWords | None]:
         """Reads what `save` wrote: the histograms, and the vocabulary where the file has one."""
         tensors, about = _read(Path(path))
         with damage_told(path, what="file of histograms"):

@@ -187,7 +187,7 @@ class Directions:
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class KernelPair:
     """Two decomposed kernels of the same training items, in the same order.
 
     Args:

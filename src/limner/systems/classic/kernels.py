@@ -20,7 +20,7 @@ from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.scores.running import Progress, counted, threads
-from limner.systems.classic.histograms import Histograms
+from limner.systems.classic.histograms import WordHistograms
 from limner.systems.classic.visualwords import WORDS, VisualWords
 
 Matrix = npt.NDArray[np.float64]
@@ -194,13 +194,13 @@ class Pyramid:
 
     def fit(
         self,
-        images: Items | Histograms,
+        images: Items | WordHistograms,
         *,
         vocabulary: VisualWords | None = None,
         progress: Progress | None = None,
     ) -> FittedPyramid:
         """Learns visual words from training pictures, unless a vocabulary is given; histograms have theirs."""
-        if isinstance(images, Histograms):
+        if isinstance(images, WordHistograms):
             vocabulary = vocabulary or images.vocabulary or VisualWords({}, self.side)
         elif vocabulary is None:
             vocabulary = VisualWords.fit(
@@ -225,19 +225,19 @@ class FittedPyramid:
     power: float = 1.0
     workers: int | None = None
 
-    def features(self, items: Items | Histograms, /, *, progress: Progress | None = None) -> Histograms:
+    def features(self, items: Items | WordHistograms, /, *, progress: Progress | None = None) -> WordHistograms:
         """The histograms of pictures; histograms stay what they are."""
-        if isinstance(items, Histograms):
+        if isinstance(items, WordHistograms):
             return items
         if not self.vocabulary.words:
             raise LimnerError(
                 f"{len(items)} pictures for a kernel of histograms whose visual words are not known: give features=, "
                 "their histograms"
             )
-        return Histograms.of(items, self.vocabulary, workers=self.workers, progress=progress)
+        return WordHistograms.of(items, self.vocabulary, workers=self.workers, progress=progress)
 
     def __call__(
-        self, a: Items | Histograms, b: Items | Histograms | None = None, /, *, progress: Progress | None = None
+        self, a: Items | WordHistograms, b: Items | WordHistograms | None = None, /, *, progress: Progress | None = None
     ) -> Matrix:
         """Similarities of all pairs, from 0 to 1."""
         first = self.vectors(self.features(a))
@@ -245,7 +245,7 @@ class FittedPyramid:
         mean = np.minimum(intersections(first, second, workers=self.workers, progress=progress), 1.0)
         return raised(mean, self.power)
 
-    def vectors(self, histograms: Histograms) -> Float32:
+    def vectors(self, histograms: WordHistograms) -> Float32:
         """Histograms of all features and levels side by side, scaled so that their intersection is the kernel."""
         weights = pyramid_weights(self.levels)
         parts, names = [], self.vocabulary.words or histograms.counts
@@ -326,8 +326,8 @@ class FittedFeatures:
         """The matrix itself."""
         if isinstance(items, Items):
             raise LimnerError(
-                f"a kernel of features for {len(items)} images without features: give features=, an Embeddings or a "
-                "file that has their ids"
+                f"a kernel of features for {len(items)} images without features: give features= (--features at the "
+                "shell), Embeddings or a file that has their ids"
             )
         rows = items.matrix if isinstance(items, Embeddings) else np.asarray(items)
         if rows.ndim != 2 or not np.issubdtype(rows.dtype, np.number):

@@ -11,10 +11,10 @@ import numpy as np
 from limner.systems.classic import _string_loops as loops
 from limner.systems.classic.sentences import (
     Documents,
+    DocumentVocabulary,
     FloatArray,
     Progress,
     Sentences,
-    Vocabulary,
     mirrored,
     normalised,
 )
@@ -50,7 +50,7 @@ class LexicalKernel:
 
     def fit(self, documents: Documents) -> FittedLexicalKernel:
         """Learns weights and the table of similarities from training images' captions."""
-        vocabulary = Vocabulary.fit(documents, self.strings.reader)
+        vocabulary = DocumentVocabulary.fit(documents, self.strings.reader)
         return FittedLexicalKernel(self.strings, vocabulary, self.similarity.fit(documents, self.strings.reader))
 
 
@@ -59,7 +59,7 @@ class FittedLexicalKernel:
     """A string kernel with its vocabulary and its table of kappa."""
 
     strings: StringKernel
-    vocabulary: Vocabulary
+    vocabulary: DocumentVocabulary
     table: WordTable
 
     def __call__(self, a: Documents, b: Documents | None = None, *, progress: Progress | None = None) -> FloatArray:
@@ -119,7 +119,7 @@ class FittedLexicalKernel:
     @classmethod
     def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> FittedLexicalKernel:
         """The kernel that `state` came from."""
-        vocabulary = Vocabulary.from_state(state["vocabulary"], trust=trust)
+        vocabulary = DocumentVocabulary.from_state(state["vocabulary"], trust=trust)
         values = np.ascontiguousarray(state["table"]["values"], dtype=np.float32)
         table = WordTable(tuple(state["table"]["words"]), values)
         return cls(StringKernel(**state["options"], reader=vocabulary.reader), vocabulary, table)

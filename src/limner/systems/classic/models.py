@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from limner.core import model_store
 from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
@@ -20,17 +21,18 @@ from limner.core.ranking import Ranking
 from limner.match.fusion import borda
 from limner.scores import Progress, Scores
 from limner.scores.running import Block, Float32
-from limner.systems.classic import saving
-from limner.systems.classic.kcca import Directions, Matrix, Pair
+from limner.systems.classic import kernel_state
+from limner.systems.classic.kcca import Directions, KernelPair, Matrix
 from limner.systems.classic.kernels import raised
-from limner.systems.classic.pairs import Documents, FeatureSource, image_features
+from limner.systems.classic.pairs import Documents, FeatureSource, image_features, usable
 from limner.systems.classic.selection import TASKS, Setting
+from limner.systems.trained_on import TrainedOn, kept
 
 KIND = "kcca"
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class Projection:
     """From kernel rows to projections: (rows - means) weights.
 
     Args:
@@ -60,16 +62,16 @@ class Space:
 
     setting: Setting
     correlations: Float32
-    images: Side
-    texts: Side
+    images: Projection
+    texts: Projection
 
     @classmethod
-    def of(cls, pair: Pair, found: Directions, setting: Setting) -> Space:
+    def of(cls, pair: KernelPair, found: Directions, setting: Setting) -> Space:
         """The first n projections of a solution."""
         sides = []
         for spectrum, weights in ((pair.x, found.x), (pair.y, found.y)):
             turned = spectrum.vectors[:, : len(weights)].astype(weights.dtype) @ weights[:, : setting.n]
-            sides.append(Side(spectrum.means.astype(weights.dtype), turned))
+            sides.append(Projection(spectrum.means.astype(weights.dtype), turned))
         correlations = found.correlations[: setting.n].astype(np.float32)
         return cls(setting, correlations, *sides)
 
@@ -90,6 +92,8 @@ class KccaModel:
         documents: Captions of each training image.
         spaces: Solutions.
         settings: By task ("i2t", "t2i"): which solution and how many projections; several are fused by Borda count.
+        trained_on: The training items; None where that is not known.
+        features_file: The file of features that it was trained on, if it was; new images may be in it too.
     """
 
     name: str
@@ -99,6 +103,8 @@ class KccaModel:
     documents: Documents
     spaces: tuple[Space, ...]
     settings: Mapping[str, tuple[Setting, ...]]
+    trained_on: TrainedOn | None = None
+    features_file: str | None = None
 
     @property
     def fused(self) -> bool:
@@ -150,7 +156,8 @@ class KccaModel:
         self, items: Items, *, features: FeatureSource = None, progress: Progress | None = None
     ) -> npt.NDArray[np.float64]:
         """Similarities of images with every training image, before any power."""
-        held = image_features(self.image_kernel, items, features, progress=progress)
+        used = usable(features, self.features_file, items)
+        held = image_features(self.image_kernel, items, used, progress=progress)
         return np.asarray(self.image_kernel(held, self.images))
 
     def text_rows(self, items: Items) -> npt.NDArray[np.float64]:
@@ -174,11 +181,13 @@ class KccaModel:
     @cached_property
     def fingerprint(self) -> str:
         """Kernels, training items and projections."""
-        return saving.fingerprint(KIND, self._content())
+        return kernel_state.fingerprint(KIND, self._content())
 
     def save(self, path: str | Path) -> Path:
         """Writes the model as a folder, which `limner.systems.load` reads."""
-        return saving.write(path, KIND, self._content())
+        return model_store.write(
+            path, KIND, {**self._content(), "features_file": self.features_file, **kept(self.trained_on)}
+        )
 
     def _content(self) -> dict[str, Any]:
         spaces = [
@@ -192,9 +201,9 @@ class KccaModel:
         ]
         return {
             "name": self.name,
-            "image_kernel": saving.kernel_state(self.image_kernel),
-            "text_kernel": saving.kernel_state(self.text_kernel),
-            "images": saving.features_state(self.images),
+            "image_kernel": kernel_state.kernel_state(self.image_kernel),
+            "text_kernel": kernel_state.kernel_state(self.text_kernel),
+            "images": kernel_state.features_state(self.images),
             "documents": [list(document) for document in self.documents],
             "spaces": spaces,
             "settings": {task: [asdict(s) for s in settings] for task, settings in self.settings.items()},
@@ -203,16 +212,29 @@ class KccaModel:
     @classmethod
     def load(cls, path: str | Path, *, trust: bool = False) -> KccaModel:
         """Reads a model that was saved; with `trust`, also one that names kernels or taggers of its own."""
-        held = saving.read(path, KIND)
+        held = model_store.read(path, KIND).content
         with damage_told(path, what="saved model", mend="save it again"):
             spaces = tuple(
-                Space(Setting(**s["setting"]), s["correlations"], Side(**s["images"]), Side(**s["texts"]))
+                Space(Setting(**s["setting"]), s["correlations"], Projection(**s["images"]), Projection(**s["texts"]))
                 for s in held["spaces"]
             )
             settings = {task: tuple(Setting(**s) for s in held["settings"][task]) for task in TASKS}
-            images, texts = (saving.kernel_from(held[f"{side}_kernel"], trust=trust) for side in ("image", "text"))
-            features = saving.features_from(held["images"])
-            return cls(held["name"], images, texts, features, held["documents"], spaces, settings)
+            images, texts = (
+                kernel_state.kernel_from(held[f"{side}_kernel"], trust=trust) for side in ("image", "text")
+            )
+            features = kernel_state.features_from(held["images"])
+            record = TrainedOn.from_content(held.get("trained_on"))
+            return cls(
+                held["name"],
+                images,
+                texts,
+                features,
+                held["documents"],
+                spaces,
+                settings,
+                record,
+                held.get("features_file"),
+            )
 
 
 @dataclass(frozen=True, eq=False)

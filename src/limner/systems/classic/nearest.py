@@ -17,23 +17,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from limner.core import model_store
 from limner.core.collection import Collection
 from limner.core.paths import damage_told
 from limner.scores import Progress, Scores
-from limner.systems.classic import saving
+from limner.systems.classic import kernel_state
 from limner.systems.classic.models import TwoWayScores
 from limner.systems.classic.pairs import (
     Documents,
     FeatureSource,
     Stages,
     documents_of,
+    features_file,
     fit_images,
     image_features,
     image_kernel,
     refuse_few,
     text_kernel,
+    usable,
 )
 from limner.systems.classic.visualwords import IMAGES as WORD_IMAGES
+from limner.systems.trained_on import TrainedOn, kept
 
 KIND = "nearest"
 
@@ -48,6 +52,8 @@ class NearestModel:
         text_kernel: Fitted; compares documents.
         images: Features of the training images.
         documents: Captions of each training image.
+        trained_on: The training items; None where that is not known.
+        features_file: The file of features that it was trained on, if it was; new images may be in it too.
     """
 
     name: str
@@ -55,6 +61,8 @@ class NearestModel:
     text_kernel: Any
     images: Any
     documents: Documents
+    trained_on: TrainedOn | None = None
+    features_file: str | None = None
 
     def scores(
         self, collection: Collection, *, features: FeatureSource = None, progress: Progress | None = None
@@ -66,7 +74,8 @@ class NearestModel:
             features: Of the images, where they are not computed from the pictures.
             progress: Called with (images done, images in all).
         """
-        held = image_features(self.image_kernel, collection.images, features, progress=progress)
+        used = usable(features, self.features_file, collection.images)
+        held = image_features(self.image_kernel, collection.images, used, progress=progress)
         image_rows = np.asarray(self.image_kernel(held, self.images))
         texts = [[text] for text in collection.texts.values]
         text_rows = np.asarray(self.text_kernel(texts, self.documents))
@@ -77,28 +86,36 @@ class NearestModel:
     @cached_property
     def fingerprint(self) -> str:
         """Kernels and training items."""
-        return saving.fingerprint(KIND, self._content())
+        return kernel_state.fingerprint(KIND, self._content())
 
     def save(self, path: str | Path) -> Path:
         """Writes the model as a folder, which `limner.systems.load` reads."""
-        return saving.write(path, KIND, self._content())
+        return model_store.write(
+            path, KIND, {**self._content(), "features_file": self.features_file, **kept(self.trained_on)}
+        )
 
     def _content(self) -> dict[str, Any]:
         return {
             "name": self.name,
-            "image_kernel": saving.kernel_state(self.image_kernel),
-            "text_kernel": saving.kernel_state(self.text_kernel),
-            "images": saving.features_state(self.images),
+            "image_kernel": kernel_state.kernel_state(self.image_kernel),
+            "text_kernel": kernel_state.kernel_state(self.text_kernel),
+            "images": kernel_state.features_state(self.images),
             "documents": [list(document) for document in self.documents],
         }
 
     @classmethod
     def load(cls, path: str | Path, *, trust: bool = False) -> NearestModel:
         """Reads a model that was saved; with `trust`, also one that names kernels or taggers of its own."""
-        held = saving.read(path, KIND)
+        held = model_store.read(path, KIND).content
         with damage_told(path, what="saved model", mend="save it again"):
-            images, texts = (saving.kernel_from(held[f"{side}_kernel"], trust=trust) for side in ("image", "text"))
-            return cls(held["name"], images, texts, saving.features_from(held["images"]), held["documents"])
+            images, texts = (
+                kernel_state.kernel_from(held[f"{side}_kernel"], trust=trust) for side in ("image", "text")
+            )
+            features, record = (
+                kernel_state.features_from(held["images"]),
+                TrainedOn.from_content(held.get("trained_on")),
+            )
+            return cls(held["name"], images, texts, features, held["documents"], record, held.get("features_file"))
 
 
 def nearest_scores(query_rows: npt.NDArray[Any], candidate_rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -153,4 +170,4 @@ def train(
     stages = Stages(progress, words=min(2 * WORD_IMAGES, pictures), images=pictures)
     kernel = fit_images(kernel, collection, features, progress=stages["words"])
     held = image_features(kernel, collection.images, features, progress=stages["images"])
-    return NearestModel(name, kernel, words, held, documents)
+    return NearestModel(name, kernel, words, held, documents, TrainedOn.of(collection), features_file(features))

@@ -11,13 +11,14 @@ from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told, refuse_irregular
+from limner.core.progress import progress_for
 from limner.core.registry import Registry
 from limner.scores import Progress
-from limner.systems.classic.histograms import Histograms
+from limner.systems.classic.histograms import WordHistograms
 from limner.systems.classic.kernels import KINDS, Featured, Features, Pyramid
 
 Documents = Sequence[Sequence[str]]
-FeatureSource = Embeddings | Histograms | str | Path | None
+FeatureSource = Embeddings | WordHistograms | str | Path | None
 """Features of images by id, in memory or in a file; None to compute them from the pictures."""
 
 TEXTS: Registry[Callable[..., Any]] = Registry(
@@ -115,6 +116,19 @@ def image_features(kernel: Any, items: Items, source: FeatureSource, *, progress
     return kernel.features(items, progress=progress) if isinstance(kernel, Featured) else items
 
 
+def features_file(source: FeatureSource) -> str | None:
+    """The file of features that a model remembers, to find those of other images in it."""
+    return str(Path(source).resolve()) if isinstance(source, (str, Path)) else None
+
+
+def usable(given: FeatureSource, remembered: str | None, items: Items) -> FeatureSource:
+    """The features that are given, else the file that a model was trained on, where it has these images too."""
+    if given is not None or remembered is None or not Path(remembered).is_file():
+        return given
+    held = read_features(remembered)
+    return held if (held.ids.find(items.ids) >= 0).all() else None
+
+
 class Stages:
     """Progress over several stages of work as one: each stage goes on where the one before it ended.
 
@@ -139,11 +153,10 @@ def fit_images(kernel: Any, collection: Collection, features: FeatureSource, *, 
     """An image kernel fitted to training pictures, or to their features."""
     if features is not None:
         return kernel.fit(image_features(kernel, collection.images, features))
-    told = {"progress": progress} if "progress" in inspect.signature(kernel.fit).parameters else {}
-    return kernel.fit(collection.images, **told)
+    return kernel.fit(collection.images, **progress_for(kernel.fit, progress))
 
 
-def read_features(path: str | Path) -> Embeddings | Histograms:
+def read_features(path: str | Path) -> Embeddings | WordHistograms:
     """Reads a file of embeddings, or of histograms of visual words."""
     if Path(path).suffix == ".safetensors":
         from safetensors import safe_open
@@ -152,5 +165,5 @@ def read_features(path: str | Path) -> Embeddings | Histograms:
         with damage_told(path, what="safetensors file"), safe_open(path, framework="numpy") as archive:
             about = archive.metadata() or {}
         if "limner" in about:
-            return Histograms.load(path)[0]
+            return WordHistograms.load(path)[0]
     return Embeddings.load(path)

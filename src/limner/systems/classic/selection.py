@@ -17,7 +17,7 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.portable import whole
 from limner.scores.running import Progress
-from limner.systems.classic.kcca import Directions, Matrix, Pair
+from limner.systems.classic.kcca import Directions, KernelPair, Matrix
 
 KAPPAS = (0.1, 0.5, 1.0, 5.0)
 DIAGONALS = (1.0, 2.0, 5.0, 10.0, 15.0)
@@ -117,7 +117,7 @@ class Dev:
 
 
 def trials(
-    pair: Pair,
+    pair: KernelPair,
     dev: Dev,
     image_rows: Matrix,
     text_rows: Matrix,

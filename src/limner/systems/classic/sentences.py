@@ -73,7 +73,7 @@ class Sentences:
 
 
 @dataclass(frozen=True, eq=False)
-class Vocabulary:
+class DocumentVocabulary:
     """The words of training documents, in how many documents each occurs, and how captions are read.
 
     Args:
@@ -89,7 +89,7 @@ class Vocabulary:
     reader: Reader
 
     @classmethod
-    def fit(cls, documents: Documents, reader: Reader) -> Vocabulary:
+    def fit(cls, documents: Documents, reader: Reader) -> DocumentVocabulary:
         """Counts the words of training documents."""
         refuse_bad(documents)
         counts: dict[str, int] = {}
@@ -144,7 +144,7 @@ class Vocabulary:
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> Vocabulary:
+    def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> DocumentVocabulary:
         """The vocabulary that `state` came from."""
         counts = np.asarray(state["counts"], dtype=np.int64)
         reader = Reader.from_state(state["reader"], trust=trust)

@@ -18,10 +18,10 @@ from limner.systems.classic import _string_loops as loops
 from limner.systems.classic.sentences import (
     WEIGHTS,
     Documents,
+    DocumentVocabulary,
     FloatArray,
     Progress,
     Sentences,
-    Vocabulary,
     mirrored,
     normalised,
 )
@@ -70,7 +70,7 @@ class StringKernel:
 
     def fit(self, documents: Documents) -> FittedStringKernel:
         """Learns the vocabulary and its weights from training images' captions."""
-        return FittedStringKernel(self, Vocabulary.fit(documents, self.reader))
+        return FittedStringKernel(self, DocumentVocabulary.fit(documents, self.reader))
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ class FittedStringKernel:
     """A string kernel with its vocabulary."""
 
     kernel: StringKernel
-    vocabulary: Vocabulary
+    vocabulary: DocumentVocabulary
 
     def __call__(self, a: Documents, b: Documents | None = None, *, progress: Progress | None = None) -> FloatArray:
         """The kernel of every document of `a` with every one of `b`, or of `a`.
@@ -103,7 +103,7 @@ class FittedStringKernel:
     @classmethod
     def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> FittedStringKernel:
         """The kernel that `state` came from."""
-        vocabulary = Vocabulary.from_state(state["vocabulary"], trust=trust)
+        vocabulary = DocumentVocabulary.from_state(state["vocabulary"], trust=trust)
         return cls(StringKernel(**state["options"], reader=vocabulary.reader), vocabulary)
 
 
@@ -173,7 +173,7 @@ class OverlapF1:
 
     def fit(self, documents: Documents) -> FittedOverlapF1:
         """Learns the vocabulary and its weights from training images' captions."""
-        return FittedOverlapF1(self, Vocabulary.fit(documents, self.reader))
+        return FittedOverlapF1(self, DocumentVocabulary.fit(documents, self.reader))
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +181,7 @@ class FittedOverlapF1:
     """F1 of bags of words with the weights of a vocabulary."""
 
     kernel: OverlapF1
-    vocabulary: Vocabulary
+    vocabulary: DocumentVocabulary
 
     def __call__(self, a: Documents, b: Documents | None = None, *, progress: Progress | None = None) -> FloatArray:
         """The F1 of every document of `a` with every one of `b`, or of `a`."""
@@ -202,7 +202,7 @@ class FittedOverlapF1:
     @classmethod
     def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> FittedOverlapF1:
         """The similarity that `state` came from."""
-        vocabulary = Vocabulary.from_state(state["vocabulary"], trust=trust)
+        vocabulary = DocumentVocabulary.from_state(state["vocabulary"], trust=trust)
         return cls(OverlapF1(**state["options"], reader=vocabulary.reader), vocabulary)
 
 

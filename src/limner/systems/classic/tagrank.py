@@ -14,10 +14,10 @@ from limner.language.words import Reader
 from limner.systems.classic import _string_loops as loops
 from limner.systems.classic.sentences import (
     Documents,
+    DocumentVocabulary,
     FloatArray,
     Progress,
     Sentences,
-    Vocabulary,
     mirrored,
     normalised,
 )
@@ -51,7 +51,7 @@ class TagRank:
 
     def fit(self, documents: Documents) -> FittedTagRank:
         """Learns where words stand, and how far sentences are from each other."""
-        vocabulary = Vocabulary.fit(documents, self.reader)
+        vocabulary = DocumentVocabulary.fit(documents, self.reader)
         (side,), many = vocabulary.number_all(documents, captions=self.captions)
         words, places = _places(side)
         counts = np.zeros((many, 1 + max(side.longest, 1)), dtype=np.int64)
@@ -72,7 +72,7 @@ class FittedTagRank:
     """
 
     kernel: TagRank
-    vocabulary: Vocabulary
+    vocabulary: DocumentVocabulary
     counts: npt.NDArray[np.int64]
     scales: FloatArray
 
@@ -127,7 +127,7 @@ class FittedTagRank:
     @classmethod
     def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> FittedTagRank:
         """The kernel that `state` came from."""
-        vocabulary = Vocabulary.from_state(state["vocabulary"], trust=trust)
+        vocabulary = DocumentVocabulary.from_state(state["vocabulary"], trust=trust)
         kernel = TagRank(**state["options"], reader=vocabulary.reader)
         return cls(kernel, vocabulary, np.asarray(state["counts"]), np.asarray(state["scales"], dtype=np.float64))
 

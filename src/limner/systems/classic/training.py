@@ -12,13 +12,14 @@ import numpy as np
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.scores import Progress
-from limner.systems.classic.kcca import Directions, Matrix, Method, Pair, Spectrum, spectrum
+from limner.systems.classic.kcca import Directions, KernelPair, Matrix, Method, Spectrum, spectrum
 from limner.systems.classic.kernels import raised
 from limner.systems.classic.models import KccaModel, Space
 from limner.systems.classic.pairs import (
     FeatureSource,
     Stages,
     documents_of,
+    features_file,
     fit_images,
     image_features,
     image_kernel,
@@ -27,6 +28,7 @@ from limner.systems.classic.pairs import (
 )
 from limner.systems.classic.selection import KAPPAS, TASKS, Dev, Setting, Trial, best, fifteen, trials
 from limner.systems.classic.visualwords import IMAGES as WORD_IMAGES
+from limner.systems.trained_on import TrainedOn
 
 PAPER: Mapping[str, Any] = MappingProxyType(
     {"kappas": KAPPAS, "text_kappas": None, "diagonals": (5.0, 15.0), "powers": (2.0,)}
@@ -36,7 +38,7 @@ _SINGLE_FROM = 2000  # training images from which on single precision is used, w
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
+class KccaGrid:
     """Settings that are tried.
 
     Args:
@@ -81,12 +83,12 @@ class Rows:
 
 
 @dataclass(eq=False)
-class Found:
+class GridSearch:
     """What a search over a grid has found: all trials, and the solutions that are still among the chosen ones."""
 
     fuse: bool
     trials: list[Trial] = field(default_factory=list)
-    _held: dict[tuple[float, ...], tuple[Pair, Directions]] = field(default_factory=dict)
+    _held: dict[tuple[float, ...], tuple[KernelPair, Directions]] = field(default_factory=dict)
 
     @property
     def settings(self) -> dict[str, tuple[Setting, ...]]:
@@ -96,7 +98,7 @@ class Found:
         one = best(self.trials)
         return dict.fromkeys(TASKS, (one,))
 
-    def add(self, pair: Pair, found: Directions, measured: list[Trial]) -> None:
+    def add(self, pair: KernelPair, found: Directions, measured: list[Trial]) -> None:
         """Takes a solution in, and lets go of those that no chosen setting needs: each is as large as a kernel."""
         self.trials += measured
         self._held[measured[0].setting.solution] = (pair, found)
@@ -116,14 +118,14 @@ class Found:
 def search(
     rows: Rows,
     dev: Dev,
-    grid: Grid,
+    grid: KccaGrid,
     *,
     fuse: bool = False,
     method: Method = "exact",
     rank: int | None = None,
     precision: str | None = None,
     progress: Progress | None = None,
-) -> Found:
+) -> GridSearch:
     """Tries every setting of a grid on the dev split.
 
     Args:
@@ -138,7 +140,7 @@ def search(
     """
     if rows.dev_images is None or rows.dev_texts is None:
         raise LimnerError("a search without dev rows: expected kernels of the dev items with the training items")
-    found, done = Found(fuse), 0
+    found, done = GridSearch(fuse), 0
     for power, pair in pairs_of(rows, grid.powers, method=method, rank=rank, precision=precision):
         options: dict[str, Any] = {name: getattr(grid, name) for name in ("kappas", "text_kappas", "ns", "diagonals")}
         for directions, measured in trials(
@@ -158,12 +160,12 @@ def pairs_of(
     method: Method = "exact",
     rank: int | None = None,
     precision: str | None = None,
-) -> Iterator[tuple[float, Pair]]:
+) -> Iterator[tuple[float, KernelPair]]:
     """The two decomposed kernels for every power; that of the texts is decomposed once."""
     precise = precision or ("single" if len(rows.images) >= _SINGLE_FROM else "double")
     texts: Spectrum = spectrum(rows.texts, method=method, rank=rank)
     for power in powers:
-        yield power, Pair(spectrum(raised(rows.images, power), method=method, rank=rank), texts, precise)
+        yield power, KernelPair(spectrum(raised(rows.images, power), method=method, rank=rank), texts, precise)
 
 
 def train(
@@ -223,7 +225,7 @@ def train(
     options = {"side": side, "points": points, "seed": seed, "workers": workers}
     kernels = image_kernel(images, options, features=features is not None), text_kernel(texts, weights)
     ns = (dimensions,) if isinstance(dimensions, int) else dimensions
-    grid = Grid(kappas, diagonals, powers, ns, text_kappas)
+    grid = KccaGrid(kappas, diagonals, powers, ns, text_kappas)
     solving: dict[str, Any] = {"method": method, "rank": rank, "precision": precision}
     return _learned(collection, dev, kernels, features, grid, fuse, solving, name, progress)
 
@@ -233,7 +235,7 @@ def _learned(
     dev: Collection | None,
     kernels: tuple[Any, Any],
     features: FeatureSource,
-    grid: Grid,
+    grid: KccaGrid,
     fuse: bool,
     solving: Mapping[str, Any],
     name: str,
@@ -253,11 +255,12 @@ def _learned(
         rows = replace(rows, dev_images=kernel(seen, held), dev_texts=words([[t] for t in dev.texts.values], documents))
         found = search(rows, Dev.of(dev), grid, fuse=fuse, progress=stages["solutions"], **solving)
         spaces, settings = found.spaces(), found.settings
-    return KccaModel(name, kernel, words, held, documents, spaces, settings)
+    record = TrainedOn.of(collection)
+    return KccaModel(name, kernel, words, held, documents, spaces, settings, record, features_file(features))
 
 
 def _stages(
-    progress: Progress | None, collection: Collection, dev: Collection | None, features: FeatureSource, grid: Grid
+    progress: Progress | None, collection: Collection, dev: Collection | None, features: FeatureSource, grid: KccaGrid
 ) -> Stages:
     """What takes time, in pictures; a solution counts as ten of them."""
     pictures = {"images": len(collection.images), "dev": 0 if dev is None else len(dev.images)}
@@ -268,7 +271,7 @@ def _stages(
 
 
 def _alone(
-    rows: Rows, grid: Grid, solving: Mapping[str, Any]
+    rows: Rows, grid: KccaGrid, solving: Mapping[str, Any]
 ) -> tuple[tuple[Space, ...], dict[str, tuple[Setting, ...]]]:
     """The first setting of a grid, where there is nothing to choose by."""
     power, pair = next(pairs_of(rows, grid.powers, **solving))

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from torch import nn
+
+from limner.core.collection import Collection
+from limner.core.files import write_text
+from limner.core.version import VERSION
+
+CARD = "README.md"
 ABOUT = {
     "towers": "Two towers: a vector per image and per text, compared by the cosine.",
     "pvse": "PVSE: several vectors per image and per text; the best pair of them counts.",
@@ -37,6 +45,29 @@ def card(config: Mapping[str, Any], *, about: str, learned: int) -> str:
         "    scores = model.scores(collection)",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def write(folder: Path, module: nn.Module, config: Mapping[str, Any], *, about: str) -> None:
+    """Writes the card of a model into its folder."""
+    learned = sum(p.numel() for p in module.parameters())
+    write_text(folder / CARD, card(config, about=about, learned=learned))
+
+
+def summary(collection: Collection, dev: Collection | None, fitted: Any, measures: Sequence[str]) -> dict[str, Any]:
+    """What a saved model says of its training: on what, how long, and what was measured at the best epoch."""
+    best = fitted.history[fitted.best_epoch - 1]
+    return {
+        "version": VERSION,
+        "collection": collection.name,
+        "images": len(collection.images),
+        "texts": len(collection.texts),
+        "dev": None if dev is None else dev.name,
+        "best_epoch": fitted.best_epoch,
+        "epochs": len(fitted.history),
+        "metrics": {name: best[name] for name in measures if name in best},
+        "history": [dict(row) for row in fitted.history],
+        **({"resumed": fitted.resumed} if fitted.resumed else {}),
+    }
 
 
 def _measured(trained: Mapping[str, Any]) -> str:

@@ -5,17 +5,18 @@ A file appears whole or not at all. Nothing in it is code: reading one is safe w
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from limner.core.errors import LimnerError
 from limner.core.files import replacing
+from limner.core.model_store import Arrays, SavedModel, sha256_of
 from limner.core.paths import damage_told, parse_json, refuse_irregular
 
 FORMAT = 1
@@ -65,26 +66,6 @@ def read(path: str | Path, *, what: str = "checkpoint") -> tuple[dict[str, Tenso
     return tensors, told
 
 
-def refuse_larger(path: str | Path, *sizes: Mapping[str, Any]) -> None:
-    """Refuses sizes of a saved model that none of its weights has, before anything so large is built.
-
-    Args:
-        path: The weights, of which the header alone is read.
-        sizes: Sizes by name, and other settings among them; only whole numbers count.
-    """
-    from safetensors import safe_open
-
-    refuse_irregular(path, what="model")
-    if not Path(path).is_file():
-        raise LimnerError(f"no model {path}: expected a .safetensors file")
-    with damage_told(path, what="model", mend=_MEND), safe_open(path, framework="pt") as archive:
-        shapes = [archive.get_slice(name).get_shape() for name in archive.keys()]  # noqa: SIM118  # it is no mapping
-    most = max((len(shapes), *(size for shape in shapes for size in shape)))
-    for name, value in ((name, value) for group in sizes for name, value in group.items()):
-        if isinstance(value, int) and value > most:
-            raise LimnerError(f"{path}: {name}={value:,} is larger than any of these weights ({most:,}); {_MEND}")
-
-
 _MEND = "put back a good copy, or remove it and train again"
 
 
@@ -96,18 +77,35 @@ def fingerprint(tensors: Mapping[str, Tensor], about: str) -> str:
     >>> fingerprint({"a": torch.zeros(2)}, "{}") == fingerprint({"a": torch.zeros(1, 2)}, "{}")
     False
     """
-    digest = hashlib.sha256(about.encode())
-    for name in sorted(tensors):
-        tensor = tensors[name].contiguous()
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+    ordered = ((name, tensors[name].contiguous()) for name in sorted(tensors))
+    parts = ((name, _type(held), tuple(held.shape), _bytes(held)) for name, held in ordered)
+    return sha256_of(parts, about)
+
+
+def _type(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _bytes(tensor: Tensor) -> Any:
+    return tensor.reshape(-1).view(torch.uint8).numpy().data
 
 
 def short_fingerprint(module: nn.Module, about: str) -> str:
     """The beginning of the fingerprint of a module's weights: enough to tell models apart."""
     held = {name: tensor.detach().cpu() for name, tensor in module.state_dict().items()}
     return fingerprint(held, about)[:16]
+
+
+def arrays(module: nn.Module) -> Arrays:
+    """The weights of a module as `limner.core.model_store` keeps them."""
+    return {name: tensor.detach().cpu().numpy() for name, tensor in module.state_dict().items()}
+
+
+def fill(module: nn.Module, saved: SavedModel) -> None:
+    """Puts the weights of a saved model into a module; refuses those of another one."""
+    weights = {name: torch.from_numpy(np.array(held)) for name, held in saved.weights.items()}
+    with damage_told(saved.folder, what="model whose weights fit its config.json", mend="save the model again"):
+        module.load_state_dict(weights)
 
 
 def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

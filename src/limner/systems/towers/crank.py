@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,24 +18,28 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from limner.core import model_store
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.core.files import replacing_model
+from limner.core.ids import IntArray
+from limner.core.model_store import SavedModel
 from limner.core.paths import damage_told
 from limner.core.ranking import Ranking
 from limner.core.registry import takes
+from limner.core.torch_kernels import device_named
+from limner.datasets.wikipedia import image_names
 from limner.encoders.batching import by_length
 from limner.scores import Progress, Scores
-from limner.systems.towers import checkpoints, keeping, randomness
-from limner.systems.towers.distributed import Group, device_of, joined
+from limner.systems.towers import cards, checkpoints, randomness
+from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.fit import fit
 from limner.systems.towers.judges import TUNED, Judge, Layers, Reading, Tuned
 from limner.systems.towers.readers import PACKAGED, WORDS, found_again, reader_of
 from limner.systems.towers.settings import Training, refuse_below, settings, split
 from limner.systems.towers.sources import Source, source
 from limner.systems.towers.sources import found_again as features_again
+from limner.systems.trained_on import TrainedOn, kept
 
-IntArray = npt.NDArray[np.int64]
 Scored = npt.NDArray[np.float32]
 KIND = "crank"
 ABOUT = "CRank: reads a file name and a caption together and says how well they match."
@@ -81,7 +85,7 @@ class Pairing:
             raise LimnerError("features= without pictures=True: this judge would not look at them")
 
 
-class Batch(NamedTuple):
+class CrankBatch(NamedTuple):
     """Pairs, and which of them match."""
 
     rows: IntArray
@@ -90,7 +94,7 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class CrankData:
     """A collection as a judge reads it.
 
     Args:
@@ -113,16 +117,16 @@ class Known:
     hard: float = 0.0
 
     @classmethod
-    def of(cls, collection: Collection, judge: Judge, features: Source | None, device: torch.device) -> Known:
+    def of(cls, collection: Collection, judge: Judge, features: Source | None, device: torch.device) -> CrankData:
         """Reads a collection."""
         pairs = collection.judgements.relevant.restrict(candidates=collection.texts.ids)
         if len(collection.texts) < 2 or not len(pairs.rows):
             raise LimnerError(f"{collection.name!r} has {len(pairs.rows)} pairs: expected some, and at least 2 texts")
         rows = None if features is None else _tensor(features.vectors(collection.images), device)
-        names, captions = judge.read(keeping.names_of(collection)), judge.read(collection.texts.values)
+        names, captions = judge.read(image_names(collection.images)), judge.read(collection.texts.values)
         return cls(names, captions, rows, pairs.rows, pairs.columns)
 
-    def with_proposed(self, collection: Collection, proposer: Any, *, deep: int, hard: float) -> Known:
+    def with_proposed(self, collection: Collection, proposer: Any, *, deep: int, hard: float) -> CrankData:
         """Also knows what a proposer puts first."""
         if proposer is None or not hard:
             return self
@@ -190,7 +194,14 @@ class CrankTask:
     module: nn.Module
 
     def __init__(
-        self, judge: Judge, known: Known, dev: Known | None, *, training: Training, group: Group, device: torch.device
+        self,
+        judge: Judge,
+        known: CrankData,
+        dev: CrankData | None,
+        *,
+        training: Training,
+        group: Group,
+        device: torch.device,
     ) -> None:
         self.module = self.judge = judge
         self.known, self.dev, self.training, self.group, self.device = known, dev, training, group, device
@@ -206,7 +217,7 @@ class CrankTask:
         """What must be the same when a run is resumed."""
         return {"system": KIND, "pairs": len(self.known.rows), "judge": type(self.judge).__name__}
 
-    def batches(self, epoch: int, start: int) -> Iterator[Batch]:
+    def batches(self, epoch: int, start: int) -> Iterator[CrankBatch]:
         """Batches of pairs that match and as many that do not; our share of each."""
         order = randomness.order(len(self.known.rows), seed=self.training.seed, epoch=epoch)
         share = self.group.share(self.half)
@@ -219,9 +230,9 @@ class CrankTask:
             columns = np.concatenate([texts[share], wrong[share]])
             match = torch.zeros(len(columns), device=self.device)
             match[: len(mine)] = 1
-            yield Batch(np.concatenate([mine, mine]), columns, match)
+            yield CrankBatch(np.concatenate([mine, mine]), columns, match)
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: CrankBatch) -> Tensor:
         """Cross-entropy; the trainer takes the mean over the processes."""
         return binary_cross_entropy_with_logits(self.known.judged(self.judge, batch.rows, batch.columns), batch.match)
 
@@ -236,7 +247,7 @@ class CrankTask:
         return {"AUC": float(ranks.mean() / 2 / len(others)), "accuracy": float(told_apart)}
 
 
-def _in_batches(judge: Judge, known: Known, rows: IntArray, columns: IntArray, **running: Any) -> Scored:
+def _in_batches(judge: Judge, known: CrankData, rows: IntArray, columns: IntArray, **running: Any) -> Scored:
     """Logits of many pairs, of like length at a time."""
     lengths = judge.lengths(known.names, known.captions)
     out = np.empty(len(rows), dtype=np.float32)
@@ -252,7 +263,7 @@ def _in_batches(judge: Judge, known: Known, rows: IntArray, columns: IntArray, *
     return out
 
 
-def _logits(judge: Judge, known: Known, rows: IntArray, columns: IntArray, *, half: bool) -> Scored:
+def _logits(judge: Judge, known: CrankData, rows: IntArray, columns: IntArray, *, half: bool) -> Scored:
     with torch.inference_mode(), torch.autocast("cuda", torch.float16, enabled=half):
         found: Scored = known.judged(judge, rows, columns).float().cpu().numpy()
     return found
@@ -272,28 +283,29 @@ def train(
             weight_decay 0.01 and epochs 10 by default.
     """
     pairing, shape, training = split({**DEFAULTS, **options}, Pairing, Layers, Training, what=KIND)
-    device = device_of(training.device)
+    device = device_named(training.device)
     group = joined(device)
     features = source(pairing.features) if pairing.pictures else None
     size = None if features is None else int(features.vectors(collection.images[:2]).shape[1])
     with randomness.seeded(training.seed):
         judge = _judge(pairing, shape, collection, size, device).to(device)
-    known = Known.of(collection, judge, features, device)
+    known = CrankData.of(collection, judge, features, device)
     known = known.with_proposed(collection, pairing.proposer, deep=pairing.deep, hard=pairing.hard)
     if judge.picture is not None and known.features is not None:
         judge.picture.standardise(known.features)
-    held = None if dev is None else Known.of(dev, judge, features, device)
+    held = None if dev is None else CrankData.of(dev, judge, features, device)
     task = CrankTask(judge, known, held, training=training, group=group, device=device)
     fitted = fit(task, training, criterion="AUC", group=group, progress=progress)
-    about = keeping.trained_on(collection, dev, fitted, ("AUC", "accuracy"))
+    about = cards.summary(collection, dev, fitted, ("AUC", "accuracy"))
     told = {"pairing": {"longest": pairing.longest, "pictures": pairing.pictures}, "layers": asdict(shape)}
-    return CrankModel(pairing.name, judge.eval(), features, {**told, "training": asdict(training)}, about)
+    told["training"] = asdict(training)
+    return CrankModel(pairing.name, judge.eval(), features, told, about, TrainedOn.of(collection))
 
 
 def _judge(pairing: Pairing, shape: Layers, collection: Collection, size: int | None, device: torch.device) -> Judge:
     if pairing.backbone not in (None, WORDS, PACKAGED):
         return Tuned(pairing.backbone, longest=pairing.longest, features=size, dropout=shape.dropout)
-    texts = [*collection.texts.values, *keeping.names_of(collection)]
+    texts = [*collection.texts.values, *image_names(collection.images)]
     sizes = {"dim": shape.width, "longest": min(pairing.longest, 64), "least": pairing.least}
     return Reading(reader_of(pairing.backbone, texts, device=device, **sizes), shape, size)
 
@@ -307,7 +319,8 @@ class CrankModel:
         judge: The network.
         features: Where vectors of pictures come from, for a judge that sees them.
         settings: Of the training, by group.
-        trained: What it was trained on and what was measured.
+        trained: How it was trained and what was measured.
+        trained_on: The training items; None where that is not known.
     """
 
     name: str
@@ -315,6 +328,7 @@ class CrankModel:
     features: Source | None
     settings: Mapping[str, Mapping[str, Any]]
     trained: Mapping[str, Any]
+    trained_on: TrainedOn | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -324,7 +338,7 @@ class CrankModel:
 
     def queries(self, collection: Collection, *, features: Any = None) -> list[Any]:
         """What `score_pairs` takes for the images of a collection: names, or (name, vector of the picture)."""
-        names = keeping.names_of(collection)
+        names = image_names(collection.images)
         if self.judge.picture is None:
             return list(names)
         used = self.features if features is None else source(features)
@@ -346,7 +360,7 @@ class CrankModel:
         if sees:
             vectors = np.stack([queries[n][1] for n in first])
             features = _tensor(vectors, next(self.judge.parameters()).device)
-        known = Known(
+        known = CrankData(
             self.judge.read([names[n] for n in first]),
             self.judge.read([candidates[n] for n in second]),
             features,
@@ -368,31 +382,36 @@ class CrankModel:
         sizes = {"features": None if picture is None else int(picture.linear.in_features)}
         if isinstance(self.judge, Reading):
             sizes["dim"] = self.judge.reader.dim
-        config = {"limner": KIND, "name": self.name, "tuned": tuned, "sizes": sizes}
+        config = {"name": self.name, "tuned": tuned, "sizes": sizes}
         config["reader"] = self.judge.reader.about() if isinstance(self.judge, Reading) else {}
         config["features"] = {} if self.features is None else self.features.about()
         config |= {"settings": dict(self.settings), "trained": dict(self.trained)}
-        with replacing_model(path) as folder:
-            keeping.write(folder, self.judge, config, about=ABOUT)
-            self.judge.save(folder)
-        return Path(path)
+        content, weights = {**config, **kept(self.trained_on)}, checkpoints.arrays(self.judge)
+        return model_store.write(path, KIND, content, weights=weights, beside=partial(self._beside, config))
+
+    def _beside(self, config: Mapping[str, Any], folder: Path) -> None:
+        cards.write(folder, self.judge, config, about=ABOUT)
+        self.judge.save(folder)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", trust: bool = False) -> CrankModel:
         """Reads a model that was saved; refuses a folder that is damaged, or names code of its own without `trust`."""
-        config = keeping.read(path, KIND)
+        saved = model_store.read(path, KIND)
+        config = saved.content
         with damage_told(path, what="saved model", mend="save it again"):
-            judge = _rebuilt(config, Path(path), device_of(device))
+            judge = _rebuilt(saved, device_named(device))
             about = config["features"]
             features = features_again(about, what="features", trust=trust) if about else None
-        keeping.fill(judge, path)
-        judge = judge.to(device_of(device)).eval()
-        return cls(config["name"], judge, features, config["settings"], config["trained"])
+        checkpoints.fill(judge, saved)
+        judge = judge.to(device_named(device)).eval()
+        record = TrainedOn.from_content(config.get("trained_on"))
+        return cls(config["name"], judge, features, config["settings"], config["trained"], record)
 
 
-def _rebuilt(config: Mapping[str, Any], folder: Path, device: torch.device) -> Judge:
+def _rebuilt(saved: SavedModel, device: torch.device) -> Judge:
+    config, folder = saved.content, saved.folder
     size, told = config["sizes"]["features"], config["settings"]
-    checkpoints.refuse_larger(folder / keeping.WEIGHTS, told["layers"], config["sizes"], config["reader"])
+    saved.refuse_larger(told["layers"], config["sizes"], config["reader"])
     if config["tuned"]:
         return Tuned(folder / TUNED, longest=int(told["pairing"]["longest"]), features=size, fresh=False)
     reader = found_again(config["reader"], folder, dim=int(config["sizes"]["dim"]), device=device)

@@ -19,15 +19,15 @@ from torch.nn.utils.rnn import PackedSequence
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
+from limner.core.ids import IntArray
 from limner.systems.towers import randomness
 from limner.systems.towers.distributed import Group
 from limner.systems.towers.vocabulary import Tokens
 
-IntArray = npt.NDArray[np.int64]
 Texts = Tokens | npt.NDArray[np.float32]
 
 
-class Batch(NamedTuple):
+class TowersBatch(NamedTuple):
     """Our share of the images and texts of a batch, and which pairs of the whole batch belong together."""
 
     images: Tensor
@@ -56,7 +56,7 @@ class Packing:
         return cls(tokens.starts[rows[which]] + step, reached.sum(axis=1))
 
 
-class Pairs:
+class TrainingPairs:
     """The pairs of a collection, ready to be trained on.
 
     Args:
@@ -125,7 +125,7 @@ class Batches:
         group: Whose share is wanted.
     """
 
-    pairs: Pairs
+    pairs: TrainingPairs
     size: int
     seed: int
     group: Group
@@ -139,7 +139,7 @@ class Batches:
     def _size(self) -> int:
         return min(self.size, len(self.pairs) - len(self.pairs) % self.group.size)
 
-    def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
+    def epoch(self, number: int, start: int = 0) -> Iterator[TowersBatch]:
         """The batches of an epoch from number `start` on; the order of all of them goes to the device at once."""
         whole = self._order(number)
         images, texts = (
@@ -149,7 +149,7 @@ class Batches:
         readers = self._readers(self.pairs.text_of[whole[start:, share]])
         for number, read in enumerate(readers, start=start):
             features = self.pairs.features[images[number, share]]
-            yield Batch(features, read, self.pairs.positives(images[number], texts[number]))
+            yield TowersBatch(features, read, self.pairs.positives(images[number], texts[number]))
 
     def _order(self, epoch: int) -> IntArray:
         """Batches by pairs; in the share of every process, the longest texts first."""

@@ -92,24 +92,6 @@ def joined(device: torch.device) -> Group:
     return Group(dist.get_rank(), dist.get_world_size())
 
 
-def device_of(name: str) -> torch.device:
-    """The device by its name; "auto" is a graphics card where there is one, each process its own.
-
-    >>> device_of("cpu")
-    device(type='cpu')
-    """
-    local = int(os.environ.get("LOCAL_RANK", "0"))
-    if name == "auto":
-        name = f"cuda:{local}" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise LimnerError(f"device {name!r} is none: expected auto, cpu, cuda or cuda:1 ({error})") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise LimnerError(f"device {name!r}: torch sees no graphics card here; use device='cpu' or 'auto'")
-    return torch.device("cuda", local) if device.type == "cuda" and device.index is None else device
-
-
 class _Gather(torch.autograd.Function):
     """Rows of all processes; the gradient is summed over them, and each takes the part of its own rows."""
 

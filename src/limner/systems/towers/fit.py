@@ -18,8 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from limner.core.errors import LimnerError
+from limner.core.torch_kernels import device_named
 from limner.systems.towers import checkpoints, randomness
-from limner.systems.towers.distributed import Group, device_of, joined
+from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.logs import Live, Log, Row
 from limner.systems.towers.settings import CHANGEABLE, Training
 
@@ -74,11 +75,13 @@ class Fitted:
         best_epoch: The epoch whose weights are kept, counted from 1.
         history: A row per epoch: epoch, steps, seconds, rate, loss and what was measured.
         stopped: Whether it stopped before the last epoch.
+        resumed: Epochs that a checkpoint had already.
     """
 
     best_epoch: int
     history: tuple[Row, ...]
     stopped: bool
+    resumed: int = 0
 
 
 def fit(
@@ -98,7 +101,7 @@ def fit(
         group: The processes that train together; found out by itself.
         progress: Called with (steps done, steps in all).
     """
-    group = group or joined(device_of(training.device))
+    group = group or joined(device_named(training.device))
     with randomness.seeded(training.seed + 1000 * group.rank):
         return _Run(task, training, criterion, group, progress).run()
 
@@ -118,6 +121,7 @@ class _Run:
     def run(self) -> Fitted:
         try:
             self._resume()
+            resumed = self.state.epoch
             while not self._done():
                 self._epoch()
         finally:
@@ -126,7 +130,7 @@ class _Run:
         self.task.module.load_state_dict(self.state.best)
         self.task.module.eval()
         stopped = self.state.epoch < self.training.epochs
-        return Fitted(self.state.best_epoch, tuple(self.state.history), stopped)
+        return Fitted(self.state.best_epoch, tuple(self.state.history), stopped, resumed)
 
     def _done(self) -> bool:
         waited = self.state.epoch - self.state.best_epoch

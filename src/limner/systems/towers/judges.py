@@ -13,22 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, normalize
 
 from limner.core.errors import LimnerError
+from limner.core.ids import IntArray
 from limner.core.paths import damage_told
 from limner.encoders.backbones import longest_of
 from limner.encoders.batching import padded
 from limner.encoders.offline import folder_of, needed, pretrained
 from limner.systems.towers.pairs import PairReader, Pairs
-from limner.systems.towers.readers import Read, Reader, Seeing, States
+from limner.systems.towers.readers import Read, Seeing, States, TextReader
 from limner.systems.towers.settings import refuse_below
 from limner.systems.towers.sides import Vectors
 
-IntArray = npt.NDArray[np.int64]
 TUNED = "backbone"
 """The folder inside a saved model that says what kind of transformer was trained, and has its tokenizer."""
 
@@ -70,7 +69,7 @@ class Reading(nn.Module):
         features: Numbers per picture; None for a judge that sees no pictures.
     """
 
-    def __init__(self, reader: Reader, shape: Layers, features: int | None) -> None:
+    def __init__(self, reader: TextReader, shape: Layers, features: int | None) -> None:
         super().__init__()
         self.reader = reader
         self.states, self.see = States(reader), Seeing(reader, shape.width)

@@ -15,13 +15,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import layer_norm, scaled_dot_product_attention
 
-IntArray = npt.NDArray[np.int64]
+from limner.core.ids import IntArray
+
 ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 """Not cuDNN's: it builds a plan for every new shape, and lengths make many shapes."""
 FIRST_POSITION = {"bert": 0, "roberta": 2, "xlm-roberta": 2, "camembert": 2}
@@ -96,7 +96,7 @@ class Layer:
             heads,
         )
 
-    def __call__(self, rows: Tensor, groups: Sequence[Group]) -> Tensor:
+    def __call__(self, rows: Tensor, groups: Sequence[LengthGroup]) -> Tensor:
         """All tokens through the layer."""
         seen = torch.empty_like(rows)
         qkv = self.qkv(rows)
@@ -106,7 +106,7 @@ class Layer:
             target.copy_(scaled_dot_product_attention(q, k, v))
         return self._after(rows, seen)
 
-    def first(self, rows: Tensor, groups: Sequence[Group]) -> Tensor:
+    def first(self, rows: Tensor, groups: Sequence[LengthGroup]) -> Tensor:
         """The first token of every pair through the layer."""
         width = rows.shape[1]
         starts = torch.cat([group.starts(rows.device) for group in groups])
@@ -131,7 +131,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Group:
+class LengthGroup:
     """Pairs of one length that stand one after the other.
 
     Args:
@@ -154,7 +154,7 @@ class Group:
         return torch.arange(self.start, self.slice.stop, self.length, device=device)
 
 
-def groups_of(lengths: IntArray) -> list[Group]:
+def groups_of(lengths: IntArray) -> list[LengthGroup]:
     """Neighbours of equal length.
 
     >>> groups_of(np.array([5, 5, 3]))
@@ -162,7 +162,7 @@ def groups_of(lengths: IntArray) -> list[Group]:
     """
     cuts = [0, *(np.flatnonzero(np.diff(lengths)) + 1).tolist(), len(lengths)]
     rows = np.concatenate([[0], np.cumsum(lengths)])
-    return [Group(int(rows[low]), high - low, int(lengths[low])) for low, high in pairwise(cuts)]
+    return [LengthGroup(int(rows[low]), high - low, int(lengths[low])) for low, high in pairwise(cuts)]
 
 
 class Lean:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,26 +18,30 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from limner.core import model_store
 from limner.core.cache_dir import settle_matplotlib
 from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
-from limner.core.files import replacing, replacing_model
+from limner.core.files import replacing
 from limner.core.paths import damage_told
 from limner.core.registry import takes
+from limner.core.torch_kernels import device_named
+from limner.datasets.wikipedia import image_names
 from limner.scores import Progress, Scores
-from limner.systems.towers import checkpoints, keeping, randomness
-from limner.systems.towers.distributed import Group, device_of, joined
+from limner.systems.towers import cards, checkpoints, randomness
+from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.encoding import as_array
 from limner.systems.towers.fit import fit
 from limner.systems.towers.fusion import Fused, fusion
 from limner.systems.towers.named import Data
-from limner.systems.towers.readers import Read, Reader, Seeing, States, found_again, reader_of
+from limner.systems.towers.readers import Read, Seeing, States, TextReader, found_again, reader_of
 from limner.systems.towers.settings import Training, refuse_below, settings, split
 from limner.systems.towers.shape import Margin
 from limner.systems.towers.sides import Vectors
 from limner.systems.towers.sources import Source, source
 from limner.systems.towers.sources import found_again as features_again
+from limner.systems.trained_on import TrainedOn, kept
 
 KIND = "mcprop"
 ABOUT = "MCProp: a picture and its file name fused into one query, and captions, compared by the cosine."
@@ -98,7 +102,7 @@ class Heads:
 class Head(nn.Module):
     """A transformer encoder over the states of a text; its first output token is the vector of the text."""
 
-    def __init__(self, reader: Reader, shape: Heads) -> None:
+    def __init__(self, reader: TextReader, shape: Heads) -> None:
         super().__init__()
         self.see = Seeing(reader, shape.width)
         self.first = nn.Parameter(torch.randn(shape.width) * 0.02)
@@ -130,25 +134,25 @@ class MCProp(nn.Module):
         shape: Of the heads.
     """
 
-    def __init__(self, reader: Reader, features: int, shape: Heads) -> None:
+    def __init__(self, reader: TextReader, features: int, shape: Heads) -> None:
         super().__init__()
         self.states = States(reader)
         self.names, self.captions = Head(reader, shape), Head(reader, shape)
         self.images = Vectors(features, shape.width, dropout=shape.dropout)
         self.fusion = fusion(shape.fusion, shape.width)
 
-    def queries(self, names: Read, features: Tensor, reader: Reader) -> Fused:
+    def queries(self, names: Read, features: Tensor, reader: TextReader) -> Fused:
         """Fused queries."""
         fused: Fused = self.fusion(self.names(self.states(names, reader), names), self.images(features).whole)
         return fused
 
-    def texts(self, captions: Read, reader: Reader) -> Tensor:
+    def texts(self, captions: Read, reader: TextReader) -> Tensor:
         """Captions."""
         found: Tensor = self.captions(self.states(captions, reader), captions)
         return found
 
 
-class Batch(NamedTuple):
+class McpropBatch(NamedTuple):
     """Our share of a batch, and which pairs of the whole batch belong together."""
 
     names: Read
@@ -166,7 +170,7 @@ class McpropTask:
     def __init__(
         self,
         module: MCProp,
-        reader: Reader,
+        reader: TextReader,
         data: Data,
         loss: Callable[..., Tensor],
         *,
@@ -188,7 +192,7 @@ class McpropTask:
         """What must be the same when a run is resumed."""
         return {"system": KIND, "pairs": len(self.data.image_of), "fusion": type(self.heads.fusion).__name__}
 
-    def batches(self, epoch: int, start: int) -> Iterator[Batch]:
+    def batches(self, epoch: int, start: int) -> Iterator[McpropBatch]:
         """The batches of an epoch from a number on."""
         order = randomness.order(len(self.data.image_of), seed=self.training.seed, epoch=epoch)
         share = self.group.share(self.size)
@@ -198,9 +202,9 @@ class McpropTask:
             positives = torch.from_numpy(self.data.related(images, texts)).to(self.data.features.device)
             mine, ours = images[share], texts[share]
             features = self.data.features[torch.from_numpy(mine).to(self.data.features.device)]
-            yield Batch(self.data.names.rows(mine), features, self.data.captions.rows(ours), positives)
+            yield McpropBatch(self.data.names.rows(mine), features, self.data.captions.rows(ours), positives)
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: McpropBatch) -> Tensor:
         """The margin loss of the whole batch, of which we encode our share."""
         query = self.heads.queries(batch.names, batch.features, self.reader).query
         text = self.heads.texts(batch.captions, self.reader)
@@ -225,7 +229,7 @@ class McpropTask:
 
 
 def encoded_queries(
-    module: MCProp, reader: Reader, names: Read, features: Tensor
+    module: MCProp, reader: TextReader, names: Read, features: Tensor
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
     """Vectors of queries, and the weights of their two parts."""
     with torch.inference_mode():
@@ -233,7 +237,7 @@ def encoded_queries(
     return as_array(torch.cat([p.query for p in parts])), as_array(torch.cat([p.weights for p in parts]))
 
 
-def encoded_texts(module: MCProp, reader: Reader, captions: Read) -> npt.NDArray[np.float32]:
+def encoded_texts(module: MCProp, reader: TextReader, captions: Read) -> npt.NDArray[np.float32]:
     """Vectors of captions."""
     with torch.inference_mode():
         return as_array(torch.cat([module.texts(captions.rows(rows), reader) for rows in _cut(len(captions))]))
@@ -260,9 +264,9 @@ def train(
         options: Of `Query`, `Heads`, `Margin` (its loss is "max" here) and `Training`.
     """
     query, shape, margin, training = split({**DEFAULTS, **options}, Query, Heads, Margin, Training, what=KIND)
-    device = device_of(training.device)
+    device = device_named(training.device)
     group = joined(device)
-    texts = [*collection.texts.values, *keeping.names_of(collection)]
+    texts = [*collection.texts.values, *image_names(collection.images)]
     sizes = {"dim": shape.width, "longest": query.longest, "least": query.least}
     reader = reader_of(query.backbone, texts, device=device, **sizes)
     features = source(query.features)
@@ -273,10 +277,10 @@ def train(
         module.images.standardise(data.features.cpu())
     task = McpropTask(module.to(device), reader, data, margin.function(), training=training, group=group)
     fitted = fit(task, training, criterion="nDCG@5", group=group, progress=progress)
-    about = keeping.trained_on(collection, dev, fitted, (*MEASURES, "a_u", "a_v"))
+    about = cards.summary(collection, dev, fitted, (*MEASURES, "a_u", "a_v"))
     told = {"query": {"longest": query.longest, "least": query.least}, "heads": asdict(shape)}
     told |= {"margin": _plain(asdict(margin)), "training": asdict(training)}
-    return McpropModel(query.name, module, reader, features, told, about)
+    return McpropModel(query.name, module, reader, features, told, about, TrainedOn.of(collection))
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -293,15 +297,17 @@ class McpropModel:
         reader: The text backbone.
         features: Where vectors of images come from; None where only the maker of the model had them.
         settings: Of the training, by group.
-        trained: What it was trained on and what was measured.
+        trained: How it was trained and what was measured.
+        trained_on: The training items; None where that is not known.
     """
 
     name: str
     module: MCProp
-    reader: Reader
+    reader: TextReader
     features: Source | None
     settings: Mapping[str, Mapping[str, Any]]
     trained: Mapping[str, Any]
+    trained_on: TrainedOn | None = None
 
     def scores(self, collection: Collection, *, features: Any = None) -> Scores:
         """Cosines of every image with its file name and every text, computed when they are read.
@@ -324,10 +330,10 @@ class McpropModel:
 
     def encode_images(self, items: Items, *, features: Any = None) -> Embeddings:
         """Pictures with their file names in the joint space."""
-        return Embeddings(items.ids, self._encoded(items, keeping.names_of(items), features)[0])
+        return Embeddings(items.ids, self._encoded(items, image_names(items), features)[0])
 
     def _queries(self, collection: Collection, features: Any) -> tuple[Any, Any]:
-        return self._encoded(collection.images, keeping.names_of(collection.images), features)
+        return self._encoded(collection.images, image_names(collection.images), features)
 
     def _encoded(self, items: Items, names: Sequence[str], features: Any) -> tuple[Any, Any]:
         used = self.features if features is None else source(features)
@@ -371,26 +377,29 @@ class McpropModel:
         """Writes a folder: weights, config.json, what the reader needs, the drawn weights, and a card."""
         features = {} if self.features is None else self.features.about()
         sizes = {"features": int(self.module.images.linear.in_features), "dim": self.reader.dim}
-        config = {"limner": KIND, "name": self.name, "reader": self.reader.about(), "features": features}
+        config = {"name": self.name, "reader": self.reader.about(), "features": features}
         config |= {"sizes": sizes, "settings": dict(self.settings), "trained": dict(self.trained)}
-        with replacing_model(path) as folder:
-            keeping.write(folder, self.module, config, about=ABOUT)
-            self.reader.save(folder)
-            self.plot(folder / "weights.svg")
-        return Path(path)
+        content, weights = {**config, **kept(self.trained_on)}, checkpoints.arrays(self.module)
+        return model_store.write(path, KIND, content, weights=weights, beside=partial(self._beside, config))
+
+    def _beside(self, config: Mapping[str, Any], folder: Path) -> None:
+        cards.write(folder, self.module, config, about=ABOUT)
+        self.reader.save(folder)
+        self.plot(folder / "weights.svg")
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", trust: bool = False) -> McpropModel:
         """Reads a model that was saved; refuses a folder that is damaged, or names code of its own without `trust`."""
-        config = keeping.read(path, KIND)
+        saved = model_store.read(path, KIND)
+        config = saved.content
         with damage_told(path, what="saved model", mend="save it again"):
             told = config["settings"]["heads"], config["sizes"], config["reader"]
-            checkpoints.refuse_larger(Path(path) / keeping.WEIGHTS, *told)
-            place, dim = device_of(device), int(config["sizes"]["dim"])
+            saved.refuse_larger(*told)
+            place, dim = device_named(device), int(config["sizes"]["dim"])
             reader = found_again(config["reader"], Path(path), dim=dim, device=place)
             shape = settings(Heads, config["settings"]["heads"], what=KIND)
             module = MCProp(reader, int(config["sizes"]["features"]), shape)
             features = features_again(config["features"], what="features", trust=trust)
-        keeping.fill(module, path)
-        about = config["settings"], config["trained"]
+        checkpoints.fill(module, saved)
+        about = config["settings"], config["trained"], TrainedOn.from_content(config.get("trained_on"))
         return cls(config["name"], module.to(place).eval(), reader, features, *about)

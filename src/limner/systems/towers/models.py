@@ -59,7 +59,7 @@ class TwoTowers(nn.Module):
         return self.loss(images[0] @ texts[0].T, positives)
 
 
-class Heads(nn.Module):
+class AttentionHeads(nn.Module):
     """Several views of one item: its vector plus what each head attends to (Song & Soleymani 2019).
 
     With parts X (states of a GRU) and K heads: A = softmax(W2 tanh(W1 X)), r_k = sigmoid(W3 A_k X),
@@ -115,7 +115,7 @@ class ManyVectors(nn.Module):
         texts: nn.Module,
         loss: Loss,
         *,
-        heads: tuple[Heads, Heads],
+        heads: tuple[AttentionHeads, AttentionHeads],
         diversity: float = 0.1,
         discrepancy: float = 0.01,
     ) -> None:

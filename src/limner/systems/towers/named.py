@@ -12,11 +12,10 @@ from torch import Tensor
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.systems.towers import keeping
-from limner.systems.towers.readers import Read, Reader
+from limner.core.ids import IntArray
+from limner.datasets.wikipedia import image_names
+from limner.systems.towers.readers import Read, TextReader
 from limner.systems.towers.sources import Source
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +42,7 @@ class Data:
 
     @classmethod
     def of(
-        cls, collection: Collection, reader: Reader, features: Source, device: torch.device, dev: Data | None = None
+        cls, collection: Collection, reader: TextReader, features: Source, device: torch.device, dev: Data | None = None
     ) -> Data:
         """Reads a collection."""
         if len(collection.images) < 2 or not len(collection.judgements):
@@ -53,7 +52,7 @@ class Data:
             )
         pairs = collection.judgements.relevant.restrict(candidates=collection.texts.ids)
         rows = torch.from_numpy(np.array(features.vectors(collection.images), dtype=np.float32)).to(device)
-        names, captions = reader.read(keeping.names_of(collection)), reader.read(collection.texts.values)
+        names, captions = reader.read(image_names(collection.images)), reader.read(collection.texts.values)
         return cls(collection, names, captions, rows, pairs.rows, pairs.columns, dev)
 
     def related(self, images: IntArray, texts: IntArray) -> npt.NDArray[np.bool_]:

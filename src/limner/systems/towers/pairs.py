@@ -17,14 +17,15 @@ import torch
 from torch import Tensor
 
 from limner.core.errors import LimnerError
+from limner.core.ids import IntArray
+from limner.core.torch_kernels import device_named
 from limner.encoders.backbones import longest_of
 from limner.encoders.batching import by_length, padded
 from limner.encoders.offline import fingerprint_of, folder_of, needed, pretrained
-from limner.encoders.running import device_of, number_type
+from limner.encoders.running import number_type
 from limner.scores import Progress
 from limner.systems.towers.lean import Lean, fits, lengths_in_batches
 
-IntArray = npt.NDArray[np.int64]
 Scored = npt.NDArray[np.float32]
 _REMEMBERED = 1 << 20  # texts whose tokens are kept
 
@@ -171,7 +172,7 @@ class CrossEncoderScorer:
         library = needed("transformers", what="a scorer of pairs", package="transformers", extra="train")
         self.folder = folder_of(model, what="a scorer of pairs")
         tokenizer = pretrained(library.AutoTokenizer.from_pretrained, self.folder)
-        self.device = device_of(device)
+        self.device = device_named(device)
         self.number_type = number_type(precision, self.device) or torch.float32
         loaded = pretrained(
             library.AutoModelForSequenceClassification.from_pretrained, self.folder, dtype=self.number_type

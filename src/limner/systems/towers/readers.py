@@ -21,11 +21,11 @@ from torch import Tensor, nn
 
 from limner.core.errors import LimnerError
 from limner.core.files import write_text
+from limner.core.ids import IntArray
 from limner.core.paths import read_text
 from limner.encoders.batching import padded
 from limner.systems.towers.vocabulary import Vocabulary
 
-IntArray = npt.NDArray[np.int64]
 WORDS, PACKAGED = "words", "use-multilingual"
 VOCABULARY = "vocabulary.txt"
 
@@ -60,7 +60,7 @@ class Read:
         return len(self.lengths)
 
 
-class Reader(ABC):
+class TextReader(ABC):
     """A text backbone.
 
     Args:
@@ -103,7 +103,7 @@ class Reader(ABC):
         """Writes what only this reader has."""
 
 
-class WordsReader(Reader):
+class WordsReader(TextReader):
     """Words of the training texts; their vectors are learned with the heads."""
 
     kind = WORDS
@@ -126,7 +126,7 @@ class WordsReader(Reader):
         write_text(folder / VOCABULARY, "".join(f"{word}\n" for word in self.vocabulary.words))
 
 
-class PackagedReader(Reader):
+class PackagedReader(TextReader):
     """Word pieces and sentence vectors of the packaged multilingual encoder, both frozen."""
 
     kind = PACKAGED
@@ -179,7 +179,7 @@ def _packaged(texts: Sequence[str]) -> list[tuple[list[int], npt.NDArray[np.floa
     return [_SEEN[text] for text in texts]
 
 
-class BackboneReader(Reader):
+class BackboneReader(TextReader):
     """The last states of a transformer, frozen."""
 
     kind = "transformers"
@@ -209,7 +209,7 @@ class BackboneReader(Reader):
 
 def reader_of(
     backbone: str | Path | None, texts: Sequence[str], *, dim: int, longest: int, least: int, device: torch.device
-) -> Reader:
+) -> TextReader:
     """A reader by what an option names.
 
     Args:
@@ -227,7 +227,7 @@ def reader_of(
     return BackboneReader(backbone, longest=longest, device=device)
 
 
-def found_again(about: dict[str, Any], folder: Path, *, dim: int, device: torch.device) -> Reader:
+def found_again(about: dict[str, Any], folder: Path, *, dim: int, device: torch.device) -> TextReader:
     """The reader of a saved model."""
     longest = int(about["longest"])
     if about["kind"] == WORDS:
@@ -245,11 +245,11 @@ class States(nn.Module):
         reader: The backbone; it is no part of the module.
     """
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: TextReader) -> None:
         super().__init__()
         self.table = None if reader.size is None else nn.Embedding(reader.size, reader.dim)
 
-    def forward(self, read: Read, reader: Reader) -> Tensor:
+    def forward(self, read: Read, reader: TextReader) -> Tensor:
         """Texts by places by numbers."""
         return reader.states(read.tokens, read.filled) if self.table is None else self.table(read.tokens)
 
@@ -262,7 +262,7 @@ class Seeing(nn.Module):
         width: Numbers per vector that goes out.
     """
 
-    def __init__(self, reader: Reader, width: int) -> None:
+    def __init__(self, reader: TextReader, width: int) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(reader.dim)
         self.linear = nn.Linear(reader.dim, width)

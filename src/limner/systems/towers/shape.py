@@ -11,7 +11,7 @@ from torch import nn
 
 from limner.core.errors import LimnerError
 from limner.systems.towers import losses
-from limner.systems.towers.models import Heads, ManyVectors, Probabilistic, TwoTowers
+from limner.systems.towers.models import AttentionHeads, ManyVectors, Probabilistic, TwoTowers
 from limner.systems.towers.settings import refuse_below
 from limner.systems.towers.sides import Vectors, Words
 
@@ -27,6 +27,8 @@ class Inputs:
         least: Words in fewer training texts are unknown.
         longest: So many words of a text are read.
         name: What reports call the system.
+        start: A trained model of the same variant, or its folder: training goes on from its weights, with its words
+            and sizes.
     """
 
     features: Any = None
@@ -35,10 +37,13 @@ class Inputs:
     least: int = 2
     longest: int = 64
     name: str | None = None
+    start: Any = None
 
     def __post_init__(self) -> None:
         """Refuses what cannot be."""
         refuse_below(self, 1, "least", "longest")
+        if self.start is not None and self.vectors is not None:
+            raise LimnerError("vectors= with start=: the model that is begun with has word vectors; leave one out")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +159,9 @@ def built(variant: str, shape: Shape, own: tuple[Any, ...], *, features: int, te
     if variant == "pcme":
         return Probabilistic(images, side, joint=shape.joint, samples=own[0].samples, kl=own[0].kl)
     several = own[1]
-    heads = tuple(Heads(shape.joint, several.heads, parts=parts) for parts in (None, shape.hidden if reads else None))
+    heads = tuple(
+        AttentionHeads(shape.joint, several.heads, parts=parts) for parts in (None, shape.hidden if reads else None)
+    )
     weights = {"diversity": several.diversity, "discrepancy": several.discrepancy}
     return ManyVectors(images, side, own[0].function(), heads=(heads[0], heads[1]), **weights)
 

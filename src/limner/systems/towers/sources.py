@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,9 @@ import numpy.typing as npt
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
+from limner.core.written import call
 from limner.encoders import Encoder, TwoSided, encoded, encoder_named
+from limner.encoders.cache import remembering
 from limner.encoders.pictures import Histograms
 
 if TYPE_CHECKING:
@@ -32,22 +35,42 @@ class Stored:
     Args:
         embeddings: By id.
         path: The file they came from, if they did.
+        others: What made them, and makes those of further items.
     """
 
     embeddings: Embeddings
     path: str | None = None
+    others: Encoded | None = None
 
     def vectors(self, items: Items, progress: Progress | None = None) -> Float32:
-        """The vectors of these items."""
+        """The vectors of these items; those that are not there are encoded, where it is known how."""
+        if self.others is not None:
+            return self._completed(items, self.others, progress)
         try:
             return self.embeddings.subset(items.ids).matrix
         except LimnerError as error:
             place = self.path or "the vectors given as features"
-            raise LimnerError(f"{place}: {error}; give vectors for these {items.kind}s with features=") from error
+            raise LimnerError(
+                f"{place}: {error}; give vectors for these {items.kind}s with features= (--features at the shell)"
+            ) from error
 
     def about(self) -> dict[str, Any]:
         """What a saved model needs to find them again."""
-        return {"embeddings": self.path}
+        return {"embeddings": self.path, **({} if self.others is None else self.others.about())}
+
+    def _completed(self, items: Items, others: Encoded, progress: Progress | None) -> Float32:
+        known = self.embeddings.ids.find(items.ids)
+        if (known >= 0).all():
+            return self.embeddings.matrix[known]
+        encoded = others.vectors(items[np.flatnonzero(known < 0)], progress)
+        if encoded.shape[1] != self.embeddings.dim:
+            raise LimnerError(
+                f"{others.name} makes vectors of {encoded.shape[1]} numbers, those of {self.path} have "
+                f"{self.embeddings.dim}: name the encoder that made them"
+            )
+        rows = np.empty((len(items), self.embeddings.dim), dtype=np.float32)
+        rows[known >= 0], rows[known < 0] = self.embeddings.matrix[known[known >= 0]], encoded
+        return rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +88,12 @@ class Encoded:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def vectors(self, items: Items, progress: Progress | None = None) -> Float32:
-        """Encodes the items."""
-        return encoded(self.encoder, items, progress=progress).matrix
+        """Encodes the items; what was encoded before is read from the cache."""
+        return encoded(self._cached, items, progress=progress).matrix
+
+    @cached_property
+    def _cached(self) -> Any:
+        return remembering(self.encoder)
 
     def about(self) -> dict[str, Any]:
         """What a saved model needs to find it again."""
@@ -82,7 +109,8 @@ def source(given: Any, *, what: str = "features", trusted: bool = True) -> Sourc
     Args:
         given: None (the built-in histograms), `Embeddings`, the file of some, an encoder (a key of
             `limner.encoders.ENCODERS`, "module:thing", or an object), or one with its options:
-            `{"encoder": "clip", "model": "folder"}`.
+            `{"encoder": "clip", "model": "folder"}` or "clip(model=folder)". A file with the encoder that made it,
+            `{"embeddings": "photos.npy", "encoder": "clip", "model": "folder"}`, also serves further items.
         what: The option; used in messages only.
         trusted: Whether "module:thing" may be named; False for what a file gives.
     """
@@ -95,10 +123,13 @@ def source(given: Any, *, what: str = "features", trusted: bool = True) -> Sourc
     if isinstance(given, Path) or (isinstance(given, str) and _is_file(given)):
         return Stored(Embeddings.load(given), str(Path(given).resolve()))
     if isinstance(given, str):
-        return Encoded(_encoder(given, {}, what, trusted), given)
+        name, options = call(given, what=what)
+        return Encoded(_encoder(name, options, what, trusted), name, options)
     if isinstance(given, Mapping) and "encoder" in given:
-        options = {name: value for name, value in given.items() if name != "encoder"}
-        return Encoded(_encoder(given["encoder"], options, what, trusted), given["encoder"], options)
+        options = {name: value for name, value in given.items() if name not in ("encoder", "embeddings")}
+        made = Encoded(_encoder(given["encoder"], options, what, trusted), given["encoder"], options)
+        file = given.get("embeddings")
+        return made if file is None else Stored(Embeddings.load(file), str(Path(file).resolve()), made)
     if isinstance(given, (Encoder, TwoSided)):
         return Encoded(given)
     raise LimnerError(
@@ -117,9 +148,10 @@ def found_again(about: Any, *, what: str, trust: bool) -> Source | None:
     """
     if not isinstance(about, Mapping):
         raise LimnerError(f"{what} of a saved model are {about!r}: expected an encoder or a file of vectors by name")
-    if about.get("encoder"):
-        return source(about, what=what, trusted=trust)
     path = about.get("embeddings")
+    if about.get("encoder"):
+        there = bool(path) and os.path.isfile(str(path))
+        return source(about if there else {**about, "embeddings": None}, what=what, trusted=trust)
     return Stored(Embeddings.load(path), str(path)) if path and os.path.isfile(str(path)) else None
 
 

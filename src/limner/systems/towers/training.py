@@ -13,20 +13,22 @@ from limner.core.collection import Collection
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.registry import takes
+from limner.core.torch_kernels import device_named
 from limner.core.version import VERSION
 from limner.evaluation.evaluate import evaluate
 from limner.scores import Scores
 from limner.systems.towers import randomness
-from limner.systems.towers.data import Batch, Batches, Pairs, Texts
-from limner.systems.towers.distributed import Group, device_of, joined
+from limner.systems.towers.data import Batches, Texts, TowersBatch, TrainingPairs
+from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.encoding import as_array, as_sets, images_seen, texts_seen
 from limner.systems.towers.fit import Fitted, fit
-from limner.systems.towers.saved import TowersModel
 from limner.systems.towers.settings import Training, split
 from limner.systems.towers.shape import VARIANTS, Inputs, Shape, built
 from limner.systems.towers.sides import Vectors
 from limner.systems.towers.sources import Source, source
+from limner.systems.towers.towers_model import TowersModel
 from limner.systems.towers.vocabulary import Vocabulary
+from limner.systems.trained_on import TrainedOn
 
 if TYPE_CHECKING:
     from limner.scores import Progress
@@ -80,10 +82,12 @@ def trained(
     options: Mapping[str, Any],
 ) -> TowersModel:
     """Trains a variant; the arguments are those of `towers`."""
-    inputs, shape, training, *own = split(options, Inputs, Shape, Training, *VARIANTS[variant], what=variant)
-    plan = Plan(variant, inputs, shape, training, tuple(own))
-    reading = Reading.of(inputs, collection, progress)
-    device = device_of(training.device)
+    start = _start(variant, options.get("start"))
+    given = options if start is None else _as_begun(start, options)
+    inputs, shape, training, *own = split(given, Inputs, Shape, Training, *VARIANTS[variant], what=variant)
+    plan = Plan(variant, inputs, shape, training, tuple(own), start)
+    reading = TowerInputs.of(inputs, collection, progress) if start is None else TowerInputs.after(start, inputs)
+    device = device_named(training.device)
     group = joined(device)
     task = TowersTask(plan, reading, collection, dev, device=device, group=group)
     fitted = fit(task, training, group=group, progress=progress)
@@ -99,13 +103,17 @@ class Plan:
     shape: Shape
     training: Training
     own: tuple[Any, ...]
+    start: TowersModel | None = None
 
     def groups(self) -> dict[str, dict[str, Any]]:
         """Plain values by group, as a saved model keeps them; objects that are no plain values are named only."""
         kept: dict[str, Any] = {"shape": self.shape, "training": self.training}
         kept |= {type(each).__name__.lower(): each for each in self.own}
         told = {name: {k: _plain(v) for k, v in asdict(each).items()} for name, each in kept.items()}
-        return {"inputs": {"least": self.inputs.least, "longest": self.inputs.longest}, **told}
+        inputs: dict[str, Any] = {"least": self.inputs.least, "longest": self.inputs.longest}
+        if self.start is not None:
+            inputs["start"] = self.start.fingerprint
+        return {"inputs": inputs, **told}
 
 
 def _plain(value: Any) -> Any:
@@ -115,7 +123,7 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class TowerInputs:
     """How images and texts become numbers.
 
     Args:
@@ -131,7 +139,7 @@ class Reading:
     longest: int
 
     @classmethod
-    def of(cls, inputs: Inputs, collection: Collection, progress: Progress | None) -> Reading:
+    def of(cls, inputs: Inputs, collection: Collection, progress: Progress | None) -> TowerInputs:
         """As the settings say, with the words of the collection's texts."""
         features = source(inputs.features)
         if isinstance(inputs.texts, str) and inputs.texts == "gru":
@@ -140,6 +148,17 @@ class Reading:
         if inputs.vectors is not None:
             raise LimnerError("vectors= are word vectors for texts='gru': leave one of the two out")
         return cls(features, source(inputs.texts, what="texts"), None, inputs.longest)
+
+    @classmethod
+    def after(cls, start: TowersModel, inputs: Inputs) -> TowerInputs:
+        """As a trained model reads them; features of other images may be given."""
+        features = start.features if inputs.features is None else source(inputs.features)
+        if features is None:
+            raise LimnerError(
+                f"the model {start.name!r} was trained on vectors of images that are not here: give those of the new "
+                "images with features="
+            )
+        return cls(features, start.texts, start.vocabulary, inputs.longest)
 
     def read(self, collection: Collection) -> Texts:
         """The texts of a collection."""
@@ -158,7 +177,7 @@ class TowersTask:
     def __init__(
         self,
         plan: Plan,
-        reading: Reading,
+        reading: TowerInputs,
         collection: Collection,
         dev: Collection | None,
         *,
@@ -166,7 +185,7 @@ class TowersTask:
         group: Group,
     ) -> None:
         self.plan, self.reading, self.collection, self.dev, self.group = plan, reading, collection, dev, group
-        self.pairs = Pairs(
+        self.pairs = TrainingPairs(
             collection, reading.features.vectors(collection.images), reading.read(collection), device=device
         )
         self.batches_of = Batches(self.pairs, plan.training.batch, plan.training.seed, group)
@@ -188,11 +207,11 @@ class TowersTask:
         sizes = {"features": int(self.pairs.features.shape[1]), "vocabulary": known}
         return {"system": self.plan.variant, **flat, "pairs": len(self.pairs), **sizes}
 
-    def batches(self, epoch: int, start: int) -> Iterator[Batch]:
+    def batches(self, epoch: int, start: int) -> Iterator[TowersBatch]:
         """The batches of an epoch from a number on."""
         return self.batches_of.epoch(epoch, start)
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: TowersBatch) -> Tensor:
         """The loss of the whole batch, of which we encode our share."""
         module: Any = self.module
         images, texts = module.image_vectors(batch.images), module.text_vectors(batch.texts)
@@ -210,6 +229,9 @@ class TowersTask:
         shape, vectors = self._worded()
         features = int(self.pairs.features.shape[1])
         module = built(self.plan.variant, shape, self.plan.own, features=features, texts=texts, reads=known is not None)
+        if self.plan.start is not None:
+            _begin(module, self.plan.start)
+            return module
         if isinstance(module.images, Vectors):
             module.images.standardise(self.pairs.features.cpu())
         if isinstance(module.texts, Vectors):
@@ -226,6 +248,42 @@ class TowersTask:
         vectors = given if isinstance(given, Embeddings) else Embeddings.load(given)
         self.plan = replace(self.plan, shape=replace(self.plan.shape, words=vectors.dim))
         return self.plan.shape, vectors
+
+
+STRUCTURE = ("words", "hidden", "joint", "pooling", "heads")
+"""Settings that say which weights there are: a model that is begun with fixes them."""
+
+
+def _start(variant: str, given: Any) -> TowersModel | None:
+    """The trained model to begin with, if one is named."""
+    if given is None:
+        return None
+    start = given if isinstance(given, TowersModel) else TowersModel.load(given)
+    if start.variant != variant:
+        raise LimnerError(f"start= is a model of kind {start.variant!r}: expected {variant!r}, as is trained now")
+    return start
+
+
+def _as_begun(start: TowersModel, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with the structure of the model that is begun with; refuses others."""
+    groups = [values for name, values in start.settings.items() if name != "training"]
+    fixed = {name: value for values in groups for name, value in values.items() if name in STRUCTURE}
+    for name, value in fixed.items():
+        if options.get(name, value) != value:
+            raise LimnerError(f"{name}={options[name]!r} with start=: that model has {name}={value!r}; leave it out")
+    if "texts" in options:
+        raise LimnerError("texts= with start=: texts are read as that model reads them; leave it out")
+    return {"longest": start.settings["inputs"]["longest"], **fixed, **options}
+
+
+def _begin(module: nn.Module, start: TowersModel) -> None:
+    try:
+        module.load_state_dict(start.module.state_dict())
+    except RuntimeError as error:
+        raise LimnerError(
+            f"the weights of {start.name!r} do not fit these vectors of images and texts ({error}): give features of "
+            "the kind that it was trained on"
+        ) from error
 
 
 def _copy_words(table: nn.Embedding, known: Vocabulary, vectors: Embeddings) -> None:
@@ -245,7 +303,7 @@ class _Held:
     texts: Texts
 
     @classmethod
-    def of(cls, collection: Collection, reading: Reading, device: torch.device) -> _Held:
+    def of(cls, collection: Collection, reading: TowerInputs, device: torch.device) -> _Held:
         rows = torch.from_numpy(reading.features.vectors(collection.images).copy())
         return cls(collection, rows.to(device), reading.read(collection))
 
@@ -271,10 +329,9 @@ def recalls(scores: Scores, collection: Collection) -> dict[str, float]:
 
 
 def _model(task: TowersTask, fitted: Fitted) -> TowersModel:
-
     plan, collection = task.plan, task.collection
     best = fitted.history[fitted.best_epoch - 1]
-    about = {
+    about: dict[str, Any] = {
         "version": VERSION,
         "collection": collection.name,
         "images": len(collection.images),
@@ -286,6 +343,12 @@ def _model(task: TowersTask, fitted: Fitted) -> TowersModel:
         "metrics": {name: value for name, value in best.items() if name == "rsum" or "R@" in name},
         "history": [dict(row) for row in fitted.history],
     }
+    if fitted.resumed:
+        about["resumed"] = fitted.resumed
+    record = TrainedOn.of(collection)
+    if plan.start is not None:
+        about["start"] = {"name": plan.start.name, "fingerprint": plan.start.fingerprint}
+        record = record.joined(plan.start.trained_on)
     reading, name = task.reading, plan.inputs.name or plan.variant
     sources = reading.features, reading.vocabulary, reading.texts
-    return TowersModel(plan.variant, name, task.module, *sources, plan.groups(), about)
+    return TowersModel(plan.variant, name, task.module, *sources, plan.groups(), about, record)

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from limner.core.errors import LimnerError
+from limner.core.ids import IntArray
 from limner.encoders.words import words
 
-IntArray = npt.NDArray[np.int64]
 UNKNOWN = 0
 """The number of every word that is not known; a text without any word is this one."""
 

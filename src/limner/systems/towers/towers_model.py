@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,28 +14,30 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from limner.core import model_store
 from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
-from limner.core.files import replacing_model, write_text
+from limner.core.files import write_text
 from limner.core.ids import Ids
-from limner.core.paths import damage_told, read_json, read_text
+from limner.core.model_store import SavedModel
+from limner.core.paths import damage_told, read_text
+from limner.core.torch_kernels import device_named
 from limner.scores import Progress, Scores
-from limner.systems.towers import checkpoints, losses, randomness
-from limner.systems.towers.cards import ABOUT, card
-from limner.systems.towers.distributed import device_of as named_device
+from limner.systems.towers import cards, checkpoints, losses, randomness
 from limner.systems.towers.encoding import as_array, as_sets, device_of, images_seen, texts_seen
 from limner.systems.towers.models import Compared, Probabilistic
 from limner.systems.towers.settings import settings
 from limner.systems.towers.shape import VARIANTS, Shape, built
 from limner.systems.towers.sources import Source, found_again, source
 from limner.systems.towers.vocabulary import Vocabulary
+from limner.systems.trained_on import TrainedOn, kept
 
 if TYPE_CHECKING:
     from limner.scores import VectorSets
 
-FORMAT = 1
-WEIGHTS, CONFIG, WORDS, CARD = "model.safetensors", "config.json", "vocabulary.txt", "README.md"
+KIND = "towers"
+WORDS = "vocabulary.txt"
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +52,8 @@ class TowersModel:
         vocabulary: Known words, where texts are read by the GRU.
         texts: Where vectors of texts come from, where they are not.
         settings: Of the training, by group.
-        trained: What the model was trained on and what was measured.
+        trained: How the model was trained and what was measured.
+        trained_on: The training items; None where that is not known.
     """
 
     variant: str
@@ -61,6 +64,7 @@ class TowersModel:
     texts: Source | None
     settings: Mapping[str, Mapping[str, Any]]
     trained: Mapping[str, Any]
+    trained_on: TrainedOn | None = None
 
     def scores(
         self,
@@ -116,7 +120,7 @@ class TowersModel:
 
     def to(self, device: str) -> TowersModel:
         """The same model on another device; this one moves along, since they share their weights."""
-        return replace(self, module=self.module.to(named_device(device)))
+        return replace(self, module=self.module.to(device_named(device)))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -127,15 +131,15 @@ class TowersModel:
 
     def save(self, path: str | Path) -> Path:
         """Writes a folder: weights, config.json, the vocabulary, and a card with what was measured."""
-        config, learned = self._config(), sum(p.numel() for p in self.module.parameters())
-        with replacing_model(path) as folder:
-            weights = self.module.state_dict()
-            checkpoints.write(folder / WEIGHTS, weights, {"kind": "towers", "variant": self.variant})
-            if self.vocabulary is not None:
-                write_text(folder / WORDS, "".join(f"{word}\n" for word in self.vocabulary.words))
-            write_text(folder / CARD, card(config, about=ABOUT[config["variant"]], learned=learned))
-            write_text(folder / CONFIG, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
-        return Path(path)
+        config = self._config()
+        content = {**config, **kept(self.trained_on)}
+        weights = checkpoints.arrays(self.module)
+        return model_store.write(path, KIND, content, weights=weights, beside=partial(self._beside, config))
+
+    def _beside(self, config: Mapping[str, Any], folder: Path) -> None:
+        if self.vocabulary is not None:
+            write_text(folder / WORDS, "".join(f"{word}\n" for word in self.vocabulary.words))
+        cards.write(folder, self.module, config, about=cards.ABOUT[self.variant])
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "cpu", trust: bool = False) -> TowersModel:
@@ -146,25 +150,24 @@ class TowersModel:
             device: Where the weights go.
             trust: Whether the model may name an encoder or a loss of its own, as "module:thing".
         """
-        folder = Path(path)
-        config = _read_config(folder)
-        with damage_told(folder / CONFIG, what="description of a model", mend="save the model again"):
+        saved, folder = model_store.read(path, KIND), Path(path)
+        config = saved.content
+        with damage_told(folder, what="saved model", mend="save it again"):
+            _refuse_variant(saved)
             vocabulary = _read_words(folder) if config["texts"] == "gru" else None
             told = config["settings"]
-            checkpoints.refuse_larger(folder / WEIGHTS, told["shape"], told.get("several", {}), config["sizes"])
+            saved.refuse_larger(told["shape"], told.get("several", {}), config["sizes"])
             with randomness.seeded(0):
                 module = _rebuilt(config, vocabulary, trust=trust)
             features = found_again(config["features"], what="features", trust=trust)
             texts = None if vocabulary else found_again(config["texts"], what="texts", trust=trust)
-        _fill(module, folder / WEIGHTS)
-        module.to(named_device(device)).eval()
-        about = config["settings"], config["trained"]
+        checkpoints.fill(module, saved)
+        module.to(device_named(device)).eval()
+        about = config["settings"], config["trained"], TrainedOn.from_content(config.get("trained_on"))
         return cls(config["variant"], config["name"], module, features, vocabulary, texts, *about)
 
     def _config(self) -> dict[str, Any]:
         return {
-            "limner": "towers",
-            "format": FORMAT,
             "variant": self.variant,
             "name": self.name,
             "features": {} if self.features is None else self.features.about(),
@@ -238,24 +241,11 @@ def _rebuilt(config: Mapping[str, Any], vocabulary: Vocabulary | None, *, trust:
     return built(variant, shape, own, **config["sizes"], reads=vocabulary is not None)
 
 
-def _fill(module: nn.Module, path: Path) -> None:
-    weights, _ = checkpoints.read(path, what="model")
-    with damage_told(path, what=f"file of weights that fits its {CONFIG}", mend="save the model again"):
-        module.load_state_dict(weights)
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
-    if not (folder / CONFIG).exists():
-        raise LimnerError(f"no model in {folder}: expected a folder with {CONFIG}, as model.save writes")
-    config: dict[str, Any] = read_json(folder / CONFIG, what="model")
-    with damage_told(folder / CONFIG, what="description of a model", mend="save the model again"):
-        kind, number, variant = config["limner"], config["format"], config["variant"]
-    if (kind, number) != ("towers", FORMAT) or variant not in VARIANTS:
+def _refuse_variant(saved: SavedModel) -> None:
+    if saved.content["variant"] not in VARIANTS:
         raise LimnerError(
-            f"{folder} holds a model of kind {kind!r} ({variant!r}), format {number}: expected 'towers', "
-            f"format {FORMAT}"
+            f"{saved.folder} holds towers of the variant {saved.content['variant']!r}: expected {', '.join(VARIANTS)}"
         )
-    return config
 
 
 def _read_words(folder: Path) -> Vocabulary:

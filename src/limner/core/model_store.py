@@ -1,0 +1,239 @@
+"""Saved models: one folder format for every kind of model, versioned, whole or not at all, checked when it is read.
+
+    config.json         kind, format, version, name, options and what the model was trained on; for people to read
+    model.safetensors   every array, and in its header the SHA-256 of names, types, shapes and numbers
+    ...                 what a kind keeps beside them: a card, a vocabulary, a drawing
+
+Nothing in a folder is code: reading one is safe wherever it comes from. Format 1 is that of limner 0.1; it is read too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.errors import LimnerError
+from limner.core.files import replacing_model, write_text
+from limner.core.paths import damage_told, parse_json, read_json, refuse_irregular
+from limner.core.version import VERSION
+
+Array = npt.NDArray[Any]
+Arrays = Mapping[str, Array]
+FORMAT = 2
+READABLE = (1, FORMAT)
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+_TENSOR, _CONTENT, _MODULE = "tensor", "content", "weights."
+_REPAIR = "put back a good copy, or save the model again"
+
+
+@dataclass(frozen=True, eq=False)
+class SavedModel:
+    """A model as its folder has it.
+
+    Args:
+        folder: Where it is.
+        kind: Which loader reads it.
+        content: Everything of config.json, with arrays in their places.
+        weights: Parameters of a network by name; empty for a model that has none.
+    """
+
+    folder: Path
+    kind: str
+    content: Mapping[str, Any]
+    weights: Arrays
+
+    def refuse_larger(self, *sizes: Mapping[str, Any]) -> None:
+        """Refuses sizes that none of the weights has, before a network of that size is built.
+
+        Args:
+            sizes: Sizes by name, and other settings among them; only whole numbers count.
+        """
+        shapes = [array.shape for array in self.weights.values()]
+        most = max((len(shapes), *(size for shape in shapes for size in shape)))
+        for name, value in ((name, value) for group in sizes for name, value in group.items()):
+            if isinstance(value, int) and value > most:
+                raise LimnerError(
+                    f"{self.folder}: {name}={value:,} is larger than any of its weights ({most:,}); {_REPAIR}"
+                )
+
+
+def write(
+    path: str | Path,
+    kind: str,
+    content: Mapping[str, Any],
+    *,
+    weights: Arrays | None = None,
+    beside: Callable[[Path], object] | None = None,
+) -> Path:
+    """Writes the folder of a model, in place of one that is there.
+
+    Args:
+        path: The folder.
+        kind: Which loader reads it.
+        content: Values for config.json: a nest of dicts, lists, plain values and arrays.
+        weights: Parameters of a network by name.
+        beside: Writes further files into the folder that it is given; `limner.core.files.MODEL` lists their names.
+    """
+    from safetensors.numpy import save_file
+
+    tensors: dict[str, Array] = {
+        f"{_MODULE}{name}": np.ascontiguousarray(held) for name, held in (weights or {}).items()
+    }
+    config = {"limner": kind, "format": FORMAT, "version": VERSION, **pack(dict(content), tensors, _CONTENT)}
+    head = json.dumps({"kind": kind, "format": FORMAT, "sha256": fingerprint(tensors, kind)})
+    with replacing_model(path) as draft:
+        save_file(tensors, draft / WEIGHTS, {"limner": head})  # one entry: several would be written in any order
+        if beside is not None:
+            beside(draft)
+        write_text(draft / CONFIG, json.dumps(config, ensure_ascii=False, indent=1) + "\n")
+    return Path(path)
+
+
+def read(path: str | Path, kind: str) -> SavedModel:
+    """Reads the folder of a model; refuses another kind, a format it does not know, and damage."""
+    folder = Path(path)
+    if not (folder / CONFIG).exists():
+        raise LimnerError(
+            f"no model {folder}: expected a folder with {CONFIG}, as model.save({str(folder)!r}) writes it"
+        )
+    config = _config(folder)
+    with damage_told(folder, what="saved model", mend="save it again"):
+        number = config.get("format", 1)
+        if config.get("limner") != kind or number not in READABLE:
+            raise LimnerError(
+                f"{folder} is a model of kind {config.get('limner')!r}, format {number}: expected {kind!r}, format "
+                f"{' or '.join(map(str, READABLE))}"
+            )
+        tensors = _tensors(folder / WEIGHTS)
+        held = {name.removeprefix(_MODULE): a for name, a in tensors.items() if number == 1 or name.startswith(_MODULE)}
+        return SavedModel(folder, kind, unpack(config, tensors), held)
+
+
+def kind_of(path: str | Path) -> str:
+    """The kind of the model in a folder; refuses a folder that is no model."""
+    folder = Path(path)
+    try:
+        return str(_config(folder)["limner"])
+    except (LimnerError, KeyError) as error:
+        raise LimnerError(
+            f"{folder} is no saved model: expected a config.json with a kind under 'limner' in it ({error})"
+        ) from error
+
+
+def is_model(path: str | Path) -> bool:
+    """Whether a folder says that it is a saved model of limner."""
+    try:
+        return Path(path).is_dir() and bool(kind_of(path))
+    except LimnerError:
+        return False
+
+
+def part(path: str | Path, name: str) -> Any:
+    """One entry of a model's config.json, with its arrays; None where there is none. The other arrays are not read."""
+    from safetensors import safe_open
+
+    folder = Path(path)
+    held = _config(folder).get(name)
+    if held is None:
+        return None
+    with damage_told(folder, what="saved model", mend=_REPAIR), safe_open(folder / WEIGHTS, "numpy") as archive:
+        return unpack(held, {key: archive.get_tensor(key) for key in _names(held)})
+
+
+def _names(value: Any) -> list[str]:
+    """The names of the tensors that a packed value mentions."""
+    if isinstance(value, dict):
+        return [value[_TENSOR]] if set(value) == {_TENSOR} else [n for held in value.values() for n in _names(held)]
+    return [n for held in value for n in _names(held)] if isinstance(value, list) else []
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    config = read_json(folder / CONFIG, what="model")
+    if not isinstance(config, dict):
+        raise LimnerError(f"{folder / CONFIG} is no description of a model: save the model again")
+    return config
+
+
+def _tensors(file: Path) -> dict[str, Array]:
+    from safetensors import safe_open
+
+    refuse_irregular(file, what="model")
+    if not file.is_file():
+        raise LimnerError(f"no model {file}: expected a .safetensors file")
+    with damage_told(file, what="model", mend=_REPAIR), safe_open(file, framework="numpy") as archive:
+        head = archive.metadata() or {}
+        tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118  # it is no mapping
+    with damage_told(file, what="model", mend=_REPAIR):
+        about, expected = _promised(head)
+    if expected is not None and fingerprint(tensors, about) != expected:
+        raise LimnerError(f"model {file} is damaged: its contents do not fit its fingerprint; {_REPAIR}")
+    return tensors
+
+
+def _promised(head: Mapping[str, str]) -> tuple[str, str | None]:
+    """What the fingerprint also covers, and the fingerprint, from the header of a file of weights.
+
+    Format 1 kept it beside a text of its own, or had none.
+    """
+    if "limner" not in head or "sha256" in head:
+        return head.get("limner", ""), head.get("sha256")
+    told = parse_json(head["limner"], where="header of a model")
+    return str(told["kind"]), str(told["sha256"])
+
+
+def fingerprint(tensors: Arrays, about: str) -> str:
+    """SHA-256 of all names, types, shapes and numbers, and of what is said about them.
+
+    >>> fingerprint({"a": np.zeros(2)}, "{}") == fingerprint({"a": np.zeros(2)}, "{}")
+    True
+    >>> fingerprint({"a": np.zeros(2)}, "{}") == fingerprint({"a": np.zeros((1, 2))}, "{}")
+    False
+    """
+    named = ((name, held.dtype.name, held.shape, held) for name, held in sorted(tensors.items()))
+    return sha256_of(((name, kind, shape, _bytes(held)) for name, kind, shape, held in named), about)
+
+
+def sha256_of(parts: Iterable[tuple[str, str, tuple[int, ...], Any]], about: str) -> str:
+    """SHA-256 of arrays in the order of their names: (name, type, shape, bytes); types as torch calls them."""
+    digest = hashlib.sha256(about.encode())
+    for name, kind, shape, held in parts:
+        digest.update(f"{name} torch.{kind} {tuple(shape)}".encode())
+        digest.update(held)
+    return digest.hexdigest()
+
+
+def _bytes(array: Array) -> Any:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def pack(value: Any, tensors: dict[str, Array], name: str) -> Any:
+    """Plain JSON values for a nest of dicts, lists and arrays; arrays go to `tensors`, under names that tell where.
+
+    >>> tensors = {}
+    >>> pack({"a": [1, np.zeros(2)]}, tensors, "m"), list(tensors)
+    ({'a': [1, {'tensor': 'm.a.1'}]}, ['m.a.1'])
+    """
+    if isinstance(value, np.ndarray):
+        tensors[name] = np.ascontiguousarray(value)
+        return {_TENSOR: name}
+    if isinstance(value, Mapping):
+        return {str(key): pack(held, tensors, f"{name}.{key}") for key, held in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [pack(held, tensors, f"{name}.{place}") for place, held in enumerate(value)]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def unpack(value: Any, tensors: Arrays) -> Any:
+    """What `pack` was given, lists for tuples."""
+    if isinstance(value, dict):
+        if set(value) == {_TENSOR}:
+            return tensors[value[_TENSOR]]
+        return {key: unpack(held, tensors) for key, held in value.items()}
+    return [unpack(held, tensors) for held in value] if isinstance(value, list) else value

@@ -1,0 +1,22 @@
+"""Progress: a function that is called with (done, in all), handed to whatever takes one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+
+def progress_for(function: Callable[..., Any], progress: Callable[[int, int], object] | None) -> dict[str, Any]:
+    """The progress as an argument, where the function takes one and somebody watches.
+
+    >>> def fit(rows, *, progress=None): ...
+    >>> progress_for(fit, print), progress_for(len, print), progress_for(fit, None)
+    ({'progress': <built-in function print>}, {}, {})
+    """
+    if progress is None:
+        return {}
+    try:
+        return {"progress": progress} if "progress" in inspect.signature(function).parameters else {}
+    except ValueError:  # a function of C says nothing of itself
+        return {}

@@ -1,0 +1,66 @@
+"""Values and options as a person writes them: at the shell, and behind a name such as "clip(model=DIR)"."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from limner.core.errors import LimnerError
+
+_WORDS = {"true": True, "false": False, "none": None}
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def value(text: str) -> Any:
+    """A number, true, false, null (None), a JSON list or object; everything else is text.
+
+    >>> [value(text) for text in ("3", "true", "False", "None", "[1, 2]", "photos", "1e-3", '"3"')]
+    [3, True, False, None, [1, 2], 'photos', 0.001, '3']
+    """
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        return text
+
+
+def truth(given: Any) -> bool | None:
+    """True or false as a person writes it: true, false, yes, no, 1, 0, in any case; None for anything else.
+
+    >>> [truth(each) for each in (True, "Yes", "no", 1, 0, "FALSE", 2, "maybe")]
+    [True, True, False, True, False, False, None, None]
+    """
+    return _TRUTH.get(str(given).strip().lower()) if isinstance(given, (bool, int, str)) else None
+
+
+def options(words: Iterable[str], *, what: str = "option") -> dict[str, Any]:
+    """Options by name from NAME=VALUE words; one that is given twice is refused.
+
+    >>> options(["images=photos", "seed=3", "graded=True"])
+    {'images': 'photos', 'seed': 3, 'graded': True}
+    """
+    read: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not name.strip():
+            raise LimnerError(f"{what} got {word!r}: expected NAME=VALUE, e.g. images=DIR")
+        if name.strip() in read:
+            raise LimnerError(f"{what} gives {name.strip()!r} twice: give it once")
+        read[name.strip()] = value(text.strip())
+    return read
+
+
+def call(text: str, *, what: str) -> tuple[str, dict[str, Any]]:
+    """Reads `name`, or `name(option=value, ...)`.
+
+    >>> call("nnn(k=8, alpha=0.5)", what="correction")
+    ('nnn', {'k': 8, 'alpha': 0.5})
+    """
+    match = re.fullmatch(r"(?P<name>[^()]+)(?:\((?P<options>[^()]*)\))?", text.strip())
+    if match is None:
+        raise LimnerError(f"{what} {text!r}: expected a name, or a name with options such as 'csls(k=5)'")
+    listed = [word for word in (match["options"] or "").split(",") if word.strip()]
+    return match["name"].strip(), options(listed, what=f"{what} {match['name']}")

@@ -1,0 +1,78 @@
+"""What a saved model keeps of fitted kernels and of the features they compare."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy.typing as npt
+
+from limner.core.errors import LimnerError
+from limner.core.ids import Ids
+from limner.core.model_store import pack
+from limner.core.registry import Registry
+from limner.encoders.contract import digest
+from limner.systems.classic.histograms import WordHistograms
+
+KERNELS: Registry[Any] = Registry(
+    "kernel",
+    {
+        place: place
+        for place in (
+            "limner.systems.classic.kernels:FittedPyramid",
+            "limner.systems.classic.kernels:FittedFeatures",
+            "limner.systems.classic.strings:FittedStringKernel",
+            "limner.systems.classic.strings:FittedOverlapF1",
+            "limner.systems.classic.tagrank:FittedTagRank",
+            "limner.systems.classic.lexical:FittedLexicalKernel",
+        )
+    },
+)
+"""Fitted kernels that a saved model may name, as it names them; one of your own needs trust."""
+_HOME, _OLD_HOME = "limner.systems.classic.", "limner.classic."  # the latter in limner 0.1, as its models name it
+
+
+def fingerprint(kind: str, content: Mapping[str, Any]) -> str:
+    """A hash of everything in a model but its name; kernels count by their first names, so that indexes stay valid."""
+    tensors: dict[str, npt.NDArray[Any]] = {}
+    told = json.dumps(pack({key: held for key, held in content.items() if key != "name"}, tensors, "model"))
+    told = told.replace(f'"{_HOME}', f'"{_OLD_HOME}')
+    return f"{kind} {digest(told, *tensors.values())}"
+
+
+def kernel_state(kernel: Any) -> dict[str, Any]:
+    """A fitted kernel with the name of its class."""
+    return {"class": f"{type(kernel).__module__}:{type(kernel).__qualname__}", "state": kernel.state()}
+
+
+def kernel_from(held: Mapping[str, Any], *, trust: bool) -> Any:
+    """The fitted kernel whose `kernel_state` this is.
+
+    Args:
+        held: The state, as a file has it.
+        trust: Whether the file may name a kernel, or the tagger of one, that is not limner's own.
+    """
+    place = str(held["class"])
+    if place.startswith(_OLD_HOME):
+        place = _HOME + place.removeprefix(_OLD_HOME)
+    kind = KERNELS.find(place, trusted=trust)
+    if not hasattr(kind, "from_state"):
+        raise LimnerError(f"{held['class']} in a saved model is no kernel: expected a class with from_state")
+    told = {"trust": trust} if "trust" in inspect.signature(kind.from_state).parameters else {}
+    return kind.from_state(held["state"], **told)
+
+
+def features_state(features: Any) -> dict[str, Any]:
+    """Histograms, or a matrix of features."""
+    if isinstance(features, WordHistograms):
+        return {"ids": list(features.ids), "counts": dict(features.counts)}  # the kernel has the words
+    return {"matrix": features}
+
+
+def features_from(held: Mapping[str, Any]) -> Any:
+    """What `features_state` was given."""
+    if "counts" in held:
+        return WordHistograms(Ids(held["ids"], what="image"), held["counts"])
+    return held["matrix"]

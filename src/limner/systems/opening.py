@@ -1,0 +1,299 @@
+"""One way to open a system, for Python, the shell and the page.
+
+A system is given as a name of `limner.systems.SYSTEMS` (trained now), the folder of a saved model, an encoder
+("clip(model=DIR)", "module:thing" or an object), a file of similarities (images by texts), the embeddings of images and
+texts, an index of images, or a model at hand. What is measured follows one rule: `limner.systems.held_out`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from limner.core import model_store
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.paths import read_array
+from limner.core.progress import progress_for
+from limner.core.written import call
+from limner.encoders import ENCODERS, Encoder, TwoSided, encoded, encoder_named
+from limner.scores import Progress, Scores
+from limner.systems.held_out import HoldOut, dev_of, hold_out
+from limner.systems.trained_on import TrainedOn
+
+if TYPE_CHECKING:
+    from limner.core.collection import Collection, Items
+    from limner.search import Index
+
+Stage = Callable[[str], AbstractContextManager[Progress | None]]
+"""Called with what is done next, in words; gives what is told of its progress."""
+TRAINED, MODEL, ENCODER, SCORES, EMBEDDINGS, INDEX = "trained now", "model", "encoder", "scores", "embeddings", "index"
+
+
+def quiet(what: str) -> AbstractContextManager[Progress | None]:
+    """The stage of somebody who does not watch."""
+    return nullcontext()
+
+
+@dataclass(frozen=True, eq=False)
+class OpenSystem:
+    """A system, and its view of what is searched and measured.
+
+    Args:
+        name: What reports and pages call it.
+        scores: Images by texts of `collection`.
+        collection: What is searched and measured.
+        model: What encodes further images and texts; None where there are only scores.
+        seen: What it was trained on now; None where it was not.
+        notes: What a reader must know of it.
+    """
+
+    name: str
+    scores: Scores
+    collection: Collection
+    model: Any = None
+    seen: Collection | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def encodes(self) -> bool:
+        """Whether it takes texts and images that are not in the collection: it has one vector for each item."""
+        return self.model is not None and hasattr(self.scores, "query_vectors")
+
+    def encode(self, items: Items) -> Embeddings:
+        """Images or texts in the joint space."""
+        return encoded(self.model, items)
+
+
+@dataclass(frozen=True, eq=False)
+class FoundSystem:
+    """A system that is named, and not opened yet.
+
+    Args:
+        name: What reports and pages call it.
+        kind: How it is opened: one of the words above.
+        given: What was named: a path, an object, or the name of a system that is trained.
+        trust: Whether its files may name code of their own.
+    """
+
+    name: str
+    kind: str
+    given: Any = field(repr=False)
+    trust: bool = False
+
+    @property
+    def is_trained_now(self) -> bool:
+        """Whether it still has to be trained."""
+        return self.kind == TRAINED
+
+    @property
+    def trained_on(self) -> TrainedOn | None:
+        """The training items of a saved model, without loading the rest of it."""
+        if self.kind != MODEL:
+            return None
+        if not isinstance(self.given, Path):
+            record = getattr(self.given, "trained_on", None)
+            return record if isinstance(record, TrainedOn) else None
+        return TrainedOn.from_content(model_store.part(self.given, "trained_on")) if self.given.is_dir() else None
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether it is a saved model that does not know its training items."""
+        return self.kind == MODEL and isinstance(self.given, Path) and self.trained_on is None
+
+    @property
+    def takes_features(self) -> bool:
+        """Whether vectors of images may be given: to a model that is trained on some."""
+        return self.kind in (MODEL, TRAINED)
+
+    def model(self) -> Any:
+        """What scores or encodes, where that is a saved model, an encoder or an object."""
+        if self.kind == MODEL and isinstance(self.given, Path):
+            from limner.systems import load
+
+            return load(self.given, trust=self.trust)
+        if self.kind in (MODEL, ENCODER):
+            return self.given
+        raise LimnerError(f"{self.name} is {_WORDS[self.kind]}, which encodes nothing: {_EXPECTED}")
+
+    def on(self, parts: HoldOut, *, features: Any = None, stage: Stage = quiet) -> OpenSystem:
+        """Opens it on a divided collection.
+
+        Args:
+            parts: See `limner.systems.held_out.hold_out`.
+            features: Vectors of the images, or their file, for a model that was trained on some.
+            stage: Watches.
+        """
+        if features is not None and not self.takes_features:
+            raise LimnerError(
+                f"features for {self.name}, {_WORDS[self.kind]}: they are for a model trained on features"
+            )
+        if self.kind in (SCORES, EMBEDDINGS, INDEX):
+            with stage(f"reading {self.name}"):
+                return OpenSystem(self.name, self._read(parts), parts.held, notes=parts.notes)
+        model = self._trained(parts, features, stage) if self.is_trained_now else self.model()
+        with stage(f"scoring {len(parts.held.images):,} images with {self.name}") as progress:
+            scores = _scored(model, parts.held, features, progress)
+        return OpenSystem(
+            self.name, scores, parts.held, model, parts.seen if self.is_trained_now else None, parts.notes
+        )
+
+    def _trained(self, parts: HoldOut, features: Any, stage: Stage) -> Any:
+        from limner.systems import SYSTEMS, train
+
+        trainer = SYSTEMS.find(self.given)
+        seen = parts.whole if parts.seen is None else parts.seen
+        options = {} if features is None else {"features": features}
+        with stage(f"training {self.name} on {len(seen.images):,} images") as progress:
+            dev = dev_of(trainer, parts.whole, parts.held)
+            return train(seen, self.given, **progress_for(trainer, progress), **dev, **options)
+
+    def _read(self, parts: HoldOut) -> Scores:
+        """Scores that are there: in a file, as embeddings, or as the vectors of an index and the texts it encodes."""
+        if self.kind == SCORES:
+            return _from_matrix(self.given, parts)
+        if self.kind == EMBEDDINGS:
+            return _from_embeddings(self.given, parts)
+        index = open_index_with_system(self.given, trust=self.trust)
+        texts = encoded(index.system, parts.held.texts)  # type: ignore[arg-type]  # refused above where there is none
+        images = Embeddings(index.ids, np.concatenate(list(index.store.vectors()))).subset(parts.held.images.ids)
+        return Scores.from_embeddings(images, texts, similarity=index.about.similarity)
+
+
+_WORDS = {
+    TRAINED: "a system that is not trained yet",
+    SCORES: "a file of scores",
+    EMBEDDINGS: "two sets of embeddings",
+    INDEX: "an index",
+    ENCODER: "an encoder",
+    MODEL: "a model",
+}
+_EXPECTED = "expected a saved model, an encoder of 'limner encoders', or module:thing with encode(items)"
+
+
+def find_system(given: Any, *, trust: bool = False, said: bool = True) -> FoundSystem:
+    """What a name, a path or an object stands for; nothing large is read yet.
+
+    Args:
+        given: See the module.
+        trust: Whether files may name code of their own.
+        said: Whether a person said the name; False where a file did, which may not name "module:thing".
+    """
+    from limner.systems import SYSTEMS
+
+    if not isinstance(given, (str, Path)):
+        return _of_object(given, trust)
+    name = str(given)
+    if name in SYSTEMS:
+        return FoundSystem(name, TRAINED, name, trust)
+    if Path(name).exists():
+        return FoundSystem(name, _kind(Path(name)), Path(name), trust)
+    if name.partition("(")[0] in ENCODERS:
+        return FoundSystem(name, ENCODER, encoder_named(*call(name, what="encoder")), trust)
+    if ":" not in name:
+        known = [*SYSTEMS, *ENCODERS]
+        raise UnknownName("system, and no saved model or file,", name, known)
+    thing: Any = SYSTEMS.find(name, trusted=said or trust)
+    if inspect.isfunction(thing):
+        return FoundSystem(name, TRAINED, name, trust)
+    return replace(_of_object(thing() if inspect.isclass(thing) else thing, trust), name=name)
+
+
+def open_system(
+    given: Any,
+    collection: Collection,
+    *,
+    split: str | None = None,
+    features: Any = None,
+    trust: bool = False,
+    stage: Stage = quiet,
+) -> OpenSystem:
+    """Opens a system on what it may be measured with.
+
+    Args:
+        given: A name of `limner.systems.SYSTEMS`, a saved model, an encoder, a file of scores, two sets of embeddings
+            (images, texts), an index of images, or an object.
+        collection: Images, texts and what belongs together.
+        split: The part to measure; "all" for everything. Without it, the test split where there is one.
+        features: Vectors of the images, or their file, for a model that was trained on some.
+        trust: Whether files may name code of their own.
+        stage: Called with what is done next, in words; gives what is told of its progress.
+
+    Returns:
+        Its scores, what they are for (never what it was trained on), and what encodes further items.
+    """
+    found = find_system(given, trust=trust)
+    return found.on(hold_out(collection, [found], split), features=features, stage=stage)
+
+
+def open_index_with_system(path: str | Path, *, trust: bool = False) -> Index:
+    """An index with the saved model or encoder that it was made with; refused where it keeps none."""
+    from limner.search import open_index
+
+    index = open_index(str(path))
+    name = index.about.system
+    if name is None:
+        raise LimnerError(f"the index {path} does not say what encodes queries: give vectors, or name a system")
+    kept = Path(path) / name
+    index.system = find_system(kept if kept.exists() else name, trust=trust, said=False).model()
+    index.refuse_other(index.system, name)
+    return index
+
+
+def _kind(path: Path) -> str:
+    if path.suffix.lower() == ".npy":
+        return SCORES
+    return INDEX if (path / "items.lance").is_dir() else MODEL
+
+
+def _of_object(given: Any, trust: bool) -> FoundSystem:
+    name = str(getattr(given, "name", type(given).__name__))
+    if isinstance(given, Scores):
+        return FoundSystem("scores", SCORES, given, trust)
+    if isinstance(given, Sequence) and len(given) == 2:
+        return FoundSystem("embeddings", EMBEDDINGS, tuple(given), trust)
+    if hasattr(given, "scores"):
+        return FoundSystem(name, MODEL, given, trust)
+    if isinstance(given, (Encoder, TwoSided)):
+        return FoundSystem(name, ENCODER, given, trust)
+    raise LimnerError(
+        f"a system that is {type(given).__name__}: expected a name, a path, a model with scores(collection), an "
+        "encoder, Scores, or (embeddings of images, embeddings of texts)"
+    )
+
+
+def _scored(model: Any, held: Collection, features: Any, progress: Progress | None) -> Scores:
+    if hasattr(model, "scores"):
+        options = {} if features is None else {"features": features}
+        if options and "features" not in inspect.signature(model.scores).parameters:
+            raise LimnerError(f"features for a {type(model).__name__}, which computes its own: leave them out")
+        scores: Scores = model.scores(held, **progress_for(model.scores, progress), **options)
+        return scores
+    sides = (encoded(model, items, progress=progress) for items in (held.images, held.texts))
+    return Scores.from_embeddings(*sides)
+
+
+def _from_matrix(given: Any, parts: HoldOut) -> Scores:
+    """Scores of what is measured: by id where they have ids, else a matrix of that part or of the whole collection."""
+    held, whole = parts.held, parts.whole
+    if isinstance(given, Scores):
+        return given.restrict(queries=held.images.ids, candidates=held.texts.ids)
+    shape = read_array(given, what="similarity matrix").shape
+    for part in (held, whole):
+        if shape == (len(part.images), len(part.texts)):
+            scores = Scores.load(given, part.images.ids, part.texts.ids)
+            return scores if part is held else scores.restrict(queries=held.images.ids, candidates=held.texts.ids)
+    wanted = (len(held.images), len(held.texts))
+    raise LimnerError(f"{given} is a matrix of {shape}, expected {wanted}, images by texts of {held.name!r}")
+
+
+def _from_embeddings(given: Sequence[Any], parts: HoldOut) -> Scores:
+    sides = [each if isinstance(each, Embeddings) else Embeddings.load(each) for each in given]
+    wanted = (parts.held.images.ids, parts.held.texts.ids)
+    return Scores.from_embeddings(*(side.subset(ids) for side, ids in zip(sides, wanted, strict=True)))

@@ -1,0 +1,85 @@
+"""What a model was trained on, kept with the model, so that it is never measured on it.
+
+Images and captions are known by hashes of 8 bytes: small to keep, and a model does not give its training data away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.collection import Collection
+
+Hashes = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedOn:
+    """The training items of a model.
+
+    Args:
+        collection: Its name.
+        images: Hashes of the ids of its images, sorted.
+        texts: Hashes of its captions, sorted.
+    """
+
+    collection: str
+    images: Hashes
+    texts: Hashes
+
+    @classmethod
+    def of(cls, collection: Collection) -> TrainedOn:
+        """The record of a collection that is trained on."""
+        texts = np.unique(_hashed(collection.texts.values))
+        return cls(collection.name, np.unique(_hashed(collection.images.ids)), texts)
+
+    def joined(self, other: TrainedOn | None) -> TrainedOn:
+        """Both records: of a model that was trained again on further items."""
+        if other is None:
+            return self
+        images, texts = np.union1d(self.images, other.images), np.union1d(self.texts, other.texts)
+        return TrainedOn(f"{other.collection} + {self.collection}", images, texts)
+
+    def saw(self, collection: Collection) -> npt.NDArray[np.bool_]:
+        """Which images of a collection were trained on.
+
+        An id alone says little: two folders may both hold IMG_0001.jpg. An image is known again by its id and one of
+        its captions; where it has no caption, by its id.
+        """
+        known = np.isin(_hashed(collection.images.ids), self.images)
+        if not known.any():
+            return known
+        pairs = collection.judgements.relevant.restrict(candidates=collection.texts.ids)
+        captions = np.isin(_hashed(collection.texts.values), self.texts)[pairs.columns]
+        counts = np.bincount(pairs.rows, minlength=len(known))
+        shared = np.bincount(pairs.rows, weights=captions, minlength=len(known))
+        return np.asarray(known & ((counts == 0) | (shared > 0)))
+
+    def content(self) -> dict[str, Any]:
+        """What a saved model keeps of it."""
+        counts = {"images": len(self.images), "texts": len(self.texts)}
+        hashes = {"images": self.images.view(np.int64), "texts": self.texts.view(np.int64)}
+        return {"collection": self.collection, **counts, "hashes": hashes}
+
+    @classmethod
+    def from_content(cls, held: Mapping[str, Any] | None) -> TrainedOn | None:
+        """What `content` wrote; None for a model that does not know, as those of limner 0.1."""
+        if held is None:
+            return None
+        images, texts = (np.asarray(held["hashes"][side]).view(np.uint64) for side in ("images", "texts"))
+        return cls(str(held["collection"]), images, texts)
+
+
+def _hashed(values: Iterable[str]) -> Hashes:
+    digests = (hashlib.blake2b(str(value).encode(), digest_size=8).digest() for value in values)
+    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+
+
+def kept(record: TrainedOn | None) -> dict[str, Any]:
+    """The part of a saved model's content that says what it was trained on; nothing where that is not known."""
+    return {} if record is None else {"trained_on": record.content()}

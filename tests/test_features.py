@@ -1,0 +1,163 @@
+"""Models trained on features take new images, encoders use their cache, and training goes on from a saved model."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import limner
+from limner import Embeddings, LimnerError, systems
+from limner.cli import app
+from limner.cli.errors import Status
+from limner.datasets import write
+from limner.encoders.pictures import Histograms
+
+SMALL = {"words": 4, "hidden": 4, "joint": 4, "epochs": 1, "batch": 16}
+COUNTED = []
+
+
+def run(*words, status=0):
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code == status, done.output
+    return done
+
+
+class Counting:
+    """An encoder that says which model it is, and counts what it encodes."""
+
+    fingerprint, dim = "counting 1", 3
+
+    def encode(self, items):
+        COUNTED.extend(items.ids)
+        return np.array([[len(key), 1.0, sum(map(ord, key)) % 7] for key in items.ids])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two folders of pictures, with a file of features for each: what is trained on, and what is new."""
+    place = tmp_path_factory.mktemp("features")
+    world = limner.load("scenes", images=36)
+    for name, ids in (("old", world.images.ids[:24]), ("new", world.images.ids[24:])):
+        part = world.restrict(ids)
+        write(part, place / name)
+        loaded = limner.load(str(place / name))
+        Embeddings(loaded.images.ids, Histograms(("colours",)).encode(loaded.images)).save(place / f"{name}.npz")
+    return place
+
+
+def sets(**options):
+    return [word for name, value in options.items() for word in ("-s", f"{name}={value}")]
+
+
+@pytest.mark.parametrize("kind", ["towers", "nearest", "kcca"])
+def test_a_model_trained_on_a_file_of_features_takes_new_images(folder, tmp_path, kind):
+    options = {"nearest": {"images": "linear"}, "kcca": {"images": "linear", "fuse": "False"}}.get(kind, SMALL)
+    if kind == "towers":
+        pytest.importorskip("torch")
+    run("train", kind, folder / "old", "-o", tmp_path / "m", *sets(features=folder / "old.npz", **options))
+    done = run("evaluate", folder / "new", "--system", tmp_path / "m", status=Status.INPUT)
+    assert "--features" in done.stderr
+    words = ("evaluate", folder / "new", "--system", tmp_path / "m", "--features", folder / "new.npz", "--json")
+    told = json.loads(run(*words).stdout)
+    assert told["results"][0]["queries"] == 12
+    model, new = systems.load(tmp_path / "m"), limner.load(str(folder / "new"))
+    expected = limner.evaluate(model.scores(new, features=folder / "new.npz"), new)
+    assert told["results"][0]["value"] == pytest.approx(expected.results[0].value)
+
+
+def test_encoding_with_a_model_that_was_trained_on_features(folder, tmp_path):
+    pytest.importorskip("torch")
+    old, new = (limner.load(str(folder / name)) for name in ("old", "new"))
+    model = limner.train(old, "towers", features=folder / "old.npz", device="cpu", **SMALL)
+    model.save(tmp_path / "m")
+    words = ("encode", folder / "new", "--side", "images", "--encoder", tmp_path / "m", "-o", tmp_path / "v.npz")
+    run(*words, "--features", folder / "new.npz")
+    expected = model.encode_images(new.images, features=folder / "new.npz")
+    np.testing.assert_allclose(Embeddings.load(tmp_path / "v.npz").matrix, expected.matrix, atol=1e-6)
+    done = run("encode", folder / "new", "--side", "texts", *words[4:], "--features", folder / "new.npz", status=3)
+    assert "leave them out" in done.stderr
+
+
+def test_features_for_what_takes_none_are_refused(folder):
+    words = ("evaluate", folder / "new", "--features", folder / "new.npz")
+    assert "is for --system" in run(*words, "--scores", folder / "new.npz", status=Status.USAGE).stderr
+    done = run(*words, "--system", "colours", status=Status.INPUT)
+    assert "features" in done.stderr
+
+
+def test_the_encoder_that_made_the_features_is_recorded_and_serves_new_images(folder, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setenv("LIMNER_CACHE", "")
+    old, new = (limner.load(str(folder / name)) for name in ("old", "new"))
+    made = {"embeddings": str(folder / "old.npz"), "encoder": "histograms", "names": ["colours"]}
+    limner.train(old, "towers", features=made, device="cpu", **SMALL).save(tmp_path / "m")
+    model = systems.load(tmp_path / "m")
+    given = model.scores(new, features=folder / "new.npz").matrix()
+    np.testing.assert_allclose(model.scores(new).matrix(), given, atol=1e-6)
+    other = {**made, "names": ["colours", "shapes"]}
+    with pytest.raises(LimnerError, match="name the encoder that made them"):
+        limner.train(old, "towers", features=other, device="cpu", **SMALL).scores(new)
+
+
+def test_an_encoder_uses_its_cache(folder, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setenv("LIMNER_CACHE", str(tmp_path / "cache"))
+    old = limner.load(str(folder / "old"))
+    COUNTED.clear()
+    name = f"{__name__}:Counting"
+    limner.train(old, "towers", features=name, device="cpu", **SMALL).save(tmp_path / "m")
+    assert sorted(COUNTED) == sorted(old.images.ids), "each image is encoded once"
+    first = systems.load(tmp_path / "m", trust=True).scores(old).matrix()
+    assert len(COUNTED) == len(old.images), "nothing is encoded again in another command"
+    monkeypatch.setenv("LIMNER_CACHE", "")
+    np.testing.assert_allclose(systems.load(tmp_path / "m", trust=True).scores(old).matrix(), first)
+    assert len(COUNTED) == 2 * len(old.images), "without a cache it is"
+
+
+def test_a_finished_run_that_is_started_again_says_so(folder, tmp_path):
+    pytest.importorskip("torch")
+    words = ["train", "towers", folder / "old", "-o", tmp_path / "m", *sets(folder=tmp_path / "run", tensorboard="no")]
+    words += sets(**SMALL)
+    assert "left to train" not in run(*words).stdout
+    weights = (tmp_path / "m" / "model.safetensors").read_bytes()
+    assert "nothing was left to train: the checkpoint has all 1 epochs" in run(*words).stdout.replace("\n", " ")
+    assert (tmp_path / "m" / "model.safetensors").read_bytes() == weights
+    more = ["train", "towers", folder / "old", "-o", tmp_path / "m", *sets(folder=tmp_path / "run", tensorboard="no")]
+    assert "went on after epoch 1: 1 further epochs" in run(*more, *sets(**{**SMALL, "epochs": 2})).stdout
+
+
+def test_fine_tuning_goes_on_from_a_saved_model(folder, tmp_path):
+    torch = pytest.importorskip("torch")
+    old, new = (limner.load(str(folder / name)) for name in ("old", "new"))
+    first = limner.train(old, "towers", device="cpu", **SMALL)
+    first.save(tmp_path / "first")
+    run("train", "towers", folder / "new", "-o", tmp_path / "tuned", "--from", tmp_path / "first", *sets(epochs=1))
+    tuned = systems.load(tmp_path / "tuned")
+    assert tuned.vocabulary.words == first.vocabulary.words and tuned.settings["shape"] == first.settings["shape"]
+    assert tuned.trained_on.saw(old).all() and tuned.trained_on.saw(new).all(), "both were trained on"
+    assert tuned.trained["start"]["fingerprint"] == first.fingerprint
+    options = {"device": "cpu", "start": first, "rate": 1e-9, "epochs": 1}
+    still = limner.train(new, "towers", **options)
+    for name, tensor in first.module.state_dict().items():
+        torch.testing.assert_close(still.module.state_dict()[name], tensor, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"hidden": 5}, "hidden=5 with start=: that model has hidden=4"),
+        ({"texts": "minilm"}, "texts= with start="),
+        ({"vectors": "glove.npz"}, "vectors= with start="),
+    ],
+)
+def test_what_does_not_fit_the_model_that_is_begun_with_is_refused(folder, options, said):
+    pytest.importorskip("torch")
+    old = limner.load(str(folder / "old"))
+    first = limner.train(old, "towers", device="cpu", **SMALL)
+    with pytest.raises(LimnerError, match=said):
+        limner.train(old, "towers", start=first, device="cpu", **options)
+    with pytest.raises(LimnerError, match="is a model of kind 'towers': expected 'pvse'"):
+        limner.train(old, "pvse", start=first, device="cpu")

@@ -1,0 +1,132 @@
+"""The one format of saved models: every kind, round trip, versions, damage; and what a model knows of its training."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import limner
+from limner import LimnerError, systems
+from limner.core import model_store
+from limner.systems.trained_on import TrainedOn
+
+CONTENT = {"name": "m", "deep": {"list": [1, np.arange(3)], "flag": True}, "nothing": None}
+SMALL = {
+    "histograms": {"dimensions": 4},
+    "nearest": {"side": 48, "points": 20},
+    "kcca": {"side": 48, "points": 20, "fuse": False, "kappas": (0.1,), "powers": (1.0,), "diagonals": (1.0,)},
+    "towers": {"words": 4, "hidden": 4, "joint": 4, "epochs": 1},
+    "mcprop": {"width": 8, "layers": 1, "heads": 2, "epochs": 1},
+    "crank": {"width": 8, "layers": 1, "heads": 2, "epochs": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def world():
+    return limner.load("scenes", images=40)
+
+
+def test_what_is_written_is_read(tmp_path):
+    weights = {"layer.weight": np.ones((2, 3), dtype=np.float32)}
+    model_store.write(
+        tmp_path / "m", "toy", CONTENT, weights=weights, beside=lambda f: (f / "README.md").write_text("x")
+    )
+    saved = model_store.read(tmp_path / "m", "toy")
+    assert (saved.kind, saved.content["name"], saved.content["nothing"]) == ("toy", "m", None)
+    np.testing.assert_array_equal(saved.content["deep"]["list"][1], [0, 1, 2])
+    np.testing.assert_array_equal(saved.weights["layer.weight"], weights["layer.weight"])
+    assert list(saved.weights) == ["layer.weight"] and (tmp_path / "m" / "README.md").read_text() == "x"
+    assert model_store.kind_of(tmp_path / "m") == "toy" and model_store.is_model(tmp_path / "m")
+    np.testing.assert_array_equal(model_store.part(tmp_path / "m", "deep")["list"][1], [0, 1, 2])
+    assert model_store.part(tmp_path / "m", "other") is None
+
+
+def test_what_is_no_model_is_refused(tmp_path):
+    model_store.write(tmp_path / "m", "toy", CONTENT)
+    for kind, change, said in (
+        ("other", {}, "is a model of kind 'toy', format 2: expected 'other'"),
+        ("toy", {"format": 3}, "format 3: expected 'toy', format 1 or 2"),
+        ("toy", {"format": "x"}, "format x"),
+    ):
+        config = json.loads((tmp_path / "m" / "config.json").read_text())
+        (tmp_path / "m" / "config.json").write_text(json.dumps({**config, **change}))
+        with pytest.raises(LimnerError, match=said):
+            model_store.read(tmp_path / "m", kind)
+        (tmp_path / "m" / "config.json").write_text(json.dumps(config))
+    (tmp_path / "m" / "config.json").write_text("[]")
+    with pytest.raises(LimnerError, match="no description of a model"):
+        model_store.read(tmp_path / "m", "toy")
+    with pytest.raises(LimnerError, match="no model"):
+        model_store.read(tmp_path / "none", "toy")
+    assert not model_store.is_model(tmp_path) and not model_store.is_model(tmp_path / "none")
+
+
+def test_the_same_model_is_the_same_bytes(tmp_path):
+    for name in "abc":
+        model_store.write(tmp_path / name, "toy", CONTENT, weights={"b": np.ones(2), "a": np.zeros(2)})
+    for file in ("config.json", "model.safetensors"):
+        assert len({(tmp_path / name / file).read_bytes() for name in "abc"}) == 1
+
+
+def test_a_changed_number_is_noticed(tmp_path):
+    model_store.write(tmp_path / "m", "toy", CONTENT)
+    file = tmp_path / "m" / "model.safetensors"
+    good = file.read_bytes()
+    file.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    with pytest.raises(LimnerError, match="its contents do not fit its fingerprint"):
+        model_store.read(tmp_path / "m", "toy")
+
+
+def test_the_fingerprint_is_that_of_torch(tmp_path):
+    """A model that limner 0.1 wrote from tensors is checked without torch."""
+    torch = pytest.importorskip("torch")
+    from limner.systems.towers import checkpoints
+
+    tensors = {"b": torch.arange(4), "a": torch.ones(2, 2), "c": torch.tensor([True, False])}
+    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+    assert model_store.fingerprint(arrays, "{}") == checkpoints.fingerprint(tensors, "{}")
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_every_kind_says_what_it_is_and_what_it_was_trained_on(world, tmp_path, kind):
+    if kind in ("towers", "mcprop", "crank"):
+        pytest.importorskip("torch")
+    model = limner.train(world, kind, **SMALL[kind])
+    config = json.loads((model.save(tmp_path / "m") / "config.json").read_text())
+    assert {"limner": config["limner"], "format": config["format"]} == {"limner": kind, "format": model_store.FORMAT}
+    assert config["trained_on"]["collection"] == "scenes/train"
+    again = systems.load(tmp_path / "m")
+    assert again.fingerprint == model.fingerprint
+    assert again.trained_on.saw(world).tolist() == [key in world.splits["train"] for key in world.images.ids]
+
+
+def test_an_image_is_known_again_by_its_id_and_a_caption(world):
+    record = TrainedOn.of(world.train)
+    assert record.saw(world.train).all() and not record.saw(world.test).any()
+    other = limner.load("scenes", images=40, seed=5)
+    assert set(other.images.ids) == set(world.images.ids), "the same ids, other pictures and captions"
+    shared = set(world.train.texts.values) & set(other.texts.values)
+    saw = record.saw(other)
+    for row, key in enumerate(other.images.ids):
+        captions = set(other.restrict([key]).texts.values)
+        assert saw[row] == (key in world.splits["train"] and bool(captions & shared))
+    assert not saw.all()
+
+
+def test_a_gru_of_an_older_limner_is_read(tmp_path):
+    pytest.importorskip("torch")
+    from limner.encoders.gru import GruEncoder
+
+    texts = ["a red dog", "a blue cat", "a red cat"]
+    made = GruEncoder.fresh(texts, dim=4, word_dim=3, least=1)
+    folder = made.save(tmp_path / "gru")
+    held = {k.removeprefix("weights."): v for k, v in load_file(folder / "model.safetensors").items()}
+    save_file(held, folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    older = {key: config[key] for key in ("limner", "word_dim", "dim", "words")}
+    (folder / "config.json").write_text(json.dumps(older))
+    for again in (GruEncoder(folder), systems.load(folder)):
+        np.testing.assert_array_equal(again.encode(texts), made.encode(texts))
