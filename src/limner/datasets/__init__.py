@@ -23,6 +23,11 @@ from limner.core.registry import checked, resolve
 if TYPE_CHECKING:
     from limner.core.collection import Collection
 
+if not TYPE_CHECKING:
+    from limner.core.lazy import submodules
+
+    __getattr__ = submodules(__name__)
+
 __all__ = ["DATASETS", "Dataset", "dataset", "detect", "load", "refuse_foreign", "write"]
 
 
