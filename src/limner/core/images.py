@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
@@ -27,8 +27,8 @@ from limner.core.paths import refuse_irregular
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-Value = str | Path | bytes | Callable[[], "Image"] | None
-"""A picture as items hold it: a file, its bytes, a function that draws it, or nothing but an id."""
+Value = Union[str, Path, bytes, Callable[[], "Image"], "Image", None]
+"""A picture as items hold it: a file, its bytes, a function that draws it, the picture, or nothing but an id."""
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
 PIXEL_LIMIT = 128_000_000
@@ -53,6 +53,29 @@ class Unreadable(LimnerError):
     def __init__(self, name: str, where: object, reason: str) -> None:
         super().__init__(f"image {name!r} ({where}) does not open: {reason}; replace or remove the file")
         self.reason = reason
+
+
+def as_value(given: Any, *, name: str) -> Value:
+    """A picture from what people have, as items hold it.
+
+    Args:
+        given: A path, the bytes of a file, a picture of Pillow, an array of pixels (height by width, by 3 or 4 colours,
+            whole numbers up to 255), `{"bytes": ..., "path": ...}` of the datasets library, a function that draws it.
+        name: What messages call it.
+    """
+    if given is None or isinstance(given, (str, Path, bytes)) or callable(given) or hasattr(given, "getexif"):
+        return given  # type: ignore[no-any-return]
+    if isinstance(given, (bytearray, memoryview, io.BytesIO)):
+        return given.getvalue() if isinstance(given, io.BytesIO) else bytes(given)
+    if isinstance(given, dict) and {"bytes", "path"} & set(given):
+        return as_value(given.get("bytes") or given.get("path"), name=name)
+    if isinstance(given, np.ndarray) and given.dtype == np.uint8 and given.shape[2:] in ((), (3,), (4,)):
+        return _pillow().fromarray(given)  # type: ignore[no-any-return]
+    about = f" of shape {tuple(given.shape)} and type {given.dtype}" if hasattr(given, "shape") else ""
+    raise LimnerError(
+        f"image {name!r} is a {type(given).__name__}{about}: expected a path, bytes, a picture of Pillow, or a "
+        "numpy array of height by width by 3 whole numbers from 0 to 255 (uint8)"
+    )
 
 
 def open_image(value: Value, *, name: str, side: int | None = None) -> Image:
@@ -87,8 +110,9 @@ def opened(
     """
     if value is None:
         raise LimnerError(f"image {name!r} has no picture here, only an id: give the folder with images when loading")
-    if callable(value):
-        yield _smaller(upright(value()), side)
+    if callable(value) or hasattr(value, "getexif"):
+        drawn: Any = value() if callable(value) else value
+        yield _smaller(upright(drawn), side)
         return
     with _lazily(value, name, formats) as picture:
         if picture.width * picture.height > limit:

@@ -88,6 +88,13 @@ DATASETS = (
         "DIR/flickr30k-images.",
     ),
     Dataset(
+        "huggingface",
+        "a folder that the datasets library wrote (save_to_disk), with columns image and caption",
+        "limner.datasets.objects:load_saved",
+        ("dataset_dict.json", "state.json"),
+        "Your own data, or `datasets.load_dataset(NAME).save_to_disk(DIR)` on a machine that reaches the hub.",
+    ),
+    Dataset(
         "karpathy",
         "Flickr8k, Flickr30k or COCO as Karpathy's dataset_*.json, with the splits most papers use",
         "limner.datasets.karpathy:load_json",
@@ -174,12 +181,13 @@ def dataset(name: str) -> Dataset:
     return _BY_NAME[name]
 
 
-def load(spec: str | Path, *, split: str | None = None, trust: bool = True, **options: Any) -> Collection:
+def load(spec: Any, *, split: str | None = None, trust: bool = True, **options: Any) -> Collection:
     """Loads a collection.
 
     Args:
         spec: A name ("scenes"), a name and a path ("flickr8k:DIR"), a path alone ("captions.csv", a folder), or a
-            loader of your own and, if it takes one, a path ("my_module:my_loader:PATH").
+            loader of your own and, if it takes one, a path ("my_module:my_loader:PATH"). Or a table in memory: a
+            DataFrame, an Arrow table, a Dataset, a list of rows or pairs; see `limner.datasets.objects`.
         split: Only this split; everything, with its splits, where left out.
         trust: Whether a loader of your own may be named; False for a spec that was read from a file.
         options: Passed to the loader; one it does not know is refused.
@@ -188,6 +196,10 @@ def load(spec: str | Path, *, split: str | None = None, trust: bool = True, **op
     Traceback (most recent call last):
     limner.core.errors.UnknownName: unknown data set 'flicker8k': did you mean 'flickr8k' or ...
     """
+    if not isinstance(spec, (str, Path)):
+        from limner.datasets.objects import load_object
+
+        return load_object(spec, split=split, **checked(load_object, options, what="a table in memory", filled=1))
     name, loader, path = _resolved(spec, trusted=trust)
     _refuse_no_path(name, loader, path)
     chosen = checked(loader, options, what=repr(name), filled=1)

@@ -104,10 +104,11 @@ class TorchEncoder(ABC):
         """Vectors of items, one row per item, in their order.
 
         Args:
-            items: Images or texts; a plain list is taken for texts.
+            items: Images or texts: items, or whatever `limner.Items.of` takes. Strings are paths for an encoder of
+                images alone, texts otherwise.
             progress: Called with (items done, items in all).
         """
-        given = items if isinstance(items, Items) else Items(range(len(items)), items, kind="text")  # type: ignore[arg-type]
+        given = Items.of(items, kind="image" if self.kinds == ("image",) else None)
         if given.kind not in self.kinds:
             raise LimnerError(f"{type(self).__name__} encodes {' and '.join(self.kinds)}s, but was given {given!r}")
         out = np.empty((len(given), self.dim), dtype=np.float32)

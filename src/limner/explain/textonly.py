@@ -11,15 +11,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import array
 from limner.core.collection import Collection
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
+from limner.encoders.contract import Encoder, TwoSided, encoded
 from limner.scores import Scores
 
 Vectors = npt.NDArray[np.floating[Any]]
-Encode = Callable[[Sequence[str]], Vectors]
+Encode = Encoder | TwoSided | Callable[[Sequence[str]], Vectors]
 
 CORPUS = ("mean", "joined", "summary")
 MEASURES = "R@1 R@5 R@10 MRR@5 MRR@10 MRR MedR"
@@ -37,7 +39,7 @@ def text_only(
 
     Args:
         collection: Every image must have two captions or more.
-        encode: Turns texts into vectors, one row each.
+        encode: Turns texts into vectors, one row each: a function of a list of texts, or an encoder.
         query: Which caption of each image is the query, counted from 0.
         corpus: What stands for an image: "mean", the mean of the vectors of its other captions; "joined", the vector of
             these captions joined by spaces into one text; "summary", the vector of what `summarise` makes of them.
@@ -97,7 +99,9 @@ def _corpus(
 
 
 def _vectors(encode: Encode, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-    found = np.asarray(encode(texts), dtype=np.float32)
+    if isinstance(encode, (Encoder, TwoSided)):
+        return encoded(encode, texts).matrix
+    found = np.asarray(array(encode(texts), "what the encoder gave"), dtype=np.float32)
     if found.ndim != 2 or len(found) != len(texts):
         raise LimnerError(
             f"the encoder gave an array of shape {found.shape} for {len(texts)} texts: expected a row each"

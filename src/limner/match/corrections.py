@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import array
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.files import replacing
@@ -490,7 +491,7 @@ def correct(
     scores: Scores,
     how: str | Path | Correction | Statistics,
     *,
-    bank: Bank | None = None,
+    bank: Any = None,
     tune: tuple[Scores, Collection] | None = None,
     **options: Any,
 ) -> CorrectedScores:
@@ -499,14 +500,16 @@ def correct(
     Args:
         scores: What to correct.
         how: A name in `CORRECTIONS`, a correction, statistics, or the file of saved statistics.
-        bank: Whose view of the candidates counts: None for the queries themselves; embeddings of other queries (and of
-            other candidates, for both directions); scores of other queries; saved statistics, of this correction.
+        bank: Whose view of the candidates counts: None for the queries themselves; vectors of other queries (and of
+            other candidates, for both directions), as embeddings or arrays; scores of other queries, or a matrix of
+            them where the scores are a matrix; saved statistics, of this correction, or their file.
         tune: Scores and collection of a dev split, on which options that are not given are chosen; see
             `limner.evaluation.tune`.
         options: Options of the named correction. With statistics they may be left out; others are refused.
     """
     if isinstance(how, Path) or (isinstance(how, str) and how.endswith(".npz")):
         how = Statistics.load(how)
+    bank = _as_bank(bank, scores)
     if isinstance(how, Statistics):
         if bank is not None:
             raise LimnerError("statistics, and a bank: the statistics are what a bank said; leave out the bank")
@@ -522,6 +525,26 @@ def correct(
 
         options = dict(tuned(how, *tune, fixed=options))
     return CorrectedScores(scores, named(how, **options), bank)
+
+
+def _as_bank(given: Any, scores: Scores) -> Bank | None:
+    """A bank from what people have: arrays are vectors, or scores of the same candidates where scores are a matrix."""
+    if given is None or isinstance(given, (Embeddings, Scores, Statistics)):
+        return given
+    if isinstance(given, (str, Path)):
+        return Statistics.load(given)
+    by_vectors = hasattr(scores, "with_queries")
+    if isinstance(given, tuple) and len(given) == 2 and by_vectors:
+        return Embeddings.of(given[0], prefix="bank-"), Embeddings.of(given[1], prefix="bank-")
+    rows = array(given, "bank")
+    if by_vectors:
+        return Embeddings.of(rows, prefix="bank-")
+    if rows.ndim != 2 or rows.shape[1] != len(scores.candidates):
+        raise LimnerError(
+            f"a bank of shape {rows.shape} for scores that are no products of vectors: expected the bank's own scores "
+            f"of the same {len(scores.candidates)} candidates, a row per bank query"
+        )
+    return Scores.from_matrix(rows, [f"bank-{row}" for row in range(len(rows))], scores.candidates)
 
 
 def _with_statistics(scores: Scores, name: str, known: Statistics, options: Mapping[str, Any]) -> CorrectedScores:

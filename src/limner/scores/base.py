@@ -192,14 +192,18 @@ class Scores(ABC):
 
         return correct(self, how, **options)
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """The whole matrix, for numpy and what is built on it."""
+        return np.asarray(self.matrix(), dtype=dtype)
+
     @staticmethod
     def from_embeddings(
-        queries: Embeddings, candidates: Embeddings, *, similarity: str = "cosine", device: str | None = None
+        queries: Any, candidates: Any, *, similarity: str = "cosine", device: str | None = None
     ) -> Scores:
         """Cosine or dot product between two sets of vectors; the matrix is never held.
 
         Args:
-            queries: Vectors of the queries.
+            queries: Vectors of the queries: Embeddings, or rows of numbers of any kind, which are called "0", "1", ...
             candidates: Vectors of the candidates, in the same space.
             similarity: "cosine" or "dot".
             device: Where the products are computed: None for the processor, "cuda" for a graphics card (needs torch).
@@ -207,6 +211,7 @@ class Scores(ABC):
         from limner.scores.device import TorchScores
         from limner.scores.vectors import VectorScores
 
+        queries, candidates = Embeddings.of(queries), Embeddings.of(candidates)
         if queries.dim != candidates.dim:
             raise LimnerError(
                 f"query vectors have {queries.dim} dimensions, candidate vectors {candidates.dim}: expected the same; "
@@ -278,14 +283,15 @@ class Scores(ABC):
             queries: Ids, where the items have none of their own; numbers by default.
             candidates: Likewise.
         """
-        from limner.scores.pairs import KernelScores, ids_of
+        from limner.scores.pairs import KernelScores, ids_of, indexed
 
-        ids = ids_of(query_items, queries, "query"), ids_of(candidate_items, candidates, "candidate")
-        return KernelScores(*ids, kernel, query_items, candidate_items)
+        items = indexed(query_items), indexed(candidate_items)
+        ids = ids_of(items[0], queries, "query"), ids_of(items[1], candidates, "candidate")
+        return KernelScores(*ids, kernel, *items)
 
     @staticmethod
     def from_scorer(
-        scorer: Scorer,
+        scorer: Scorer | Callable[[Any, Any], Any],
         query_items: Any,
         candidate_items: Any,
         *,
@@ -296,30 +302,36 @@ class Scores(ABC):
         """A scorer of single pairs, asked for every pair: meant for small pools.
 
         Args:
-            scorer: An object with `score_pairs(queries, candidates)`: two lists of equal length, one number per pair.
+            scorer: An object with `score_pairs(queries, candidates)`, or a function of that kind: two lists of equal
+                length, one number per pair.
             query_items: Items, an array or a list.
             candidate_items: Likewise.
             queries: Ids, where the items have none of their own; numbers by default.
             candidates: Likewise.
             batch: How many pairs are given to the scorer at once.
         """
-        from limner.scores.pairs import ScorerScores, ids_of
+        from limner.scores.pairs import ScorerScores, as_scorer, ids_of, indexed
 
-        ids = ids_of(query_items, queries, "query"), ids_of(candidate_items, candidates, "candidate")
-        return ScorerScores(*ids, scorer, query_items, candidate_items, batch)
+        items = indexed(query_items), indexed(candidate_items)
+        ids = ids_of(items[0], queries, "query"), ids_of(items[1], candidates, "candidate")
+        return ScorerScores(*ids, as_scorer(scorer), *items, batch)
 
     @staticmethod
-    def from_matrix(matrix: Any, queries: Iterable[object], candidates: Iterable[object]) -> Scores:
+    def from_matrix(
+        matrix: Any, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None
+    ) -> Scores:
         """A matrix of similarities, queries by candidates, higher is better.
 
         Args:
-            matrix: An array (a mapped file stays on disk), a list of rows, a torch tensor, or a scipy sparse matrix,
-                whose missing cells are 0. A score of -inf, or a masked cell, is a pair that must not be: it comes last.
-            queries: Ids of the rows.
-            candidates: Ids of the columns.
+            matrix: An array (a mapped file stays on disk), a list of rows, a torch tensor, a table of pandas or polars,
+                or a scipy sparse matrix, whose missing cells are 0. A score of -inf, or a masked cell, is a pair that
+                must not be: it comes last.
+            queries: Ids of the rows; a table of pandas brings its own.
+            candidates: Ids of the columns; likewise.
         """
-        from limner.scores.matrices import MatrixScores
+        from limner.scores.matrices import MatrixScores, labels
 
+        queries, candidates = labels(matrix, queries, candidates)
         return MatrixScores(Ids(queries, what="query"), Ids(candidates, what="candidate"), matrix)
 
     @staticmethod

@@ -18,6 +18,23 @@ from limner.scores.running import Block, Float32
 WHAT = "similarity matrix"
 
 
+def labels(
+    matrix: Any, queries: Iterable[object] | None, candidates: Iterable[object] | None
+) -> tuple[Iterable[object], Iterable[object]]:
+    """The ids of rows and columns: as given, or the labels of a table of pandas."""
+    sides = [queries, candidates]
+    if hasattr(matrix, "index") and hasattr(matrix, "columns"):
+        sides = [
+            own if given is None else given for given, own in zip(sides, (matrix.index, matrix.columns), strict=True)
+        ]
+    if sides[0] is None or sides[1] is None:
+        raise LimnerError(
+            f"a similarity matrix of type {type(matrix).__name__} without ids: expected Scores.from_matrix(matrix, "
+            "queries, candidates) with the ids of its rows and of its columns"
+        )
+    return sides[0], sides[1]
+
+
 @dataclass(frozen=True, eq=False)
 class MatrixScores(Scores):
     """A matrix that is there already (in memory or mapped from a file).

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from limner.core.arrays import array
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.scores.base import Scores, refuse_nan
@@ -29,6 +30,39 @@ def ids_of(items: Any, given: Iterable[object] | None, what: str) -> Ids:
     if len(ids) != len(items):
         raise LimnerError(f"{len(ids)} {what} ids for {len(items)} items: expected one each")
     return ids
+
+
+def indexed(items: Any) -> Any:
+    """Items that can be taken by position: a column of a table is a list here, since its own labels may be anything."""
+    if hasattr(items, "to_list"):
+        return items.to_list()
+    if hasattr(items, "to_pylist") and not hasattr(items, "kind"):
+        return items.to_pylist()
+    if hasattr(items, "columns") and hasattr(items, "to_numpy"):
+        return items.to_numpy()
+    return items if hasattr(items, "__getitem__") and hasattr(items, "__len__") else list(items)
+
+
+def as_scorer(given: Scorer | Callable[[Any, Any], Any]) -> Scorer:
+    """An object with `score_pairs`, or a function that does the same."""
+    if hasattr(given, "score_pairs"):
+        return given
+    if callable(given):
+        return _Function(given)
+    raise LimnerError(
+        f"{type(given).__name__} scores no pairs: expected an object with score_pairs(queries, candidates), or a "
+        "function of two lists that gives one number per pair"
+    )
+
+
+@dataclass(frozen=True)
+class _Function:
+    """A plain function as a scorer."""
+
+    function: Callable[[Any, Any], Any]
+
+    def score_pairs(self, queries: Sequence[Any], candidates: Sequence[Any], /) -> Any:
+        return self.function(queries, candidates)
 
 
 def _values(items: Any) -> Any:
@@ -74,7 +108,8 @@ class KernelScores(Scores):
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
         """The kernel's answer for these rows, checked."""
         rows, columns = _values(self.query_items)[start:stop], _values(self.candidate_items)
-        given = np.array(self.kernel(columns, rows) if self.turned else self.kernel(rows, columns), dtype=np.float64)
+        answer = self.kernel(columns, rows) if self.turned else self.kernel(rows, columns)
+        given = np.array(array(answer, "the kernel's answer"), dtype=np.float64)
         expected = (len(self.candidates), stop - start) if self.turned else (stop - start, len(self.candidates))
         if given.shape != expected:
             raise LimnerError(
@@ -136,7 +171,8 @@ class ScorerScores(Scores):
         for low in range(0, len(found), self.batch):
             pairs = [divmod(p, width) for p in range(low, min(low + self.batch, len(found)))]
             sides = [rows[start + r] for r, _ in pairs], [columns[c] for _, c in pairs]
-            answer = np.asarray(self.scorer.score_pairs(*(reversed(sides) if self.turned else sides)), dtype=np.float64)
+            told = self.scorer.score_pairs(*(reversed(sides) if self.turned else sides))
+            answer = np.asarray(array(told, "score_pairs"), dtype=np.float64)
             if answer.shape != (len(pairs),):
                 raise LimnerError(
                     f"score_pairs gave an array of shape {answer.shape} for {len(pairs)} pairs: expected "
