@@ -18,6 +18,7 @@ from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.files import replacing, write_text
 from limner.core.ids import Ids
 from limner.core.paths import damage_told, parse_json, read_array, read_arrays, read_text, refuse_bomb, refuse_irregular
+from limner.core.tensor_files import read_tensors, write_tensors
 
 Float32 = npt.NDArray[np.float32]
 _STEPS = 4096  # to a length of 1: products of two whole numbers of steps add up to 2 ** 24 at most
@@ -132,7 +133,7 @@ class Embeddings:
         return self if wanted == self.ids else Embeddings(wanted, self.matrix[self.ids.positions(wanted)])
 
     def save(self, path: str | Path) -> Path:
-        """Writes npy, npz, safetensors or parquet, by the file's ending.
+        """Writes npy, npz, safetensors, parquet or pt, by the file's ending.
 
         An npy file ends with the ids, behind the numbers, where other programs do not look; for them `<name>.ids.txt`
         lies beside it.
@@ -147,7 +148,7 @@ class Embeddings:
 
     @classmethod
     def load(cls, path: str | Path, *, ids: Iterable[object] | str | Path | None = None) -> Embeddings:
-        """Reads npy, npz, safetensors or parquet.
+        """Reads npy, npz, safetensors, parquet, or pt (a tensor, or {"embeddings": tensor, "ids": [...]}).
 
         Args:
             path: The file. An npy file is memory-mapped.
@@ -158,7 +159,7 @@ class Embeddings:
         source = Path(path)
         refuse_irregular(source, what="embeddings")
         if not os.path.isfile(source):
-            raise LimnerError(f"no embeddings file {source}: expected .npy, .npz, .safetensors or .parquet")
+            raise LimnerError(f"no embeddings file {source}: expected .npy, .npz, .safetensors, .parquet or .pt")
         with damage_told(source, what="file of embeddings", mend="save them again"):
             matrix, stored = _format(source).read(source)
         if not np.size(matrix):
@@ -203,7 +204,8 @@ class _Format:
 
 
 def _format(path: Path) -> _Format:
-    formats = {".npy": _NPY, ".npz": _NPZ, ".safetensors": _SAFETENSORS, ".parquet": _PARQUET}
+    formats = {".npy": _NPY, ".npz": _NPZ, ".safetensors": _SAFETENSORS, ".parquet": _PARQUET, ".pt": _TORCH}
+    formats[".pth"] = _TORCH
     if path.suffix.lower() not in formats:
         raise UnknownName("embeddings file ending", path.suffix or path.name, formats)
     return formats[path.suffix.lower()]
@@ -351,3 +353,4 @@ _NPY = _Format(_read_npy, _write_npy)
 _NPZ = _Format(_read_npz, _write_npz)
 _SAFETENSORS = _Format(_read_safetensors, _write_safetensors)
 _PARQUET = _Format(_read_parquet, _write_parquet)
+_TORCH = _Format(read_tensors, lambda path, given: write_tensors(path, given.matrix, list(given.ids)))

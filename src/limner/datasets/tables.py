@@ -112,6 +112,16 @@ def load_folder(
     return made.finish(split=split, images=pictures, check_images=check_images)
 
 
+def holds_pairs(file: Path) -> bool:
+    """Whether a table has a column of images and one of captions, by their usual names."""
+    try:
+        _, first = next(iter(_rows(file, quoted=True, encoding="utf-8")))
+    except (StopIteration, LimnerError):
+        return False
+    has = [any(name in first for name in COLUMNS[role]) for role in ("image", "caption", "captions")]
+    return has[0] and (has[1] or has[2])
+
+
 def _captions_beside(folder: Path) -> Path:
     found = optional_file(folder, _CAPTION_FILES) or optional_file(folder.parent, _CAPTION_FILES)
     if found is None:

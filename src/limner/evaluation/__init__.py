@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from limner.evaluation.breakdown import Breakdown, breakdown
 from limner.evaluation.comparison import Comparison, compare
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.hubs import Hubs
@@ -14,4 +15,15 @@ if not TYPE_CHECKING:
 
     __getattr__ = submodules(__name__)
 
-__all__ = ["Comparison", "Hubs", "Measure", "Report", "compare", "corrected", "evaluate", "tune"]
+__all__ = [
+    "Breakdown",
+    "Comparison",
+    "Hubs",
+    "Measure",
+    "Report",
+    "breakdown",
+    "compare",
+    "corrected",
+    "evaluate",
+    "tune",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,20 +39,22 @@ def to_csv(records: Sequence[dict[str, Any]]) -> str:
 
 def report_grids(report: Report) -> list[Grid]:
     """One grid per view: measures down, directions across, each number with its interval."""
+    names = report.settings.get("names") or {}
     return [
-        _view_grid(view, [r for r in report.results if r.view == view])
+        _view_grid(view, [r for r in report.results if r.view == view], names)
         for view in dict.fromkeys(r.view for r in report.results)
     ]
 
 
-def _view_grid(view: str, results: list[Result]) -> Grid:
+def _view_grid(view: str, results: list[Result], names: Mapping[str, str]) -> Grid:
     directions = [d for d in DIRECTIONS if any(r.direction == d for r in results) and d != "both"]
-    head = (view, *(f"{DIRECTIONS[d]} ({_counted(results, d)})" for d in directions))
+    called = {d: names.get(d, DIRECTIONS[d]) for d in directions}
+    head = (names.get(view, view), *(f"{called[d]} ({_counted(results, d)})" for d in directions))
     rows = [head]
     for measure in dict.fromkeys(r.measure for r in results if r.direction != "both"):
         rows.append((str(measure), *(_cell(results, measure, d) for d in directions)))
     for result in (r for r in results if r.direction == "both"):
-        rows.append((str(result.measure), _with_interval(result), *[""] * (len(directions) - 1)))
+        rows.append((str(result.measure), with_interval(result), *[""] * (len(directions) - 1)))
     return Grid(view, tuple(rows))
 
 
@@ -62,10 +64,11 @@ def _counted(results: list[Result], direction: str) -> str:
 
 def _cell(results: list[Result], measure: Any, direction: str) -> str:
     found = [r for r in results if r.measure == measure and r.direction == direction]
-    return _with_interval(found[0]) if found else ""
+    return with_interval(found[0]) if found else ""
 
 
-def _with_interval(result: Result) -> str:
+def with_interval(result: Result) -> str:
+    """A number with its interval, where there is one."""
     shown = result.measure.show(result.value)
     interval = result.interval
     return (
@@ -78,7 +81,7 @@ def _with_interval(result: Result) -> str:
 def report_text(report: Report) -> str:
     """The report for a terminal."""
     head = f"{report.system} on {report.collection}"
-    return "\n\n".join([head, *(_plain(g) for g in report_grids(report)), *(f"note: {n}" for n in report.notes)])
+    return "\n\n".join([head, *(plain_text(g) for g in report_grids(report)), *(f"note: {n}" for n in report.notes)])
 
 
 def report_markdown(report: Report) -> str:
@@ -156,7 +159,7 @@ def comparison_foot(comparison: Comparison) -> str:
 def comparison_text(comparison: Comparison) -> str:
     """The comparison for a terminal."""
     notes = [comparison_foot(comparison), *(f"note: {n}" for n in comparison.notes)]
-    return "\n\n".join([*(_plain(g) for g in comparison_grids(comparison)), *notes])
+    return "\n\n".join([*(plain_text(g) for g in comparison_grids(comparison)), *notes])
 
 
 def comparison_markdown(comparison: Comparison) -> str:
@@ -180,7 +183,8 @@ def _document(
     return "\n\n".join([head, *map(write, grids), *(note + n for n in notes)]) + "\n"
 
 
-def _plain(grid: Grid) -> str:
+def plain_text(grid: Grid) -> str:
+    """A table for a terminal."""
     widths = [max(map(len, column)) for column in zip(*grid.rows, strict=True)]
     lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in grid.rows]
     return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])

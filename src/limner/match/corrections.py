@@ -295,6 +295,7 @@ CORRECTIONS: Mapping[str, type[Correction]] = MappingProxyType(
 """All corrections by name."""
 
 
+_OTHER = "other direction: "  # before the names of arrays in a file for both directions
 SEEN = 16
 """So many scores of a query tell whether it is the one of the bank that has its id."""
 
@@ -352,28 +353,47 @@ class Statistics:
                 "again for these options, or leave the options out"
             )
 
-    def save(self, path: str | Path) -> Path:
-        """Writes an npz file; `load` reads it, and `scores.correct(path)` applies it."""
+    def save(self, path: str | Path, *, other: Statistics | None = None) -> Path:
+        """Writes an npz file; `load` reads it, and `scores.correct(path)` applies it.
+
+        Args:
+            path: The file.
+            other: Of the other direction: one file then corrects both.
+        """
         target = Path(path)
-        head = {"correction": self.correction.name, **asdict(self.correction)}
-        arrays: dict[str, Any] = {"candidates": _words(self.candidates), **self.known}
-        if self.bank is not None:
-            arrays["bank"] = _words(self.bank)
+        arrays = self._arrays() | ({} if other is None else {_OTHER + k: v for k, v in other._arrays().items()})
         with replacing(target) as draft, draft.open("wb") as file:
-            np.savez(file, head=np.array(json.dumps(head)), **arrays)
+            np.savez(file, **arrays)
         return target
+
+    def _arrays(self) -> dict[str, Any]:
+        head = {"correction": self.correction.name, **asdict(self.correction)}
+        arrays: dict[str, Any] = {"head": np.array(json.dumps(head)), "candidates": _words(self.candidates)}
+        return arrays | dict(self.known) | ({} if self.bank is None else {"bank": _words(self.bank)})
 
     @classmethod
     def load(cls, path: str | Path) -> Statistics:
-        """Reads statistics that were saved."""
+        """Reads statistics that were saved; of a file for both directions, those of the first."""
+        found = cls.load_all(path)
+        return found[0] if isinstance(found, tuple) else found
+
+    @classmethod
+    def load_all(cls, path: str | Path) -> Statistics | tuple[Statistics, Statistics]:
+        """Reads statistics that were saved, of one direction or of both."""
         if not Path(path).exists():
             raise LimnerError(f"no saved statistics {path}: make them with scores.correct(...).statistics.save(...)")
         arrays = read_arrays(path, what="statistics of a correction")
         with damage_told(path, what="file of statistics", mend="gather them again"):
-            head = parse_json(str(arrays.pop("head")), where=f"statistics of a correction {path}")
-            candidates = Ids(arrays.pop("candidates").tolist(), what="candidate")
-            bank = Ids(arrays.pop("bank").tolist(), what="query") if "bank" in arrays else None
-            return cls(named(head.pop("correction"), **head), candidates, arrays, bank)
+            other = {k.removeprefix(_OTHER): arrays.pop(k) for k in list(arrays) if k.startswith(_OTHER)}
+            first = cls._read(arrays, path)
+            return (first, cls._read(other, path)) if other else first
+
+    @classmethod
+    def _read(cls, arrays: dict[str, Any], path: str | Path) -> Statistics:
+        head = parse_json(str(arrays.pop("head")), where=f"statistics of a correction {path}")
+        candidates = Ids(arrays.pop("candidates").tolist(), what="candidate")
+        bank = Ids(arrays.pop("bank").tolist(), what="query") if "bank" in arrays else None
+        return cls(named(head.pop("correction"), **head), candidates, arrays, bank)
 
 
 def _words(ids: Ids) -> Array:
@@ -391,7 +411,7 @@ def named(name: str, **options: Any) -> Correction:
     return CORRECTIONS[name](**options)
 
 
-Bank = tuple[Embeddings, Embeddings] | Embeddings | Scores | Statistics
+Bank = tuple[Embeddings, Embeddings] | tuple[Statistics, Statistics] | Embeddings | Scores | Statistics
 
 
 @dataclass(frozen=True, eq=False)
@@ -404,8 +424,9 @@ class CorrectedScores(Scores):
 
     def __post_init__(self) -> None:
         """Takes over the ids; refuses statistics of anything else."""
-        if isinstance(self.bank, Statistics):
-            self.bank.refuse_other(self.correction)
+        for known in self.bank if isinstance(self.bank, tuple) else (self.bank,):
+            if isinstance(known, Statistics):
+                known.refuse_other(self.correction)
         object.__setattr__(self, "queries", self.base.queries)
         object.__setattr__(self, "candidates", self.base.candidates)
 
@@ -417,13 +438,14 @@ class CorrectedScores(Scores):
     @cached_property
     def statistics(self) -> Statistics:
         """What the bank says of each candidate."""
-        if isinstance(self.bank, Statistics):
-            if self.bank.candidates != self.candidates:
+        known = self.bank[0] if isinstance(self.bank, tuple) else self.bank
+        if isinstance(known, Statistics):
+            if known.candidates != self.candidates:
                 raise LimnerError(
-                    f"saved statistics are of {len(self.bank.candidates)} candidates, the scores of "
+                    f"saved statistics are of {len(known.candidates)} candidates, the scores of "
                     f"{len(self.candidates)}, or in another order: gather them again for these candidates"
                 )
-            return self.bank
+            return known
         bank = self._bank_scores()
         if bank.shape[0] < 2:
             raise LimnerError(
@@ -432,6 +454,7 @@ class CorrectedScores(Scores):
         return Statistics.gathered(self.correction, bank, own=self.bank is None)
 
     def _bank_scores(self) -> Scores:
+        """The bank's scores of these candidates."""
         if self.bank is None:
             return self.base
         if isinstance(self.bank, Scores):
@@ -454,7 +477,7 @@ class CorrectedScores(Scores):
         if self.bank is None:
             return CorrectedScores(self.base.T, self.correction)
         if isinstance(self.bank, tuple):
-            return CorrectedScores(self.base.T, self.correction, self.bank[::-1])
+            return CorrectedScores(self.base.T, self.correction, (self.bank[1], self.bank[0]))  # type: ignore[arg-type]
         raise LimnerError(
             "this bank knows one direction only: give bank=(embeddings of bank queries, embeddings of bank candidates) "
             "for both, or correct each direction on its own"
@@ -508,7 +531,10 @@ def correct(
         options: Options of the named correction. With statistics they may be left out; others are refused.
     """
     if isinstance(how, Path) or (isinstance(how, str) and how.endswith(".npz")):
-        how = Statistics.load(how)
+        held = Statistics.load_all(how)
+        if isinstance(held, tuple):
+            return _with_statistics(scores, held[0].correction.name, _facing(held, scores), options)
+        how = held
     bank = _as_bank(bank, scores)
     if isinstance(how, Statistics):
         if bank is not None:
@@ -518,7 +544,7 @@ def correct(
         if options:
             raise LimnerError(f"{how} with options {shown(options)}: give them to the correction itself")
         return CorrectedScores(scores, how, bank)
-    if isinstance(bank, Statistics):
+    if isinstance(bank, Statistics) or (isinstance(bank, tuple) and isinstance(bank[0], Statistics)):
         return _with_statistics(scores, how, bank, options)
     if tune is not None:
         from limner.evaluation.tuning import tune as tuned
@@ -532,7 +558,8 @@ def _as_bank(given: Any, scores: Scores) -> Bank | None:
     if given is None or isinstance(given, (Embeddings, Scores, Statistics)):
         return given
     if isinstance(given, (str, Path)):
-        return Statistics.load(given)
+        held = Statistics.load_all(given)
+        return _facing(held, scores) if isinstance(held, tuple) else held
     by_vectors = hasattr(scores, "with_queries")
     if isinstance(given, tuple) and len(given) == 2 and by_vectors:
         return Embeddings.of(given[0], prefix="bank-"), Embeddings.of(given[1], prefix="bank-")
@@ -547,7 +574,15 @@ def _as_bank(given: Any, scores: Scores) -> Bank | None:
     return Scores.from_matrix(rows, [f"bank-{row}" for row in range(len(rows))], scores.candidates)
 
 
-def _with_statistics(scores: Scores, name: str, known: Statistics, options: Mapping[str, Any]) -> CorrectedScores:
+def _facing(both: tuple[Statistics, Statistics], scores: Scores) -> tuple[Statistics, Statistics]:
+    """Statistics of both directions, those of these candidates first."""
+    return both if both[0].candidates == scores.candidates else (both[1], both[0])
+
+
+def _with_statistics(
+    scores: Scores, name: str, known: Statistics | tuple[Statistics, Statistics], options: Mapping[str, Any]
+) -> CorrectedScores:
     """Options that are not given are those of the statistics."""
-    own = asdict(known.correction) if name == known.correction.name else {}
+    correction = known[0].correction if isinstance(known, tuple) else known.correction
+    own = asdict(correction) if name == correction.name else {}
     return CorrectedScores(scores, named(name, **(own | dict(options))), known)

@@ -11,8 +11,8 @@ import typer
 
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress, tell
-from limner.cli.options import Json, Loading, Split, load, part, refuse_ending, saved, word
-from limner.core.errors import UnknownName
+from limner.cli.options import Json, Loading, Split, Trust, load, loading, part, refuse_ending, saved, word
+from limner.core.errors import LimnerError, UnknownName
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -25,12 +25,22 @@ Asker = Callable[[Sequence[str]], Any]
 
 def attack(
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
-    system: Annotated[str | None, word("A system: a saved model, or one of 'limner systems', trained now.")] = None,
+    system: Annotated[
+        str | None,
+        word("A saved model, one of 'limner systems' (trained now), an encoder of images and texts, or module:thing."),
+    ] = None,
+    system_option: Annotated[
+        list[str] | None,
+        word(
+            "Option of the system or encoder: -S model=DIR. Repeatable.", "--system-option", "-S", metavar="NAME=VALUE"
+        ),
+    ] = None,
     kind: Annotated[list[str] | None, word("Kind of change; all by default. Repeatable.", metavar="KIND")] = None,
     seed: Annotated[int, word("Another seed, other edits.", metavar="N", min=0)] = 0,
     save: Annotated[Path | None, word("Write every edit: a csv.", metavar="FILE")] = None,
     split: Split = None,
     option: Loading = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Change one word of every query so that it denies what it said, ask again, and count who notices.
@@ -42,6 +52,7 @@ def attack(
       $ limner attack scenes --system histograms
       $ limner attack scenes --system histograms --kind colour-in --kind size
       $ limner attack captions.csv --save edits.csv
+      $ limner attack captions.csv --system clip -S model=clip-vit-base-patch32/
     """
     from limner.explain.adversarial import KINDS
 
@@ -52,7 +63,11 @@ def attack(
         raise typer.BadParameter("give --system to ask again, or --save FILE.csv to write the edits, or both")
     refuse_ending([save] if save else [], (".csv",), "list of edits")
     whole = load(collection, option)
-    held, ask, others = _asking(system, whole, split) if system else (part(whole, split), None, ())
+    chosen = loading(system_option)
+    if system:
+        held, ask, others = _asking(system, whole, split, chosen, trust=trust)
+    else:
+        held, ask, others = part(whole, split), None, ()
     edits = _edits(held, kind or list(KINDS), seed)
     if save is not None:
         _write(save, held, edits)
@@ -61,26 +76,56 @@ def attack(
     answer(text, data, as_json=as_json)
 
 
-def _asking(system: str, whole: Collection, split: str | None) -> tuple[Collection, Asker, Sequence[str]]:
-    """What to ask about, how (the trained system on the images of the held-out part), and captions of other images."""
+def _asking(
+    system: str, whole: Collection, split: str | None, options: dict[str, Any], *, trust: bool
+) -> tuple[Collection, Asker, Sequence[str]]:
+    """What to ask about, how (the system on the images of the held-out part), and captions of other images."""
     import limner
-    from limner.cli.training import halves
+    from limner.encoders import encoded
 
-    seen, held, notes = halves(whole, split)
-    for note in notes:
-        tell(note)
-    with progress(f"training {system} on {len(seen.images):,} images"):
-        model: Any = limner.train(seen, system)
-    vectors = model.encode_images(held.images) if hasattr(model, "encode_images") else None
+    seen, held, model = _model(system, whole, split, options, trust=trust)
+    vectors = encoded(model, held.images) if _encodes(model) else None
 
     def ask(texts: Sequence[str]) -> Any:
         items = limner.Items(limner.Ids(map(str, range(len(texts))), what="text"), texts, kind="text")
         if vectors is not None:
-            return limner.Scores.from_embeddings(model.encode_texts(items), vectors).matrix()
+            return limner.Scores.from_embeddings(encoded(model, items), vectors).matrix()
         pairs = limner.Judgements.from_pairs([], queries=held.images.ids, candidates=items.ids)
         return model.scores(limner.Collection("edits", held.images, items, pairs)).T.matrix()
 
-    return held, ask, seen.texts.values
+    return held, ask, () if seen is held else seen.texts.values
+
+
+def _encodes(model: Any) -> bool:
+    return hasattr(model, "encode_images") or hasattr(model, "encode")
+
+
+def _model(
+    system: str, whole: Collection, split: str | None, options: dict[str, Any], *, trust: bool
+) -> tuple[Collection, Collection, Any]:
+    """Where captions of other images come from, what is asked about, and the system: trained, saved, or an encoder."""
+    import limner
+    from limner.cli.training import halves
+    from limner.encoders import ENCODERS, encoder
+    from limner.systems import SYSTEMS
+    from limner.systems import load as load_model
+    from limner.systems.held_out import outside
+
+    if system in SYSTEMS and not Path(system).exists():
+        seen, held, notes = halves(whole, split)
+        for note in notes:
+            tell(note)
+        with progress(f"training {system} on {len(seen.images):,} images"):
+            return seen, held, limner.train(seen, system, **options)
+    held = part(whole, split)
+    seen = outside(whole, held) if len(held.images) < len(whole.images) else held
+    if Path(system).exists():
+        if options:
+            raise LimnerError(f"{system} is a saved model: it knows its options; leave out --system-option")
+        return seen, held, load_model(system, trust=trust)
+    if system not in ENCODERS and ":" not in system:
+        raise UnknownName("system or encoder", system, (*SYSTEMS, *ENCODERS))
+    return seen, held, encoder(system, **options)
 
 
 def _edits(collection: Collection, kinds: list[str], seed: int) -> dict[str, list[Edit | None]]:
@@ -99,9 +144,9 @@ def _asked(
     with progress("asking again"):
         before = ask(collection.texts.values)
         done = [rerank(kind, made, before, truth, ask) for kind, made in edits.items()]
-        blind = {each.kind: blind_baseline(each.edits, others) for each in done}
+        blind = {each.kind: blind_baseline(each.edits, others) for each in done} if others else {}
     text = "\n\n".join([table(done, blind), *_ignored(done)])
-    records = [{**each.record(), "told blind": blind[each.kind], "words": each.words()} for each in done]
+    records = [{**each.record(), "told blind": blind.get(each.kind), "words": each.words()} for each in done]
     return text, {"attacks": records}
 
 
