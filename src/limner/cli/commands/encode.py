@@ -92,7 +92,7 @@ def encode(
     """
     refuse_ending([out], ENDINGS, "file of vectors")
     items = _items(source, side, loading(loader), _columns(column))
-    made = _encoder(encoder, loading(option), trust=trust)
+    made = named_encoder(encoder, loading(option), trust=trust)
     from limner.encoders.cache import Cached
 
     work = made if cache is None else Cached(made, cache)
@@ -150,7 +150,7 @@ def _pairs(source: str) -> bool:
     return path.is_file() and path.suffix.lower() in TABLES and path.suffix.lower() != ".txt" and holds_pairs(path)
 
 
-def _encoder(name: str, options: dict[str, Any], *, trust: bool) -> Any:
+def named_encoder(name: str, options: dict[str, Any], *, trust: bool) -> Any:
     """An encoder by name, or a saved model, which needs no options."""
     from limner.encoders import ENCODERS
     from limner.encoders import encoder as named
