@@ -105,7 +105,7 @@ def _is_function(system: Any) -> bool:
 
 
 def _from_function(system: Any, items: Items, progress: Progress | None) -> Embeddings:
-    function = system.encode if hasattr(system, "encode") else system
+    function = _told(system.encode if hasattr(system, "encode") else system)
     if items.kind == "text":
         return _rows(function(list(items.values)), items)
     parts = []
@@ -117,6 +117,24 @@ def _from_function(system: Any, items: Items, progress: Progress | None) -> Embe
     return _rows(np.concatenate(parts), items)
 
 
+def _told(function: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """A function of somebody's own, whose errors are not limner's."""
+
+    def called(given: list[Any]) -> Any:
+        try:
+            return function(given)
+        except LimnerError:
+            raise
+        except Exception as error:
+            name = getattr(function, "__qualname__", type(function).__name__)
+            raise LimnerError(
+                f"{name} encodes nothing of a list of {len(given)} ({type(error).__name__}: {error}): expected a "
+                "function that gives one vector for each text or picture of a list"
+            ) from error
+
+    return called
+
+
 def _rows(made: Any, items: Items) -> Embeddings:
     return made if isinstance(made, Embeddings) else Embeddings(items.ids, array(made, "what the encoder gave"))
 
@@ -125,7 +143,7 @@ def _encode(system: Any, kind: str) -> Callable[..., Any]:
     """What of a system encodes items of this kind."""
     if isinstance(system, TwoSided):
         return system.encode_images if kind == "image" else system.encode_texts
-    if isinstance(system, Encoder) and not inspect.isclass(system):
+    if isinstance(system, Encoder) and not inspect.isclass(system) and not isinstance(system, str):
         return system.encode
     name = system.__name__ if inspect.isclass(system) else type(system).__name__
     raise LimnerError(

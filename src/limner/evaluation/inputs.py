@@ -35,7 +35,8 @@ def understood(
     if isinstance(truth, Mapping):
         truth = _judgements(truth)
     if isinstance(truth, Judgements):
-        return Ranking.from_lists(system) if isinstance(system, Mapping) else system, truth
+        is_run = isinstance(system, Mapping) and all(isinstance(row, (list, tuple, Mapping)) for row in system.values())
+        return Ranking.from_lists(system) if is_run else system, truth
     if not isinstance(truth, Collection):
         raise LimnerError(
             f"truth of type {type(truth).__name__}: expected a Collection, Judgements, "
@@ -88,7 +89,7 @@ def _on(system: Any, truth: Collection, progress: Progress | None) -> Any:
         return system
     if callable(getattr(system, "scores", None)):
         return system.scores(truth)
-    if isinstance(system, (Encoder, TwoSided)):
+    if isinstance(system, (Encoder, TwoSided)) and not isinstance(system, str):
         sides = (encoded(system, items, progress=progress) for items in (truth.images, truth.texts))
         return Scores.from_embeddings(*sides)
     if is_matrix(system):

@@ -294,7 +294,7 @@ class Index:
 
     def _asked(self, queries: Queries) -> tuple[Items, Embeddings]:
         """The queries as items and as vectors, of length 1 where the similarity is cosine."""
-        vectors = _vectors(queries, self.about.dim)
+        vectors = _vectors(queries)
         if vectors is not None:
             return Items(vectors.ids, [None] * len(vectors)), self._checked(vectors)
         queries = Items.of(queries)
@@ -448,7 +448,7 @@ def _batches(about: About, embeddings: Embeddings, items: Items | None, progress
     return made()
 
 
-def _vectors(given: Any, dim: int) -> Embeddings | None:
+def _vectors(given: Any) -> Embeddings | None:
     """Vectors that were given as such; None where the queries are items."""
     if isinstance(given, Embeddings):
         return given
@@ -459,7 +459,7 @@ def _vectors(given: Any, dim: int) -> Embeddings | None:
     if isinstance(given, (list, tuple)) and not isinstance(given[0], (int, float, np.number)):
         return None
     found = array(given, "query")
-    return _from_array(found) if found.shape == (dim,) and np.issubdtype(found.dtype, np.number) else None
+    return _from_array(found) if found.ndim == 1 and np.issubdtype(found.dtype, np.number) else None
 
 
 def _from_array(given: npt.NDArray[Any]) -> Embeddings:
