@@ -87,9 +87,14 @@ class Items:
         row = self.ids.index(which) if isinstance(which, str) else which
         return open_image(self.values[row], name=self.ids[row], side=side)
 
-    def opened(self, row: int) -> AbstractContextManager[Image]:
-        """One image as `open` has it, for the length of a block; other threads with large pictures wait until then."""
-        return opened(self.values[row], name=self.ids[row])
+    def opened(self, row: int, *, shortest: int | None = None) -> AbstractContextManager[Image]:
+        """One image as `open` has it, for the length of a block; other threads with large pictures wait until then.
+
+        Args:
+            row: The position.
+            shortest: What its short side is scaled to afterwards; a large JPEG is decoded at a smaller scale then.
+        """
+        return opened(self.values[row], name=self.ids[row], shortest=shortest)
 
     def with_fields(self, **columns: Sequence[Any]) -> Items:
         """The same items with further columns (or replaced ones)."""

@@ -96,6 +96,7 @@ def opened(
     *,
     name: str,
     side: int | None = None,
+    shortest: int | None = None,
     formats: tuple[str, ...] = FORMATS,
     limit: int = PIXEL_LIMIT,
 ) -> Iterator[Image]:
@@ -105,6 +106,7 @@ def opened(
         value: As `Items.values` holds it.
         name: What messages call it.
         side: As for `open_image`.
+        shortest: Decode a JPEG at a smaller scale, as long as its short side stays twice as long as this.
         formats: Those that are read, as Pillow calls them.
         limit: Pixels above which it is refused.
     """
@@ -119,7 +121,7 @@ def opened(
             size = f"{picture.width} x {picture.height} pixels, of which at most {limit:,} are read"
             raise Unreadable(name, _where(value), f"it has {size}")
         with _explained(value, name):
-            pixels = _drafted(picture, side)
+            pixels = _drafted(picture, side, shortest)
         with _waiting.turn(pixels):
             with _explained(value, name):
                 made = _decoded(picture, side)
@@ -158,11 +160,11 @@ def _where(value: str | Path | bytes) -> object:
     return f"{len(value):,} bytes" if isinstance(value, bytes) else value
 
 
-def _drafted(picture: Image, side: int | None) -> int:
+def _drafted(picture: Image, side: int | None, shortest: int | None) -> int:
     """Has a JPEG decoded at a smaller scale where that is enough; returns how many pixels are decoded."""
     whole = picture.width * picture.height
-    if side is not None:
-        share = 2 * side / max(picture.size)
+    if side is not None or shortest is not None:
+        share = 2 * side / max(picture.size) if side is not None else 2 * (shortest or 1) / min(picture.size)
         picture.draft(None, (max(1, int(picture.width * share)), max(1, int(picture.height * share))))
     is_progressive = "progressive" in picture.info  # all of it is held while it is decoded, whatever the scale
     return whole if is_progressive else picture.width * picture.height

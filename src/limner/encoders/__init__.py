@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 from limner.core.errors import LimnerError
 from limner.core.registry import checked, resolve
 from limner.encoders.contract import Encoder, TwoSided, encoded
+from limner.encoders.memory import before_torch
+
+before_torch()
 
 if not TYPE_CHECKING:
     from limner.core.lazy import submodules
