@@ -28,7 +28,7 @@ from limner.systems import SYSTEMS
 ROOT = Path(__file__).resolve().parents[1]
 WORLD = ["scenes", "-O", "images=60"]
 COMMANDS = ["demo", "evaluate", "compare", "report", "index", "search", "fuse", "assign", "explain", "attack"]
-COMMANDS += ["measures", "protocols", "systems", "train", "serve", "encode", "rerank"]
+COMMANDS += ["measures", "protocols", "systems", "train", "serve", "encode", "rerank", "text-only"]
 COMMANDS += ["encoders", "corrections", "fusions", "scorers", "losses", "datasets"]
 DATA = ["list", "describe", "fetch-instructions", "convert"]
 ANNOTATE = ["pool", "tasks", "serve", "status", "review", "aggregate", "merge", "bias", "export", "import"]

@@ -69,7 +69,8 @@ def with_row(value):
         ("abc", np.ones((4, 3)), "3 ids for 4 rows"),
         ("abca", np.ones((4, 3)), "duplicate embedding id 'a' in rows 0 and 3"),
         ("abcd", np.ones(4), "expected rows by dimensions"),
-        ("abcd", np.ones((4, 3), dtype=int), "floating point"),
+        ("abcd", np.ones((4, 3), dtype=bool), "floating point or whole numbers"),
+        ("abcd", np.full((4, 3), 2**24 + 1), "row 0, column 0 is 16777217, which single precision cannot hold"),
     ],
 )
 def test_refused(ids, matrix, message):

@@ -1,18 +1,32 @@
 """limner matches images with text, measures the match honestly, and shows why it fails.
 
-The public names are few and are imported when first used, so that `import limner` stays light.
+The public names are few. They and the packages (`limner.match`, `limner.web`, ...) are imported when first used, so
+that `import limner` stays light.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from limner.core.version import VERSION
 
 __version__ = VERSION
 
 if TYPE_CHECKING:
+    from limner import annotate as annotate
+    from limner import cluster as cluster
+    from limner import core as core
+    from limner import datasets as datasets
+    from limner import encoders as encoders
+    from limner import evaluation as evaluation
+    from limner import explain as explain
+    from limner import language as language
+    from limner import match as match
+    from limner import scores as scores
+    from limner import search as search
+    from limner import stats as stats
+    from limner import systems as systems
+    from limner import web as web
     from limner.core.collection import Collection, Items
     from limner.core.embeddings import Embeddings
     from limner.core.errors import LimnerError, MissingExtra
@@ -55,14 +69,24 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    """Imports a public name from the module it lives in, on first use."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'limner' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"limner.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+_PACKAGES = (
+    "annotate", "cluster", "core", "datasets", "encoders", "evaluation", "explain", "language", "match", "scores",
+    "search", "stats", "systems", "web",
+)  # fmt: skip
+
+if not TYPE_CHECKING:  # a type checker sees the imports above, so that no name is of type Any
+
+    def __getattr__(name):
+        """Imports a public name or a package on first use."""
+        from importlib import import_module
+
+        if name not in _HOMES and name not in _PACKAGES:
+            raise AttributeError(f"module 'limner' has no attribute {name!r}")
+        if name in _PACKAGES:
+            return import_module(f"limner.{name}")
+        globals()[name] = value = getattr(import_module(f"limner.{_HOMES[name]}"), name)
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted([*__all__, *_PACKAGES, "__version__"])

@@ -23,6 +23,7 @@ from limner.cli.commands import (
     rerank,
     search,
     serve,
+    text_only,
     train,
 )
 from limner.cli.console import put
@@ -69,6 +70,7 @@ app.command("compare")(compare.compare)
 app.command("report")(report.report)
 app.command("explain")(explain.explain)
 app.command("attack")(attack.attack)
+app.command("text-only")(text_only.text_only)
 app.command("index")(index.index)
 app.command("search")(search.search)
 app.command("serve")(serve.serve)

@@ -10,6 +10,8 @@ import json
 import math
 import re
 import sys
+import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +21,8 @@ from limner.core.errors import LimnerError
 from limner.scores import Progress
 
 _WARNINGS = 5  # so many warnings are shown in full; a data set may have thousands
+EVERY = 5.0
+"""Seconds between two lines of progress where there is no terminal."""
 # Control characters other than tab and newline, those that turn the direction of writing around, and half characters.
 _UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -75,12 +79,16 @@ def warn(warnings: Sequence[str]) -> None:
 
 @contextmanager
 def progress(what: str) -> Iterator[Progress]:
-    """Shows on a terminal what goes on and how far it is; elsewhere it is silent, so that logs stay readable."""
+    """Shows on a terminal what goes on and how far it is; elsewhere it says so every few seconds, for logs."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
     console = Console(stderr=True)
+    if not console.is_terminal:
+        with Lines(what) as lines:
+            yield lines
+        return
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
@@ -88,8 +96,55 @@ def progress(what: str) -> Iterator[Progress]:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Bar(*columns, console=console, transient=True) as bar:
         yield _Told(bar, bar.add_task(shown(what), total=None), shown(what))
+
+
+class Lines:
+    """Progress without a terminal: a line on stderr every few seconds, none for what is done before the first.
+
+    Args:
+        what: What goes on.
+        unit: What is counted, where the rate is told too.
+        every: Seconds between two lines.
+    """
+
+    def __init__(self, what: str, unit: str = "", *, every: float = EVERY) -> None:
+        self.what, self.unit, self.every = what, unit, every
+        self.done: int | None = None
+        self.total = 0
+        self._said, self._ended = "", threading.Event()
+        self._began = time.monotonic()
+
+    def __enter__(self) -> Lines:
+        self._thread = threading.Thread(target=self._run, name="limner progress", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def __call__(self, done: int, total: int) -> None:
+        """Notes how far it is."""
+        self.done, self.total = done, total
+
+    def note(self, text: str) -> None:
+        """What else is known so far, such as the loss."""
+        self._said = text
+
+    def line(self) -> str:
+        """How far it is."""
+        seconds = time.monotonic() - self._began
+        parts = [f"{self.what}: {seconds:,.0f} s"]
+        if self.done is not None:
+            parts.append(f"{self.done:,} of {self.total:,}")
+            parts += [f"{self.done / seconds:,.0f} {self.unit}/s"] if self.unit and seconds > 0 else []
+        return ", ".join([*parts, *([self._said] if self._said else [])])
+
+    def _run(self) -> None:
+        while not self._ended.wait(self.every):
+            tell(self.line())
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,10 +27,31 @@ Correct = Annotated[
         metavar="HOW",
     ),
 ]
+Bank = Annotated[
+    list[Path] | None,
+    word(
+        "Whose view the correction takes: vectors of other images and of other texts (two files), or saved statistics.",
+        "--bank",
+        metavar="FILE",
+    ),
+]
+SaveBank = Annotated[
+    Path | None,
+    word("Keep what the bank says, for both directions, as --correct takes it: .npz.", "--save-bank", metavar="FILE"),
+]
 Tune = Annotated[str | None, word("Choose the correction's options on this split, e.g. dev.", metavar="SPLIT")]
 
 
-def corrected(source: Any, how: str | None, tune: str | None, dev: Dev, *, trust: bool = False) -> Any:
+def corrected(
+    source: Any,
+    how: str | None,
+    tune: str | None,
+    dev: Dev,
+    *,
+    bank: list[Path] | None = None,
+    keep: Path | None = None,
+    trust: bool = False,
+) -> Any:
     """The scores, corrected as asked.
 
     Args:
@@ -37,14 +59,15 @@ def corrected(source: Any, how: str | None, tune: str | None, dev: Dev, *, trust
         how: The word after --correct.
         tune: The word after --tune.
         dev: Gives scores and collection of a split.
+        bank: The files after --bank.
+        keep: The file after --save-bank.
         trust: Whether a file of statistics may name a correction that is not registered.
     """
     from limner.scores import Scores
 
     if how is None:
-        if tune is not None:
-            raise typer.BadParameter("--tune chooses the options of a correction: name one with --correct")
-        return source
+        named = [name for name, given in (("--tune", tune), ("--bank", bank), ("--save-bank", keep)) if given]
+        raise typer.BadParameter(f"{', '.join(named)} without a correction: name one with --correct")
     if not isinstance(source, Scores):
         raise LimnerError(
             "--correct needs scores: give --images with --texts, --scores or --system; a run is only an order"
@@ -53,7 +76,31 @@ def corrected(source: Any, how: str | None, tune: str | None, dev: Dev, *, trust
     if tune is not None:
         options = _tuned(name, options, tune, dev)
     with progress(f"correcting with {name}"):
-        return source.correct(name, trust=trust, **options)
+        made: Any = source.correct(name, bank=_bank(bank), trust=trust, **options)
+        if keep is not None:
+            made.statistics.save(keep, other=made.T.statistics)
+    return made
+
+
+def _bank(files: list[Path] | None) -> Any:
+    """A bank from files: two of vectors (images, then texts), or one that holds both or saved statistics."""
+    from limner.core.embeddings import Embeddings
+
+    if not files:
+        return None
+    if len(files) > 2:
+        raise typer.BadParameter(f"got {len(files)} files for --bank: expected vectors of images and of texts")
+    if len(files) == 2:
+        return Embeddings.load(files[0]), Embeddings.load(files[1])
+    if files[0].suffix.lower() != ".npz":
+        raise typer.BadParameter(
+            f"--bank {files[0]} is one file of vectors: give two for both directions, --bank images.npy --bank "
+            "texts.npy; or one .npz with arrays 'images' and 'texts', or with saved statistics"
+        )
+    from limner.core.paths import read_arrays
+
+    arrays = read_arrays(files[0], what="a bank")
+    return (arrays["images"], arrays["texts"]) if {"images", "texts"} <= set(arrays) else files[0]
 
 
 def _tuned(name: str, fixed: dict[str, Any], split: str, dev: Dev) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from limner.core.ids import Ids
 from limner.core.paths import read_array, read_text
 
 if TYPE_CHECKING:
-    from limner.core.collection import Collection, Items
+    from limner.core.collection import Collection
     from limner.core.embeddings import Embeddings
     from limner.core.ranking import Ranking
     from limner.evaluation.evaluate import Source
@@ -300,24 +300,11 @@ def is_qrels(spec: str) -> bool:
 
 def in_order(way: Way, per_image: int) -> Collection:
     """A collection of ids for files that hold n images, and `per_image` texts of each in the same order."""
-    from limner.core.collection import Collection, Items
-    from limner.core.judgements import Judgements
+    from limner.core.collection import Collection
 
-    (n_images, image_ids), (n_texts, text_ids) = _sizes(way)
-    if n_texts != per_image * n_images:
-        raise LimnerError(
-            f"{n_images:,} images and {n_texts:,} texts with --per-image {per_image}: expected "
-            f"{per_image * n_images:,} texts, those of the first image first"
-        )
-    images, texts = (
-        ids or Ids((f"{what}-{row}" for row in range(size)), what=what)
-        for what, ids, size in (("image", image_ids, n_images), ("text", text_ids, n_texts))
-    )
-    columns = np.arange(n_texts)
-    pairs = Judgements(images, texts, columns // per_image, columns, np.ones(n_texts))
-    pictures = _with_folds(Items(images, [None] * n_images), n_images)
-    words = _with_folds(Items(texts, [""] * n_texts, kind="text"), n_images)
-    return Collection(Path(str(way.images or way.scores)).stem, pictures, words, pairs)
+    named = zip(("image", "text"), _sizes(way), strict=True)
+    sides = [ids or [f"{what}-{row}" for row in range(size)] for what, (size, ids) in named]
+    return Collection.in_order(*sides, per_image=per_image, name=Path(str(way.images or way.scores)).stem)
 
 
 def _sizes(way: Way) -> tuple[tuple[int, Ids | None], tuple[int, Ids | None]]:
@@ -328,10 +315,3 @@ def _sizes(way: Way) -> tuple[tuple[int, Ids | None], tuple[int, Ids | None]]:
         raise typer.BadParameter("--per-image is for --images with --texts, and for --scores")
     (images, image_ids), (texts, text_ids) = way.vectors
     return (len(images), image_ids), (len(texts), text_ids)
-
-
-def _with_folds(items: Items, images: int) -> Items:
-    """Five folds in order, as in COCO's 1K protocol, where the images can be cut so."""
-    if images % 5:
-        return items
-    return items.with_fields(fold=[row * 5 // len(items) for row in range(len(items))])

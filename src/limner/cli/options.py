@@ -76,12 +76,12 @@ def loading(words: list[str] | None) -> dict[str, Any]:
         raise typer.BadParameter(str(error)) from error
 
 
-def load(spec: str, words: list[str] | None) -> Collection:
+def load(spec: str, words: list[str] | None, **options: Any) -> Collection:
     """Loads a collection, and shows what the loader warns of."""
     import limner
 
     with progress(f"loading {spec}"):
-        loaded = limner.load(spec, **loading(words))
+        loaded = limner.load(spec, **loading(words), **options)
     warn(loaded.warnings)
     return loaded
 

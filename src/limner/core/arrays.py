@@ -21,23 +21,64 @@ def array(given: Any, what: str) -> Array:
     """An array from whatever holds numbers; a mapped or masked array stays one. What sparse matrices leave out is 0.
 
     Args:
-        given: An array, a list of rows, a torch tensor on any device, a scipy sparse matrix.
+        given: An array, a list of rows, a torch tensor of any type on any device (or a list of them), a scipy sparse
+            matrix, a table or a column of vectors of pandas, polars or Arrow, `Embeddings`.
         what: What it is, for messages.
 
     >>> array([[1, 2], [3, 4]], "similarity matrix").shape
     (2, 2)
     """
-    if hasattr(given, "detach"):
-        given = given.detach().cpu()
-        given = given.float().numpy() if str(given.dtype) == "torch.bfloat16" else given.numpy()
-    if hasattr(given, "toarray"):
-        given = given.toarray()
-    if isinstance(given, np.ndarray) and not isinstance(given, np.matrix):
-        return given
+    plain = _on_host(given)
+    if isinstance(plain, (list, tuple)) and any(hasattr(row, "detach") for row in plain):
+        plain = [_on_host(row) for row in plain]
     try:
-        return np.asarray(given)
+        found = plain if type(plain) is np.memmap or isinstance(plain, np.ma.MaskedArray) else np.asarray(plain)
+        return _joined(found) if found.dtype == object and found.ndim == 1 and len(found) else found
     except ValueError as error:
         raise LimnerError(f"{what}: expected an array, or rows of one length ({error})") from error
+
+
+def _on_host(given: Any) -> Any:
+    """What is on a GPU, sparse, or of a type that numpy does not know, as an array in memory."""
+    if hasattr(given, "detach"):
+        held = given.detach()
+        held = (held if str(held.layout) == "torch.strided" else held.to_dense()).cpu()
+        try:
+            return held.numpy()
+        except TypeError:  # bfloat16 and float8
+            return held.float().numpy()
+    if hasattr(given, "toarray"):
+        return given.toarray()
+    return given.get() if hasattr(given, "__cuda_array_interface__") and hasattr(given, "get") else given
+
+
+def _joined(column: Array) -> Array:
+    """A column of vectors as rows, where it is one."""
+    first = _on_host(column[0])
+    if not isinstance(first, (list, tuple, np.ndarray)) or np.ndim(first) != 1:
+        return column
+    return np.stack([np.asarray(_on_host(row)) for row in column])
+
+
+def _is_row(given: Any) -> bool:
+    return isinstance(given, (list, tuple)) or (hasattr(given, "shape") and len(given.shape) == 1)
+
+
+def is_matrix(given: Any) -> bool:
+    """Whether something is rows of numbers: one of what `array` takes, with two dimensions.
+
+    >>> is_matrix([[1.0, 2.0]]), is_matrix(["a dog", "a cat"]), is_matrix({"q": ["a"]})
+    (True, False, False)
+    """
+    if isinstance(given, (str, bytes, dict)) or not (hasattr(given, "__len__") or hasattr(given, "shape")):
+        return False
+    if isinstance(given, (list, tuple)) and len(given) and not _is_row(given[0]):
+        return False
+    try:
+        found = array(given, "rows")
+    except (LimnerError, TypeError):
+        return False
+    return found.ndim == 2 and np.issubdtype(found.dtype, np.number)
 
 
 def numbers(given: Array, what: str) -> Array:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
-from limner.core.images import open_image, opened
+from limner.core.images import as_value, open_image, opened
 from limner.core.judgements import Judgements
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ class Items:
 
     Args:
         ids: One unique id per item.
-        values: Texts as strings; images as paths, bytes or functions that draw them (opened lazily), or None where
-            the picture itself is not at hand (scores and judgements need none).
+        values: Texts as strings; images as paths, bytes, pictures of Pillow, arrays of pixels, or functions that draw
+            them (opened lazily), or None where the picture itself is not at hand (scores and judgements need none).
         fields: Further columns by name ("language", "file_name", "objects", ...), one entry per item.
         kind: "image" or "text".
 
@@ -56,6 +57,9 @@ class Items:
                 )
         if self.kind == "text":
             self._refuse_non_text()
+        elif any(value is not None and type(value) is not str for value in self.values):
+            pictures = tuple(as_value(v, name=self.ids[row]) for row, v in enumerate(self.values))
+            object.__setattr__(self, "values", pictures)
         object.__setattr__(self, "fields", MappingProxyType(columns))
 
     def _refuse_non_text(self) -> None:
@@ -83,9 +87,14 @@ class Items:
         row = self.ids.index(which) if isinstance(which, str) else which
         return open_image(self.values[row], name=self.ids[row], side=side)
 
-    def opened(self, row: int) -> AbstractContextManager[Image]:
-        """One image as `open` has it, for the length of a block; other threads with large pictures wait until then."""
-        return opened(self.values[row], name=self.ids[row])
+    def opened(self, row: int, *, shortest: int | None = None) -> AbstractContextManager[Image]:
+        """One image as `open` has it, for the length of a block; other threads with large pictures wait until then.
+
+        Args:
+            row: The position.
+            shortest: What its short side is scaled to afterwards; a large JPEG is decoded at a smaller scale then.
+        """
+        return opened(self.values[row], name=self.ids[row], shortest=shortest)
 
     def with_fields(self, **columns: Sequence[Any]) -> Items:
         """The same items with further columns (or replaced ones)."""
@@ -102,8 +111,51 @@ class Items:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __iter__(self) -> Iterator[Any]:
+        """The values: texts, or pictures as they are held."""
+        return iter(self.values)
+
+    @classmethod
+    def of(cls, given: Any, *, kind: str | None = None) -> Items:
+        """Items from what people have; items stay as they are.
+
+        Args:
+            given: One text, path or picture; a list or column of them; or {id: value}. Strings are texts unless `kind`
+                says that they are paths; `Path`, bytes, pictures of Pillow and arrays of pixels are images.
+            kind: "image" or "text", where that is known.
+
+        >>> Items.of(["a dog", "a cat"]), Items.of({"d": Path("dog.jpg")}).ids[0]
+        (Items(2 texts), 'd')
+        """
+        if isinstance(given, Items):
+            return given
+        if isinstance(given, Mapping) and not {"bytes", "path"} >= set(given):
+            return cls(Ids(given), list(given.values()), kind=kind or _kind(list(given.values())))
+        one = isinstance(given, (str, Path, bytes, Mapping)) or hasattr(given, "getexif")
+        one = one or getattr(given, "ndim", 1) in (2, 3)  # the pixels of one picture
+        if not one and not isinstance(given, Iterable):
+            raise LimnerError(
+                f"got {type(given).__name__}: expected texts or pictures, a list of them, or {{id: value}}"
+            )
+        values = [given] if one else list(given.to_pylist() if hasattr(given, "to_pylist") else given)
+        found = kind or _kind(values)
+        named = found == "image" and all(isinstance(v, (str, Path)) for v in values) and len(set(values)) == len(values)
+        return cls(Ids(map(str, values) if named else range(len(values)), what=found), values, kind=found)
+
     def __repr__(self) -> str:
         return f"Items({len(self):,} {self.kind}s{', ' + ', '.join(self.fields) if self.fields else ''})"
+
+
+def _kind(values: Sequence[Any]) -> str:
+    """What a list holds: strings are texts, all else is pictures; refuses both together."""
+    texts = [isinstance(value, str) for value in values]
+    if any(texts) and not all(texts):
+        row = texts.index(False)
+        raise LimnerError(
+            f"row {row} is {type(values[row]).__name__} and others are strings: expected texts only or pictures only; "
+            "write paths as pathlib.Path, or say kind='image'"
+        )
+    return "text" if any(texts) else "image"
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +211,35 @@ class Collection:
                     f"split {name!r} of {self.name!r} names {len(missing)} images that are not there, "
                     f"e.g. {missing[0]!r}"
                 )
+
+    @classmethod
+    def in_order(
+        cls, images: Iterable[object], texts: Iterable[object], *, per_image: int = 1, name: str = "pairs"
+    ) -> Collection:
+        """A collection of ids alone: the first `per_image` texts belong to the first image, and so on.
+
+        Args:
+            images: Ids of the images.
+            texts: Ids of the texts.
+            per_image: Texts of each image.
+            name: What reports call it.
+
+        >>> Collection.in_order(["a", "b"], ["a1", "a2", "b1", "b2"], per_image=2).judgements.grade("b", "b1")
+        1.0
+        """
+        image_ids, text_ids = Ids(images, what="image"), Ids(texts, what="text")
+        n_images, n_texts = len(image_ids), len(text_ids)
+        if n_texts != per_image * n_images:
+            raise LimnerError(
+                f"{n_images:,} images and {n_texts:,} texts, {per_image} per image: expected {per_image * n_images:,} "
+                "texts, those of the first image first"
+            )
+        columns = np.arange(n_texts)
+        pairs = Judgements(image_ids, text_ids, columns // per_image, columns, np.ones(n_texts))
+        sides = Items(image_ids, [None] * n_images), Items(text_ids, [""] * n_texts, kind="text")
+        folds = n_images % 5 == 0  # five folds in order, as in COCO's 1K protocol
+        held = [s.with_fields(fold=[row * 5 // len(s) for row in range(len(s))]) if folds else s for s in sides]
+        return cls(name, held[0], held[1], pairs)
 
     def _aligned(self, judgements: Judgements) -> Judgements:
         """Judgements over the very ids of the items; judged ids outside the collection stay as further candidates."""

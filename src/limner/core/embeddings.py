@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.core.arrays import array, unmasked
+from limner.core.arrays import array, pieces, refuse, unmasked
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.files import replacing, write_text
 from limner.core.ids import Ids
 from limner.core.paths import damage_told, parse_json, read_array, read_arrays, read_text, refuse_bomb, refuse_irregular
+from limner.core.tensor_files import read_tensors, write_tensors
 
 Float32 = npt.NDArray[np.float32]
 _STEPS = 4096  # to a length of 1: products of two whole numbers of steps add up to 2 ** 24 at most
@@ -30,8 +31,8 @@ class Embeddings:
 
     Args:
         ids: One unique id per row.
-        matrix: Rows by dimensions, floating point: an array, a list of rows, a torch tensor. Kept as it is when it is
-            float32 (a memory-mapped file stays mapped), converted otherwise.
+        matrix: Rows by dimensions: an array, a list of rows, a torch tensor, or whatever `limner.core.arrays.array`
+            takes. Kept as it is when it is float32 (a memory-mapped file stays mapped), converted otherwise.
 
     >>> e = Embeddings(["a", "b"], np.array([[3.0, 4.0], [0.0, 2.0]]))
     >>> e.normalised().matrix.tolist()
@@ -51,8 +52,7 @@ class Embeddings:
             raise LimnerError(
                 f"embeddings have shape {matrix.shape}: expected rows by dimensions, at least one dimension"
             )
-        if not np.issubdtype(matrix.dtype, np.floating):
-            raise LimnerError(f"embeddings are of type {matrix.dtype}: expected floating point numbers")
+        _refuse_type(matrix)
         if len(self.ids) != len(matrix):
             raise LimnerError(f"{len(self.ids)} ids for {len(matrix)} rows of embeddings: expected one id per row")
         with np.errstate(over="ignore"):  # refused below
@@ -74,6 +74,24 @@ class Embeddings:
                 )
             longest = max(longest, float(np.sqrt(squares.max())))
         object.__setattr__(self, "longest", longest)
+
+    @classmethod
+    def of(cls, given: Any, *, ids: Iterable[object] | None = None, prefix: str = "") -> Embeddings:
+        """Embeddings from whatever holds vectors; embeddings stay as they are.
+
+        Args:
+            given: Embeddings, or what `limner.core.arrays.array` takes.
+            ids: Ids of rows that have none; numbers otherwise.
+            prefix: What is written before such a number.
+
+        >>> list(Embeddings.of([[1.0, 0.0]], prefix="image-").ids)
+        ['image-0']
+        """
+        if isinstance(given, Embeddings):
+            return given
+        matrix = array(given, "embeddings")
+        rows = len(matrix) if matrix.ndim else 0
+        return cls(Ids((f"{prefix}{row}" for row in range(rows)) if ids is None else ids, what="embedding"), matrix)
 
     @property
     def dim(self) -> int:
@@ -115,7 +133,7 @@ class Embeddings:
         return self if wanted == self.ids else Embeddings(wanted, self.matrix[self.ids.positions(wanted)])
 
     def save(self, path: str | Path) -> Path:
-        """Writes npy, npz, safetensors or parquet, by the file's ending.
+        """Writes npy, npz, safetensors, parquet or pt, by the file's ending.
 
         An npy file ends with the ids, behind the numbers, where other programs do not look; for them `<name>.ids.txt`
         lies beside it.
@@ -130,7 +148,7 @@ class Embeddings:
 
     @classmethod
     def load(cls, path: str | Path, *, ids: Iterable[object] | str | Path | None = None) -> Embeddings:
-        """Reads npy, npz, safetensors or parquet.
+        """Reads npy, npz, safetensors, parquet, or pt (a tensor, or {"embeddings": tensor, "ids": [...]}).
 
         Args:
             path: The file. An npy file is memory-mapped.
@@ -141,7 +159,7 @@ class Embeddings:
         source = Path(path)
         refuse_irregular(source, what="embeddings")
         if not os.path.isfile(source):
-            raise LimnerError(f"no embeddings file {source}: expected .npy, .npz, .safetensors or .parquet")
+            raise LimnerError(f"no embeddings file {source}: expected .npy, .npz, .safetensors, .parquet or .pt")
         with damage_told(source, what="file of embeddings", mend="save them again"):
             matrix, stored = _format(source).read(source)
         if not np.size(matrix) or not np.ndim(matrix):
@@ -156,6 +174,10 @@ class Embeddings:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """The vectors, for numpy and what is built on it."""
+        return np.array(self.matrix, dtype=dtype, copy=copy)
 
     def __repr__(self) -> str:
         return f"Embeddings({len(self):,} x {self.dim})"
@@ -182,7 +204,8 @@ class _Format:
 
 
 def _format(path: Path) -> _Format:
-    formats = {".npy": _NPY, ".npz": _NPZ, ".safetensors": _SAFETENSORS, ".parquet": _PARQUET}
+    formats = {".npy": _NPY, ".npz": _NPZ, ".safetensors": _SAFETENSORS, ".parquet": _PARQUET, ".pt": _TORCH}
+    formats[".pth"] = _TORCH
     if path.suffix.lower() not in formats:
         raise UnknownName("embeddings file ending", path.suffix or path.name, formats)
     return formats[path.suffix.lower()]
@@ -195,6 +218,19 @@ def _on_grid(unit: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         shorter += 0.5
         steps[long] = np.rint(unit[long] * (_STEPS - shorter))
     return steps / _STEPS
+
+
+def _refuse_type(matrix: npt.NDArray[Any]) -> None:
+    """Refuses what is no number, and whole numbers that single precision cannot hold."""
+    if np.issubdtype(matrix.dtype, np.floating):
+        return
+    if not np.issubdtype(matrix.dtype, np.integer):
+        raise LimnerError(f"embeddings are of type {matrix.dtype}: expected floating point or whole numbers")
+    for start, rows in pieces(matrix):
+        wrong = np.asarray(np.abs(rows.astype(np.float64)) > 2.0**24)
+        refuse(
+            wrong, start, matrix, "embeddings", "which single precision cannot hold: expected floating point numbers"
+        )
 
 
 def _ids_file(path: Path) -> Path:
@@ -317,3 +353,4 @@ _NPY = _Format(_read_npy, _write_npy)
 _NPZ = _Format(_read_npz, _write_npz)
 _SAFETENSORS = _Format(_read_safetensors, _write_safetensors)
 _PARQUET = _Format(_read_parquet, _write_parquet)
+_TORCH = _Format(read_tensors, lambda path, given: write_tensors(path, given.matrix, list(given.ids)))

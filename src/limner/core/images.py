@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
@@ -27,8 +27,8 @@ from limner.core.paths import refuse_irregular
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-Value = str | Path | bytes | Callable[[], "Image"] | None
-"""A picture as items hold it: a file, its bytes, a function that draws it, or nothing but an id."""
+Value = Union[str, Path, bytes, Callable[[], "Image"], "Image", None]
+"""A picture as items hold it: a file, its bytes, a function that draws it, the picture, or nothing but an id."""
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
 PIXEL_LIMIT = 128_000_000
@@ -55,6 +55,29 @@ class Unreadable(LimnerError):
         self.reason = reason
 
 
+def as_value(given: Any, *, name: str) -> Value:
+    """A picture from what people have, as items hold it.
+
+    Args:
+        given: A path, the bytes of a file, a picture of Pillow, an array of pixels (height by width, by 3 or 4 colours,
+            whole numbers up to 255), `{"bytes": ..., "path": ...}` of the datasets library, a function that draws it.
+        name: What messages call it.
+    """
+    if given is None or isinstance(given, (str, Path, bytes)) or callable(given) or hasattr(given, "getexif"):
+        return given  # type: ignore[no-any-return]
+    if isinstance(given, (bytearray, memoryview, io.BytesIO)):
+        return given.getvalue() if isinstance(given, io.BytesIO) else bytes(given)
+    if isinstance(given, dict) and {"bytes", "path"} & set(given):
+        return as_value(given.get("bytes") or given.get("path"), name=name)
+    if isinstance(given, np.ndarray) and given.dtype == np.uint8 and given.shape[2:] in ((), (3,), (4,)):
+        return _pillow().fromarray(given)  # type: ignore[no-any-return]
+    about = f" of shape {tuple(given.shape)} and type {given.dtype}" if hasattr(given, "shape") else ""
+    raise LimnerError(
+        f"image {name!r} is a {type(given).__name__}{about}: expected a path, bytes, a picture of Pillow, or a "
+        "numpy array of height by width by 3 whole numbers from 0 to 255 (uint8)"
+    )
+
+
 def open_image(value: Value, *, name: str, side: int | None = None) -> Image:
     """Decodes one picture to RGB, upright.
 
@@ -73,6 +96,7 @@ def opened(
     *,
     name: str,
     side: int | None = None,
+    shortest: int | None = None,
     formats: tuple[str, ...] = FORMATS,
     limit: int = PIXEL_LIMIT,
 ) -> Iterator[Image]:
@@ -82,20 +106,22 @@ def opened(
         value: As `Items.values` holds it.
         name: What messages call it.
         side: As for `open_image`.
+        shortest: Decode a JPEG at a smaller scale, as long as its short side stays twice as long as this.
         formats: Those that are read, as Pillow calls them.
         limit: Pixels above which it is refused.
     """
     if value is None:
         raise LimnerError(f"image {name!r} has no picture here, only an id: give the folder with images when loading")
-    if callable(value):
-        yield _smaller(upright(value()), side)
+    if callable(value) or hasattr(value, "getexif"):
+        drawn: Any = value() if callable(value) else value
+        yield _smaller(upright(drawn), side)
         return
     with _lazily(value, name, formats) as picture:
         if picture.width * picture.height > limit:
             size = f"{picture.width} x {picture.height} pixels, of which at most {limit:,} are read"
             raise Unreadable(name, _where(value), f"it has {size}")
         with _explained(value, name):
-            pixels = _drafted(picture, side)
+            pixels = _drafted(picture, side, shortest)
         with _waiting.turn(pixels):
             with _explained(value, name):
                 made = _decoded(picture, side)
@@ -134,11 +160,11 @@ def _where(value: str | Path | bytes) -> object:
     return f"{len(value):,} bytes" if isinstance(value, bytes) else value
 
 
-def _drafted(picture: Image, side: int | None) -> int:
+def _drafted(picture: Image, side: int | None, shortest: int | None) -> int:
     """Has a JPEG decoded at a smaller scale where that is enough; returns how many pixels are decoded."""
     whole = picture.width * picture.height
-    if side is not None:
-        share = 2 * side / max(picture.size)
+    if side is not None or shortest is not None:
+        share = 2 * side / max(picture.size) if side is not None else 2 * (shortest or 1) / min(picture.size)
         picture.draft(None, (max(1, int(picture.width * share)), max(1, int(picture.height * share))))
     is_progressive = "progressive" in picture.info  # all of it is held while it is decoded, whatever the scale
     return whole if is_progressive else picture.width * picture.height

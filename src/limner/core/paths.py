@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from limner.core.errors import LimnerError
+from limner.core.tensor_files import ENDINGS as TENSOR_ENDINGS
+from limner.core.tensor_files import read_tensors
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -146,10 +148,13 @@ def _is_unicode(value: Any) -> bool:
 
 
 def read_array(path: str | Path, *, what: str) -> npt.NDArray[Any]:
-    """The array of an npy file, memory-mapped; nothing in it is unpickled."""
+    """The array of an npy file, memory-mapped, or the tensor of a pt file; nothing in it is unpickled freely."""
     _refuse_missing(path, what, "an .npy file")
     import numpy as np  # here: names of data sets are listed without it
 
+    if Path(path).suffix.lower() in TENSOR_ENDINGS:
+        with damage_told(path, what="file of a tensor", mend="save it again with torch.save"):
+            return read_tensors(path)[0]
     with damage_told(path, what="npy file of numbers", mend="save it again with np.save"):
         held = np.load(path, mmap_mode="r", allow_pickle=False)
     if not isinstance(held, np.ndarray):

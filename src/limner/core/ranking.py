@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -37,6 +37,8 @@ class Ranking:
     >>> r = Ranking.from_lists({"q": ["b", "a"]}, candidates=["a", "b", "c"])
     >>> r.truncated, r["q"]
     (True, ['b', 'a'])
+    >>> dict(r)
+    {'q': ['b', 'a']}
     """
 
     queries: Ids
@@ -115,6 +117,17 @@ class Ranking:
         row = self.indices[self.queries.index(query)]
         return list(self.candidates[row[row >= 0]])
 
+    def __iter__(self) -> Iterator[str]:
+        """The ids of the queries."""
+        return iter(self.queries)
+
+    def __contains__(self, query: object) -> bool:
+        return query in self.queries
+
+    def keys(self) -> Ids:
+        """The ids of the queries, so that `dict(ranking)` gives {query id: [candidate ids, best first]}."""
+        return self.queries
+
     def top(self, k: int) -> Ranking:
         """The first k of every list."""
         scores = None if self.scores is None else self.scores[:, :k]
@@ -123,17 +136,18 @@ class Ranking:
     @classmethod
     def from_lists(
         cls,
-        lists: Mapping[Any, Iterable[object]],
+        lists: Mapping[Any, Iterable[object] | Mapping[Any, float]],
         *,
         candidates: Iterable[object] | None = None,
         n_candidates: int | None = None,
     ) -> Ranking:
-        """Builds a ranking from {query id: [candidate ids, best first]}.
+        """Builds a ranking from {query id: [candidate ids, best first]}, or {query id: {candidate id: score}}.
 
         `candidates` names the whole pool (and so says how much is cut off); without it the pool is what the lists hold
         and its size stays unknown unless `n_candidates` says it.
         """
-        rows = {str(q): [str(c) for c in row] for q, row in lists.items()}
+        ordered = {q: _best_first(row) if isinstance(row, Mapping) else list(row) for q, row in lists.items()}
+        rows = {str(q): [str(c) for c in row] for q, row in ordered.items()}
         pool = Ids(
             dict.fromkeys(c for row in rows.values() for c in row) if candidates is None else candidates,
             what="candidate",
@@ -141,8 +155,10 @@ class Ranking:
         indices = np.full((len(rows), max(map(len, rows.values()), default=0)), -1, dtype=np.int64)
         for number, row in enumerate(rows.values()):
             indices[number, : len(row)] = pool.positions(row)
+        scored = [[row[c] for c in ordered[q]] for q, row in lists.items() if isinstance(row, Mapping)]
+        scores = _padded(scored, indices) if scored and len(scored) == len(rows) else None
         size = len(pool) if candidates is not None and n_candidates is None else n_candidates
-        return cls(Ids(rows, what="query"), pool, indices, None, size)
+        return cls(Ids(rows, what="query"), pool, indices, scores, size)
 
     @classmethod
     def load(cls, path: str | Path, *, candidates: Iterable[object] | None = None) -> Ranking:
@@ -190,6 +206,22 @@ class Ranking:
     def __repr__(self) -> str:
         pool = "an unknown pool" if self.n_candidates is None else f"{self.n_candidates:,} candidates"
         return f"Ranking({len(self):,} queries, top {self.depth:,} of {pool})"
+
+
+def _best_first(scored: Mapping[Any, float]) -> list[Any]:
+    """Candidates by score, higher first; equal scores keep their order."""
+    wrong = [c for c, score in scored.items() if not isinstance(score, (int, float, np.number)) or score != score]
+    if wrong:
+        raise LimnerError(f"the score of candidate {wrong[0]!r} is {scored[wrong[0]]!r}: expected a number")
+    return sorted(scored, key=lambda candidate: -scored[candidate])
+
+
+def _padded(rows: list[list[float]], like: Lists) -> npt.NDArray[np.float64]:
+    """Scores in the shape of the indices; -inf where a list is shorter."""
+    scores = np.full(like.shape, -np.inf)
+    for number, row in enumerate(rows):
+        scores[number, : len(row)] = row
+    return scores
 
 
 def _real(given: Any) -> npt.NDArray[np.floating[Any]]:

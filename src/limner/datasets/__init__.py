@@ -23,6 +23,11 @@ from limner.core.registry import Registry, checked
 if TYPE_CHECKING:
     from limner.core.collection import Collection
 
+if not TYPE_CHECKING:
+    from limner.core.lazy import submodules
+
+    __getattr__ = submodules(__name__)
+
 __all__ = ["DATASETS", "Dataset", "dataset", "datasets", "detect", "load", "refuse_foreign", "write"]
 
 
@@ -81,6 +86,13 @@ _FORMS = (
         ("results_*.token", "*.token"),
         "Ask for Flickr30k at the University of Illinois; put results_20130124.token into DIR and the photographs into "
         "DIR/flickr30k-images.",
+    ),
+    Dataset(
+        "huggingface",
+        "a folder that the datasets library wrote (save_to_disk), with columns image and caption",
+        "limner.datasets.objects:load_saved",
+        ("dataset_dict.json", "state.json"),
+        "Your own data, or `datasets.load_dataset(NAME).save_to_disk(DIR)` on a machine that reaches the hub.",
     ),
     Dataset(
         "karpathy",
@@ -182,12 +194,13 @@ def datasets() -> list[Dataset]:
     return [dataset(name) for name in DATASETS]
 
 
-def load(spec: str | Path, *, split: str | None = None, trust: bool = True, **options: Any) -> Collection:
+def load(spec: Any, *, split: str | None = None, trust: bool = True, **options: Any) -> Collection:
     """Loads a collection.
 
     Args:
         spec: A name ("scenes"), a name and a path ("flickr8k:DIR"), a path alone ("captions.csv", a folder), or a
-            loader of your own and, if it takes one, a path ("my_module:my_loader:PATH").
+            loader of your own and, if it takes one, a path ("my_module:my_loader:PATH"). Or a table in memory: a
+            DataFrame, an Arrow table, a Dataset, a list of rows or pairs; see `limner.datasets.objects`.
         split: Only this split; everything, with its splits, where left out.
         trust: Whether a loader of your own may be named; False for a spec that was read from a file.
         options: Passed to the loader; one it does not know is refused.
@@ -196,6 +209,10 @@ def load(spec: str | Path, *, split: str | None = None, trust: bool = True, **op
     Traceback (most recent call last):
     limner.core.errors.UnknownName: unknown data set 'flicker8k': did you mean 'flickr8k' or ...
     """
+    if not isinstance(spec, (str, Path)):
+        from limner.datasets.objects import load_object
+
+        return load_object(spec, split=split, **checked(load_object, options, what="a table in memory", filled=1))
     name, loader, path = _resolved(spec, trusted=trust)
     _refuse_no_path(name, loader, path)
     chosen = checked(loader, options, what=repr(name), filled=1)

@@ -213,14 +213,14 @@ class Assembly:
                     f"none of the {len(self.images.row):,} images is in {folder}: expected e.g. {example}"
                 )
         if folder is None:
-            return [v if isinstance(v, bytes) else None for v in self.images.values]
+            return [None if isinstance(v, (str, Path)) else v for v in self.images.values]
         return [self._picture(path, row, folder) for row, path in enumerate(self._paths(folder))]
 
     def _paths(self, folder: Path) -> Iterable[Any]:
-        return (v if isinstance(v, bytes) else folder / v for v in self.images.values)
+        return (folder / v if isinstance(v, (str, Path)) else v for v in self.images.values)
 
     def _picture(self, path: Any, row: int, folder: Path) -> Any:
-        if isinstance(path, bytes) or _is_file(path):
+        if not isinstance(path, Path) or _is_file(path):
             return path
         self.notes.add(self.images.places[row], f"the image is not in {folder}; kept without a picture")
         return None

@@ -7,8 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName, shown
+from limner.core.images import Value, as_value
 from limner.core.paths import damage_told, refuse_bomb, refuse_irregular
 from limner.datasets._build import Assembly, Check
 from limner.datasets._read import At, existing, json_lines, lines, number, optional_file, refuse, table
@@ -68,7 +71,7 @@ def load_table(
     """
     file = existing(path, what="table")
     made = Assembly(file.name.split(".")[0], strict=strict)
-    _Reader(made, columns or {}).add_all(_rows(file, quoted=quoted, encoding=encoding), file)
+    Reader(made, columns or {}).add_all(_rows(file, quoted=quoted, encoding=encoding), file)
     beside = [file.parent, file.parent / "images"]
     return made.finish(split=split, images=images, beside=beside, check_images=check_images)
 
@@ -101,12 +104,22 @@ def load_folder(
     folder = existing(path, what="folder of images")
     file = _captions_beside(folder) if captions is None else existing(captions, what="table of captions")
     made = Assembly(folder.resolve().name, strict=strict)
-    _Reader(made, columns or {}).add_all(_rows(file, quoted=quoted, encoding=encoding), file)
+    Reader(made, columns or {}).add_all(_rows(file, quoted=quoted, encoding=encoding), file)
     named = list(map(str, made.images.values))
     places = (folder, folder / "images")
     pictures = next((place for place in places if any(os.path.isfile(place / name) for name in named)), folder)
     _note_uncaptioned(made, pictures, set(named), places)
     return made.finish(split=split, images=pictures, check_images=check_images)
+
+
+def holds_pairs(file: Path) -> bool:
+    """Whether a table has a column of images and one of captions, by their usual names."""
+    try:
+        _, first = next(iter(_rows(file, quoted=True, encoding="utf-8")))
+    except (StopIteration, LimnerError):
+        return False
+    has = [any(name in first for name in COLUMNS[role]) for role in ("image", "caption", "captions")]
+    return has[0] and (has[1] or has[2])
 
 
 def _captions_beside(folder: Path) -> Path:
@@ -156,7 +169,7 @@ def _parquet_rows(file: Path) -> Iterator[tuple[At, dict[str, Any]]]:
                 yield At(file, row), entry
 
 
-class _Reader:
+class Reader:
     """Adds rows to an assembly; knows what the columns are called and which words were captions before."""
 
     def __init__(self, made: Assembly, columns: Mapping[str, str]) -> None:
@@ -166,8 +179,10 @@ class _Reader:
         self.made = made
         self.columns = columns
         self.key_of: dict[str, str] = {}
+        self.image_of: dict[object, str] = {}
 
     def add_all(self, rows: Iterator[tuple[At, dict[str, Any]]], file: Path) -> None:
+        """Adds every row; refuses a table that has none."""
         empty = True
         for at, row in rows:
             self._add(row, at)
@@ -182,6 +197,8 @@ class _Reader:
         if not image:
             self.made.notes.add(at, "no image in this row; caption left out")
             return
+        if image == f"row-{at.line}" and value is not None:
+            image = self.image_of.setdefault(_content(value), image)
         about_image, about_text = _fields(row, named)
         self.made.image(image, at, split=str(cells.get("split") or ""), value=value, fields=about_image)
         for caption in _captions(cells, at):
@@ -232,8 +249,8 @@ def _fields(row: Mapping[str, Any], named: Mapping[str, str]) -> tuple[dict[str,
     return about_image, about_text
 
 
-def _image(cells: Mapping[str, Any], at: At) -> tuple[str | bytes | None, str]:
-    """The picture (a file's name or bytes) and the image's id."""
+def _image(cells: Mapping[str, Any], at: At) -> tuple[Value, str]:
+    """The picture (a file's name, bytes, a picture) and the image's id."""
     cell, key = cells["image"], cells.get("image_id")
     if isinstance(cell, dict):  # as the datasets library writes pictures into parquet
         name, content = cell.get("path"), cell.get("bytes")
@@ -242,15 +259,20 @@ def _image(cells: Mapping[str, Any], at: At) -> tuple[str | bytes | None, str]:
         return content or name, str(key or name or f"row-{at.line}")
     if isinstance(cell, list):
         refuse(at, f"the image is a list of {len(cell)}, expected the name of a file, or its bytes")
-    if isinstance(cell, bytes):
-        return cell, str(key or f"row-{at.line}")
+    if isinstance(cell, (bytes, bytearray, np.ndarray)) or callable(cell) or hasattr(cell, "getexif"):
+        return as_value(cell, name=f"{at}"), str(key or getattr(cell, "filename", "") or f"row-{at.line}")
     name = "" if cell is None else str(cell).strip()
     return name, str(key) if key not in (None, "") and name else name
 
 
+def _content(value: Any) -> object:
+    """What tells that two rows hold the same picture, where nothing names it."""
+    return value.tobytes() if hasattr(value, "getexif") else value
+
+
 def _captions(cells: Mapping[str, Any], at: At) -> list[str]:
     found = cells["caption"] if "caption" in cells else cells["captions"]
-    listed = found if isinstance(found, list) else [found]
+    listed = list(found) if isinstance(found, (list, tuple, np.ndarray)) else [found]
     for caption in listed:
         if caption is not None and not isinstance(caption, str):
             refuse(at, f"the caption is {caption!r}, expected text")

@@ -89,7 +89,7 @@ def _write_picture(images: Items, row: int, folder: Path) -> str | None:
     elif isinstance(value, bytes):
         (folder / name).write_bytes(value)
     else:
-        value().save(folder / name)
+        (value() if callable(value) else value).save(folder / name)
     return name
 
 

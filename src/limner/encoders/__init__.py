@@ -7,11 +7,19 @@ That is the whole contract (`Encoder`), for those of the catalogue and for one o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from limner.core.errors import LimnerError
 from limner.core.registry import Registry
 from limner.encoders.contract import Encoder, TwoSided, encoded
+from limner.encoders.memory import before_torch
+
+before_torch()
+
+if not TYPE_CHECKING:
+    from limner.core.lazy import submodules
+
+    __getattr__ = submodules(__name__)
 
 __all__ = ["ENCODERS", "Encoder", "TwoSided", "encoded", "encoder", "encoder_named"]
 

@@ -46,9 +46,10 @@ class WordVectors:
 
     def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:
         """One vector per text."""
-        texts = items.values if isinstance(items, Items) else items
-        if isinstance(items, Items) and items.kind != "text":
-            raise LimnerError(f"word vectors are for texts, but were given {items!r}")
+        given = Items.of(items)
+        if given.kind != "text":
+            raise LimnerError(f"word vectors are for texts, but were given {given!r}")
+        texts = given.values
         out = np.empty((len(texts), self.dim), dtype=np.float32)
         for row, text in enumerate(texts):
             known = [self.number[w] for w in words(text) if w in self.number]

@@ -44,7 +44,7 @@ def content_key(value: Any, *, kind: str) -> bytes:
         held = str(value).encode()
     elif isinstance(value, bytes):
         held = value
-    elif callable(value):
+    elif not isinstance(value, (str, Path)):
         picture = open_image(value, name="picture")
         held = repr(picture.size).encode() + picture.tobytes()
     else:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import array
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.progress import progress_for
 from limner.scores import Progress
+
+_PICTURES = 64  # pictures that a plain function gets at once
 
 
 @runtime_checkable
@@ -73,22 +78,75 @@ def digest(*parts: str | npt.NDArray[Any]) -> str:
     return found.hexdigest()
 
 
-def encoded(system: Encoder | TwoSided, items: Items, *, progress: Progress | None = None) -> Embeddings:
+def encoded(
+    system: Encoder | TwoSided | Callable[[list[Any]], Any], items: Any, *, progress: Progress | None = None
+) -> Embeddings:
     """Vectors of items.
 
     Args:
-        system: An `Encoder` or a `TwoSided` system.
-        items: Images or texts.
+        system: An `Encoder`, a `TwoSided` system, a model of sentence-transformers, or a function of a list of texts,
+            or of a list of pictures, that gives one vector for each.
+        items: Images or texts: items, or whatever `limner.Items.of` takes.
         progress: Handed on where the system takes it.
     """
+    images_only = getattr(system, "kinds", None) == ("image",)
+    given = Items.of(items, kind="image" if images_only else None)
+    if _is_function(system):
+        return _from_function(system, given, progress)
+    encode = _encode(system, given.kind)
+    return _rows(encode(given, **progress_for(encode, progress)), given)
+
+
+def _is_function(system: Any) -> bool:
+    """Whether it takes plain lists: a function, or a model of sentence-transformers."""
+    foreign = type(system).__module__.partition(".")[0] == "sentence_transformers"
+    known = isinstance(system, (Encoder, TwoSided)) or inspect.isclass(system)
+    return foreign or (callable(system) and not known)
+
+
+def _from_function(system: Any, items: Items, progress: Progress | None) -> Embeddings:
+    function = _told(system.encode if hasattr(system, "encode") else system)
+    if items.kind == "text":
+        return _rows(function(list(items.values)), items)
+    parts = []
+    for low in range(0, len(items), _PICTURES):
+        rows = range(low, min(low + _PICTURES, len(items)))
+        parts.append(array(function([items.open(row) for row in rows]), "what the encoder gave"))
+        if progress is not None:
+            progress(rows.stop, len(items))
+    return _rows(np.concatenate(parts), items)
+
+
+def _told(function: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """A function of somebody's own, whose errors are not limner's."""
+
+    def called(given: list[Any]) -> Any:
+        try:
+            return function(given)
+        except LimnerError:
+            raise
+        except Exception as error:
+            name = getattr(function, "__qualname__", type(function).__name__)
+            raise LimnerError(
+                f"{name} encodes nothing of a list of {len(given)} ({type(error).__name__}: {error}): expected a "
+                "function that gives one vector for each text or picture of a list"
+            ) from error
+
+    return called
+
+
+def _rows(made: Any, items: Items) -> Embeddings:
+    return made if isinstance(made, Embeddings) else Embeddings(items.ids, array(made, "what the encoder gave"))
+
+
+def _encode(system: Any, kind: str) -> Callable[..., Any]:
+    """What of a system encodes items of this kind."""
     if isinstance(system, TwoSided):
-        encode: Any = system.encode_images if items.kind == "image" else system.encode_texts
-    elif isinstance(system, Encoder):
-        encode = system.encode
-    else:
-        raise LimnerError(
-            f"{type(system).__name__} encodes nothing: expected an object with encode(items), or with encode_images "
-            "and encode_texts, such as a trained system"
-        )
-    made = encode(items, **progress_for(encode, progress))
-    return made if isinstance(made, Embeddings) else Embeddings(items.ids, np.asarray(made))
+        return system.encode_images if kind == "image" else system.encode_texts
+    if isinstance(system, Encoder) and not inspect.isclass(system) and not isinstance(system, str):
+        return system.encode
+    name = system.__name__ if inspect.isclass(system) else type(system).__name__
+    raise LimnerError(
+        f"{name} encodes nothing: expected a function of a list, an object with encode(items), or with encode_images "
+        "and encode_texts, such as a trained system"
+    )

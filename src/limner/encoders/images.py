@@ -43,6 +43,7 @@ class EfficientNetLite(TorchEncoder):
         what = "the encoder 'efficientnet-lite'"
         library = needed("efficientnet_lite_pytorch", what=what, package="efficientnet-lite-pytorch", extra="backbones")
         self.version, self.side = version, SIZES[version]
+        self.shortest = self.side
         self.weights = _weights(version) if weights is None else Path(weights)
         self.model = library.EfficientNet.from_name(f"efficientnet-lite{version}")
         fill(self.model, self.weights)

@@ -106,7 +106,7 @@ class Histograms:
 
     def encode(self, items: Items, *, workers: int | None = None, progress: Progress | None = None) -> Float32:
         """One row per picture; see `describe`."""
-        return describe(items, self.names, workers=workers, progress=progress)
+        return describe(Items.of(items, kind="image"), self.names, workers=workers, progress=progress)
 
 
 def describe_one(picture: Image, names: Sequence[str]) -> Float32:

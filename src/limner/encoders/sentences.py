@@ -86,9 +86,10 @@ class UniversalSentenceEncoder:
 
     def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:
         """Vectors of texts, of length 1."""
-        texts = items.values if isinstance(items, Items) else items
-        if isinstance(items, Items) and items.kind != "text":
-            raise LimnerError(f"the universal sentence encoder reads texts, but was given {items!r}")
+        given = Items.of(items)
+        if given.kind != "text":
+            raise LimnerError(f"the universal sentence encoder reads texts, but was given {given!r}")
+        texts = given.values
         out = np.empty((len(texts), self.dim), dtype=np.float32)
         for low in range(0, len(texts), 512):
             out[low : low + 512] = self.model.encode(list(texts[low : low + 512]))

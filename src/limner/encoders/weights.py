@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from limner.core.errors import LimnerError, shown
 from limner.core.paths import damage_told
+from limner.core.tensor_files import unpickled
 
 _WRAPPERS = ("state_dict_ema", "model_ema", "state_dict", "model")
 """Keys under which training scripts keep the weights beside other things; the smoothed ones first, as timm does."""
+
+_EXPECTED = "weights that were saved with torch.save(model.state_dict(), FILE), or a .safetensors file"
 
 
 def read_weights(file: Path) -> dict[str, Tensor]:
@@ -26,20 +27,9 @@ def read_weights(file: Path) -> dict[str, Tensor]:
             from safetensors.torch import load_file
 
             return load_file(file)
-        held = _unpickled(file)
+        held = unpickled(file, expected=_EXPECTED)
         found = next((held[key] for key in _WRAPPERS if isinstance(held.get(key), Mapping)), held)
         return {_plain(name): tensor for name, tensor in found.items() if isinstance(tensor, Tensor)}
-
-
-def _unpickled(file: Path) -> Any:
-    """What torch saved, read by its restricted reader, which knows tensors and plain values alone."""
-    try:
-        return torch.load(file, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:  # its message advises to read the file without the restriction
-        raise LimnerError(
-            f"{file} holds more than tensors, or is damaged: expected weights that were saved with "
-            "torch.save(model.state_dict(), FILE), or a .safetensors file"
-        ) from error
 
 
 def _plain(name: Any) -> str:

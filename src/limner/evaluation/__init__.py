@@ -1,5 +1,8 @@
 """evaluate: measures, protocols, comparisons with intervals and tests, tuning on dev, reports and tables."""
 
+from typing import TYPE_CHECKING
+
+from limner.evaluation.breakdown import Breakdown, breakdown
 from limner.evaluation.comparison import Comparison, compare
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.hubs import Hubs
@@ -7,4 +10,20 @@ from limner.evaluation.measures import Measure
 from limner.evaluation.report import Report
 from limner.evaluation.tuning import corrected, tune
 
-__all__ = ["Comparison", "Hubs", "Measure", "Report", "compare", "corrected", "evaluate", "tune"]
+if not TYPE_CHECKING:
+    from limner.core.lazy import submodules
+
+    __getattr__ = submodules(__name__)
+
+__all__ = [
+    "Breakdown",
+    "Comparison",
+    "Hubs",
+    "Measure",
+    "Report",
+    "breakdown",
+    "compare",
+    "corrected",
+    "evaluate",
+    "tune",
+]

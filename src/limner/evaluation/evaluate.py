@@ -15,6 +15,7 @@ from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.core.version import VERSION
 from limner.evaluation.coverage import covered, unjudged_queries
+from limner.evaluation.inputs import EXPECTED, understood
 from limner.evaluation.judging import (
     Given,
     if_right,
@@ -35,10 +36,11 @@ Source = Scores | Ranking
 
 
 def evaluate(
-    system: Source | Mapping[str, Source],
-    truth: Collection | Judgements,
+    system: Any,
+    truth: Any,
     *,
     measures: str | Iterable[str | Measure | MeasureKind] | None = None,
+    per_image: int | None = None,
     protocol: str | Iterable[str] | None = None,
     direction: str | None = None,
     groups: Mapping[str, object] | None = None,
@@ -54,11 +56,14 @@ def evaluate(
     """Measures a system against what is known to be relevant.
 
     Args:
-        system: Scores between images and texts (both directions are measured), a ranking (one direction), or a mapping
-            from "i2t" and "t2i" to scores or rankings.
-        truth: A collection; or judgements, for one ranking of any queries and candidates.
+        system: Scores between images and texts (both directions are measured), a ranking (one direction), a mapping
+            from "i2t" and "t2i" to scores or rankings, a trained model, or an encoder of images and texts. With
+            judgements also a run, {query: {candidate: score}}. Or vectors of images, in the order of the texts.
+        truth: A collection; or judgements, for one ranking of any queries and candidates, also as
+            {query: {candidate: grade}}; or, beside vectors of images, vectors of texts.
         measures: Such as "R@1 R@5 MedR"; the usual ones by default, or those of the protocol. "module:kind", or a
             `MeasureKind` in a list, for one of your own.
+        per_image: Texts of each image, for two sets of vectors in order; 1 where left out.
         protocol: One or several names of `limner.evaluation.protocols.PROTOCOLS`, all counted in the same pass.
         direction: What the queries of scores or a ranking are: "i2t" images, "t2i" texts. Needed only where images and
             texts share ids; otherwise the ids tell.
@@ -79,6 +84,7 @@ def evaluate(
         A report with a value per query, measure, direction and view.
     """
     chosen = None if measures is None else parse(measures)
+    system, truth = understood(system, truth, per_image=per_image)
     how: dict[str, Any] = {
         "ties": ties,
         "unretrieved": unretrieved,
@@ -222,9 +228,7 @@ def directions(
         _refuse_swapped(system, collection)
         return {towards: system[towards] for towards in ("i2t", "t2i") if towards in system}
     if not isinstance(system, (Scores, Ranking)):
-        raise LimnerError(
-            f"got {type(system).__name__}: expected Scores, a Ranking, or a mapping from 'i2t' and 't2i' to them"
-        )
+        raise LimnerError(f"got {type(system).__name__}: {EXPECTED}")
     towards = direction_of(system, collection, direction)
     if isinstance(system, Ranking):
         return {towards: system}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -108,6 +108,18 @@ class Report:
         write = REPORT_FORMATS[ending]
         write_text(place_for(target), write(self, **checked(write, options, what=f"a {ending} report", filled=1)))
         return target
+
+    def renamed(self, names: Mapping[str, str]) -> Report:
+        """The report with other names of directions and views in its tables.
+
+        Args:
+            names: What tables call a direction ("i2t", "t2i", "run") or a view, such as {"i2t": "caption retrieval"}.
+        """
+        known = {*(r.direction for r in self.results), *(r.view for r in self.results)}
+        for name in names:
+            if name not in known:
+                raise UnknownName("direction or view of the report", name, sorted(known))
+        return replace(self, settings={**self.settings, "names": {**self.settings.get("names", {}), **names}})
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that hold the whole report."""

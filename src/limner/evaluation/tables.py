@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,20 +37,21 @@ def to_csv(records: Sequence[dict[str, Any]]) -> str:
 
 def report_grids(report: Report) -> list[Grid]:
     """One grid per view: measures down, directions across, each number with its interval."""
+    names = report.settings.get("names") or {}
     views = dict.fromkeys(r.view for r in report.results)
     found = [(view, [r for r in report.results if r.view == view]) for view in views]
-    grids = [[_view_grid(view, results), *_bounds_grid(view, results)] for view, results in found]
+    grids = [[_view_grid(view, results, names), *_bounds_grid(view, results, names)] for view, results in found]
     return [grid for each in grids for grid in each]
 
 
-def _bounds_grid(view: str, results: list[Result]) -> list[Grid]:
+def _bounds_grid(view: str, results: list[Result], names: Mapping[str, str]) -> list[Grid]:
     """What unjudged answers could change: each number if all of them were wrong, and if all were right."""
     bounded = [r for r in results if r.bound is not None]
     if not bounded:
         return []
     directions = [d for d in DIRECTIONS if any(r.direction == d for r in bounded) and d != "both"]
-    title = f"{view}: all unjudged wrong to all right"
-    rows = [(title, *(DIRECTIONS[d] for d in directions))]
+    title = f"{names.get(view, view)}: all unjudged wrong to all right"
+    rows = [(title, *(names.get(d, DIRECTIONS[d]) for d in directions))]
     for measure in dict.fromkeys(r.measure for r in bounded):
         found = {r.direction: _ends(r) for r in bounded if r.measure == measure}
         first = found.get("both", found.get(directions[0], ""))
@@ -63,14 +64,15 @@ def _ends(result: Result) -> str:
     return f"{show(result.value)} to {show(result.bound or 0.0)}"
 
 
-def _view_grid(view: str, results: list[Result]) -> Grid:
+def _view_grid(view: str, results: list[Result], names: Mapping[str, str]) -> Grid:
     directions = [d for d in DIRECTIONS if any(r.direction == d for r in results) and d != "both"]
-    head = (view, *(f"{DIRECTIONS[d]} ({_counted(results, d)})" for d in directions))
+    called = {d: names.get(d, DIRECTIONS[d]) for d in directions}
+    head = (names.get(view, view), *(f"{called[d]} ({_counted(results, d)})" for d in directions))
     rows = [head]
     for measure in dict.fromkeys(r.measure for r in results if r.direction != "both"):
         rows.append((str(measure), *(_cell(results, measure, d) for d in directions)))
     for result in (r for r in results if r.direction == "both"):
-        rows.append((str(result.measure), _with_interval(result), *[""] * (len(directions) - 1)))
+        rows.append((str(result.measure), with_interval(result), *[""] * (len(directions) - 1)))
     return Grid(view, tuple(rows))
 
 
@@ -80,10 +82,11 @@ def _counted(results: list[Result], direction: str) -> str:
 
 def _cell(results: list[Result], measure: Any, direction: str) -> str:
     found = [r for r in results if r.measure == measure and r.direction == direction]
-    return _with_interval(found[0]) if found else ""
+    return with_interval(found[0]) if found else ""
 
 
-def _with_interval(result: Result) -> str:
+def with_interval(result: Result) -> str:
+    """A number with its interval, where there is one."""
     shown = result.measure.show(result.value)
     interval = result.interval
     return (
@@ -96,7 +99,7 @@ def _with_interval(result: Result) -> str:
 def report_text(report: Report) -> str:
     """The report for a terminal."""
     head = f"{report.system} on {report.collection}"
-    return "\n\n".join([head, *(_plain(g) for g in report_grids(report)), *(f"note: {n}" for n in report.notes)])
+    return "\n\n".join([head, *(plain_text(g) for g in report_grids(report)), *(f"note: {n}" for n in report.notes)])
 
 
 def report_csv(report: Report) -> str:
@@ -177,7 +180,7 @@ def comparison_foot(comparison: Comparison) -> str:
 def comparison_text(comparison: Comparison) -> str:
     """The comparison for a terminal."""
     notes = [comparison_foot(comparison), *(f"note: {n}" for n in comparison.notes)]
-    return "\n\n".join([*(_plain(g) for g in comparison_grids(comparison)), *notes])
+    return "\n\n".join([*(plain_text(g) for g in comparison_grids(comparison)), *notes])
 
 
 def comparison_csv(comparison: Comparison) -> str:
@@ -206,7 +209,8 @@ def _document(
     return "\n\n".join([head, *map(write, grids), *(note + n for n in notes)]) + "\n"
 
 
-def _plain(grid: Grid) -> str:
+def plain_text(grid: Grid) -> str:
+    """A table for a terminal."""
     widths = [max(map(len, column)) for column in zip(*grid.rows, strict=True)]
     lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in grid.rows]
     return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])

@@ -1,1 +1,34 @@
 """explain: what the wrong answer got wrong, and whether the system even reads the query."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from limner.explain import (
+        adversarial,
+        agreement,
+        blindness,
+        concepts,
+        failures,
+        labels,
+        reading,
+        rules,
+        showing,
+        textonly,
+    )
+else:
+    from limner.core.lazy import submodules
+
+    __getattr__ = submodules(__name__)
+
+__all__ = [
+    "adversarial",
+    "agreement",
+    "blindness",
+    "concepts",
+    "failures",
+    "labels",
+    "reading",
+    "rules",
+    "showing",
+    "textonly",
+]

@@ -6,7 +6,7 @@ depends on nothing but the seed and the text, and records where it was made and 
 | kind | change |
 |---|---|
 | antonym | an adjective becomes its antonym, from an allow-list (WordNet's green -> ripe denies no colour) |
-| colour-all | a colour becomes any named CSS colour that is far from it in RGB |
+| colour-all | a colour becomes any other that English has a plain word for and that is far from it in RGB |
 | colour-in | the same, among the colours that the data mentions |
 | size | big words become small ones and the reverse |
 | number | a number word becomes another one |
@@ -30,6 +30,13 @@ from limner.core.cache_dir import settle_matplotlib
 from limner.core.errors import UnknownName
 from limner.explain.reading import BIG, FUNCTION, GROUPS, NUMBERS, SMALL, WORD
 from limner.language.wordnet import WordNet
+
+PLAIN = (
+    "black", "gray", "silver", "white", "maroon", "red", "crimson", "orange", "gold", "yellow", "khaki", "olive",
+    "lime", "green", "teal", "turquoise", "cyan", "aqua", "navy", "blue", "indigo", "violet", "purple", "magenta",
+    "fuchsia", "pink", "brown", "tan", "beige", "ivory", "lavender",
+)  # fmt: skip
+"""Colours that people write: CSS has others, such as rosybrown, that are no English words, or that name things."""
 
 FAR = 0.5
 """How far a new colour must be from the old one: Euclidean distance in RGB, each channel from 0 to 1."""
@@ -254,7 +261,7 @@ def _colour_all(tokens: list[Token], at: int, context: Context) -> str | None:
     word = tokens[at].low
     if word not in css_colours() or not _is_colour_here(tokens, at, context.wordnet):
         return None
-    return context.choose(_far_from(word, css_colours()))
+    return context.choose(_far_from(word, PLAIN))
 
 
 def _colour_in(tokens: list[Token], at: int, context: Context) -> str | None:
@@ -390,7 +397,7 @@ def _plural(text: str, tokens: list[Token], at: int, context: Context) -> Edit |
     if at + 1 < len(tokens) and tokens[at + 1].low in GROUPS:  # "a few dogs" are several already
         return None
     head = _head(text, tokens, at, context.wordnet, singular=to_many)
-    if head is None:
+    if head is None or _in_compound(tokens, head, context.wordnet):
         return None
     noun = tokens[head].low
     new = plural(noun) if to_many else SINGULAR.get(noun) or context.wordnet.base(noun)
@@ -424,6 +431,15 @@ def _head(text: str, tokens: list[Token], at: int, wordnet: WordNet, *, singular
     usual = word not in css_colours() and (base == word) == singular
     adjective = wordnet.has(word, "a") and found + 1 == at + 2 and word in (*BIG, *SMALL)
     return found if usual and not of and not adjective else None
+
+
+def _in_compound(tokens: list[Token], head: int, wordnet: WordNet) -> bool:
+    """Whether a noun in -ing follows a thing, as in "head covering": the first noun alone has no plural there."""
+    if head + 1 >= len(tokens) or not tokens[head + 1].low.endswith("ing"):
+        return False
+    usual = wordnet.synsets(wordnet.base(tokens[head].low) or tokens[head].low)
+    living = any(wordnet.is_a(synset.name, "living_thing.n.01") for synset in usual[:1])
+    return not living and wordnet.base(tokens[head + 1].low) == tokens[head + 1].low
 
 
 def _one(word: str, wordnet: WordNet) -> bool:

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from limner.core.collection import Items
+from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, shown
 from limner.core.paths import damage_told, read_json
 from limner.datasets._read import table
+from limner.explain.reading import phrases
 from limner.language.wordnet import WordNet
 
 Box = tuple[float, float, float, float]
@@ -113,6 +114,40 @@ def of_images(
         )
     noted = faults or Faults()
     return {image: _concepts(images, row, wordnet, noted, objects) for row, image in enumerate(images.ids)}
+
+
+def with_caption_objects(collection: Collection, wordnet: WordNet) -> Collection:
+    """A collection whose images have as objects what their captions name: nouns with number, colour and size.
+
+    What no caption says is not known to be absent, so that such objects tell less than annotated ones.
+    """
+    said: dict[str, dict[str, list[dict[str, Any]]]] = {image: {} for image in collection.images.ids}
+    for image, text, grade in collection.judgements:
+        if grade > 0 and text in collection.texts.ids:
+            for noun, entries in _named_in(collection.texts.values[collection.texts.ids.index(text)], wordnet).items():
+                if len(entries) > len(said[image].get(noun, ())):
+                    said[image][noun] = entries
+    listed = [[entry for entries in said[image].values() for entry in entries] for image in collection.images.ids]
+    return replace(collection, images=collection.images.with_fields(objects=listed, relations=[()] * len(listed)))
+
+
+def _named_in(text: str, wordnet: WordNet) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for phrase in phrases(text, wordnet):
+        entry = {"name": phrase.noun, "synset": phrase.senses[0] if phrase.senses else "", "colour": phrase.colour,
+                 "size": phrase.size}  # fmt: skip
+        found.setdefault(phrase.noun, []).extend([entry] * min(phrase.number, 20))
+    return found
+
+
+def own_words(images: Items, wordnet: WordNet, *, objects: str = "objects") -> dict[str, str]:
+    """Concept -> the name that the objects themselves have most often: "boy", where WordNet says "male child" first."""
+    named: dict[str, Counter[str]] = {}
+    for entry in (entry for listed in images.field(objects) for entry in listed or ()):
+        if entry.get("name"):
+            concept = concept_of(entry, wordnet, Faults())
+            named.setdefault(concept, Counter())[str(entry["name"]).strip().lower()] += 1
+    return {concept: names.most_common(1)[0][0] for concept, names in named.items()}
 
 
 def _concepts(images: Items, row: int, wordnet: WordNet, faults: Faults, objects: str) -> Concepts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -16,11 +16,16 @@ from limner.core.judgements import FloatArray
 from limner.core.ranking import Ranking
 from limner.evaluation.evaluate import direction_of
 from limner.explain.agreement import HIGHER, SCORES, SHARES, THRESHOLD, ConceptAgreement, agreement, similarities
-from limner.explain.concepts import Concepts, Faults, of_images
+from limner.explain.concepts import Concepts, Faults, of_images, own_words, with_caption_objects
 from limner.explain.reading import mentioned
 from limner.language.wordnet import WordNet
 from limner.scores import Scores
 from limner.stats import bootstrap, mean_interval
+
+FROM_CAPTIONS = (
+    "the images have no annotated objects: what they show is taken from their captions, and what no caption says is "
+    "not known; for more, give --objects FILE (or images with the field 'objects')"
+)
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,7 @@ class Explanations:
         concepts: What every image shows.
         informed: Whether only concepts that the query mentions were compared.
         notes: What was wrong with the objects, counted.
+        words: What the objects themselves are called, by concept.
     """
 
     failures: Sequence[Failure]
@@ -108,6 +114,7 @@ class Explanations:
     concepts: Mapping[str, Concepts]
     informed: bool
     notes: tuple[str, ...] = ()
+    words: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.failures)
@@ -182,13 +189,15 @@ def explain(
 
     Args:
         found: The failures, from `failures`.
-        collection: Its images must have the field "objects".
+        collection: Its images have the field "objects"; where they have none, the captions say what is there.
         informed: Compare only concepts that the query mentions, by their words, synonyms and hypernyms.
         threshold: From which relative difference on two areas disagree (T of the binary SD).
         wordnet: The graph; limner's own where left out.
     """
     graph = wordnet or WordNet.load()
     faults = Faults()
+    annotated = "objects" in collection.images.fields
+    collection = collection if annotated else with_caption_objects(collection, graph)
     concepts = of_images(collection.images, graph, faults=faults)
     similar = similarities(concepts.values(), graph)
     agreements = []
@@ -198,14 +207,24 @@ def explain(
             said = mentioned(failure.text, truth.names | returned.names, graph)
             truth, returned = truth.only(said), returned.only(said)
         agreements.append(agreement(truth, returned, similar, threshold=threshold))
-    return Explanations(tuple(found), agreements, concepts, informed, tuple(faults.notes()))
+    notes = (*faults.notes(), *(() if annotated else (FROM_CAPTIONS,)))
+    return Explanations(tuple(found), agreements, concepts, informed, notes, own_words(collection.images, graph))
 
 
-def told(failure: Failure, each: ConceptAgreement) -> str:
+def told(failure: Failure, each: ConceptAgreement, words: Mapping[str, str] | None = None) -> str:
     """One failure in words.
 
     A person reads first what was asked, then what is missing, then counts and sizes.
+
+    Args:
+        failure: The failure.
+        each: What truth and answer have in common.
+        words: What to call a concept; WordNet's first word where left out.
     """
+
+    def _word(concept: str) -> str:
+        return (words or {}).get(concept) or concept.partition(".")[0].replace("_", " ")
+
     asked = f"asked for {failure.text!r}" if failure.by_text else f"answered with {failure.text!r}"
     lines = [asked, f"truth {failure.truth}, returned {failure.returned}"]
     if failure.alternative:
@@ -226,10 +245,6 @@ def told(failure: Failure, each: ConceptAgreement) -> str:
         lines.append(f"sizes: {', '.join(sizes) or 'alike'} (SD {_shown(each['SD'])})")
     lines.append(f"attributes agree {_shown(each['AA'])}, relations agree {_shown(each['RA'])}")
     return "\n".join(lines)
-
-
-def _word(concept: str) -> str:
-    return concept.partition(".")[0].replace("_", " ")
 
 
 def _shown(value: float) -> str:

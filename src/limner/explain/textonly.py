@@ -6,22 +6,27 @@ What Lymperaiou et al. (2022) measure. A system that looks at pictures should be
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import array
 from limner.core.collection import Collection
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
+from limner.encoders.contract import Encoder, TwoSided, encoded
 from limner.scores import Scores
 
 Vectors = npt.NDArray[np.floating[Any]]
-Encode = Callable[[Sequence[str]], Vectors]
+Encode = Encoder | TwoSided | Callable[[Sequence[str]], Vectors]
 
 CORPUS = ("mean", "joined", "summary")
+SORTED = 1.3
+"""Captions of which the longest has so many times the words of the shortest, by number, are sorted."""
 MEASURES = "R@1 R@5 R@10 MRR@5 MRR@10 MRR MedR"
 
 
@@ -37,8 +42,9 @@ def text_only(
 
     Args:
         collection: Every image must have two captions or more.
-        encode: Turns texts into vectors, one row each.
-        query: Which caption of each image is the query, counted from 0.
+        encode: Turns texts into vectors, one row each: a function of a list of texts, or an encoder.
+        query: Which caption of each image is the query, counted from 0. In Flickr30k captions are sorted by length:
+            the longest, #0, finds far more than the shortest, #4 (see `length_note`).
         corpus: What stands for an image: "mean", the mean of the vectors of its other captions; "joined", the vector of
             these captions joined by spaces into one text; "summary", the vector of what `summarise` makes of them.
         summarise: For "summary": takes the other captions of an image, gives one text.
@@ -84,6 +90,29 @@ def parted(collection: Collection, query: int) -> tuple[list[str], list[list[str
     return asked, others
 
 
+def words_by_number(collection: Collection) -> list[float]:
+    """Mean words of the captions with number 0, 1, ... of their image, as far as every image has one."""
+    pairs = collection.judgements.relevant
+    counted = [len(text.split()) for text in collection.texts.values]
+    where = collection.texts.ids.find(pairs.candidates)
+    fewest = int(min(pairs.counts, default=0))
+    firsts = pairs.indptr[:-1]
+    return [float(np.mean([counted[where[c]] for c in pairs.columns[firsts + n]])) for n in range(fewest)]
+
+
+def length_note(collection: Collection, query: int) -> list[str]:
+    """A note where captions are sorted by length, so that the choice of the one that asks decides much."""
+    words = words_by_number(collection)
+    falls = all(a >= b for a, b in pairwise(words))
+    if len(words) < 2 or not (falls or words == sorted(words)) or max(words) < SORTED * min(words):
+        return []
+    listed = ", ".join(f"#{number} {mean:.1f}" for number, mean in enumerate(words))
+    return [
+        f"captions stand in order of length (mean words {listed}): a longer one asks more precisely, so that the "
+        f"result depends on which one asks; here it is #{query} (query={query}, --query {query})"
+    ]
+
+
 def _corpus(
     encode: Encode, rest: list[list[str]], corpus: str, summarise: Callable[[Sequence[str]], str] | None
 ) -> npt.NDArray[np.float32]:
@@ -97,7 +126,9 @@ def _corpus(
 
 
 def _vectors(encode: Encode, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-    found = np.asarray(encode(texts), dtype=np.float32)
+    if isinstance(encode, (Encoder, TwoSided)):
+        return encoded(encode, texts).matrix
+    found = np.asarray(array(encode(texts), "what the encoder gave"), dtype=np.float32)
     if found.ndim != 2 or len(found) != len(texts):
         raise LimnerError(
             f"the encoder gave an array of shape {found.shape} for {len(texts)} texts: expected a row each"

@@ -1,1 +1,24 @@
 """Language."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from limner.language import (
+        overlap,
+        spelling,
+        tagging,
+        wordnet,
+        words,
+    )
+else:
+    from limner.core.lazy import submodules
+
+    __getattr__ = submodules(__name__)
+
+__all__ = [
+    "overlap",
+    "spelling",
+    "tagging",
+    "wordnet",
+    "words",
+]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from limner.encoders.batching import PART_SECONDS, paced
 from limner.encoders.cache import Keys, RowStore, keys_of
 from limner.match.fusion import normalised
 from limner.scores import Progress, Scorer, Scores
+from limner.scores.base import as_scorer
 
 DEPTH = 1000
 AT_ONCE = 65_536
@@ -70,7 +71,7 @@ class Cascade(Ranking):
 
 def cascade(
     proposer: Scores | Ranking,
-    scorer: Scorer,
+    scorer: Scorer | Callable[[Any, Any], Any],
     *,
     queries: Any,
     candidates: Any,
@@ -85,7 +86,7 @@ def cascade(
 
     Args:
         proposer: Scores, or a ranking that is deep enough.
-        scorer: An object with `score_pairs(queries, candidates)`: a trained CRank, a CrossEncoder, ...
+        scorer: An object with `score_pairs(queries, candidates)` (a trained CRank, a CrossEncoder, ...), or a function.
         queries: What the scorer gets as queries: items, {id: value}, or a list in the order of the proposer's queries.
         candidates: Likewise.
         depth: How many candidates of each query are scored again: a number (1000), or a share of the pool (0.2).
@@ -105,7 +106,7 @@ def cascade(
     """
     if not 0 < weight <= 1:
         raise LimnerError(f"weight={weight}: expected the scorer's say, above 0 and up to 1")
-    wanted = _depth(depth, proposer)
+    scorer, wanted = as_scorer(scorer), _depth(depth, proposer)
     proposed = _proposed(proposer, wanted, rest)
     sides = _values(queries, proposed.queries, "query"), _values(candidates, proposed.candidates, "candidate")
     asking = _Asking(scorer, sides, _store(scorer, cache, name))

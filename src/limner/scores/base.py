@@ -195,18 +195,23 @@ class Scores(ABC):
         """Scores corrected for hubs: `scores.correct("csls", k=10)`; see `limner.match.correct`."""
         return KINDS["corrected"](self, how, **options)
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """The whole matrix, for numpy and what is built on it."""
+        return np.asarray(self.matrix(), dtype=dtype)
+
     @staticmethod
     def from_embeddings(
-        queries: Embeddings, candidates: Embeddings, *, similarity: str = "cosine", device: str | None = None
+        queries: Any, candidates: Any, *, similarity: str = "cosine", device: str | None = None
     ) -> Scores:
         """Cosine or dot product between two sets of vectors; the matrix is never held.
 
         Args:
-            queries: Vectors of the queries.
+            queries: Vectors of the queries: Embeddings, or rows of numbers of any kind, which are called "0", "1", ...
             candidates: Vectors of the candidates, in the same space.
             similarity: "cosine" or "dot".
             device: Where the products are computed: None for the processor, "cuda" for a graphics card (needs torch).
         """
+        queries, candidates = Embeddings.of(queries), Embeddings.of(candidates)
         if queries.dim != candidates.dim:
             raise LimnerError(
                 f"query vectors have {queries.dim} dimensions, candidate vectors {candidates.dim}: expected the same; "
@@ -274,12 +279,13 @@ class Scores(ABC):
             queries: Ids, where the items have none of their own; numbers by default.
             candidates: Likewise.
         """
-        ids = ids_of(query_items, queries, "query"), ids_of(candidate_items, candidates, "candidate")
-        return KINDS["kernel"](*ids, kernel, query_items, candidate_items)
+        items = indexed(query_items), indexed(candidate_items)
+        ids = ids_of(items[0], queries, "query"), ids_of(items[1], candidates, "candidate")
+        return KINDS["kernel"](*ids, kernel, *items)
 
     @staticmethod
     def from_scorer(
-        scorer: Scorer,
+        scorer: Scorer | Callable[[Any, Any], Any],
         query_items: Any,
         candidate_items: Any,
         *,
@@ -290,26 +296,32 @@ class Scores(ABC):
         """A scorer of single pairs, asked for every pair: meant for small pools.
 
         Args:
-            scorer: An object with `score_pairs(queries, candidates)`: two lists of equal length, one number per pair.
+            scorer: An object with `score_pairs(queries, candidates)`, or a function of that kind: two lists of equal
+                length, one number per pair.
             query_items: Items, an array or a list.
             candidate_items: Likewise.
             queries: Ids, where the items have none of their own; numbers by default.
             candidates: Likewise.
             batch: How many pairs are given to the scorer at once.
         """
-        ids = ids_of(query_items, queries, "query"), ids_of(candidate_items, candidates, "candidate")
-        return KINDS["scorer"](*ids, scorer, query_items, candidate_items, batch)
+        items = indexed(query_items), indexed(candidate_items)
+        ids = ids_of(items[0], queries, "query"), ids_of(items[1], candidates, "candidate")
+        return KINDS["scorer"](*ids, as_scorer(scorer), *items, batch)
 
     @staticmethod
-    def from_matrix(matrix: Any, queries: Iterable[object], candidates: Iterable[object]) -> Scores:
+    def from_matrix(
+        matrix: Any, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None
+    ) -> Scores:
         """A matrix of similarities, queries by candidates, higher is better.
 
         Args:
-            matrix: An array (a mapped file stays on disk), a list of rows, a torch tensor, or a scipy sparse matrix,
-                whose missing cells are 0. A score of -inf, or a masked cell, is a pair that must not be: it comes last.
-            queries: Ids of the rows.
-            candidates: Ids of the columns.
+            matrix: An array (a mapped file stays on disk), a list of rows, a torch tensor, a table of pandas or polars,
+                or a scipy sparse matrix, whose missing cells are 0. A score of -inf, or a masked cell, is a pair that
+                must not be: it comes last.
+            queries: Ids of the rows; a table of pandas brings its own.
+            candidates: Ids of the columns; likewise.
         """
+        queries, candidates = labels(matrix, queries, candidates)
         return KINDS["matrix"](Ids(queries, what="query"), Ids(candidates, what="candidate"), matrix)
 
     @staticmethod
@@ -352,6 +364,56 @@ def elsewhere(workers: int | None) -> Runner | None:
 
 KINDS: Registry[Callable[..., Scores]] = Registry("kind of scores", {})
 """What makes the scores of each kind: every subclass registers itself, in a file of its own above this one."""
+
+
+def labels(
+    matrix: Any, queries: Iterable[object] | None, candidates: Iterable[object] | None
+) -> tuple[Iterable[object], Iterable[object]]:
+    """The ids of rows and columns: as given, or the labels of a table of pandas."""
+    sides = [queries, candidates]
+    if hasattr(matrix, "index") and hasattr(matrix, "columns"):
+        sides = [
+            own if given is None else given for given, own in zip(sides, (matrix.index, matrix.columns), strict=True)
+        ]
+    if sides[0] is None or sides[1] is None:
+        raise LimnerError(
+            f"a similarity matrix of type {type(matrix).__name__} without ids: expected Scores.from_matrix(matrix, "
+            "queries, candidates) with the ids of its rows and of its columns"
+        )
+    return sides[0], sides[1]
+
+
+def indexed(items: Any) -> Any:
+    """Items that can be taken by position: a column of a table is a list here, since its own labels may be anything."""
+    if hasattr(items, "to_list"):
+        return items.to_list()
+    if hasattr(items, "to_pylist") and not hasattr(items, "kind"):
+        return items.to_pylist()
+    if hasattr(items, "columns") and hasattr(items, "to_numpy"):
+        return items.to_numpy()
+    return items if hasattr(items, "__getitem__") and hasattr(items, "__len__") else list(items)
+
+
+def as_scorer(given: Scorer | Callable[[Any, Any], Any]) -> Scorer:
+    """An object with `score_pairs`, or a function that does the same."""
+    if hasattr(given, "score_pairs"):
+        return given
+    if callable(given):
+        return _Function(given)
+    raise LimnerError(
+        f"{type(given).__name__} scores no pairs: expected an object with score_pairs(queries, candidates), or a "
+        "function of two lists that gives one number per pair"
+    )
+
+
+@dataclass(frozen=True)
+class _Function:
+    """A plain function as a scorer."""
+
+    function: Callable[[Any, Any], Any]
+
+    def score_pairs(self, queries: Sequence[Any], candidates: Sequence[Any], /) -> Any:
+        return self.function(queries, candidates)
 
 
 def ids_of(items: Any, given: Iterable[object] | None, what: str) -> Ids:

@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import array
 from limner.core.collection import Collection
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, shown
@@ -171,6 +172,7 @@ def correction(how: str | type[Correction], *, trusted: bool = True, **options: 
     return kind(**checked(kind, options, what=f"correction {CORRECTIONS.name_of(kind)!r}"))
 
 
+_OTHER = "other direction: "  # before the names of arrays in a file for both directions
 SEEN = 16
 """So many scores of a query tell whether it is the one of the bank that has its id."""
 
@@ -232,17 +234,24 @@ class Statistics:
                 "again for these options, or leave the options out"
             )
 
-    def save(self, path: str | Path) -> Path:
-        """Writes an npz file; `load` reads it, and `scores.correct(path)` applies it."""
+    def save(self, path: str | Path, *, other: Statistics | None = None) -> Path:
+        """Writes an npz file; `load` reads it, and `scores.correct(path)` applies it.
+
+        Args:
+            path: The file.
+            other: Of the other direction: one file then corrects both.
+        """
         target = Path(path)
+        arrays = self._arrays() | ({} if other is None else {_OTHER + k: v for k, v in other._arrays().items()})
+        with replacing(target) as draft, draft.open("wb") as file:
+            np.savez(file, **arrays)
+        return target
+
+    def _arrays(self) -> dict[str, Any]:
         self._refuse_unfit()
         head = {"correction": self.correction.name, **asdict(self.correction)}
-        arrays: dict[str, Any] = {"candidates": _words(self.candidates), **self.known}
-        if self.bank is not None:
-            arrays["bank"] = _words(self.bank)
-        with replacing(target) as draft, draft.open("wb") as file:
-            np.savez(file, head=np.array(json.dumps(head)), **arrays)
-        return target
+        arrays: dict[str, Any] = {"head": np.array(json.dumps(head)), "candidates": _words(self.candidates)}
+        return arrays | dict(self.known) | ({} if self.bank is None else {"bank": _words(self.bank)})
 
     def _refuse_unfit(self) -> None:
         """Refuses what could not be read again."""
@@ -256,28 +265,40 @@ class Statistics:
 
     @classmethod
     def load(cls, path: str | Path, *, trust: bool = False) -> Statistics:
-        """Reads statistics that were saved.
+        """Reads statistics that were saved; of a file for both directions, those of the first.
 
         Args:
             path: The file. It is data: nothing in it is run.
             trust: Whether it may name a correction that is not registered, as "module:class", which is then imported.
         """
+        found = cls.load_all(path, trust=trust)
+        return found[0] if isinstance(found, tuple) else found
+
+    @classmethod
+    def load_all(cls, path: str | Path, *, trust: bool = False) -> Statistics | tuple[Statistics, Statistics]:
+        """Reads statistics that were saved, of one direction or of both."""
         if not Path(path).exists():
             raise LimnerError(f"no saved statistics {path}: make them with scores.correct(...).statistics.save(...)")
         arrays = read_arrays(path, what="statistics of a correction")
         with damage_told(path, what="file of statistics", mend="gather them again"):
-            head = parse_json(str(arrays.pop("head")), where=f"statistics of a correction {path}")
-            candidates = Ids(arrays.pop("candidates").tolist(), what="candidate")
-            bank = Ids(arrays.pop("bank").tolist(), what="query") if "bank" in arrays else None
-            made = correction(head.pop("correction"), trusted=trust, **head)
-            return cls(made, candidates, arrays, bank)
+            other = {k.removeprefix(_OTHER): arrays.pop(k) for k in list(arrays) if k.startswith(_OTHER)}
+            first = cls._read(arrays, path, trust)
+            return (first, cls._read(other, path, trust)) if other else first
+
+    @classmethod
+    def _read(cls, arrays: dict[str, Any], path: str | Path, trust: bool) -> Statistics:
+        head = parse_json(str(arrays.pop("head")), where=f"statistics of a correction {path}")
+        candidates = Ids(arrays.pop("candidates").tolist(), what="candidate")
+        bank = Ids(arrays.pop("bank").tolist(), what="query") if "bank" in arrays else None
+        made = correction(head.pop("correction"), trusted=trust, **head)
+        return cls(made, candidates, arrays, bank)
 
 
 def _words(ids: Ids) -> Array:
     return np.array(list(ids), dtype=np.str_)
 
 
-Bank = tuple[Embeddings, Embeddings] | Embeddings | Scores | Statistics
+Bank = tuple[Embeddings, Embeddings] | tuple[Statistics, Statistics] | Embeddings | Scores | Statistics
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,8 +311,9 @@ class CorrectedScores(Scores):
 
     def __post_init__(self) -> None:
         """Takes over the ids; refuses statistics of anything else."""
-        if isinstance(self.bank, Statistics):
-            self.bank.refuse_other(self.correction)
+        for known in self.bank if isinstance(self.bank, tuple) else (self.bank,):
+            if isinstance(known, Statistics):
+                known.refuse_other(self.correction)
         object.__setattr__(self, "queries", self.base.queries)
         object.__setattr__(self, "candidates", self.base.candidates)
 
@@ -303,13 +325,14 @@ class CorrectedScores(Scores):
     @cached_property
     def statistics(self) -> Statistics:
         """What the bank says of each candidate."""
-        if isinstance(self.bank, Statistics):
-            if self.bank.candidates != self.candidates:
+        known = self.bank[0] if isinstance(self.bank, tuple) else self.bank
+        if isinstance(known, Statistics):
+            if known.candidates != self.candidates:
                 raise LimnerError(
-                    f"saved statistics are of {len(self.bank.candidates)} candidates, the scores of "
+                    f"saved statistics are of {len(known.candidates)} candidates, the scores of "
                     f"{len(self.candidates)}, or in another order: gather them again for these candidates"
                 )
-            return self.bank
+            return known
         bank = self._bank_scores()
         if bank.shape[0] < 2:
             raise LimnerError(
@@ -345,7 +368,7 @@ class CorrectedScores(Scores):
         if self.bank is None:
             return CorrectedScores(self.base.T, self.correction)
         if isinstance(self.bank, tuple):
-            return CorrectedScores(self.base.T, self.correction, self.bank[::-1])
+            return CorrectedScores(self.base.T, self.correction, (self.bank[1], self.bank[0]))  # type: ignore[arg-type]
         raise LimnerError(
             "this bank knows one direction only: give bank=(embeddings of bank queries, embeddings of bank candidates) "
             "for both, or correct each direction on its own"
@@ -384,7 +407,7 @@ def correct(
     scores: Scores,
     how: str | Path | type[Correction] | Correction | Statistics,
     *,
-    bank: Bank | None = None,
+    bank: Any = None,
     tune: tuple[Scores, Collection] | None = None,
     trust: bool = False,
     **options: Any,
@@ -394,15 +417,20 @@ def correct(
     Args:
         scores: What to correct.
         how: A name in `CORRECTIONS`, "module:class", a correction or its class, statistics, or the file of saved ones.
-        bank: Whose view of the candidates counts: None for the queries themselves; embeddings of other queries (and of
-            other candidates, for both directions); scores of other queries; saved statistics, of this correction.
+        bank: Whose view of the candidates counts: None for the queries themselves; vectors of other queries (and of
+            other candidates, for both directions), as embeddings or arrays; scores of other queries, or a matrix of
+            them where the scores are a matrix; saved statistics, of this correction, or their file.
         tune: Scores and collection of a dev split, on which options that are not given are chosen; see
             `limner.evaluation.tune`.
         trust: Whether a file of statistics may name a correction that is not registered.
         options: Options of the correction. With statistics they may be left out; others are refused.
     """
     if isinstance(how, Path) or (isinstance(how, str) and how.endswith(".npz")):
-        how = Statistics.load(how, trust=trust)
+        held = Statistics.load_all(how, trust=trust)
+        if isinstance(held, tuple):
+            return _with_statistics(scores, type(held[0].correction), _facing(held, scores), options)
+        how = held
+    bank = _as_bank(bank, scores, trust)
     if tune is not None and isinstance(how, (Correction, Statistics)):
         raise LimnerError(f"{how if isinstance(how, Correction) else how.correction} has its options: leave out tune=")
     if isinstance(how, Statistics):
@@ -413,17 +441,47 @@ def correct(
         if options:
             raise LimnerError(f"{how} with options {shown(options)}: give them to the correction itself")
         return CorrectedScores(scores, how, bank)
-    if isinstance(bank, Statistics):
+    if isinstance(bank, Statistics) or (isinstance(bank, tuple) and isinstance(bank[0], Statistics)):
         return _with_statistics(scores, how, bank, options)
     if tune is not None:
         options = dict(TUNERS["grid"](how, *tune, fixed=options))
     return CorrectedScores(scores, correction(how, **options), bank)
 
 
+def _as_bank(given: Any, scores: Scores, trust: bool) -> Bank | None:
+    """A bank from what people have: arrays are vectors, or scores of the same candidates where scores are a matrix."""
+    if given is None or isinstance(given, (Embeddings, Scores, Statistics)):
+        return given
+    if isinstance(given, (str, Path)):
+        held = Statistics.load_all(given, trust=trust)
+        return _facing(held, scores) if isinstance(held, tuple) else held
+    by_vectors = hasattr(scores, "with_queries")
+    if isinstance(given, tuple) and len(given) == 2 and by_vectors:
+        return Embeddings.of(given[0], prefix="bank-"), Embeddings.of(given[1], prefix="bank-")
+    rows = array(given, "bank")
+    if by_vectors:
+        return Embeddings.of(rows, prefix="bank-")
+    if rows.ndim != 2 or rows.shape[1] != len(scores.candidates):
+        raise LimnerError(
+            f"a bank of shape {rows.shape} for scores that are no products of vectors: expected the bank's own scores "
+            f"of the same {len(scores.candidates)} candidates, a row per bank query"
+        )
+    return Scores.from_matrix(rows, [f"bank-{row}" for row in range(len(rows))], scores.candidates)
+
+
+def _facing(both: tuple[Statistics, Statistics], scores: Scores) -> tuple[Statistics, Statistics]:
+    """Statistics of both directions, those of these candidates first."""
+    return both if both[0].candidates == scores.candidates else (both[1], both[0])
+
+
 def _with_statistics(
-    scores: Scores, how: str | type[Correction], known: Statistics, options: Mapping[str, Any]
+    scores: Scores,
+    how: str | type[Correction],
+    known: Statistics | tuple[Statistics, Statistics],
+    options: Mapping[str, Any],
 ) -> CorrectedScores:
     """Options that are not given are those of the statistics."""
     kind = how if isinstance(how, type) else CORRECTIONS.find(how)
-    own = asdict(known.correction) if kind is type(known.correction) else {}
+    known_as = known[0].correction if isinstance(known, tuple) else known.correction
+    own = asdict(known_as) if kind is type(known_as) else {}
     return CorrectedScores(scores, correction(kind, **(own | dict(options))), known)

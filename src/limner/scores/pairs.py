@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from limner.core.arrays import array
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.scores.base import KINDS, Scorer, Scores, refuse_nan
@@ -59,7 +60,8 @@ class KernelScores(Scores):
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
         """The kernel's answer for these rows, checked."""
         rows, columns = _values(self.query_items)[start:stop], _values(self.candidate_items)
-        given = np.array(self.kernel(columns, rows) if self.turned else self.kernel(rows, columns), dtype=np.float64)
+        answer = self.kernel(columns, rows) if self.turned else self.kernel(rows, columns)
+        given = np.array(array(answer, "the kernel's answer"), dtype=np.float64)
         expected = (len(self.candidates), stop - start) if self.turned else (stop - start, len(self.candidates))
         if given.shape != expected:
             raise LimnerError(
@@ -122,7 +124,8 @@ class ScorerScores(Scores):
         for low in range(0, len(found), self.batch):
             pairs = [divmod(p, width) for p in range(low, min(low + self.batch, len(found)))]
             sides = [rows[start + r] for r, _ in pairs], [columns[c] for _, c in pairs]
-            answer = np.asarray(self.scorer.score_pairs(*(reversed(sides) if self.turned else sides)), dtype=np.float64)
+            told = self.scorer.score_pairs(*(reversed(sides) if self.turned else sides))
+            answer = np.asarray(array(told, "score_pairs"), dtype=np.float64)
             if answer.shape != (len(pairs),):
                 raise LimnerError(
                     f"score_pairs gave an array of shape {answer.shape} for {len(pairs)} pairs: expected "

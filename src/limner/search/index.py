@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import pairwise
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import array, is_matrix
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownId, UnknownName, shown
@@ -27,8 +28,9 @@ from limner.search.items import kept
 from limner.search.store import About, VectorStore, Version, batch
 from limner.search.stored import StoredScores
 
-Queries = Embeddings | Items | str | Sequence[str] | npt.NDArray[Any]
-System = Encoder | TwoSided
+Queries = Any
+"""What may be asked with: vectors (embeddings, an array or tensor, a list of rows), or what `limner.Items.of` takes."""
+System = Encoder | TwoSided | Callable[[Any], Any]
 How = str | Path | type[Correction] | Correction | Statistics
 
 EXISTING = ("refuse", "replace", "skip")
@@ -292,14 +294,10 @@ class Index:
 
     def _asked(self, queries: Queries) -> tuple[Items, Embeddings]:
         """The queries as items and as vectors, of length 1 where the similarity is cosine."""
-        if isinstance(queries, str):
-            queries = Items(Ids([0]), [queries], kind="text")
-        elif isinstance(queries, (np.ndarray, Embeddings)):
-            vectors = queries if isinstance(queries, Embeddings) else _from_array(queries)
+        vectors = _vectors(queries)
+        if vectors is not None:
             return Items(vectors.ids, [None] * len(vectors)), self._checked(vectors)
-        elif not isinstance(queries, Items):
-            texts = list(queries)
-            queries = Items(Ids(range(len(texts))), texts, kind="text")
+        queries = Items.of(queries)
         if self.system is None:
             raise LimnerError(
                 f"a {queries.kind} was asked, and the index knows no system to encode it: give vectors, or a system "
@@ -384,7 +382,7 @@ class Index:
 
 def index(
     path: str | Path,
-    embeddings: Embeddings,
+    embeddings: Any,
     items: Items | None = None,
     *,
     similarity: str = "cosine",
@@ -397,7 +395,7 @@ def index(
 
     Args:
         path: A folder that holds no index yet, or an address that LanceDB opens (s3://, gs://, az://).
-        embeddings: Vectors with ids.
+        embeddings: Vectors with ids; rows of numbers of any kind have the ids of the items, or numbers.
         items: The images or texts they stand for; must hold every id. Texts and paths are kept, and small copies of
             pictures that have no path.
         similarity: "cosine" (vectors are stored with length 1) or "dot".
@@ -406,6 +404,7 @@ def index(
         made_by: What messages call the system; its name where left out.
         progress: Called with (rows written, rows in all).
     """
+    embeddings = Embeddings.of(embeddings, ids=None if items is None else items.ids)
     called = made_by or getattr(system, "name", None) or system_name
     kind, model = "item" if items is None else items.kind, identity(system, system_name)
     about = About(embeddings.dim, kind, similarity, system_name, model, called)
@@ -449,8 +448,22 @@ def _batches(about: About, embeddings: Embeddings, items: Items | None, progress
     return made()
 
 
-def _from_array(array: npt.NDArray[Any]) -> Embeddings:
-    matrix = np.atleast_2d(array)
+def _vectors(given: Any) -> Embeddings | None:
+    """Vectors that were given as such; None where the queries are items."""
+    if isinstance(given, Embeddings):
+        return given
+    if isinstance(given, (str, bytes, Items)) or not hasattr(given, "__len__") or not len(given):
+        return None
+    if is_matrix(given):
+        return _from_array(array(given, "queries"))
+    if isinstance(given, (list, tuple)) and not isinstance(given[0], (int, float, np.number)):
+        return None
+    found = array(given, "query")
+    return _from_array(found) if found.ndim == 1 and np.issubdtype(found.dtype, np.number) else None
+
+
+def _from_array(given: npt.NDArray[Any]) -> Embeddings:
+    matrix = np.atleast_2d(given)
     return Embeddings(Ids(range(len(matrix)), what="query"), matrix)
 
 

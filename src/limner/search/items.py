@@ -18,7 +18,7 @@ from limner.datasets.tables import IMAGE_ENDINGS
 
 SIDE = 144
 """The longer side of a small picture in pixels."""
-VECTOR_ENDINGS = (".npy", ".npz", ".safetensors", ".parquet")
+VECTOR_ENDINGS = (".npy", ".npz", ".safetensors", ".parquet", ".pt", ".pth")
 TEXT_COLUMNS = ("text", "caption", "query", "sentence")
 IMAGE_COLUMNS = ("image", "path", "file", "file_name", "filename")
 

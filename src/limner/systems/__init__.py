@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.scores import Scores
 
+if not TYPE_CHECKING:
+    from limner.core.lazy import submodules
+
+    __getattr__ = submodules(__name__)
+
+__all__ = ["KINDS", "SYSTEMS", "Model", "load", "train"]
+
 
 @runtime_checkable
 class Model(Protocol):

@@ -45,12 +45,17 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from limner.annotate._sql import sa
 from limner.annotate.store.schema import VERSION, setting
 from limner.core.errors import LimnerError, MissingExtra, NotWritten
 from limner.core.paths import parse_json, refuse_irregular
+
+if not TYPE_CHECKING:
+    from limner.core.lazy import submodules
+
+    __getattr__ = submodules(__name__)
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY = 30.0

@@ -44,6 +44,7 @@ def attack(
       $ limner attack scenes --system histograms
       $ limner attack scenes --system histograms --kind colour-in --kind size
       $ limner attack captions.csv --save edits.csv
+      $ limner attack captions.csv --system 'clip(model=clip-vit-base-patch32/)'
     """
     from limner.explain.adversarial import KINDS
 
@@ -106,9 +107,9 @@ def _asked(
     with progress("asking again"):
         before = ask(collection.texts.values)
         done = [rerank(kind, made, before, truth, ask) for kind, made in edits.items()]
-        blind = {each.kind: blind_baseline(each.edits, others) for each in done}
+        blind = {each.kind: blind_baseline(each.edits, others) for each in done} if others else {}
     text = "\n\n".join([table(done, blind), *_ignored(done)])
-    records = [{**each.record(), "told blind": blind[each.kind], "words": each.words()} for each in done]
+    records = [{**each.record(), "told blind": blind.get(each.kind), "words": each.words()} for each in done]
     return text, {"attacks": records}
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limner.cli.console import answer, shown
+from limner.cli.console import Lines, answer, shown
 from limner.cli.options import Json, Trust, loading, refuse_ending, saved, word
 from limner.cli.training import Features, as_features
 from limner.core.errors import LimnerError
@@ -20,24 +20,28 @@ if TYPE_CHECKING:
     from limner.core.collection import Items
     from limner.scores import Progress
 
-ENDINGS = (".npy", ".npz", ".safetensors", ".parquet")
+ENDINGS = (".npy", ".npz", ".safetensors", ".parquet", ".pt")
 
 
 @contextmanager
 def pace(what: str, unit: str) -> Iterator[Progress]:
-    """Shows on a terminal how far it is, and how many go through in a second; elsewhere it is silent."""
+    """Shows how far it is, and how many go through in a second; without a terminal every few seconds."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
     console = Console(stderr=True)
+    if not console.is_terminal:
+        with Lines(what, unit) as lines:
+            yield lines
+        return
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}"),
     )
-    with Bar(*columns, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Bar(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
         task, began = bar.add_task(shown(what), total=None, rate=""), time.perf_counter()
 
         def told(done: int, total: int) -> None:
@@ -63,6 +67,16 @@ def encode(
         list[str] | None,
         word("Option of the encoder: -O model=DIR. Repeatable.", "--option", "-O", metavar="NAME=VALUE"),
     ] = None,
+    loader: Annotated[
+        list[str] | None,
+        word(
+            "Option of the loader of a COLLECTION: -L images=DIR. Repeatable.", "--loader", "-L", metavar="NAME=VALUE"
+        ),
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        word("What a table calls a column: --column caption=alt. Repeatable.", "--column", metavar="ROLE=NAME"),
+    ] = None,
     cache: Annotated[
         Path | None, word("A folder that keeps every vector; a killed run goes on.", metavar="DIR", show_default="none")
     ] = None,
@@ -75,12 +89,13 @@ def encode(
     Examples:
       $ limner encode photos/ --encoder efficientnet-lite --cache vectors/ -o photos.npy
       $ limner encode captions.txt --encoder minilm -o captions.npy
+      $ limner encode captions.csv --column caption=alt --encoder minilm -o texts.npy
       $ limner encode scenes --side texts --encoder word-vectors -O file=glove.txt -o texts.npz
       $ limner encode photos/ --encoder clip -O model=clip-vit-base-patch32/ -O device=cuda -o photos.parquet
     """
     refuse_ending([out], ENDINGS, "file of vectors")
-    items = _items(source, side)
-    made = _encoder(encoder, loading(option), trust=trust)
+    items = _items(source, side, loading(loader), _columns(column))
+    made = named_encoder(encoder, loading(option), trust=trust)
     from limner.encoders.cache import Cached
 
     work = made if cache is None else Cached(made, cache)
@@ -97,16 +112,27 @@ def encode(
     answer("\n".join(f"{name}: {value}" for name, value in facts.items()), facts, as_json=as_json)
 
 
-def _items(source: str, side: str | None) -> Items:
-    """A list of items, or one side of a collection."""
+def _columns(words: list[str] | None) -> dict[str, str]:
+    """Reads ROLE=NAME words; the roles are those of `limner.datasets.tables`."""
+    pairs = [word.partition("=") for word in words or []]
+    for role, _, name in pairs:
+        if not role or not name:
+            raise typer.BadParameter(f"--column got {role!r}: expected ROLE=NAME, e.g. caption=alt or image=photo")
+    return {role: name for role, _, name in pairs}
+
+
+def _items(source: str, side: str | None, options: dict[str, Any], columns: dict[str, str]) -> Items:
+    """One side of a collection, with the ids that 'limner evaluate' knows; or a plain list of items."""
     from limner.core.embeddings import Embeddings
 
-    if side is not None:
+    if side not in (None, "images", "texts"):
+        raise typer.BadParameter(f"--side {side}: expected images or texts")
+    if side is not None or options or columns or _pairs(source):
         from limner.cli.options import load
 
-        if side not in ("images", "texts"):
-            raise typer.BadParameter(f"--side {side}: expected images or texts")
-        found: Items = getattr(load(source, None), side)
+        found: Items = getattr(
+            load(source, None, **options, **({"columns": columns} if columns else {})), side or "texts"
+        )
         return found
     from limner.search import read
 
@@ -118,7 +144,16 @@ def _items(source: str, side: str | None) -> Items:
     return given
 
 
-def _encoder(name: str, options: dict[str, Any], *, trust: bool) -> Any:
+def _pairs(source: str) -> bool:
+    """Whether a table names images beside its texts: its texts have the ids of the collection then."""
+    from limner.datasets.tables import ENDINGS as TABLES
+    from limner.datasets.tables import holds_pairs
+
+    path = Path(source)
+    return path.is_file() and path.suffix.lower() in TABLES and path.suffix.lower() != ".txt" and holds_pairs(path)
+
+
+def named_encoder(name: str, options: dict[str, Any], *, trust: bool) -> Any:
     """An encoder by name, or a saved model, which needs no options."""
     from limner.encoders import ENCODERS
     from limner.encoders import encoder as named

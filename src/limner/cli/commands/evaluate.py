@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.correcting import Correct, Tune, corrected
+from limner.cli.correcting import Bank, Correct, SaveBank, Tune, corrected
 from limner.cli.inputs import Way, by_direction, in_order, is_qrels, opened, unnamed
 from limner.cli.options import Address, Json, Loading, Split, Trust, load, on_cluster, part, refuse_ending, saved, word
 from limner.cli.training import SYSTEM, Features, trained
+from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.core.judgements import Judgements
+    from limner.evaluation.breakdown import Breakdown
     from limner.evaluation.evaluate import Source
     from limner.evaluation.report import Report
 
@@ -69,7 +71,16 @@ def evaluate(
         str, word("Queries that a run lacks: refuse, empty (count as an empty list), or skip.", metavar="HOW")
     ] = "refuse",
     correct: Correct = None,
+    bank: Bank = None,
+    save_bank: SaveBank = None,
     tune: Tune = None,
+    by: Annotated[
+        list[str] | None, word("Also by a field of the queries, such as language. Repeatable.", metavar="FIELD")
+    ] = None,
+    rename: Annotated[
+        list[str] | None,
+        word("What tables call a direction or view: --rename 'i2t=caption retrieval'.", metavar="NAME=TEXT"),
+    ] = None,
     name: Annotated[str | None, word("What the report calls the system.")] = None,
     workers: Annotated[int | None, word("Threads.", metavar="N", min=1, show_default="all cores")] = None,
     cluster: Address = None,
@@ -93,22 +104,27 @@ def evaluate(
       $ limner evaluate --per-image 5 --images images.npy --texts texts.npy
       $ limner evaluate scenes --system histograms --correct csls --tune dev
       $ limner evaluate scenes --system histograms --measures "R@1 my_module:RBP@10"
+      $ limner evaluate captions.csv --images I.npy --texts T.npy --correct csls --bank BI.npy --bank BT.npy
+      $ limner evaluate multi30k:DIR --images I.npy --texts T.npy --by language --rename 't2i=image retrieval'
     """
     refuse_ending(save, ENDINGS, "report")
     if cluster is not None and workers is not None:
         raise typer.BadParameter("--workers with --cluster: the cluster says how many work at once; give one of them")
     way = Way(images, texts, image_ids, text_ids, scores, tuple(run or ()), system, trust, features)
     source, truth, notes, dev = _given(collection, way, per_image, split, option, direction or [])
-    if correct or tune:
-        source = corrected(source, correct, tune, dev, trust=trust)
+    if correct or tune or bank or save_bank:
+        source = corrected(source, correct, tune, dev, bank=bank, keep=save_bank, trust=trust)
     how: dict[str, Any] = {"measures": measures, "protocol": protocol or None, "ties": ties, "unretrieved": unretrieved}
     how["missing"] = missing
     how["groups"] = None if groups is None else _groups(groups, truth)
     how["judgements"] = _beside(truth, judgements or [])
     with on_cluster(cluster):
         report = _measured(source, truth, name or _name(way, correct), notes, {**how, "workers": workers})
+    parts = _parts(report, truth, by or [])
+    report = report.renamed(_names(rename))
     _save(report, _page_truth(truth, how["judgements"]), save or [])
-    answer(str(report), summary(report), as_json=as_json)
+    told = {"by": [row for part in parts for row in part.rows()]} if parts else {}
+    answer("\n\n".join(map(str, [report, *parts])), summary(report) | told, as_json=as_json)
 
 
 def _given(
@@ -135,8 +151,33 @@ def _given(
     return opened(way, whole, chosen, directions), chosen, unnamed(way), partial(_on, way, whole)
 
 
+def _parts(report: Report, truth: Any, fields: list[str]) -> list[Breakdown]:
+    """The numbers by each of the fields that were asked for."""
+    from limner.core.collection import Collection
+    from limner.evaluation import breakdown
+
+    if fields and not isinstance(truth, Collection):
+        raise typer.BadParameter("--by is for a collection: a qrels file has no fields")
+    return [breakdown(report, truth, field) for field in fields]
+
+
+def _names(words: list[str] | None) -> dict[str, str]:
+    """Reads NAME=TEXT words."""
+    pairs = [word.partition("=") for word in words or []]
+    for name, _, text in pairs:
+        if not name or not text:
+            raise typer.BadParameter(f"--rename got {name!r}: expected NAME=TEXT, e.g. 'i2t=caption retrieval'")
+    return {name: text for name, _, text in pairs}
+
+
 def _on(way: Way, whole: Collection, split: str) -> tuple[Any, Collection]:
     """The same system on another split, and that split."""
+    if split not in whole.splits and split not in ("all", "val"):
+        there = ", ".join(whole.splits) or "none"
+        raise LimnerError(
+            f"--tune {split}: {whole.name!r} has no split {split!r} (its splits: {there}); add a column 'split' to its "
+            "table, name another split, or give the options yourself, as in --correct 'csls(k=10)'"
+        )
     if way.kind == "system":
         return trained(str(way.system), whole, split, features=way.features, trust=way.trust)[:2]
     chosen = part(whole, split)

@@ -193,7 +193,9 @@ def _said(
     elif only is not None:
         pairs = [pair for pair in pairs if only in named.get(pair[0].query, ())]
     shown = pairs if query else pairs[:most]
-    stories = [f"[{', '.join(named.get(f.query, ['not labelled']))}] {f.query}\n{told(f, a)}" for f, a in shown]
+    stories = [
+        f"[{', '.join(named.get(f.query, ['not labelled']))}] {f.query}\n{told(f, a, done.words)}" for f, a in shown
+    ]
     found = rules(classes.values())
     data = {
         "failures": len(done),

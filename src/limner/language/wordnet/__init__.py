@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,11 @@ import numpy.typing as npt
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.paths import damage_told
 from limner.language.wordnet.synset import Synset
+
+if not TYPE_CHECKING:
+    from limner.core.lazy import submodules
+
+    __getattr__ = submodules(__name__)
 
 Distances = npt.NDArray[np.uint8]
 

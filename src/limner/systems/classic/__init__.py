@@ -5,6 +5,13 @@ Hodosh, Young & Hockenmaier 2013, Framing image description as a ranking task.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from limner.systems.classic.thirty import SYSTEMS, System, system
+
+if not TYPE_CHECKING:
+    from limner.core.lazy import submodules
+
+    __getattr__ = submodules(__name__)
 
 __all__ = ["SYSTEMS", "System", "system"]

@@ -7,8 +7,14 @@ and with a mean and a variance. Needs torch, which the light core leaves out.
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from limner.core.errors import MissingExtra
 
 if find_spec("torch") is None:
     raise MissingExtra("training towers", "torch", "train")
+
+if not TYPE_CHECKING:
+    from limner.core.lazy import submodules
+
+    __getattr__ = submodules(__name__)

@@ -1,0 +1,26 @@
+"""Submodules of a package that are imported when first used, so that `import limner` is enough to reach them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+
+def submodules(package: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a package: imports a public submodule by its name.
+
+    Args:
+        package: The package's own name.
+
+    >>> submodules("limner.language")("overlap").__name__
+    'limner.language.overlap'
+    """
+
+    def found(name: str) -> Any:
+        if name.startswith("_") or find_spec(f"{package}.{name}") is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return import_module(f"{package}.{name}")
+
+    return found

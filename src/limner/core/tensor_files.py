@@ -1,0 +1,51 @@
+"""Files that torch saved: tensors and plain values, never anything that is unpickled freely."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from limner.core.arrays import Array, array
+from limner.core.errors import LimnerError, MissingExtra, shown
+
+ENDINGS = (".pt", ".pth")
+
+
+def unpickled(file: str | Path, *, expected: str) -> Any:
+    """What torch saved, read by its restricted reader, which knows tensors and plain values alone."""
+    if find_spec("torch") is None:
+        raise MissingExtra(f"reading {file}", "torch", "gpu")
+    import torch
+
+    try:
+        return torch.load(file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:  # its message advises to read the file without the restriction
+        raise LimnerError(f"{file} holds more than tensors, or is damaged: expected {expected}") from error
+
+
+def read_tensors(file: str | Path) -> tuple[Array, list[str] | None]:
+    """The one tensor of a file, and the ids beside it: a tensor, or {"embeddings": tensor, "ids": [...]}."""
+    held = unpickled(file, expected="a tensor that was saved with torch.save(tensor, FILE)")
+    if hasattr(held, "detach"):
+        return array(held, str(file)), None
+    tensors = {k: v for k, v in held.items() if hasattr(v, "detach")} if isinstance(held, Mapping) else {}
+    usual = [k for k in ("embeddings", "matrix", "vectors", "features") if k in tensors] or list(tensors)
+    if not tensors or (len(tensors) > 1 and len(usual) == len(tensors)):
+        raise LimnerError(
+            f"{file} holds {shown(map(str, tensors)) if tensors else type(held).__name__}: expected one tensor, or a "
+            "mapping with one tensor, or with one named 'embeddings'"
+        )
+    ids = held.get("ids")
+    return array(tensors[usual[0]], str(file)), [str(i) for i in ids] if isinstance(ids, (list, tuple)) else None
+
+
+def write_tensors(file: str | Path, matrix: Array, ids: list[str]) -> None:
+    """Writes what `read_tensors` reads."""
+    if find_spec("torch") is None:
+        raise MissingExtra(f"writing {file}", "torch", "gpu")
+    import torch
+
+    torch.save({"embeddings": torch.tensor(matrix), "ids": ids}, file)

@@ -1,0 +1,100 @@
+"""What people give to `evaluate`, as scores or rankings and what they are measured against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from limner.core.arrays import array, is_matrix
+from limner.core.collection import Collection
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError
+from limner.core.judgements import Judgements
+from limner.core.ranking import Ranking
+from limner.encoders.contract import Encoder, TwoSided, encoded
+from limner.scores import Progress, Scores
+
+EXPECTED = "expected Scores, a Ranking, a model, or a mapping from 'i2t' and 't2i' to scores or rankings"
+
+
+def understood(
+    system: Any, truth: Any, *, per_image: int | None = None, progress: Progress | None = None
+) -> tuple[Any, Collection | Judgements]:
+    """The system and the truth in the forms that are measured; what is one of them already stays as it is.
+
+    Args:
+        system: Scores, a ranking, a mapping of directions; vectors of images; a model or encoder; a run as a mapping.
+        truth: A collection, judgements; vectors of texts; judgements as {query: {candidate: grade}} or {query: [ids]}.
+        per_image: Texts of each image, for vectors of images and texts in order.
+        progress: Handed on to an encoder.
+    """
+    if _are_vectors(system) and _are_vectors(truth):
+        return _aligned(system, truth, 1 if per_image is None else per_image)
+    if per_image is not None:
+        raise LimnerError("per_image is for evaluate(images, texts) with two sets of vectors; leave it out")
+    if isinstance(truth, Mapping):
+        truth = _judgements(truth)
+    if isinstance(truth, Judgements):
+        is_run = isinstance(system, Mapping) and all(isinstance(row, (list, tuple, Mapping)) for row in system.values())
+        return Ranking.from_lists(system) if is_run else system, truth
+    if not isinstance(truth, Collection):
+        raise LimnerError(
+            f"truth of type {type(truth).__name__}: expected a Collection, Judgements, "
+            "{query: {candidate: grade}}, or vectors of texts beside vectors of images"
+        )
+    return _on(system, truth, progress), truth
+
+
+def _are_vectors(given: Any) -> bool:
+    return isinstance(given, Embeddings) or (not isinstance(given, (Scores, Collection)) and is_matrix(given))
+
+
+def _aligned(images: Any, texts: Any, per_image: int) -> tuple[Scores, Collection]:
+    """Two sets of vectors in the same order: row n of the texts belongs to row n // per_image of the images."""
+    sides = Embeddings.of(images, prefix="image-"), Embeddings.of(texts, prefix="text-")
+    if len(sides[1]) != per_image * len(sides[0]):
+        raise LimnerError(
+            f"{len(sides[0]):,} vectors of images and {len(sides[1]):,} of texts, {per_image} per image: expected "
+            f"{per_image * len(sides[0]):,} texts, those of the first image first; say how many with per_image=5, or "
+            "give Scores.from_embeddings(images, texts) and a Collection"
+        )
+    if set(sides[0].ids) == set(sides[1].ids):
+        sides = sides[0], sides[1].subset(sides[0].ids)  # the same ids in another order
+    if set(sides[0].ids) & set(sides[1].ids):
+        sides = _prefixed("image-", sides[0]), _prefixed("text-", sides[1])
+    collection = Collection.in_order(sides[0].ids, sides[1].ids, per_image=per_image)
+    return Scores.from_embeddings(*sides), collection
+
+
+def _prefixed(prefix: str, side: Embeddings) -> Embeddings:
+    return Embeddings.of(side.matrix, ids=[f"{prefix}{key}" for key in side.ids])
+
+
+def _judgements(given: Mapping[Any, Any]) -> Judgements:
+    """Judgements as other programs hold them: {query: {candidate: grade}}, or {query: [relevant candidates]}."""
+    pairs = []
+    for query, judged in given.items():
+        if isinstance(judged, (str, bytes)) or not hasattr(judged, "__iter__"):
+            raise LimnerError(
+                f"judgements of query {query!r} are {judged!r}: expected {{candidate: grade}} or a list of candidates"
+            )
+        graded = judged if isinstance(judged, Mapping) else dict.fromkeys(judged, 1.0)
+        pairs += [(query, candidate, float(grade)) for candidate, grade in graded.items()]
+    return Judgements.from_pairs(pairs, queries=list(given), name="judgements")
+
+
+def _on(system: Any, truth: Collection, progress: Progress | None) -> Any:
+    """A system on a collection: a model scores it, an encoder encodes both sides."""
+    if isinstance(system, (Scores, Ranking, Mapping)):
+        return system
+    if callable(getattr(system, "scores", None)):
+        return system.scores(truth)
+    if isinstance(system, (Encoder, TwoSided)) and not isinstance(system, str):
+        sides = (encoded(system, items, progress=progress) for items in (truth.images, truth.texts))
+        return Scores.from_embeddings(*sides)
+    if is_matrix(system):
+        raise LimnerError(
+            f"got {type(system).__name__} of shape {array(system, 'scores').shape} for {truth.name!r}: its rows have "
+            "no ids; name them with Scores.from_matrix(matrix, image ids, text ids)"
+        )
+    raise LimnerError(f"got {type(system).__name__}: {EXPECTED}")

@@ -1,0 +1,60 @@
+"""What makes encoding quick without changing what it gives: scaled decoding, small batches, memory that is kept."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from limner import Items
+from limner.core.images import opened
+
+SCRIPT = (
+    "import os, limner.encoders; print(os.environ.get('MIMALLOC_PURGE_DELAY'), 'torch' in __import__('sys').modules)"
+)
+
+
+@pytest.fixture
+def photograph(tmp_path):
+    rng = np.random.default_rng(0)
+    small = Image.fromarray(rng.integers(0, 256, (12, 18, 3), dtype=np.uint8))
+    small.resize((2400, 1600), Image.Resampling.BICUBIC).save(tmp_path / "large.jpg", quality=90)
+    small.resize((480, 320), Image.Resampling.BICUBIC).save(tmp_path / "small.jpg", quality=90)
+    small.resize((2400, 1600), Image.Resampling.BICUBIC).save(tmp_path / "large.png")
+    return tmp_path
+
+
+def test_a_large_jpeg_is_decoded_at_a_smaller_scale_and_nothing_else_is(photograph):
+    sizes = {}
+    for name in ("large.jpg", "small.jpg", "large.png"):
+        with opened(photograph / name, name=name, shortest=224) as picture:
+            sizes[name] = picture.size
+    assert sizes == {"large.jpg": (1200, 800), "small.jpg": (480, 320), "large.png": (2400, 1600)}
+    with opened(photograph / "large.jpg", name="large.jpg") as picture:
+        assert picture.size == (2400, 1600)
+
+
+@pytest.mark.parametrize(("given", "told"), [(None, "1000 False"), ("7", "7 False")])
+def test_memory_settings_are_made_before_torch_and_leave_those_of_a_person(given, told):
+    environment = {k: v for k, v in os.environ.items() if k != "MIMALLOC_PURGE_DELAY"}
+    environment |= {} if given is None else {"MIMALLOC_PURGE_DELAY": given}
+    done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == told
+
+
+def test_vectors_do_not_depend_on_batches_and_hardly_on_the_scale(photograph):
+    pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("efficientnet_lite_pytorch", reason="efficientnet-lite-pytorch is not installed")
+    from limner.encoders import encoder
+
+    files = [photograph / name for name in ("large.jpg", "small.jpg", "large.png")]
+    made = encoder("efficientnet-lite", device="cpu")
+    assert made.batch == 8
+    found = made.encode(Items.of(files))
+    np.testing.assert_allclose(encoder("efficientnet-lite", device="cpu", batch=1).encode(files), found, atol=1e-4)
+    unit = found / np.linalg.norm(found, axis=1, keepdims=True)
+    assert unit[0] @ unit[2] > 0.98  # the same photograph, decoded at half its size and whole
