@@ -206,16 +206,20 @@ class Statistics:
             known.pop("seen", None)
         return cls(correction, bank.candidates, known, bank.queries if "seen" in known else None)
 
-    def rows(self, queries: Ids, block: Block) -> IntArray | None:
+    def named(self, queries: Ids) -> IntArray | None:
+        """Which of the bank's queries have the ids of these, -1 for none; None where it does not matter."""
+        return None if self.bank is None else self.bank.find(queries)
+
+    def rows(self, named: IntArray | None, block: Block) -> IntArray | None:
         """Which of the bank's queries these are, -1 for none; None where it does not matter.
 
         Args:
-            queries: Their ids.
+            named: Which of them have their ids.
             block: Their scores.
         """
-        if self.bank is None:
+        if named is None:
             return None
-        found, seen = self.bank.find(queries), self.known["seen"]
+        found, seen = named, self.known["seen"]
         scores = on_host(block[:, some_places(block.shape[1])])
         same = np.isclose(scores, seen[np.maximum(found, 0)], rtol=1e-5, atol=1e-6).all(axis=1)
         return np.where(same, found, -1)
@@ -313,6 +317,11 @@ class CorrectedScores(Scores):
             )
         return Statistics.gathered(self.correction, bank, own=self.bank is None)
 
+    @cached_property
+    def _named(self) -> IntArray | None:
+        """Found here and not block by block, since a worker of a cluster knows no ids."""
+        return self.statistics.named(self.queries)
+
     def _bank_scores(self) -> Scores:
         if self.bank is None:
             return self.base
@@ -345,7 +354,7 @@ class CorrectedScores(Scores):
     def prepare(self) -> None:
         """Gathers the statistics, those of the scores below first."""
         self.base.prepare()
-        _ = self.statistics
+        _ = self.statistics, self._named
 
     @property
     def block_rows(self) -> int:
@@ -366,7 +375,8 @@ class CorrectedScores(Scores):
         if self.bank is None:  # looked through when the statistics were gathered
             return self.correction.apply(block, statistics.known, np.arange(start, stop))
         self.correction.limit(self.base)(block, start)
-        return self.correction.apply(block, statistics.known, statistics.rows(self.queries[start:stop], block))
+        named = None if self._named is None else self._named[start:stop]
+        return self.correction.apply(block, statistics.known, statistics.rows(named, block))
 
 
 @KINDS.register("corrected")
