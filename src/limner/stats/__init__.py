@@ -4,26 +4,34 @@ Intervals by the bootstrap, paired tests, effect sizes, correction for many comp
 rankings. Nothing here knows what a query is: values come as one number per query, systems in the same order.
 """
 
-from limner.stats.agreement import cohen_kappa, krippendorff_alpha
+from limner.stats.agreement import Undefined, alpha_interval, cohen_kappa, krippendorff_alpha
 from limner.stats.bootstrap import Interval, Part, bootstrap, bootstrap_difference, bootstrap_sum
 from limner.stats.bounded import mean_interval, sum_interval
+from limner.stats.bradley_terry import Preference, bradley_terry
 from limner.stats.correlation import correlation_matrix, kendall_tau_b, spearman
+from limner.stats.dawid_skene import DawidSkene, dawid_skene
 from limner.stats.effects import cliff_delta, cohen_d, cohen_g, odds_ratio, rank_biserial
 from limner.stats.paired import PairedTest, holm, mcnemar, sign_test, wilcoxon
 from limner.stats.randomisation import randomisation, randomisation_of
 
 __all__ = [
+    "DawidSkene",
     "Interval",
     "PairedTest",
     "Part",
+    "Preference",
+    "Undefined",
+    "alpha_interval",
     "bootstrap",
     "bootstrap_difference",
     "bootstrap_sum",
+    "bradley_terry",
     "cliff_delta",
     "cohen_d",
     "cohen_g",
     "cohen_kappa",
     "correlation_matrix",
+    "dawid_skene",
     "holm",
     "kendall_tau_b",
     "krippendorff_alpha",
