@@ -1,7 +1,7 @@
 """Writes sampling_peers.json: what ppi-python and confseq say of small samples. Run by hand where both can be imported.
 
-`pip install --no-deps ppi-python==0.2.3` needs statsmodels and numba only for what is used here. confseq 0.0.11 comes as
-source in C++ and needs Boost; its `betting.py` is plain Python: put `src/confseq` of the archive on the path.
+`pip install --no-deps ppi-python==0.2.3` needs statsmodels and numba only for what is used here. confseq 0.0.11 comes
+as source in C++ and needs Boost; its `betting.py` is plain Python: put `src/confseq` of the archive on the path.
 """
 
 from __future__ import annotations

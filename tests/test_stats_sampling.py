@@ -118,11 +118,11 @@ def test_intervals_cover_and_a_bad_judge_costs_nothing():
     judges = {"good": 0.8 * values + 0.3 * random.random(3000), "useless": random.random(3000)}
     judges["adversarial"] = 1 - judges["good"]
     plain = coverage(lambda s: _sampled(values, np.zeros(3000, int), 200, s), values.mean(), 200)
-    assert plain[0] > 0.92
+    assert plain[0] > 0.9
     for name, judge in judges.items():
         strata = stats.strata_of(judge, 5)
         covered, half = coverage(lambda s, h=strata: _sampled(values, h, 200, s), values.mean(), 200)
-        assert covered > 0.92, name
+        assert covered > 0.9, name
         assert half < plain[1] * (1.05 if name == "useless" else 0.6), name
 
 

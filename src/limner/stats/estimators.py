@@ -10,7 +10,7 @@ Horvitz & Thompson 1952; Hájek 1971; Cochran 1977; Särndal, Swensson & Wretman
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -57,8 +57,8 @@ class Estimate:
 
     def scaled(self, scale: float, shift: float = 0.0) -> Estimate:
         """The estimate of `scale * mean + shift`, for a positive scale."""
-        ends = (scale * x + shift for x in (self.value, self.low, self.high))
-        return Estimate(*ends, self.level, scale**2 * self.variance, self.n, self.size, self.effect, self.mode)
+        value, low, high = (scale * x + shift for x in (self.value, self.low, self.high))
+        return replace(self, value=value, low=low, high=high, variance=scale**2 * self.variance)
 
 
 def horvitz_thompson(values: npt.ArrayLike, probabilities: npt.ArrayLike) -> float:
@@ -103,8 +103,8 @@ def stratified(
     `T = sum_h W_h (f_h + mean_h(y - f))`, `W_h = N_h / N`; f the predictions (0 where there are none), `f_h` their mean
     over the whole stratum. Variance `sum_h W_h^2 (1 - n_h / N_h) s_h^2 / n_h` (Cochran 1977, 5.3), with `s_h^2` of the
     residuals drawn a little towards that of the whole sample, since a few equal answers are no certainty. The interval
-    is Wilson's for the number of independent hits and misses that would vary as much, with Student's t. A stratum without
-    an answer takes the mean of its neighbours.
+    is Wilson's for the number of independent hits and misses that would vary as much, with Student's t. A stratum
+    without an answer takes the mean of its neighbours.
 
     Args:
         values: One for each sampled unit.
@@ -151,7 +151,9 @@ def _by_stratum(residual: Vector, h: Codes, n: Vector, size: Vector, least: floa
     degrees = np.maximum(n - 1, 0)
     weight = size / size.sum()
     pooled = max(float(np.sum(weight[h] / n[h] * (residual - weight @ mean) ** 2)), least)
-    spread = (square + PRIOR * pooled) / (degrees + PRIOR) if len(size) > 1 or not square.any() else square / degrees
+    spread = (square + PRIOR * pooled) / (degrees + PRIOR)
+    if len(size) == 1:
+        spread = np.maximum(square / np.maximum(degrees, 1), least)
     used = np.maximum(n, 1)
     part = weight**2 * (1 - np.minimum(n / np.maximum(size, 1), 1)) * spread / used
     variance = float(part.sum())
@@ -202,8 +204,8 @@ def cross_fit(
     """Turns any score of a judge into predictions of the values, never from a unit's own value.
 
     For each fold an isotonic regression (either way up) of the other folds' values on the score, and the factor lambda
-    that makes its residuals vary least, 0 where it only adds noise (PPI++, Angelopoulos et al. 2023; cross-fitted, Zrnic
-    & Candès 2024). A useless judge so ends at lambda near 0 and an adversarial one upside down.
+    that makes its residuals vary least, 0 where it only adds noise (PPI++, Angelopoulos et al. 2023; cross-fitted,
+    Zrnic & Candès 2024). A useless judge so ends at lambda near 0 and an adversarial one upside down.
 
     Args:
         scores: The judge's, for every unit of the population.
