@@ -14,6 +14,7 @@ from limner.core.ids import Ids, IntArray
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.core.version import VERSION
+from limner.evaluation.estimated import estimated
 from limner.evaluation.measures import DEFAULT, RSUM_PARTS, Measure, parse
 from limner.evaluation.placements import Asked, Placements, place
 from limner.evaluation.protocols import View, views
@@ -36,6 +37,8 @@ def evaluate(
     protocol: str | Iterable[str] | None = None,
     direction: str | None = None,
     groups: Mapping[str, object] | None = None,
+    labels: object | None = None,
+    mode: str = "fixed",
     name: str = "system",
     ties: str = "expected",
     unretrieved: str = "refuse",
@@ -55,6 +58,9 @@ def evaluate(
             texts share ids; otherwise the ids tell.
         groups: With plain judgements, what each query belongs with (such as its image), by query id. Intervals and
             tests then take groups, not queries, as independent. With a collection, texts go by image anyhow.
+        labels: A store of answers to a designed sample (`limner.annotate.plan`): the report then has the view
+            "estimated", numbers under the complete truth of the collection.
+        mode: Of its intervals: "fixed", to be looked at once, or "anytime", after every answer.
         name: What the report calls the system.
         ties: "expected", "order" or "pessimistic"; see `limner.evaluation.placements.place`.
         unretrieved: "refuse" or "never": what becomes of relevant candidates that a truncated ranking does not hold.
@@ -74,7 +80,7 @@ def evaluate(
         "progress": progress,
     }
     if isinstance(truth, Judgements):
-        _refuse_with_judgements(direction=direction, protocol=protocol)
+        _refuse_with_judgements(direction=direction, protocol=protocol, labels=labels)
         return _evaluate_run(system, truth, chosen or DEFAULT, groups, name, how)
     if groups is not None:
         raise LimnerError("groups with a collection: its texts are grouped by image already; leave groups out")
@@ -93,7 +99,9 @@ def evaluate(
     results = _with_rsum(asked, results, truth)
     judged = {f"{v.name} {d}": truth.judged(v.judgements, d) for v in asked for d in v.directions if d in sources}
     notes += _gain_note(results, judged.values())
-    return Report(name, truth.name, tuple(results), top, _settings(how, judged, sources), tuple(notes))
+    found, more = estimated(labels, sources, truth, chosen, mode) if labels is not None else ((), [])
+    settings = _settings(how, judged, sources)
+    return Report(name, truth.name, tuple(results), top, settings, (*notes, *more), found)
 
 
 def _refuse_with_judgements(**given: object) -> None:

@@ -18,6 +18,7 @@ from limner.core.ids import Ids, IntArray
 from limner.core.judgements import FloatArray
 from limner.core.paths import damage_told, place_for, read_json
 from limner.core.ranking import Ranking
+from limner.evaluation.estimated import Estimated
 from limner.evaluation.hubs import Hubs
 from limner.evaluation.measures import RSUM_PARTS, Measure
 
@@ -171,6 +172,7 @@ class Report:
         top: The best candidates of every query by direction, for hubs and examples.
         settings: How it was measured: ties, unretrieved, version.
         notes: What a reader must know before comparing the numbers.
+        estimates: Numbers under the complete truth, from labels drawn by design.
     """
 
     system: str
@@ -179,6 +181,7 @@ class Report:
     top: Mapping[str, Ranking] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    estimates: tuple[Estimated, ...] = ()
 
     def find(self, measure: str | Measure, *, direction: str | None = None, view: str | None = None) -> Result:
         """The one result that fits; refuses when none or several do, and says which there are."""
@@ -218,7 +221,8 @@ class Report:
 
     def rows(self) -> list[dict[str, Any]]:
         """One flat record per result: the form of the CSV file."""
-        return [_row(self, r) for r in self.results]
+        named = {"system": self.system, "collection": self.collection}
+        return [*(_row(self, r) for r in self.results), *({**named, **e.row()} for e in self.estimates)]
 
     def save(self, path: str | Path, **options: Any) -> Path:
         """Writes the report by the file's ending: .json (whole, can be loaded), .csv, .md, .tex or .html."""
@@ -252,6 +256,7 @@ class Report:
             "ids": {str(k): v for k, v in id_lists.items()},
             "results": results,
             "top": {d: _top_to_json(r) for d, r in self.top.items()},
+            "estimates": [plain(e.to_json()) for e in self.estimates],
         }
 
     @classmethod
@@ -368,7 +373,9 @@ def _from_json(content: Mapping[str, Any]) -> Report:
         _with_parts(r, saved.get("images"), results) for r, saved in zip(results, content["results"], strict=True)
     )
     top = {d: _top_from_json(t) for d, t in content["top"].items()}
-    return Report(content["system"], content["collection"], results, top, content["settings"], tuple(content["notes"]))
+    estimates = tuple(Estimated.from_json(each) for each in content.get("estimates", ()))
+    named = content["system"], content["collection"]
+    return Report(*named, results, top, content["settings"], tuple(content["notes"]), estimates)
 
 
 def _with_parts(result: Result, images: Sequence[int] | None, every: Sequence[Result]) -> Result:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from limner.core.spreadsheet import guarded_row
+from limner.evaluation.estimated import VIEW, estimate_rows
 from limner.evaluation.report import DIRECTIONS
 
 if TYPE_CHECKING:
@@ -39,10 +40,11 @@ def to_csv(records: Sequence[dict[str, Any]]) -> str:
 
 def report_grids(report: Report) -> list[Grid]:
     """One grid per view: measures down, directions across, each number with its interval."""
-    return [
+    found = [
         _view_grid(view, [r for r in report.results if r.view == view])
         for view in dict.fromkeys(r.view for r in report.results)
     ]
+    return [*found, *([Grid(VIEW, estimate_rows(report.estimates, DIRECTIONS))] if report.estimates else [])]
 
 
 def _view_grid(view: str, results: list[Result]) -> Grid:
