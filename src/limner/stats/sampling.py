@@ -123,19 +123,37 @@ def draw(
     taken[np.asarray(before, dtype=np.int64)] = True
     size = np.bincount(codes)
     share = size / size.sum() if shares is None else vector(shares, "shares")
-    queues = [random.permutation(np.flatnonzero((codes == h) & ~taken)).tolist() for h in range(len(size))]
-    lacking = np.maximum(pilot - (size - [len(q) for q in queues]), 0)
-    first = [unit for h, q in enumerate(queues) for unit in (q.pop() for _ in range(min(lacking[h], len(q))))]
-    units, chances = first[:number], [1.0] * len(first[:number])
-    left = np.array([len(q) for q in queues], dtype=np.int64)
-    for _ in range(min(number - len(units), int(left.sum()))):
-        open_share = np.where(left > 0, np.maximum(share, 1e-12), 0.0)
-        open_share /= open_share.sum()
-        h = min(int(np.searchsorted(np.cumsum(open_share), random.random(), side="right")), len(left) - 1)
-        units.append(queues[h].pop())
-        chances.append(float(open_share[h] / left[h]))
-        left[h] -= 1
-    return Drawn(np.array(units, dtype=np.int64), np.array(chances))
+    queues = [random.permutation(np.flatnonzero((codes == h) & ~taken)) for h in range(len(size))]
+    left = np.array([len(queue) for queue in queues], dtype=np.int64)
+    lacking = np.minimum(np.maximum(pilot - (size - left), 0), left)
+    picks, chances = [np.repeat(np.arange(len(size)), lacking)[:number]], [np.ones(min(int(lacking.sum()), number))]
+    left -= np.bincount(picks[0], minlength=len(size))
+    remaining = min(number - len(picks[0]), int(left.sum()))
+    while remaining:
+        open_ = np.where(left > 0, np.maximum(share, 1e-12), 0.0)
+        chosen, chance = _until_one_is_empty(open_ / open_.sum(), left, random.random(remaining))
+        picks.append(chosen)
+        chances.append(chance)
+        left = left - np.bincount(chosen, minlength=len(size))
+        remaining -= len(chosen)
+    order = np.concatenate(picks)
+    units = np.empty(len(order), dtype=np.int64)
+    for h, queue in enumerate(queues):
+        units[order == h] = queue[: int((order == h).sum())]
+    return Drawn(units, np.concatenate(chances))
+
+
+def _until_one_is_empty(shares: Vector, left: IntArray, random: Vector) -> tuple[IntArray, Vector]:
+    """Strata in the order they are taken, until one would give more than it has, and each draw's probability."""
+    held = np.flatnonzero(shares > 0)
+    chosen = held[np.searchsorted(np.cumsum(shares[held]), random, side="right").clip(max=len(held) - 1)]
+    before = np.zeros(len(chosen), dtype=np.int64)
+    for h in held:
+        mine = chosen == h
+        before[mine] = np.arange(int(mine.sum()))
+    over = np.flatnonzero(before >= left[chosen])
+    stop = int(over[0]) if len(over) else len(chosen)
+    return chosen[:stop], shares[chosen[:stop]] / (left[chosen[:stop]] - before[:stop])
 
 
 def inclusion(scores: npt.ArrayLike, number: int) -> Vector:
