@@ -1,4 +1,4 @@
-"""The true number from few labels: do the intervals cover, how wide are they, what does a judge save, what does it cost?
+"""The true number from few labels: do the intervals cover, how wide are they, what does a judge save?
 
 Thousands of studies are simulated where the truth is known: units are drawn as `limner annotate plan` draws them, the
 truth answers, the interval is made as `limner evaluate --estimate` makes it. Worlds: `scenes` (complete truth); COCO's

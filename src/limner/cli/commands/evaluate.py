@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from limner.cli.options import Address, Json, Loading, Split, Trust, load, on_cl
 from limner.cli.training import trained
 
 if TYPE_CHECKING:
+    from limner.annotate.store import Store
     from limner.core.collection import Collection
     from limner.core.judgements import Judgements
     from limner.evaluation.evaluate import Source
@@ -54,6 +56,11 @@ def evaluate(
     ] = None,
     measures: Annotated[str | None, word("Such as 'R@1 nDCG@5 MedR': see 'limner measures'.", metavar="LIST")] = None,
     protocol: Annotated[list[str] | None, word("See 'limner protocols'. Repeatable.")] = None,
+    estimate: Annotated[
+        str | None,
+        word("Answers to 'limner annotate plan': numbers under the complete truth.", metavar="STORE"),
+    ] = None,
+    mode: Annotated[str, word("Of estimated intervals: fixed (looked at once) or anytime.", metavar="HOW")] = "fixed",
     ties: Annotated[str, word("Equal scores: expected, order or pessimistic.", metavar="HOW")] = "expected",
     unretrieved: Annotated[
         str, word("What a cut list leaves out: refuse, or never (found).", metavar="HOW")
@@ -80,6 +87,7 @@ def evaluate(
       $ limner evaluate pairs.qrels --run system.run --groups images.txt
       $ limner evaluate --per-image 5 --images images.npy --texts texts.npy
       $ limner evaluate scenes --system histograms --correct csls --tune dev
+      $ limner evaluate scenes --system histograms --estimate work.db
     """
     refuse_ending(save, ENDINGS, "report")
     if cluster is not None and workers is not None:
@@ -90,10 +98,23 @@ def evaluate(
         source = corrected(source, correct, tune, dev)
     how: dict[str, Any] = {"measures": measures, "protocol": protocol or None, "ties": ties, "unretrieved": unretrieved}
     how["groups"] = None if groups is None else _groups(groups, truth)
-    with on_cluster(cluster):
+    with on_cluster(cluster), _labels(estimate) as labels:
+        how |= {"labels": labels, "mode": mode}
         report = _measured(source, truth, name or _name(way, correct), notes, {**how, "workers": workers})
     _save(report, truth, save or [])
     answer(str(report), summary(report), as_json=as_json)
+
+
+@contextmanager
+def _labels(store: str | None) -> Iterator[Store | None]:
+    """The store that estimates come from, if one was named."""
+    if store is None:
+        yield None
+        return
+    from limner.annotate.store import open_store
+
+    with open_store(store, create=False) as opened_store:
+        yield opened_store
 
 
 def _given(
