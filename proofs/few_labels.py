@@ -14,6 +14,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,11 @@ class World:
     known: Judgements
     truth: Judgements
     captions: Any = None
+
+    @cached_property
+    def matches(self) -> set[tuple[str, str]]:
+        """All true pairs."""
+        return {(query, candidate) for query, candidate, _ in self.truth.relevant}
 
 
 @dataclass(frozen=True)
@@ -125,7 +131,7 @@ def targets(world: World, measures: tuple[Measure, ...]) -> tuple[list[tuple[str
             given = values(ranking, world.known, measure)
             if pair:
                 wanted = [(q, c) for q, cs in asked.items() for c in cs]
-                right = np.array([world.truth.grade(*p) > 0 for p in wanted], dtype=float)
+                right = np.array([p in world.matches for p in wanted], dtype=float)
                 shift = float(given.mean())
             else:
                 wanted = list(asked)
@@ -153,7 +159,7 @@ def _difference(name: str, one: Target, other: Target, total: float) -> Target:
 def judges(world: World, units: list[Any], direction: str) -> dict[str, np.ndarray | None]:
     """What each judge says of each unit: of its likeliest pair."""
     random = np.random.default_rng(1)
-    true = np.array([max(world.truth.grade(q, c) > 0 for c in cs) for q, cs in units], dtype=float)
+    true = np.array([any((q, c) in world.matches for c in cs) for q, cs in units], dtype=float)
     good = np.clip(0.7 * true + 0.15 + 0.25 * random.normal(size=len(true)), 0, 1)
     found = {"none": None, "good": good, "useless": random.random(len(true)), "adversarial": 1 - good}
     if world.captions is not None:
@@ -325,7 +331,7 @@ def _pool(world: World) -> Iterator[Claim]:
     """R@1 of a system that was not in the pool, on labels pooled by the other."""
     one, other = world.lists.values()
     pool = {(q, c) for q in one.queries for c in one[q][:5]}
-    yes = [(q, c) for q, c in pool if world.truth.grade(q, c) > 0]
+    yes = [(q, c) for q, c in pool if (q, c) in world.matches]
     ids = {"queries": world.known.queries, "candidates": world.known.candidates}
     pooled = world.known.relevant | Judgements.from_pairs(yes, **ids)
     measure = Measure.parse("R@1")

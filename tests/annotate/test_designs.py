@@ -234,3 +234,41 @@ def test_machines_answers_are_apart_and_never_count_as_people(world, store):
     assert add_machine_answers(store, "vlm", {pairs[0]: 0.1}) == 0  # the first answer stays
     assert machine_answers(store, "vlm")[pairs[0]] == 0.9
     assert unit_values(store, designs(store)[0]) == {}
+
+
+# --- from the shell ---------------------------------------------------------------------------------------------
+
+
+def test_plan_judge_and_estimate_from_the_shell(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from limner.cli import app
+
+    def run(*words):
+        done = CliRunner().invoke(app, [str(w) for w in words])
+        return done.exit_code, done.output
+
+    monkeypatch.chdir(tmp_path)
+    held = limner.load("scenes", images=60).test
+    matrix = np.random.default_rng(0).normal(size=(len(held.images), len(held.texts)))
+    np.save("S.npy", matrix)
+    common = ("work.db", "scenes", "-O", "images=60", "--scores", "mine=S.npy", "--direction", "t2i")
+    code, said = run("annotate", "plan", *common, "--measure", "R@1", "--budget", 12, "--judge", "scores=mine")
+    assert code == 0 and "labels to give now" in said and "Next:" in said
+    code, said = run("annotate", "plan", *common, "--measure", "mAP@R")
+    assert code == 3 and "cannot be estimated from few labels" in said
+    code, said = run("annotate", "judge", "work.db", "--judge", "endpoint")
+    assert code == 2 and "needs --url and --model" in said
+    code, said = run("evaluate", "scenes", "-O", "images=60", "--scores", "S.npy", "--estimate", "work.db")
+    assert code == 3 and "label some of the drawn pairs first" in said
+    true = {(i, t) for i, t, _ in held.judged("complete", "i2t").relevant}
+    with open_store("work.db") as store:
+        who = add_annotator(store, "ada").id
+        while (task := lease(store, who)) is not None:
+            for item in task.items:
+                grade = 4 if (item.image, item.caption) in true else 1
+                submit(store, who, item.id, key=uuid.uuid4().hex, grade=grade)
+    code, said = run("evaluate", "scenes", "-O", "images=60", "--scores", "S.npy", "--estimate", "work.db", "--json")
+    assert code == 0 and '"estimated"' in said
+    code, said = run("evaluate", "scenes", "-O", "images=60", "--scores", "S.npy", "--estimate", "none.db")
+    assert code == 3 and "no store none.db" in said
