@@ -173,8 +173,9 @@ def test_an_estimate_is_in_table_json_csv_and_page(world, store, tmp_path):
     assert "judge 'oracle1'" in text and "people's agreement is unknown" in text
     again = limner.Report.load(report.save(tmp_path / "r.json"))
     assert again.estimates == report.estimates
-    for ending in ("csv", "md", "tex", "html"):
+    for ending in ("csv", "md", "tex"):
         assert "estimated" in report.save(tmp_path / f"r.{ending}").read_text()
+    assert '<span class="view">estimated</span>' in report.save(tmp_path / "r.html").read_text()
     low, high = report.estimates[0].estimate.low, report.estimates[0].estimate.high
     assert low <= true_value(systems["good"], truth, "R@1", report.estimates[0].direction) <= high
 
