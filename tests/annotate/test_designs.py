@@ -119,7 +119,14 @@ def test_a_plan_draws_asks_and_remembers(world, store):
     assert len(unit_values(store, design)) == found.drawn
 
 
-def test_a_further_plan_adds_to_the_draw(world, store):
+def test_a_further_plan_adds_to_the_draw(world, where):
+    """In both kinds of stores."""
+    with open_store(where) as store:
+        add_collection(store, world[0])
+        check_further_plan(world, store)
+
+
+def check_further_plan(world, store):
     made, systems, truth = world
     plan(store, made, systems, measures="R@1", direction="t2i", budget=20)
     label(store, truth)
