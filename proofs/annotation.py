@@ -19,10 +19,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 from claims import Claim, log, main
 from limner.annotate.bias import bias_of, by_size
 from limner.annotate.merge import precision_recall
-from limner.annotate.preference import bradley_terry
 from limner.core.judgements import Judgements
 from limner.datasets.extended import read_coco_pairs, read_cxc_positives, read_eccv
 from limner.evaluation.published import Table, table
+from limner.stats import bradley_terry
 
 TEXT = {"A": 70.85, "B": 13.15, "C": 10.66, "D": 4.89, "E": 0.44}
 ROWS = {"A": 10.66, "B": 4.89, "C": 70.85, "D": 13.15, "E": 0.44}

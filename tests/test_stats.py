@@ -332,7 +332,7 @@ def test_paired_functions_refuse_bad_columns(function, a, b, message: str) -> No
         (lambda: stats.cohen_kappa([1, 0], [1, 1], weights="cubic"), "weights: got 'cubic'"),
         (lambda: stats.krippendorff_alpha([[1, 1], [1, 1]]), "alpha is undefined: every rating is 1"),
         (lambda: stats.krippendorff_alpha([1, 2, 3]), "expected raters by items"),
-        (lambda: stats.krippendorff_alpha([[1, NAN], [NAN, 1]]), "got no item with two ratings"),
+        (lambda: stats.krippendorff_alpha([[1, NAN], [NAN, 1]]), "no item has two ratings"),
         (lambda: stats.krippendorff_alpha([[1, math.inf], [1, 1]]), "got an infinite rating"),
         (lambda: stats.krippendorff_alpha([[1, -1], [1, 1]], level="ratio"), "got -1 at level 'ratio'"),
         (lambda: stats.krippendorff_alpha([[1, 2], [1, 1]], level="metric"), "level: got 'metric'"),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limner.annotate.aggregate import by_dawid_skene, by_majority, dawid_skene, majority
+from limner.annotate.aggregate import by_dawid_skene, by_majority, majority
 from limner.annotate.bias import (
     bias_of,
     biases,
@@ -27,8 +27,8 @@ from limner.annotate.bias import (
     tau,
 )
 from limner.annotate.pool import proposed
-from limner.annotate.preference import apart, bradley_terry, counted, study
-from limner.annotate.quality import agreement, annotator_table, kappa, ratings, right
+from limner.annotate.preference import counted, study
+from limner.annotate.quality import agreement, annotator_table, ratings, right
 from limner.annotate.store.answers import Answer
 from limner.annotate.store.votes import Vote
 from limner.core.errors import LimnerError, TooShort
@@ -36,7 +36,8 @@ from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.evaluation.published import table
 from limner.scores import Scores
-from limner.stats import krippendorff_alpha
+from limner.stats import alpha_interval, bradley_terry, cohen_kappa, dawid_skene, krippendorff_alpha
+from limner.stats.bradley_terry import apart
 
 
 def answer(who, pair, grade, role="real", milliseconds=1000):
@@ -65,11 +66,23 @@ def test_alpha_is_that_of_two_other_programs(level):
     krippendorff = pytest.importorskip("krippendorff")
     answers, _ = crowd(4, 40, seed=3)
     found = agreement(answers, level=level, samples=50)
-    shared = ratings(answers).loc[:, lambda t: t.notna().sum(axis=0) >= 2].to_numpy()
-    assert found.alpha == pytest.approx(krippendorff_alpha(shared, level=level, raters=4), abs=1e-9)
-    theirs = krippendorff.alpha(reliability_data=shared, level_of_measurement=level)
+    table = ratings(answers)
+    assert found.alpha == krippendorff_alpha(table, level=level, raters=4)
+    theirs = krippendorff.alpha(reliability_data=table, level_of_measurement=level)
     assert found.alpha == pytest.approx(theirs, abs=1e-9)
+    evalica, pandas = pytest.importorskip("evalica"), pytest.importorskip("pandas")
+    assert found.alpha == pytest.approx(evalica.alpha(pandas.DataFrame(table), level).alpha, abs=1e-9)
     assert found.low <= found.alpha <= found.high
+
+
+def test_the_interval_of_alpha_is_that_of_a_slow_bootstrap():
+    answers, _ = crowd(4, 60, seed=4)
+    table = ratings(answers)
+    draw = np.random.default_rng(1)
+    rows = [draw.integers(0, table.shape[1], table.shape[1]) for _ in range(600)]
+    slow = [krippendorff_alpha(table[:, row], level="ordinal", raters=4) for row in rows]
+    found = alpha_interval(table, level="ordinal", raters=4, samples=2000)
+    assert (found.low, found.high) == pytest.approx(tuple(np.percentile(slow, [2.5, 97.5])), abs=0.03)
 
 
 def test_alpha_cannot_be_asked_the_wrong_way_round():
@@ -78,14 +91,13 @@ def test_alpha_cannot_be_asked_the_wrong_way_round():
     found = agreement(answers, samples=20)
     assert (found.annotators, found.pairs) == (30, 6)
     assert found.alpha > 0.8
-    evalica = pytest.importorskip("evalica")
-    assert evalica.alpha(ratings(answers).T, "ordinal").alpha < 0.2  # the trap is real
+    assert krippendorff_alpha(ratings(answers).T, level="ordinal", raters=6) < 0.2  # the trap is real
 
 
 def test_undefined_agreement_is_said():
     same = [answer(who, pair, 4) for who in "ab" for pair in range(3)]
     found = agreement(same)
-    assert math.isnan(found.alpha) and "every answer is the same" in found.note
+    assert math.isnan(found.alpha) and "every rating is 4" in found.note
     assert "kappa of a and b is undefined" in found.note
     assert math.isnan(agreement([*same[:-1], answer("c", 0, 4), answer("c", 9, 1)]).alpha)  # 9 is one person's alone
     alone = agreement([answer("a", pair, 1 + pair) for pair in range(3)])
@@ -95,12 +107,16 @@ def test_undefined_agreement_is_said():
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=40))
 def test_kappa_is_that_of_scikit_learn(pairs):
+    """In the store and in `limner.stats`; undefined in the one where it is in the other."""
     from sklearn.metrics import cohen_kappa_score
 
     one, other = zip(*pairs, strict=True)
-    found = kappa(one, other)
+    both = [answer(who, n, grade) for who, grades in (("a", one), ("b", other)) for n, grade in enumerate(grades)]
+    found, _ = agreement(both, samples=1).kappas["a", "b"]
     if len({*one, *other}) < 2:
         assert math.isnan(found)
+        with pytest.raises(LimnerError, match="kappa is undefined"):
+            cohen_kappa(one, other, weights="linear")
     else:
         assert found == pytest.approx(cohen_kappa_score(one, other, weights="linear", labels=[1, 2, 3, 4]), abs=1e-12)
 
@@ -121,7 +137,7 @@ def test_kappa_is_counted_on_common_pairs_without_controls():
     answers += [answer(who, 9, 4, "gold_pos") for who in "ab"]
     value, both = agreement(answers, samples=20).kappas["a", "b"]
     assert both == 2
-    assert value == pytest.approx(kappa([4, 1], [4, 2]))
+    assert value == cohen_kappa([4, 1], [4, 2], weights="linear")
 
 
 def test_the_record_of_a_careless_annotator_says_why():

@@ -1,13 +1,17 @@
-"""Judging pairs with people: pool, tasks, answers, quality, merge, bias, preference, several turns."""
+"""Judging pairs with people: pool, tasks, answers, quality, merge, bias, preference, turns, designed samples."""
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from limner.annotate import (
         aggregate,
         bias,
+        design,
         export,
         forms,
+        judges,
         merge,
         pool,
         preference,
@@ -17,17 +21,29 @@ if TYPE_CHECKING:
         tasks,
         turns,
     )
+    from limner.annotate.design import plan
+    from limner.annotate.store import open_store
 else:
     from limner.core.lazy import submodules
 
-    __getattr__ = submodules(__name__)
+    _submodule = submodules(__name__)
+
+    def __getattr__(name: str) -> Any:
+        """Imports what needs a database on first use."""
+        homes = {"plan": "design", "open_store": "store"}
+        return getattr(_submodule(homes[name]), name) if name in homes else _submodule(name)
+
 
 __all__ = [
     "aggregate",
     "bias",
+    "design",
     "export",
     "forms",
+    "judges",
     "merge",
+    "open_store",
+    "plan",
     "pool",
     "preference",
     "quality",

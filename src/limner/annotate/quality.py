@@ -8,7 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean, mean, median
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
+
+import numpy as np
 
 from limner.annotate._sql import inserted, sa
 from limner.annotate.scale import relevant
@@ -17,11 +19,9 @@ from limner.annotate.store.answers import Answer, answers
 from limner.annotate.store.exclusions import exclude
 from limner.annotate.store.schema import assignment as assignments
 from limner.annotate.store.schema import review as reviews
-from limner.core.errors import LimnerError, MissingExtra, UnknownId, UnknownName
-from limner.stats import cohen_kappa
-
-if TYPE_CHECKING:
-    import pandas as pd
+from limner.core.errors import LimnerError, UnknownId, UnknownName
+from limner.stats import Undefined, alpha_interval, cohen_kappa
+from limner.stats.inputs import Vector
 
 THRESHOLD = 0.7
 """Least share of controls to be right, as in Hodosh et al. (2013)."""
@@ -79,8 +79,8 @@ def agreement(
 ) -> Agreement:
     """Krippendorff's alpha with an interval, and Cohen's kappa of every two annotators.
 
-    Alpha and its bootstrap are evalica's. Rows of the table are annotators, columns pairs; it
-    is made here from named answers, because the other way round gives a number near 0 without a word.
+    Both are those of `limner.stats`. Rows of the table are annotators, columns pairs; it is made here from named
+    answers, because the other way round gives a number near 0 without a word.
 
     Args:
         given: The answers.
@@ -92,36 +92,29 @@ def agreement(
     """
     used = [a for a in given if controls or a.role == "real"]
     table = ratings(used)
-    shared = table.notna().sum(axis=0) >= 2
+    shared = int((np.isfinite(table).sum(axis=0) >= 2).sum())
     kappas = _kappas(used)
-    undefined = [f"kappa of {a} and {b} is undefined (both gave one and the same grade throughout)"
-                 for (a, b), (value, _) in kappas.items() if math.isnan(value)]  # fmt: skip
-    common: dict[str, Any] = {"level": level, "annotators": len(table), "pairs": int(shared.sum()), "kappas": kappas}
-    counted = set(table.columns[shared])
-    if len({answer.grade for answer in used if answer.pair in counted}) < 2:
-        why = "no pair was judged by two people" if not shared.any() else "every answer is the same"
-        return Agreement(
-            math.nan, math.nan, math.nan, note="; ".join([f"alpha is undefined: {why}", *undefined]), **common
-        )
-    import evalica
-
-    found = evalica.alpha_bootstrap(
-        table.loc[:, shared], level, n_resamples=samples, confidence_level=confidence, random_state=seed
-    )
-    return Agreement(float(found.alpha), float(found.low), float(found.high), note="; ".join(undefined), **common)
-
-
-def ratings(given: Iterable[Answer]) -> pd.DataFrame:
-    """A row per annotator, a column per pair, grades in it, and NaN where nothing was answered."""
+    notes = [f"kappa of {a} and {b} is undefined (both gave one and the same grade throughout)"
+             for (a, b), (value, _) in kappas.items() if math.isnan(value)]  # fmt: skip
+    common: dict[str, Any] = {"level": level, "annotators": len(table), "pairs": shared, "kappas": kappas}
     try:
-        import evalica  # noqa: F401
-        import pandas as pd
-    except ImportError as error:
-        raise MissingExtra("agreement", error.name or "evalica", "web") from error
-    rows: dict[str, dict[int, float]] = {}
-    for answer in given:
-        rows.setdefault(answer.annotator, {})[answer.pair] = float(answer.grade)
-    return pd.DataFrame.from_dict(rows, orient="index")
+        if len(table) < 2:
+            raise Undefined("alpha is undefined: no pair was judged by two people")
+        found = alpha_interval(table, level=level, raters=len(table), samples=samples, confidence=confidence, seed=seed)
+    except Undefined as error:
+        return Agreement(math.nan, math.nan, math.nan, note="; ".join([str(error), *notes]), **common)
+    return Agreement(found.estimate, found.low, found.high, note="; ".join(notes), **common)
+
+
+def ratings(given: Iterable[Answer]) -> Vector:
+    """A row per annotator, a column per pair, grades in it, and NaN where nothing was answered."""
+    listed = list(given)
+    rows = {name: row for row, name in enumerate(dict.fromkeys(a.annotator for a in listed))}
+    columns = {pair: column for column, pair in enumerate(dict.fromkeys(a.pair for a in listed))}
+    table = np.full((len(rows), len(columns)), np.nan)
+    for answer in listed:
+        table[rows[answer.annotator], columns[answer.pair]] = answer.grade
+    return table
 
 
 def _kappas(given: Iterable[Answer]) -> dict[tuple[str, str], tuple[float, int]]:
@@ -132,17 +125,19 @@ def _kappas(given: Iterable[Answer]) -> dict[tuple[str, str], tuple[float, int]]
     for one, other in combinations(sorted(by_person), 2):
         both = sorted(by_person[one].keys() & by_person[other].keys())
         if both:
-            found[one, other] = kappa([by_person[one][p] for p in both], [by_person[other][p] for p in both]), len(both)
+            found[one, other] = (
+                _kappa([by_person[one][p] for p in both], [by_person[other][p] for p in both]),
+                len(both),
+            )
     return found
 
 
-def kappa(one: Sequence[int], other: Sequence[int]) -> float:
-    """Cohen's kappa of two people's grades, linearly weighted; NaN where both gave one and the same grade throughout.
-
-    >>> round(kappa([1, 1, 4, 4], [1, 2, 4, 4]), 3), kappa([4, 4], [4, 4])
-    (0.833, nan)
-    """
-    return math.nan if len({*one, *other}) < 2 else cohen_kappa(one, other, weights="linear")
+def _kappa(one: Sequence[int], other: Sequence[int]) -> float:
+    """Cohen's kappa of two people's grades, linearly weighted; NaN where it is undefined."""
+    try:
+        return cohen_kappa(one, other, weights="linear")
+    except Undefined:
+        return math.nan
 
 
 # --- annotators -------------------------------------------------------------------------------------------------

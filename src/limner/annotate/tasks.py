@@ -32,6 +32,7 @@ def make_tasks(
     positives: int = 1,
     negatives: int = 1,
     seed: int = 0,
+    in_order: bool = False,
 ) -> list[Draft]:
     """Cuts a pool into tasks of `real` pairs and controls; the last one may be shorter.
 
@@ -43,6 +44,7 @@ def make_tasks(
         positives: Known positives per task.
         negatives: Known negatives per task.
         seed: Another seed, other tasks.
+        in_order: Keep the order of the pool from task to task; within a task it is shuffled anyhow.
 
     >>> known = Judgements.from_pairs([(f"i{n}", f"t{n}") for n in range(30)])
     >>> first, second = make_tasks([(f"i{n}", f"t{n + 1}") for n in range(24)], known)
@@ -51,7 +53,8 @@ def make_tasks(
     """
     draw = random.Random(seed)
     pairs = list(dict.fromkeys(pool))
-    draw.shuffle(pairs)
+    if not in_order:
+        draw.shuffle(pairs)
     gold, bad = _positives(known, draw), _negatives(known, {*near, *pairs}, draw)
     drafts = []
     for start in range(0, len(pairs), real):

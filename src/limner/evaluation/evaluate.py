@@ -15,6 +15,7 @@ from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.core.version import VERSION
 from limner.evaluation.coverage import covered, unjudged_queries
+from limner.evaluation.estimated import estimated
 from limner.evaluation.inputs import EXPECTED, understood
 from limner.evaluation.judging import (
     Given,
@@ -45,6 +46,8 @@ def evaluate(
     direction: str | None = None,
     groups: Mapping[str, object] | None = None,
     judgements: Given | None = None,
+    labels: object | None = None,
+    mode: str = "fixed",
     name: str = "system",
     ties: str = "expected",
     unretrieved: str = "refuse",
@@ -71,6 +74,9 @@ def evaluate(
             tests then take groups, not queries, as independent. With a collection, texts go by image anyhow.
         judgements: Further judgements beside a collection (by name, or a qrels file), each a view of its own. An
             original pair that they do not judge counts as relevant.
+        labels: A store of answers to a designed sample (`limner.annotate.plan`): the report then has the view
+            "estimated", numbers under the complete truth of the collection.
+        mode: Of its intervals: "fixed", to be looked at once, or "anytime", after every answer.
         name: What the report calls the system.
         ties: "expected", "order" or "pessimistic"; see `limner.evaluation.placements.place`.
         unretrieved: "refuse" or "never": what becomes of relevant candidates that a truncated ranking does not hold.
@@ -94,7 +100,7 @@ def evaluate(
         "progress": progress,
     }
     if isinstance(truth, Judgements):
-        _refuse_with_judgements(direction=direction, protocol=protocol, judgements=judgements)
+        _refuse_with_judgements(direction=direction, protocol=protocol, judgements=judgements, labels=labels)
         return _evaluate_run(system, truth, chosen or DEFAULT, groups, name, how)
     if groups is not None:
         raise LimnerError("groups with a collection: its texts are grouped by image already; leave groups out")
@@ -125,7 +131,8 @@ def evaluate(
     notes += _grade_notes(results, judged.values())
     settings = _settings(how, {f"{view} {d}": j for (view, d), j in judged.items()}, sources)
     settings |= _judged_pools(asked, truth, sources)
-    return Report(name, truth.name, tuple(results), top, settings, tuple(notes))
+    found, more = estimated(labels, sources, truth, chosen, mode) if labels is not None else ((), [])
+    return Report(name, truth.name, tuple(results), top, settings, (*notes, *more), found)
 
 
 def _judged_pools(asked: Iterable[View], truth: Collection, sources: Mapping[str, Source]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from limner.core.paths import place_for
 from limner.core.ranking import Ranking
 from limner.core.registry import Registry, checked
 from limner.evaluation.comparison import Comparison, compare
+from limner.evaluation.estimated import Estimated
 from limner.evaluation.hubs import Hubs
 from limner.evaluation.measures import Measure
 from limner.evaluation.results import Evaluated, Result, written
@@ -47,6 +48,7 @@ class Report:
         top: The best candidates of every query by direction, for hubs and examples.
         settings: How it was measured: ties, unretrieved, version.
         notes: What a reader must know before comparing the numbers.
+        estimates: Numbers under the complete truth, from labels drawn by design.
     """
 
     system: str
@@ -55,6 +57,7 @@ class Report:
     top: Mapping[str, Ranking] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    estimates: tuple[Estimated, ...] = ()
 
     def find(self, measure: str | Measure, *, direction: str | None = None, view: str | None = None) -> Result:
         """The one result that fits; refuses when none or several do, and says which there are."""
@@ -92,7 +95,8 @@ class Report:
 
     def rows(self) -> list[dict[str, Any]]:
         """One flat record per result: the form of the CSV file."""
-        return [_row(self, r) for r in self.results]
+        named = {"system": self.system, "collection": self.collection}
+        return [*(_row(self, r) for r in self.results), *({**named, **e.row()} for e in self.estimates)]
 
     def save(self, path: str | Path, **options: Any) -> Path:
         """Writes the report in the format of the file's ending, one of `REPORT_FORMATS`.

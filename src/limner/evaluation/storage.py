@@ -16,6 +16,7 @@ from limner.core.ids import Ids, IntArray
 from limner.core.judgements import FloatArray
 from limner.core.paths import damage_told, read_json
 from limner.core.ranking import Ranking
+from limner.evaluation.estimated import Estimated
 from limner.evaluation.measures import Measure
 from limner.evaluation.measures.kinds import UNKNOWN
 from limner.evaluation.plain import plain
@@ -35,6 +36,7 @@ def to_json(report: Report) -> dict[str, Any]:
     """Plain values that hold the whole report."""
     id_lists: dict[int, list[str]] = {}
     results = [_result_to_json(r, id_lists) for r in report.results]
+    measured = dict.fromkeys([*(r.measure for r in report.results), *(e.measure for e in report.estimates)])
     return {
         "limner": "report",
         "format": FORMAT,
@@ -43,10 +45,11 @@ def to_json(report: Report) -> dict[str, Any]:
         "settings": dict(report.settings),
         "notes": list(report.notes),
         "hubs": {d: h.describe() for d, h in report.hubs.items()},
-        "measures": {str(m): m.traits() for m in dict.fromkeys(r.measure for r in report.results)},
+        "measures": {str(m): m.traits() for m in measured},
         "ids": {str(k): v for k, v in id_lists.items()},
         "results": results,
         "top": {d: _top_to_json(r) for d, r in report.top.items()},
+        "estimates": [plain(e.to_json()) for e in report.estimates],
     }
 
 
@@ -109,7 +112,10 @@ def _from_json(content: Mapping[str, Any]) -> Report:
         _with_parts(r, saved.get("images"), results) for r, saved in zip(results, content["results"], strict=True)
     )
     top = {d: _top_from_json(t) for d, t in content["top"].items()}
-    return Report(content["system"], content["collection"], whole, top, content["settings"], tuple(content["notes"]))
+    named = content["system"], content["collection"]
+    saved = content.get("estimates", ())
+    estimates = tuple(Estimated.from_json(each, traits.get(each["measure"], {})) for each in saved)
+    return Report(*named, whole, top, content["settings"], tuple(content["notes"]), estimates)
 
 
 def _result_from_json(saved: Mapping[str, Any], queries: Ids, traits: Mapping[str, Any]) -> Result:

@@ -10,6 +10,7 @@ from typing import Any
 
 from limner.core.spreadsheet import guarded_row
 from limner.evaluation.comparison import Comparison, Difference, Line
+from limner.evaluation.estimated import VIEW, estimate_rows
 from limner.evaluation.measures import Measure
 from limner.evaluation.report import Report
 from limner.evaluation.results import DIRECTIONS, Result, heading
@@ -41,7 +42,8 @@ def report_grids(report: Report) -> list[Grid]:
     views = dict.fromkeys(r.view for r in report.results)
     found = [(view, [r for r in report.results if r.view == view]) for view in views]
     grids = [[_view_grid(view, results, names), *_bounds_grid(view, results, names)] for view, results in found]
-    return [grid for each in grids for grid in each]
+    estimated = [Grid(VIEW, estimate_rows(report.estimates, DIRECTIONS))] if report.estimates else []
+    return [*(grid for each in grids for grid in each), *estimated]
 
 
 def _bounds_grid(view: str, results: list[Result], names: Mapping[str, str]) -> list[Grid]:

@@ -1,40 +1,66 @@
 """Being sure: arrays in, numbers out.
 
 Intervals by the bootstrap, paired tests, effect sizes, correction for many comparisons, agreement of raters and of
-rankings. Nothing here knows what a query is: values come as one number per query, systems in the same order.
+rankings, designed samples and what they say of the whole. Nothing here knows what a query is: values come as one number
+per query, systems in the same order.
 """
 
-from limner.stats.agreement import cohen_kappa, krippendorff_alpha
+from limner.stats.agreement import Undefined, alpha_interval, cohen_kappa, krippendorff_alpha
 from limner.stats.bootstrap import Interval, Part, bootstrap, bootstrap_difference, bootstrap_sum
 from limner.stats.bounded import mean_interval, sum_interval
+from limner.stats.bradley_terry import Preference, bradley_terry
 from limner.stats.correlation import correlation_matrix, kendall_tau_b, spearman
+from limner.stats.dawid_skene import DawidSkene, dawid_skene
 from limner.stats.effects import cliff_delta, cohen_d, cohen_g, odds_ratio, rank_biserial
+from limner.stats.estimators import Estimate, Fitted, cross_fit, hajek, horvitz_thompson, stratified
 from limner.stats.paired import PairedTest, holm, mcnemar, sign_test, wilcoxon
 from limner.stats.randomisation import randomisation, randomisation_of
+from limner.stats.sampling import Drawn, draw, inclusion, neyman, strata_of, systematic
+from limner.stats.sequences import confidence_sequence, sequential
 
 __all__ = [
+    "DawidSkene",
+    "Drawn",
+    "Estimate",
+    "Fitted",
     "Interval",
     "PairedTest",
     "Part",
+    "Preference",
+    "Undefined",
+    "alpha_interval",
     "bootstrap",
     "bootstrap_difference",
     "bootstrap_sum",
+    "bradley_terry",
     "cliff_delta",
     "cohen_d",
     "cohen_g",
     "cohen_kappa",
+    "confidence_sequence",
     "correlation_matrix",
+    "cross_fit",
+    "dawid_skene",
+    "draw",
+    "hajek",
     "holm",
+    "horvitz_thompson",
+    "inclusion",
     "kendall_tau_b",
     "krippendorff_alpha",
     "mcnemar",
     "mean_interval",
+    "neyman",
     "odds_ratio",
     "randomisation",
     "randomisation_of",
     "rank_biserial",
+    "sequential",
     "sign_test",
     "spearman",
+    "strata_of",
+    "stratified",
     "sum_interval",
+    "systematic",
     "wilcoxon",
 ]

@@ -1,4 +1,8 @@
-"""How far do raters agree beyond chance? Cohen's kappa for two, Krippendorff's alpha for any number."""
+"""How far do raters agree beyond chance? Cohen's kappa for two, Krippendorff's alpha for any number.
+
+Both are undefined where every rating is the same, and alpha where no item has two ratings: `Undefined` is raised and
+says why. It is never 0 and never 1.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.errors import LimnerError
-from limner.stats.inputs import Vector, numbers, one_of
+from limner.stats.bootstrap import Interval
+from limner.stats.inputs import Vector, numbers, one_of, share
 
 Level = Literal["nominal", "ordinal", "interval", "ratio"]
+
+
+class Undefined(LimnerError):
+    """The ratings do not say how far raters agree."""
 
 
 def cohen_kappa(
@@ -52,7 +61,7 @@ def cohen_kappa(
         one_of(weights, ("linear", "quadratic"), "weights")
     used, both = np.unique(np.concatenate([first, second]), return_inverse=True)
     if len(used) == 1:
-        raise LimnerError(
+        raise Undefined(
             f"kappa is undefined: both raters gave {used[0]} to all {len(first)} items, so chance agreement is 1; "
             "expected at least two labels in use; report the raw agreement instead"
         )
@@ -121,17 +130,65 @@ def krippendorff_alpha(ratings: npt.ArrayLike, *, level: Level = "nominal", rate
     >>> round(krippendorff_alpha([[1, 2, 3, 3], [1, 2, 3, 4]], level="ordinal"), 3)
     0.91
     """
+    values, counts = _counted(ratings, level, raters)
+    return _alpha(values, _coincidences(counts), level)
+
+
+def alpha_interval(
+    ratings: npt.ArrayLike,
+    *,
+    level: Level = "nominal",
+    raters: int | None = None,
+    samples: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Interval:
+    """Krippendorff's alpha with the percentile interval of a bootstrap over items (Efron & Tibshirani 1993).
+
+    Items that two raters or more judged are drawn with replacement; samples in which every rating is the same have no
+    alpha and are left out.
+
+    Args:
+        ratings: raters by items, NaN where a rater gave no answer.
+        level: as for `krippendorff_alpha`.
+        raters: the number of raters, to be checked against the rows.
+        samples: bootstrap samples.
+        confidence: of the interval.
+        seed: of the bootstrap.
+
+    >>> found = alpha_interval([[1, 2, 3, 3, 1, 2], [1, 2, 3, 4, 1, 2]], level="ordinal")
+    >>> found.low < found.estimate <= found.high
+    True
+    """
+    values, counts = _counted(ratings, level, raters)
+    estimate = _alpha(values, _coincidences(counts), level)
+    patterns, times = np.unique(counts, axis=0, return_counts=True)
+    draws = np.random.default_rng(seed).multinomial(len(counts), times / len(counts), size=samples)
+    drawn = [_alpha(values, o, level) for o in (_coincidences(patterns, row) for row in draws) if _varied(o)]
+    tail = 50 * (1 - share(confidence, "confidence"))
+    low, high = np.percentile(drawn, [tail, 100 - tail]) if drawn else (np.nan, np.nan)
+    return Interval(estimate, float(low), float(high), confidence, samples, "percentile", "items", len(counts))
+
+
+def _counted(ratings: npt.ArrayLike, level: Level, raters: int | None) -> tuple[Vector, Vector]:
     table = numbers(ratings, "ratings")
     one_of(level, ("nominal", "ordinal", "interval", "ratio"), "level")
     _check_orientation(table, raters)
     _refuse_unfit(table, level)
-    values, counts = _value_counts(table)
-    coincidences = _coincidences(counts)
+    return _value_counts(table)
+
+
+def _varied(coincidences: Vector) -> bool:
+    """Whether at least two different values occur."""
+    return int((coincidences.sum(axis=1) > 0).sum()) > 1
+
+
+def _alpha(values: Vector, coincidences: Vector, level: Level) -> float:
     marginals = coincidences.sum(axis=1)
+    if not _varied(coincidences):
+        raise Undefined(f"alpha is undefined: every rating is {values[0]:g}; expected at least two different values")
     distance = _squared_distance(values, marginals, level)
     expected = float(marginals @ distance @ marginals) / (float(marginals.sum()) - 1)
-    if expected == 0:
-        raise LimnerError(f"alpha is undefined: every rating is {values[0]:g}; expected at least two different values")
     return 1 - float((coincidences * distance).sum()) / expected
 
 
@@ -154,7 +211,7 @@ def _refuse_unfit(table: Vector, level: str) -> None:
     if level == "ratio" and (table < 0).any():
         raise LimnerError(f"ratings: got {np.nanmin(table):g} at level 'ratio', expected none below 0; use 'interval'")
     if (np.isfinite(table).sum(axis=0) < 2).all():
-        raise LimnerError("ratings: got no item with two ratings, expected some items that two raters judged")
+        raise Undefined("alpha is undefined: no item has two ratings; expected some items that two raters judged")
 
 
 def _value_counts(table: Vector) -> tuple[Vector, Vector]:
@@ -167,9 +224,9 @@ def _value_counts(table: Vector) -> tuple[Vector, Vector]:
     return values, counts.reshape(shape).astype(np.float64)
 
 
-def _coincidences(counts: Vector) -> Vector:
-    """`o_ck`: pairs of values within items; a rating is not paired with itself."""
-    weight = 1 / (counts.sum(axis=1) - 1)
+def _coincidences(counts: Vector, times: npt.ArrayLike = 1) -> Vector:
+    """`o_ck`: pairs of values within items; a rating is not paired with itself. Each row counts `times` times."""
+    weight = np.asarray(times) / (counts.sum(axis=1) - 1)
     matrix: Vector = (counts * weight[:, None]).T @ counts - np.diag(weight @ counts)
     return matrix
 

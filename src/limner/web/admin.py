@@ -20,7 +20,7 @@ from limner.web.team import accounts_of
 from limner.web.watching import SAMPLES, people_of
 
 if TYPE_CHECKING:
-    from limner.annotate.preference import Preference
+    from limner.stats import Preference
     from limner.systems.opening import OpenSystem
     from limner.web.library import Loaded
 
@@ -101,8 +101,9 @@ def _moment(milliseconds: int) -> str:
 
 def _preferred(ask: Ask) -> tuple[Preference | None, str]:
     """Scores of the study, or why there are none."""
-    from limner.annotate.preference import bradley_terry, counted
+    from limner.annotate.preference import counted
     from limner.annotate.store.votes import votes
+    from limner.stats import bradley_terry
 
     given = votes(ask.site.store)
     if not given:

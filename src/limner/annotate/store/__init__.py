@@ -129,6 +129,9 @@ class Store:
         now: The clock, in seconds; tests pass one of their own.
     """
 
+    estimator = "limner.annotate.estimate:estimates"
+    """How `limner.evaluate(..., labels=store)` estimates from the answers."""
+
     def __init__(self, engine: sa.Engine, *, now: Callable[[], float] = time.time) -> None:
         """Remembers the database; `open_store` makes one."""
         self.engine = engine

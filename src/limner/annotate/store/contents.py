@@ -111,11 +111,12 @@ def _add(connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, An
             "were given for the old ones; use a new store, or give the changed ones new ids"
         )
     new = [row for row in rows if row["key"] not in known]
-    _insert(connection, table, new)
+    insert(connection, table, new)
     return len(new)
 
 
-def _insert(connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
+def insert(connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
+    """Adds rows, some hundreds at a time."""
     for start in range(0, len(rows), _BATCH):
         _insert_batch(connection, table, rows[start : start + _BATCH])
 
@@ -201,7 +202,7 @@ def _add_lists(
                 f"{lists.system!r} proposed other {lists.direction} pairs in turn {turn}: it is not the system of that "
                 "name that is in the store; give it another name"
             )
-    _insert(connection, proposal, new)
+    insert(connection, proposal, new)
     return len(new)
 
 
@@ -259,7 +260,7 @@ def pair_numbers(
     known = _known_pairs(connection)
     more = {"origin": origin, "turn": turn, "added": store.now()}
     new = [{"image_id": i, "caption_id": c, **more} for i, c in wanted.values() if (i, c) not in known]
-    _insert(connection, pair, new)
+    insert(connection, pair, new)
     known = _known_pairs(connection) if new else known
     found = {key: known[both] for key, both in wanted.items()}
     if origin == "pool":  # a pair that was only a control until now

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from limner.annotate._sql import sa
 
-VERSION = "0001"
+VERSION = "0002"
 """The newest migration: a store with another one is moved up, or refused where it is from a later limner."""
 
 NAMES = {
@@ -252,6 +252,67 @@ vote = sa.Table(
     _time("added"),
     sa.UniqueConstraint("comparison_id", "annotator_id"),
     _one_of("choice", ("left", "right", "tie")),
+)
+
+# What is to be estimated, from which systems, with which judge; fixed when it is made.
+design = sa.Table(
+    "design",
+    metadata,
+    _number(),
+    _text("direction"),
+    _text("unit"),
+    _text("settings"),
+    sa.Column("queries", sa.Integer, nullable=False),
+    _time("added"),
+    _one_of("direction", ("i2t", "t2i")),
+    _one_of("unit", ("pair", "query")),
+)
+
+# One draw: how it was shared among the strata, and with which seed.
+design_phase = sa.Table(
+    "design_phase",
+    metadata,
+    _number(),
+    _to("design"),
+    sa.Column("phase", sa.Integer, nullable=False),
+    sa.Column("seed", sa.BigInteger, nullable=False),
+    _text("shares"),
+    _time("added"),
+    sa.UniqueConstraint("design_id", "phase"),
+)
+
+# Every unit that could be drawn, its stratum, and for those that were: when, and with which probability.
+design_unit = sa.Table(
+    "design_unit",
+    metadata,
+    _number(),
+    _to("design"),
+    sa.Column("number", sa.Integer, nullable=False),
+    _text("query"),
+    _text("candidates"),
+    sa.Column("stratum", sa.Integer, nullable=False),
+    sa.Column("score", sa.Float, nullable=True),
+    sa.Column("place", sa.Integer, nullable=True),
+    sa.Column("phase", sa.Integer, nullable=True),
+    sa.Column("probability", sa.Float, nullable=True),
+    sa.UniqueConstraint("design_id", "number"),
+    sa.CheckConstraint("probability > 0 AND probability <= 1", name="probability"),
+)
+
+# What a machine says of pairs: apart from people's answers, and never counted as one.
+judge = sa.Table("judge", metadata, _number(), _text("name", unique=True), _time("added"))
+
+machine_answer = sa.Table(
+    "machine_answer",
+    metadata,
+    _number(),
+    _to("judge"),
+    _to("image"),
+    _to("caption"),
+    sa.Column("probability", sa.Float, nullable=False),
+    _time("added"),
+    sa.UniqueConstraint("judge_id", "image_id", "caption_id"),
+    sa.CheckConstraint("probability >= 0 AND probability <= 1", name="probability"),
 )
 
 VIEWS = {

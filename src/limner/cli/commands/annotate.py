@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from limner.cli.commands import answers as later
-from limner.cli.commands.answers import ORIGINAL, Where, opened, original, shown
+from limner.cli.commands import designs
+from limner.cli.commands.answers import Where, opened, original, shown
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.commands.people import people
 from limner.cli.commands.serve import Certificate, Key, Proxy, Url
-from limner.cli.console import answer, progress, tell
+from limner.cli.console import answer, progress
 from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading, word
+from limner.cli.studies import pictures, remember, several
 from limner.cli.training import SYSTEM, Features
 from limner.core.errors import LimnerError, UnknownName
 
@@ -58,16 +59,11 @@ def pool(
       $ limner annotate pool work.db captions.csv --scores mine=S.npy --run theirs=t2i.run --bleu 0.25
       $ limner annotate pool work.db scenes --system histograms --system colours --again 100
     """
-    from limner.annotate.store.contents import add_collection
-
     whole = load(collection, option)
-    systems, held = _systems(system or [], scores or [], run or [], whole, split, features=features, trust=trust)
+    systems, held = several(system or [], scores or [], run or [], whole, split, features=features, trust=trust)
     with opened(store, create=True) as db:
         if again is None:
-            with progress(f"reading {len(held.images):,} images") as told:
-                add_collection(db, held, spec=collection, progress=told)
-            db.set("loading", {"options": loading(option), "split": split})
-            db.set(ORIGINAL, [[i, t, g] for i, t, g in held.judgements.relevant])
+            remember(db, held, collection, loading(option), split)
             data = _filled(db, systems, held, depth, max(keep, depth), bleu)
         else:
             data = _again(db, systems, again, strategy)
@@ -113,49 +109,6 @@ def _pooled(data: Mapping[str, int], store: str) -> str:
         merged = f"{data['proposals']:,} proposals, {data['merged']:,} pairs after merging"
         head = f"{merged}, {data['kept']:,} kept, {data['new']:,} new"
     return f"{head}\nNext: limner annotate tasks {shown(store)}"
-
-
-def _systems(
-    names: list[str],
-    scores: list[str],
-    runs: list[str],
-    whole: Collection,
-    split: str | None,
-    *,
-    features: str | None,
-    trust: bool,
-) -> tuple[dict[str, Lists], Collection]:
-    from limner.cli.inputs import Way
-    from limner.cli.inputs import opened as read
-    from limner.cli.training import opened_together
-
-    if not names and not scores and not runs:
-        raise typer.BadParameter("no system to pool: give --system, --scores NAME=FILE or --run NAME=FILE")
-    systems, held, notes = opened_together(names, whole, split, features=features, trust=trust)
-    for note in notes:
-        tell(note)
-    found: dict[str, Lists] = {Path(system.name).stem: system.scores for system in systems}
-    for name, file in _named(scores):
-        found[name] = _lists(read(Way(scores=file), whole, held))
-    by_name: dict[str, list[Path]] = {}
-    for name, file in _named(runs):
-        by_name.setdefault(name, []).append(file)
-    for name, files in by_name.items():
-        found[name] = _lists(read(Way(runs=tuple(files)), whole, held))
-    return found, held
-
-
-def _lists(source: Any) -> Lists:
-    found: Lists = source  # scores of both directions, or rankings by direction
-    return found
-
-
-def _named(words: list[str]) -> Iterator[tuple[str, Path]]:
-    for each in words:
-        name, equals, file = each.partition("=")
-        if not name or not equals or not file:
-            raise typer.BadParameter(f"got {each!r}: expected NAME=FILE, e.g. mine=S.npy")
-        yield name, Path(file)
 
 
 @app.command()
@@ -224,7 +177,7 @@ def serve(
     """
     import limner.web
 
-    spec, options = _pictures(store, collection, loading(option), trust=trust)
+    spec, options = pictures(store, collection, loading(option), trust=trust)
 
     def started(where: Any) -> None:
         lines = [f"open {where.url}", *([f"first account: {where.invitation}"] if where.invitation else [])]
@@ -236,22 +189,8 @@ def serve(
     )  # fmt: skip
 
 
-def _pictures(
-    store: str, collection: str | None, options: dict[str, Any], *, trust: bool
-) -> tuple[str, dict[str, Any]]:
-    """What to load and how: as the person said, else as the store has it, which may only name limner's own loaders."""
-    from limner.datasets import refuse_foreign
-
-    with opened(store) as db:
-        kept = (db.setting("collection") or {}).get("spec"), (db.setting("loading") or {}).get("options") or {}
-    spec, chosen = collection or kept[0], options or kept[1]
-    if spec is None:
-        raise typer.BadParameter("the store does not say where its pictures are: name the COLLECTION")
-    if not trust and (spec != collection or chosen != options):
-        refuse_foreign(spec, chosen)
-    return spec, chosen
-
-
+app.command("plan")(designs.plan)
+app.command("judge")(designs.judge)
 app.command("people")(people)
 app.command("status")(later.status)
 app.command("review")(later.review)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from limner.cli.training import SYSTEM, Features, trained
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
+    from limner.annotate.store import Store
     from limner.core.collection import Collection
     from limner.core.judgements import Judgements
     from limner.evaluation.breakdown import Breakdown
@@ -63,6 +65,11 @@ def evaluate(
         str | None, word("Such as 'R@1 nDCG@5 my_module:RBP': see 'limner measures'.", metavar="LIST")
     ] = None,
     protocol: Annotated[list[str] | None, word("See 'limner protocols'. Repeatable.")] = None,
+    estimate: Annotated[
+        str | None,
+        word("Answers to 'limner annotate plan': numbers under the complete truth.", metavar="STORE"),
+    ] = None,
+    mode: Annotated[str, word("Of estimated intervals: fixed (looked at once) or anytime.", metavar="HOW")] = "fixed",
     ties: Annotated[str, word("Equal scores: expected, order or pessimistic.", metavar="HOW")] = "expected",
     unretrieved: Annotated[
         str, word("What a cut list leaves out: refuse, or never (found).", metavar="HOW")
@@ -106,6 +113,7 @@ def evaluate(
       $ limner evaluate scenes --system histograms --measures "R@1 my_module:RBP@10"
       $ limner evaluate captions.csv --images I.npy --texts T.npy --correct csls --bank BI.npy --bank BT.npy
       $ limner evaluate multi30k:DIR --images I.npy --texts T.npy --by language --rename 't2i=image retrieval'
+      $ limner evaluate scenes --system histograms --estimate work.db
     """
     refuse_ending(save, ENDINGS, "report")
     if cluster is not None and workers is not None:
@@ -118,13 +126,26 @@ def evaluate(
     how["missing"] = missing
     how["groups"] = None if groups is None else _groups(groups, truth)
     how["judgements"] = _beside(truth, judgements or [])
-    with on_cluster(cluster):
+    with on_cluster(cluster), _labels(estimate) as labels:
+        how |= {"labels": labels, "mode": mode}
         report = _measured(source, truth, name or _name(way, correct), notes, {**how, "workers": workers})
     parts = _parts(report, truth, by or [])
     report = report.renamed(_names(rename))
     _save(report, _page_truth(truth, how["judgements"]), save or [])
     told = {"by": [row for part in parts for row in part.rows()]} if parts else {}
     answer("\n\n".join(map(str, [report, *parts])), summary(report) | told, as_json=as_json)
+
+
+@contextmanager
+def _labels(store: str | None) -> Iterator[Store | None]:
+    """The store that estimates come from, if one was named."""
+    if store is None:
+        yield None
+        return
+    from limner.annotate.store import open_store
+
+    with open_store(store, create=False) as opened_store:
+        yield opened_store
 
 
 def _given(

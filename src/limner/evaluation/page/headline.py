@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from limner.evaluation.estimated import VIEW, Estimated
 from limner.evaluation.measures import Measure
 from limner.evaluation.page.words import count, direction_title, nouns, number, plain, span, style_of, views_of
 from limner.evaluation.report import Report
@@ -156,11 +157,23 @@ def _table(report: Report, direction: str, results: list[Result]) -> Table:
     views = list(dict.fromkeys(r.view for r in results))
     heads = [(v, style_of(report, v), _counted(direction, [r for r in results if r.view == v])) for v in views]
     by_key: dict[tuple[str, Measure], Result] = {(r.view, r.measure): r for r in results}
+    estimates = {e.measure: e for e in report.estimates if e.direction == direction}
     rows = []
-    for measure in dict.fromkeys(r.measure for r in results):
+    for measure in dict.fromkeys([*(r.measure for r in results), *estimates]):
         found = [by_key.get((view, measure)) for view in views]
-        rows.append((str(measure), [None if r is None else _cell(r) for r in found]))
+        cells = [None if r is None else _cell(r) for r in found]
+        rows.append((str(measure), cells + ([_estimated(estimates.get(measure))] if estimates else [])))
+    if estimates:
+        heads.append((VIEW, "", count(max(e.labels for e in estimates.values()), "label", "labels")))
     return Table(direction_title(direction), heads, rows)
+
+
+def _estimated(found: Estimated | None) -> Cell | None:
+    """A number under the complete truth, from labels that were drawn by design."""
+    if found is None:
+        return None
+    e, show = found.estimate, found.measure.show
+    return Cell(show(e.value), f"{show(e.low)} to {show(e.high)}", (100 * e.low, 100 * e.value, 100 * e.high))
 
 
 def _counted(direction: str, results: list[Result]) -> str:

@@ -1,0 +1,354 @@
+"""What the answers of a designed sample say of a system under the complete truth.
+
+`limner.evaluate(scores, collection, labels=store)` and `limner evaluate ... --estimate STORE` come here. The answers
+are taken in the order of the draws, as far as there is no gap: that part is a sample by design whatever was answered
+later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from limner.annotate.aggregate import by_majority
+from limner.annotate.frames import needed, values
+from limner.annotate.merge import taken_out
+from limner.annotate.quality import agreement
+from limner.annotate.scale import relevant
+from limner.annotate.store import Store
+from limner.annotate.store.answers import answers
+from limner.annotate.store.contents import Key
+from limner.annotate.store.designs import Design, designs
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError
+from limner.core.judgements import FloatArray, Judgements
+from limner.core.ranking import Ranking
+from limner.evaluation.estimated import Estimated
+from limner.evaluation.measures import Measure
+from limner.stats import Estimate, Undefined, cohen_kappa, sequential, stratified
+
+SAMPLES = 200
+"""Bootstrap samples for the interval of people's agreement."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The answered part of a design.
+
+    Args:
+        design: The design.
+        known: The given positives, query -> candidate.
+        truth: With those that people found.
+        said: What people say of each pair, (image, caption).
+        units: The drawn units up to the first without an answer, in order of draw.
+        open: Drawn units that wait for answers.
+    """
+
+    design: Design
+    known: Judgements
+    truth: Judgements
+    said: Mapping[Key, bool]
+    units: tuple[int, ...]
+    open: int
+
+    @property
+    def labels(self) -> int:
+        """How many pairs people judged."""
+        return sum(len(self.design.units[n].candidates) for n in self.units)
+
+
+@dataclass(frozen=True)
+class _Sought:
+    """A mean as a sum: `shift + scale * (mean over units)`, plus what the design does not reach.
+
+    Args:
+        values: Of every unit that matters, by its number; NaN where it was not answered.
+        scale: Share of the measure that these units are.
+        shift: What is known without them.
+        outside: Share of the measure that no unit of the design decides.
+        bounds: Of a unit's value.
+    """
+
+    values: Mapping[int, float]
+    scale: float
+    shift: float
+    outside: float
+    bounds: tuple[float, float] = (0.0, 1.0)
+
+
+def estimates(
+    store: Store,
+    sources: Mapping[str, Any],
+    collection: Collection,
+    measures: Sequence[Measure] | None = None,
+    *,
+    mode: str = "fixed",
+    level: float = 0.95,
+) -> tuple[list[Estimated], list[str]]:
+    """Every measure that the store's designs were made for, in every direction of the sources.
+
+    Args:
+        store: With designs (`limner.annotate.plan`) and answers.
+        sources: Scores or rankings by direction.
+        collection: Its pairs are the given positives.
+        measures: Only these; all of the design where left out.
+        mode: "fixed" or "anytime".
+        level: Of the intervals.
+
+    Returns:
+        The estimates, and what a reader has to know of them.
+    """
+    found: list[Estimated] = []
+    notes: list[str] = []
+    for direction, source in sources.items():
+        sample = read_sample(store, collection, direction)
+        if sample is None:
+            notes.append(f"estimated ({direction}): no design in the store; make one with 'limner annotate plan'")
+            continue
+        planned = [Measure.parse(m) for m in sample.design.settings["measures"]]
+        wanted = [m for m in planned if measures is None or m in measures] or planned
+        ranking = _lists(source, max(m.k or 1 for m in planned))
+        found += [_estimated(sample, ranking, m, mode, level) for m in wanted]
+        notes += _notes(sample, [e for e in found if e.direction == direction], mode)
+    return found, notes + (_people(store) if found else [])
+
+
+def difference(
+    store: Store,
+    one: Any,
+    other: Any,
+    collection: Collection,
+    measure: str | Measure,
+    *,
+    direction: str,
+    mode: str = "fixed",
+    level: float = 0.95,
+) -> Estimate:
+    """The measure of one system less that of another under the complete truth; only where they differ, labels count.
+
+    Args:
+        store: With a design for both systems and answers.
+        one: Scores or a ranking in this direction.
+        other: Likewise.
+        collection: Its pairs are the given positives.
+        measure: One that the design was made for.
+        direction: "i2t" or "t2i".
+        mode: "fixed" or "anytime".
+        level: Of the interval.
+    """
+    sample = read_sample(store, collection, direction)
+    if sample is None:
+        raise LimnerError(f"{direction}: no design in the store; make one with 'limner annotate plan'")
+    chosen = Measure.parse(measure)
+    depth = chosen.k or 1
+    return _solved(sample, _sought(sample, _lists(one, depth), chosen, _lists(other, depth)), mode, level)
+
+
+def read_sample(store: Store, collection: Collection, direction: str) -> Sample | None:
+    """The last design of a direction with its answers; None where there is none."""
+    made = [d for d in designs(store) if d.direction == direction]
+    if not made:
+        return None
+    design = made[-1]
+    said = {(x.image, x.caption): relevant(x.grade) for x in by_majority(answers(store))}
+    images, captions = map(set, taken_out(store))
+    drawn = [n for n in design.drawn if not _barred(design.units[n].pairs(direction), images, captions)]
+    whole = [all(pair in said for pair in design.units[n].pairs(direction)) for n in drawn]
+    units = drawn[: whole.index(False)] if False in whole else drawn
+    known = collection.judged("pairs", direction)
+    yes = [pair if direction == "i2t" else pair[::-1] for pair, right in said.items() if right]
+    here = [p for p in yes if p[0] in known.queries and p[1] in known.candidates]
+    found = Judgements.from_pairs(here, queries=known.queries, candidates=known.candidates)
+    return Sample(design, known, known.relevant | found, said, tuple(units), len(drawn) - len(units))
+
+
+def _barred(pairs: Sequence[Key], images: set[str], captions: set[str]) -> bool:
+    """Whether a unit was taken out of the count with its image or caption."""
+    return any(image in images or caption in captions for image, caption in pairs)
+
+
+def _lists(source: Any, depth: int) -> Ranking:
+    ranking: Ranking = source.top(depth)
+    if ranking.depth < depth and isinstance(source, Ranking) and ranking.depth < (ranking.n_candidates or depth):
+        raise LimnerError(f"the lists hold {ranking.depth} places, the design asks for {depth}: rank deeper")
+    return ranking
+
+
+def _estimated(sample: Sample, ranking: Ranking, measure: Measure, mode: str, level: float) -> Estimated:
+    sought = _sought(sample, ranking, measure)
+    given = float(values(ranking, sample.known, measure).mean())
+    number = _solved(sample, sought, mode, level)
+    return Estimated(
+        sample.design.direction, measure, number, len(ranking.queries), sample.labels, given, sought.outside
+    )
+
+
+def _sought(sample: Sample, ranking: Ranking, measure: Measure, rival: Ranking | None = None) -> _Sought:
+    parts = [_parts(sample, each, measure) for each in ([ranking] if rival is None else [ranking, rival])]
+    (inside, outside, shift), *others = parts
+    total = float(len(ranking.queries) * (measure.k or 1 if sample.design.unit == "pair" else 1))
+    if not others:
+        return _Sought(inside, len(inside) / total, shift, outside / total)
+    ((theirs, beyond, back),) = others
+    if sample.design.unit == "pair":  # pairs that both systems return cancel
+        both = inside.keys() & theirs.keys()
+        apart = {
+            **{n: v for n, v in inside.items() if n not in both},
+            **{n: -v for n, v in theirs.items() if n not in both},
+        }
+        return _Sought(apart, len(apart) / total, shift - back, (outside + beyond) / total, (-1.0, 1.0))
+    return _query_difference(sample, ranking, rival, measure, inside.keys() | theirs.keys(), (outside + beyond) / total)
+
+
+def _parts(sample: Sample, ranking: Ranking, measure: Measure) -> tuple[dict[int, float], int, float]:
+    """The value of each unit that matters, how much is outside the design, and what is known without them."""
+    asked = needed(ranking, sample.known, measure)
+    design = sample.design
+    answered = set(sample.units)
+    given = values(ranking, sample.known, measure)
+    if design.unit == "pair":
+        index = {(u.query, u.candidates[0]): n for n, u in enumerate(design.units)}
+        wanted = [(query, candidate) for query, candidates in asked.items() for candidate in candidates]
+        inside = {index[p]: _pair_value(sample, p) if index[p] in answered else np.nan for p in wanted if p in index}
+        return inside, len(wanted) - len(inside), float(given.mean())
+    rows = {query: row for row, query in enumerate(ranking.queries)}
+    units = {u.query: n for n, u in enumerate(design.units)}
+    now = values(ranking, sample.truth, measure)
+    reach = {q for q, c in asked.items() if q in units and set(c) <= set(design.units[units[q]].candidates)}
+    inside = {units[q]: float(now[rows[q]]) if units[q] in answered else np.nan for q in reach}
+    known = given.sum() - sum(given[rows[q]] for q in asked)
+    return inside, len(asked) - len(reach), float(known) / len(given)
+
+
+def _pair_value(sample: Sample, pair: Key) -> float:
+    image, caption = pair if sample.design.direction == "i2t" else pair[::-1]
+    return float(sample.said[image, caption])
+
+
+def _query_difference(
+    sample: Sample, one: Ranking, other: Ranking | None, measure: Measure, units: Any, outside: float
+) -> _Sought:
+    """Differences of whole queries: known where neither system has an open place."""
+    if other is None:
+        raise LimnerError("a difference of one system: expected two")
+    rows = [{query: row for row, query in enumerate(each.queries)} for each in (one, other)]
+    now = [values(each, sample.truth, measure) for each in (one, other)]
+    given = [values(each, sample.known, measure) for each in (one, other)]
+    answered = set(sample.units)
+    query = {n: sample.design.units[n].query for n in units}
+    open_ = {q for each in (one, other) for q in needed(each, sample.known, measure)}
+    apart = {n: float(now[0][rows[0][q]] - now[1][rows[1][q]]) if n in answered else np.nan for n, q in query.items()}
+    known = sum(given[0][rows[0][q]] - given[1][rows[1][q]] for q in one.queries if q not in open_)
+    n = len(one.queries)
+    return _Sought(apart, len(apart) / n, float(known) / n, outside, (-1.0, 1.0))
+
+
+def _solved(sample: Sample, sought: _Sought, mode: str, level: float) -> Estimate:
+    codes = np.array([u.stratum for u in sample.design.units])
+    matter = np.array(sorted(sought.values), dtype=np.int64)
+    here = [n for n in sample.units if n in sought.values]
+    if not len(matter):
+        exact = Estimate(sought.shift, sought.shift, sought.shift, level, 0.0, 0, 0, float("nan"), _mode(mode))
+        return _beyond(exact, sought)
+    if not here:
+        raise LimnerError("no answers to what this measure needs yet: label some of the drawn pairs first")
+    sizes = np.bincount(codes[matter], minlength=int(codes.max()) + 1).astype(np.float64)
+    if mode == "fixed":
+        y = np.array([sought.values[n] for n in here])
+        found = _compact(y, codes[here], sizes, sought.bounds, level)
+    else:
+        found = _anytime(sample, sought, codes, sizes, level)
+    return _beyond(found.scaled(sought.scale, sought.shift), sought)
+
+
+def _mode(mode: str) -> Any:
+    return mode
+
+
+def _compact(y: FloatArray, strata: Any, sizes: FloatArray, bounds: tuple[float, float], level: float) -> Estimate:
+    """The fixed estimate over the strata that hold anything."""
+    held = np.flatnonzero(sizes > 0)
+    return stratified(y, np.searchsorted(held, strata), sizes[held], bounds=bounds, level=level)
+
+
+def _anytime(sample: Sample, sought: _Sought, codes: Any, sizes: FloatArray, level: float) -> Estimate:
+    design, units = sample.design, list(sample.units)
+    member = np.array([n in sought.values for n in units])
+    y = np.array([sought.values.get(n, 0.0) for n in units])
+    certain = [design.units[n].probability == 1.0 for n in units]
+    pilot = next((place for place, each in enumerate(certain) if not each), len(units))
+    shares = np.array([design.shares[design.units[n].phase or 0] for n in units])
+    frame = np.bincount(codes, minlength=len(sizes))
+    return sequential(
+        y,
+        codes[units],
+        sizes,
+        shares=shares,
+        pilot=pilot,
+        frame=frame,
+        member=member,
+        bounds=sought.bounds,
+        level=level,
+    )
+
+
+def _beyond(found: Estimate, sought: _Sought) -> Estimate:
+    """Wider by what the design does not reach: nobody knows it, so it may be anything."""
+    low, high = sought.bounds
+    most = (1.0, -1.0) if low < 0 else (1.0, 0.0)
+    middle = sought.outside * (found.value if low == 0 else 0.0)
+    ends = max(found.low + low * sought.outside, most[1]), min(found.high + high * sought.outside, most[0])
+    return replace(found, value=min(max(found.value + middle, ends[0]), ends[1]), low=ends[0], high=ends[1])
+
+
+# --- what to know of it -----------------------------------------------------------------------------------------
+
+
+def _notes(sample: Sample, found: Sequence[Estimated], mode: str) -> list[str]:
+    design, head = sample.design, f"estimated ({sample.design.direction})"
+    how = "to be looked at once" if mode == "fixed" else "may be looked at after every answer"
+    effects = [e.estimate.effect for e in found if np.isfinite(e.estimate.effect)]
+    effect = f", design effect {np.mean(effects):.2f}" if effects else ""
+    notes = [
+        f"{head}: complete truth of this collection from {sample.labels:,} labels, {mode} intervals ({how}){effect}; "
+        "given pairs are taken as true"
+    ]
+    if sample.open:
+        notes.append(f"{head}: {sample.open:,} drawn {design.unit}s wait for answers; those drawn before them count")
+    notes += [
+        f"{head}: {e.outside:.1%} of {e.measure} is decided by pairs outside the design (a system that was not planned "
+        "for); the interval is wider by that"
+        for e in found
+        if e.outside
+    ]
+    return notes + _judged(sample)
+
+
+def _judged(sample: Sample) -> list[str]:
+    """How far the judge agrees with people, on the labelled units."""
+    name = sample.design.settings.get("judge")
+    scores = [sample.design.units[n].score for n in sample.units]
+    if name is None or not scores:
+        return []
+    believed = np.array(scores, dtype=np.float64) >= 0.5
+    pairs = [sample.design.units[n].pairs(sample.design.direction) for n in sample.units]
+    people = np.array([any(sample.said[p] for p in each) for each in pairs])
+    both = int((believed & people).sum())
+    try:
+        kappa = f"{cohen_kappa(believed.astype(int), people.astype(int)):.2f}"
+    except Undefined:
+        kappa = "undefined"
+    right = f"{both} of its {int(believed.sum())} yes right, {both} of people's {int(people.sum())} yes found"
+    return [
+        f"judge {name!r} on {len(people):,} labelled units: {right}, kappa {kappa}; it made the strata, nothing else"
+    ]
+
+
+def _people(store: Store) -> list[str]:
+    found = agreement(answers(store), samples=SAMPLES)
+    if found.pairs == 0:
+        return ["people's agreement is unknown: no pair was judged by two people"]
+    return [f"people's agreement: alpha {found.alpha:.2f} [{found.low:.2f}, {found.high:.2f}] on {found.pairs:,} pairs"]

@@ -1,0 +1,119 @@
+"""Which pairs somebody would have to look at, so that a measure is known under the complete truth.
+
+The given positives are taken as true. Two kinds of units can be drawn:
+
+- a pair, where every measure is a weighted sum over pairs: R@1, S@1, MRR@1, P@k;
+- a query with all its open pairs, for R@k, S@k and MRR@k: whether any of the first k is a match is known once all of
+  them above the first given positive were looked at. A query with a given positive in its first place needs no label.
+
+Measures that need the number of all matches of a query (mAP@R, RP, Recall@k, nDCG, MAP) are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from limner.annotate.bias import grades_at
+from limner.core.errors import LimnerError
+from limner.core.judgements import FloatArray, Judgements
+from limner.core.ranking import Ranking
+from limner.evaluation.measures import Measure
+
+FIRST = ("R", "S", "MRR")
+"""Measures that the first match decides."""
+Needed = dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The units that may be drawn in one direction.
+
+    Args:
+        unit: "pair" or "query".
+        units: (query, candidates to look at), each once.
+        ranks: The best rank at which a system returns one of them.
+    """
+
+    unit: str
+    units: tuple[tuple[str, tuple[str, ...]], ...]
+    ranks: tuple[int, ...]
+
+
+def refuse_unfit(measures: Sequence[Measure]) -> None:
+    """Refuses measures that a sample of pairs or queries cannot give, and says why."""
+    for measure in measures:
+        if measure.name not in (*FIRST, "P") or measure.k is None or measure.options:
+            raise LimnerError(
+                f"{measure} cannot be estimated from few labels: expected R@k, S@k, MRR@k or P@k without options; "
+                "measures that need the number of all matches of a query would need its whole list labelled"
+            )
+
+
+def unit_of(measures: Sequence[Measure]) -> str:
+    """What is drawn as one: "pair" where every measure is a weighted sum over pairs, else "query".
+
+    >>> unit_of([Measure.parse("R@1"), Measure.parse("P@5")]), unit_of([Measure.parse("R@5")])
+    ('pair', 'query')
+    """
+    refuse_unfit(measures)
+    return "pair" if all(m.k == 1 or m.name == "P" for m in measures) else "query"
+
+
+def needed(ranking: Ranking, known: Judgements, measure: Measure) -> Needed:
+    """For each query, the candidates that decide the measure and are no given positive, in order of rank.
+
+    >>> lists = Ranking.from_lists({"q": "abc", "r": "bca"}, candidates="abc")
+    >>> needed(lists, Judgements.from_pairs([("q", "a"), ("r", "a")]), Measure.parse("R@2"))
+    {'r': ('b', 'c')}
+    """
+    k = measure.k or 1
+    places = np.asarray(ranking.indices[:, :k])
+    given = grades_at(ranking, known, depth=k) > 0
+    open_ = (places >= 0) & ~given
+    if measure.name in ("R", "S"):
+        open_ &= ~given.any(axis=1, keepdims=True)
+    elif measure.name == "MRR":
+        open_ &= np.cumsum(given, axis=1) == 0
+    return {
+        ranking.queries[row]: tuple(ranking.candidates[c] for c in places[row][open_[row]].tolist())
+        for row in np.flatnonzero(open_.any(axis=1)).tolist()
+    }
+
+
+def frame(lists: Mapping[str, Ranking], known: Judgements, measures: Sequence[Measure]) -> Frame:
+    """The units of a study: what any of its systems and measures needs.
+
+    Args:
+        lists: Each system's ranking in one direction, as deep as the deepest measure.
+        known: The given positives, query -> candidate.
+        measures: What is to be estimated.
+    """
+    unit = unit_of(measures)
+    found: dict[str, dict[str, int]] = {}
+    for ranking in lists.values():
+        for measure in measures:
+            for query, candidates in needed(ranking, known, measure).items():
+                own = found.setdefault(query, {})
+                for rank, candidate in enumerate(candidates, start=1):
+                    own[candidate] = min(rank, own.get(candidate, rank))
+    if unit == "query":
+        ranks = tuple(min(own.values()) for own in found.values())
+        return Frame(unit, tuple((query, tuple(own)) for query, own in found.items()), ranks)
+    pairs = [(q, (c,), rank) for q, own in found.items() for c, rank in own.items()]
+    return Frame(unit, tuple((q, c) for q, c, _ in pairs), tuple(rank for _, _, rank in pairs))
+
+
+def values(ranking: Ranking, truth: Judgements, measure: Measure) -> FloatArray:
+    """The measure of every query where `truth` is all there is to know.
+
+    >>> lists = Ranking.from_lists({"q": "abc"}, candidates="abc")
+    >>> [values(lists, Judgements.from_pairs([("q", "b")]), Measure.parse(m)).tolist() for m in ("R@2", "MRR@2", "P@2")]
+    [[1.0], [0.5], [0.5]]
+    """
+    hits = grades_at(ranking, truth, depth=measure.k or 1) > 0
+    first = np.where(hits.any(axis=1), 1 / (hits.argmax(axis=1) + 1), 0.0)
+    found = {"P": hits.mean(axis=1), "MRR": first}.get(measure.name, hits.any(axis=1))
+    return np.asarray(found, dtype=np.float64)

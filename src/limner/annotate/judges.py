@@ -1,0 +1,172 @@
+"""Machines that judge pairs: from scores, from an image's other captions, from a pair scorer, from a stored run.
+
+A judge has a `name` and `probabilities(pairs) -> array` for (image, caption) pairs, from 0 to 1; nothing more. What it
+says is never a label: it decides how units are cut into strata, or is calibrated on people's answers by cross-fitting
+(`limner.stats.cross_fit`). So any number that rises, or falls, with the chance of a match will do.
+`limner.annotate.endpoint` has the judge that asks a vision-language model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from limner.annotate.store import Store
+from limner.annotate.store.contents import Key
+from limner.annotate.store.designs import machine_answers, refuse_unknown_judge
+from limner.core.collection import Collection, Items
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.ids import Ids
+from limner.core.judgements import FloatArray
+from limner.core.registry import Registry
+from limner.scores import Scores
+
+JUDGES: Registry[Any] = Registry("judge", {})
+"""Judges of one's own: found as "module:thing", or registered under a name."""
+
+
+@dataclass(frozen=True)
+class ScoresJudge:
+    """Any system's scores as beliefs: the place of a pair's score among all scores that were asked for.
+
+    Args:
+        scores: Images by texts.
+        name: What reports call it.
+
+    >>> made = Scores.from_matrix(np.array([[3.0, 1.0], [0.0, 2.0]]), ["a", "b"], ["x", "y"])
+    >>> ScoresJudge(made).probabilities([("a", "x"), ("b", "x"), ("b", "y")])
+    array([1. , 0. , 0.5])
+    """
+
+    scores: Scores
+    name: str = "scores"
+
+    def probabilities(self, pairs: Sequence[Key]) -> FloatArray:
+        """The share of lower scores."""
+        if not pairs:
+            return np.empty(0)
+        rows, columns = (np.array([ids.index(p[side]) for p in pairs]) for side, ids in enumerate(self._ids))
+        found = np.empty(len(pairs))
+        for start in range(0, len(self.scores.queries), self.scores.block_rows):
+            stop = min(start + self.scores.block_rows, len(self.scores.queries))
+            here = np.flatnonzero((rows >= start) & (rows < stop))
+            if len(here):
+                found[here] = np.asarray(self.scores.block(start, stop))[rows[here] - start, columns[here]]
+        order = np.unique(found, return_inverse=True)[1]
+        return np.asarray(order / max(order.max(), 1), dtype=np.float64)
+
+    @property
+    def _ids(self) -> tuple[Any, Any]:
+        return self.scores.queries, self.scores.candidates
+
+
+@dataclass(frozen=True)
+class CaptionsJudge:
+    """The likeness of a caption to the other captions of the image: the highest cosine of a sentence encoder.
+
+    Args:
+        collection: Whose given pairs say which captions an image has.
+        encoder: With `encode(items) -> array`, such as `limner.encoders.encoder("minilm")`.
+        name: What reports call it.
+    """
+
+    collection: Collection
+    encoder: Any
+    name: str = "captions"
+
+    def probabilities(self, pairs: Sequence[Key]) -> FloatArray:
+        """`(1 + cosine) / 2`, 0 for an image without other captions."""
+        texts = dict(zip(self.collection.texts.ids, self.collection.texts.values, strict=True))
+        own: dict[str, list[str]] = {}
+        for image, caption, _ in self.collection.judgements.relevant:
+            own.setdefault(image, []).append(caption)
+        wanted = {c for image, caption in pairs for c in (caption, *own.get(image, ()))}
+        used = sorted(wanted & texts.keys())
+        vectors = np.asarray(
+            self.encoder.encode(Items(Ids(used), [texts[c] for c in used], kind="text")), dtype=np.float64
+        )
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        row = {caption: n for n, caption in enumerate(used)}
+        found = np.zeros(len(pairs))
+        for place, (image, caption) in enumerate(pairs):
+            others = [row[c] for c in own.get(image, ()) if c != caption]
+            if others:
+                found[place] = (1 + float((vectors[others] @ vectors[row[caption]]).max())) / 2
+        return np.clip(found, 0, 1)
+
+
+@dataclass(frozen=True)
+class ScorerJudge:
+    """A pair scorer (`score_pairs(queries, candidates)`) as a judge; its numbers go through the logistic function.
+
+    Args:
+        scorer: Gets the images' values and the captions' words.
+        collection: Where they come from.
+        name: What reports call it.
+    """
+
+    scorer: Any
+    collection: Collection
+    name: str = "scorer"
+
+    def probabilities(self, pairs: Sequence[Key]) -> FloatArray:
+        """`1 / (1 + exp(-score))`."""
+        images, texts = self.collection.images, self.collection.texts
+        first = [images.values[images.ids.index(image)] for image, _ in pairs]
+        second = [texts.values[texts.ids.index(caption)] for _, caption in pairs]
+        said = np.asarray(self.scorer.score_pairs(first, second), dtype=np.float64)
+        if said.shape != (len(pairs),):
+            raise LimnerError(f"the scorer gave shape {said.shape}: expected one number for each of {len(pairs)} pairs")
+        return np.asarray(1 / (1 + np.exp(-np.clip(said, -50, 50))))
+
+
+@dataclass(frozen=True)
+class StoredJudge:
+    """What a judge has said into a store; pairs that it was not asked get its mean.
+
+    Args:
+        store: The store.
+        name: The judge's name there.
+    """
+
+    store: Store
+    name: str
+
+    def probabilities(self, pairs: Sequence[Key]) -> FloatArray:
+        """As stored."""
+        refuse_unknown_judge(self.store, self.name)
+        said = machine_answers(self.store, self.name)
+        middle = float(np.mean(list(said.values()))) if said else 0.5
+        return np.array([said.get(pair, middle) for pair in pairs])
+
+
+def judge_named(
+    name: str, *, collection: Collection, systems: Mapping[str, Any], store: Store, trusted: bool = True
+) -> Any:
+    """A judge by name.
+
+    Args:
+        name: "captions" (a sentence encoder on the image's other captions), "scores=NAME" (a system's scores),
+            "stored=NAME" (what 'limner annotate judge' has kept), or "module:thing", called with the collection.
+        collection: What is judged.
+        systems: Scores by name.
+        store: The store.
+        trusted: False for a name that a file gives.
+    """
+    kind, _, which = name.partition("=")
+    if kind == "captions" and not which:
+        from limner.encoders import encoder
+
+        return CaptionsJudge(collection, encoder("minilm"))
+    if kind == "stored":
+        refuse_unknown_judge(store, which)
+        return StoredJudge(store, which)
+    if kind == "scores":
+        if not isinstance(systems.get(which), Scores):
+            raise UnknownName("system with scores", which, [n for n, s in systems.items() if isinstance(s, Scores)])
+        return ScoresJudge(systems[which], name)
+    thing = JUDGES.find(name, trusted=trusted)
+    return thing(collection) if callable(thing) else thing

@@ -1,0 +1,167 @@
+"""Designs in the store: the units that may be drawn, those that were, and what machines say of pairs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from limner.annotate._sql import inserted, sa
+from limner.annotate.store import Store, alone
+from limner.annotate.store.contents import Key, insert, keys, number
+from limner.annotate.store.schema import caption, design, design_phase, design_unit, image, judge, machine_answer
+from limner.core.errors import LimnerError, UnknownId
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What is drawn as one: a pair, or a query with all pairs that somebody has to look at.
+
+    Args:
+        query: Its id.
+        candidates: The candidates to look at.
+        stratum: Numbered from 0.
+        score: What the judge says; None without one.
+        place: Its place in the order of all draws, from 0; None where it was not drawn.
+        phase: The draw that took it.
+        probability: With which it was taken, given all draws before.
+    """
+
+    query: str
+    candidates: tuple[str, ...]
+    stratum: int
+    score: float | None = None
+    place: int | None = None
+    phase: int | None = None
+    probability: float | None = None
+
+    def pairs(self, direction: str) -> list[Key]:
+        """Its pairs as (image, caption)."""
+        return [(self.query, c) if direction == "i2t" else (c, self.query) for c in self.candidates]
+
+
+@dataclass(frozen=True)
+class Design:
+    """A stored design.
+
+    Args:
+        id: Its number.
+        direction: "i2t" or "t2i".
+        unit: "pair" or "query".
+        settings: Measures, systems, judge, strata.
+        queries: Queries of the collection in this direction.
+        units: All units, in order of their numbers.
+        shares: How each phase was shared among the strata.
+    """
+
+    id: int
+    direction: str
+    unit: str
+    settings: Mapping[str, Any]
+    queries: int
+    units: tuple[Unit, ...]
+    shares: tuple[tuple[float, ...], ...]
+
+    @property
+    def drawn(self) -> list[int]:
+        """The numbers of the drawn units, in the order they were drawn."""
+        found = [n for n, unit in enumerate(self.units) if unit.place is not None]
+        return sorted(found, key=lambda n: self.units[n].place or 0)
+
+
+def add_design(
+    store: Store, *, direction: str, unit: str, settings: Mapping[str, Any], queries: int, units: Sequence[Unit]
+) -> int:
+    """Keeps a design with all its units, none drawn yet; returns its number."""
+    values = {"direction": direction, "unit": unit, "settings": json.dumps(settings), "queries": queries}
+    with store.writing() as connection:
+        key = inserted(connection, design, **values, added=store.now())
+        rows = [
+            {"design_id": key, "number": n, "query": u.query, "candidates": json.dumps(u.candidates),
+             "stratum": u.stratum, "score": u.score}
+            for n, u in enumerate(units)
+        ]  # fmt: skip
+        insert(connection, design_unit, rows)
+    return key
+
+
+def add_phase(
+    store: Store, number: int, drawn: Iterable[tuple[int, float]], *, shares: Sequence[float], seed: int
+) -> int:
+    """Notes a further draw: its units in order with their probabilities. Returns the phase, from 0."""
+    same = design_unit.c.design_id == number
+    with store.writing() as connection:
+        alone(store, connection)
+        phase = connection.scalar(sa.select(sa.func.count()).where(design_phase.c.design_id == number)) or 0
+        first = connection.scalar(sa.select(sa.func.count()).where(same, design_unit.c.place.is_not(None))) or 0
+        values = {"design_id": number, "phase": phase, "seed": seed, "shares": json.dumps(list(shares))}
+        inserted(connection, design_phase, **values, added=store.now())
+        rows = [
+            {"unit": unit, "at": first + n, "which": phase, "chance": chance} for n, (unit, chance) in enumerate(drawn)
+        ]
+        if rows:
+            free = (same, design_unit.c.number == sa.bindparam("unit"), design_unit.c.place.is_(None))
+            new: dict[str, Any] = {name: sa.bindparam(bind) for name, bind in
+                   (("place", "at"), ("phase", "which"), ("probability", "chance"))}  # fmt: skip
+            connection.execute(sa.update(design_unit).where(*free).values(**new), rows)
+    return int(phase)
+
+
+def designs(store: Store) -> list[Design]:
+    """Every design in the order they were made."""
+    return [_read(store, row) for row in store.rows(sa.select(design).order_by(design.c.id))]
+
+
+def _read(store: Store, row: Mapping[str, Any]) -> Design:
+    columns = [design_unit.c[n] for n in ("query", "candidates", "stratum", "score", "place", "phase", "probability")]
+    asked = sa.select(*columns).where(design_unit.c.design_id == row["id"]).order_by(design_unit.c.number)
+    with store.reading() as connection:
+        units = [Unit(q, tuple(json.loads(c)), *rest) for q, c, *rest in connection.execute(asked)]
+    phases = sa.select(design_phase.c.shares).where(design_phase.c.design_id == row["id"])
+    shares = tuple(tuple(json.loads(each["shares"])) for each in store.rows(phases.order_by(design_phase.c.phase)))
+    settings = json.loads(row["settings"])
+    return Design(row["id"], row["direction"], row["unit"], settings, row["queries"], tuple(units), shares)
+
+
+# --- machines ---------------------------------------------------------------------------------------------------
+
+
+def add_machine_answers(store: Store, name: str, given: Mapping[Key, float]) -> int:
+    """Keeps a judge's probabilities; those that are there stay. Returns how many are new."""
+    if not name:
+        raise LimnerError("a judge needs a name")
+    with store.writing() as connection:
+        alone(store, connection)
+        key = connection.scalar(sa.select(judge.c.id).where(judge.c.name == name))
+        key = inserted(connection, judge, name=name, added=store.now()) if key is None else int(key)
+        images, captions = keys(connection, image), keys(connection, caption)
+        both = sa.select(machine_answer.c.image_id, machine_answer.c.caption_id)
+        known = {tuple(row) for row in connection.execute(both.where(machine_answer.c.judge_id == key))}
+        rows = [
+            {"judge_id": key, "image_id": number(images, i, "image"), "caption_id": number(captions, c, "caption"),
+             "probability": float(p), "added": store.now()}
+            for (i, c), p in given.items()
+        ]  # fmt: skip
+        new = [row for row in rows if (row["image_id"], row["caption_id"]) not in known]
+        insert(connection, machine_answer, new)
+    return len(new)
+
+
+def machine_answers(store: Store, name: str) -> dict[Key, float]:
+    """A judge's probabilities by pair."""
+    columns = (image.c.key.label("image"), caption.c.key.label("caption"), machine_answer.c.probability)
+    query = sa.select(*columns).select_from(machine_answer).join(judge).join(image).join(caption)
+    return {(r["image"], r["caption"]): r["probability"] for r in store.rows(query.where(judge.c.name == name))}
+
+
+def judge_names(store: Store) -> list[str]:
+    """The judges that have answered."""
+    return [row["name"] for row in store.rows(sa.select(judge.c.name).order_by(judge.c.id))]
+
+
+def refuse_unknown_judge(store: Store, name: str) -> None:
+    """Refuses a judge that has not answered anything, and says which have."""
+    known = judge_names(store)
+    if name not in known:
+        raise UnknownId(f"no judge {name!r} in the store ({', '.join(known) or 'there is none'})")

@@ -1,0 +1,136 @@
+"""limner annotate plan and judge: a designed sample of pairs to label, and what machines think of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limner.cli.commands.answers import Where, opened, shown
+from limner.cli.commands.evaluate import COLLECTION
+from limner.cli.console import answer, progress
+from limner.cli.options import Json, Loading, Split, Trust, load, loading, part, word
+from limner.cli.studies import pictures, remember, several
+from limner.core.errors import LimnerError
+
+if TYPE_CHECKING:
+    from limner.annotate.store import Store
+    from limner.core.collection import Collection
+
+JUDGE = "captions (a sentence encoder), scores=SYSTEM, stored=NAME, or module:thing."
+
+
+def plan(
+    store: Where,
+    collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
+    system: Annotated[list[str] | None, word("A system that is trained first. Repeatable.")] = None,
+    scores: Annotated[list[str] | None, word("Similarities, images by texts. Repeatable.", metavar="NAME=FILE")] = None,
+    run: Annotated[list[str] | None, word("A TREC run. Repeatable, both directions.", metavar="NAME=FILE")] = None,
+    measure: Annotated[list[str] | None, word("R@k, S@k, MRR@k or P@k. Repeatable.", show_default="R@1")] = None,
+    half_width: Annotated[float, word("Wanted half-width of the widest interval, in points.", metavar="X")] = 2.0,
+    budget: Annotated[int | None, word("At most so many labels in this draw.", metavar="N", min=1)] = None,
+    judge: Annotated[str | None, word(f"Whose beliefs make the strata: {JUDGE}")] = None,
+    direction: Annotated[str | None, word("i2t or t2i.", metavar="WAY", show_default="both")] = None,
+    replication: Annotated[int, word("So many people judge each pair.", metavar="N", min=1)] = 1,
+    seconds: Annotated[float, word("That a person takes for a pair.", metavar="X")] = 8.0,
+    seed: Annotated[int, word("Another seed, another draw.", metavar="N", min=0)] = 0,
+    split: Split = None,
+    option: Loading = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Plan which pairs to label for an interval of a wanted width, draw them, and write the tasks.
+
+    The same plan again adds a further draw, which follows what the answers so far say.
+
+    Examples:
+      $ limner annotate plan work.db scenes --system histograms --system colours --measure R@1 --half-width 3
+      $ limner annotate plan work.db captions.csv --scores a=A.npy --scores b=B.npy --measure R@5 --budget 300
+    """
+    from limner.annotate.design import plan as make
+    from limner.annotate.judges import judge_named
+
+    whole = load(collection, option)
+    systems, held = several(system or [], scores or [], run or [], whole, split, trust=trust)
+    with opened(store, create=True) as db:
+        remember(db, held, collection, loading(option), split)
+        chosen = None if judge is None else judge_named(judge, collection=held, systems=systems, store=db)
+        with progress("planning") as told:
+            found = make(
+                db, held, systems, measures=measure or ["R@1"], direction=direction, half_width=half_width,
+                budget=budget, judge=chosen, replication=replication, seconds=seconds, seed=seed, progress=told,
+            )  # fmt: skip
+    text = "\n".join(str(each) for each in found)
+    following = f"Next: limner annotate serve {shown(store)}; then limner evaluate ... --estimate {shown(store)}"
+    answer(f"{text}\n{following}", {"designs": [asdict(each) for each in found]}, as_json=as_json)
+
+
+def judge(
+    store: Where,
+    collection: Annotated[
+        str | None, typer.Argument(metavar="COLLECTION", help="Where the pictures are.", show_default="the stored one")
+    ] = None,
+    judge: Annotated[str, word("captions, endpoint (with --url and --model), or module:thing.")] = "captions",
+    url: Annotated[str | None, word("Of an OpenAI-compatible endpoint, e.g. http://localhost:8000/v1.")] = None,
+    model: Annotated[str | None, word("The model's name there.")] = None,
+    key_from: Annotated[str, word("Environment variable that holds the key.")] = "LIMNER_JUDGE_KEY",
+    per_minute: Annotated[float, word("Requests a minute, at most.", metavar="X")] = 60.0,
+    price: Annotated[float | None, word("Of a million tokens, to show the cost.", metavar="X")] = None,
+    limit: Annotated[int | None, word("At most so many pairs now.", metavar="N", min=1)] = None,
+    option: Loading = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Let a machine judge the pairs of the store's designs; its answers are kept apart and never count as people's.
+
+    Stopped and started again, it goes on where it was.
+
+    Examples:
+      $ limner annotate judge work.db --judge captions
+      $ limner annotate judge work.db --judge endpoint --url http://localhost:8000/v1 --model qwen-vl --per-minute 120
+    """
+    from limner.annotate.endpoint import ask_all
+    from limner.annotate.store.designs import designs
+
+    spec, options = pictures(store, collection, loading(option), trust=trust)
+    with opened(store) as db:
+        split = (db.setting("loading") or {}).get("split")
+        held = _held(spec, options, split)
+        asked = [p for d in designs(db) for unit in d.units for p in unit.pairs(d.direction)]
+        if not asked:
+            raise LimnerError("the store has no design: run 'limner annotate plan' first")
+        machine = _machine(judge, held, db, url, model, key_from, per_minute)
+        wanted = list(dict.fromkeys(asked))[:limit]
+        with progress(f"asking {machine.name} for {len(wanted):,} pairs") as told:
+            data = ask_all(db, machine, wanted, progress=told)
+    if price is not None and "tokens" in data:
+        data["cost"] = price * data["tokens"] / 1_000_000
+    answer(_told(machine.name, data), {"judge": machine.name, **data}, as_json=as_json)
+
+
+def _told(name: str, data: Mapping[str, Any]) -> str:
+    spent = [f"{data[each]:,.10g} {each}" for each in ("requests", "tokens", "cost") if each in data]
+    counted = f"{data['before']:,} before, {data['failed']:,} pairs without an answer"
+    lines = [f"{data['new']:,} new answers of {name}, {counted}", *([", ".join(spent)] if spent else [])]
+    return "\n".join([*lines, f"Next: limner annotate plan ... --judge 'stored={name}'"])
+
+
+def _held(spec: str, options: dict[str, Any], split: str | None) -> Collection:
+    import limner
+
+    return part(limner.load(spec, **options), split)
+
+
+def _machine(
+    name: str, held: Collection, store: Store, url: str | None, model: str | None, key_from: str, per_minute: float
+) -> Any:
+    from limner.annotate.endpoint import EndpointJudge
+    from limner.annotate.judges import judge_named
+
+    if name != "endpoint":
+        return judge_named(name, collection=held, systems={}, store=store)
+    if not url or not model:
+        raise typer.BadParameter("--judge endpoint needs --url and --model")
+    return EndpointJudge(url, model, held, key_from=key_from, per_minute=per_minute)

@@ -1,0 +1,113 @@
+"""How strong are options that people compared two at a time? (Bradley & Terry 1952)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.errors import LimnerError, MissingExtra, shown
+from limner.stats.inputs import Vector
+
+_LIMIT = 100_000
+_TOLERANCE = 1e-10
+
+
+@dataclass(frozen=True)
+class Preference:
+    """Scores of options from votes.
+
+    Args:
+        names: The options.
+        scores: Their Bradley-Terry scores, which sum to 100.
+        low: Lower ends of the intervals.
+        high: Upper ends.
+        votes: How many votes they rest on.
+    """
+
+    names: tuple[str, ...]
+    scores: Vector
+    low: Vector
+    high: Vector
+    votes: float
+
+
+def bradley_terry(
+    counts: npt.ArrayLike, names: Sequence[str], *, samples: int = 1000, confidence: float = 0.95, seed: int = 0
+) -> Preference:
+    """Bradley-Terry scores: `P(i preferred to j) = p_i / (p_i + p_j)`, scaled to sum to 100.
+
+    Bradley & Terry 1952; fitted by evalica. The scores exist only where every option was preferred, through others if
+    need be, to every other; where not, the fit drifts to nothing without a word, so that is refused here. Intervals
+    are percentiles of a bootstrap over votes.
+
+    Args:
+        counts: (options, options) how often the row was preferred to the column; the diagonal is ignored.
+        names: The options.
+        samples: Bootstrap samples; 0 for no intervals (NaN).
+        confidence: Of the intervals.
+        seed: Of the bootstrap.
+
+    >>> bradley_terry([[0, 3], [1, 0]], ["good", "bad"], samples=0).scores.round(2)
+    array([75., 25.])
+    """
+    table = _checked(counts, names)
+    unlinked = apart(table)
+    if unlinked:
+        raise LimnerError(
+            f"no Bradley-Terry scores: {shown(names[i] for i in unlinked)} never won against, or never lost to, the "
+            "rest, even through others; collect more votes, or leave them out"
+        )
+    scores = _fitted(table)
+    drawn = _bootstrap(table, samples, seed)
+    tail = 50 * (1 - confidence)
+    empty = np.full(len(names), np.nan)
+    low, high = np.percentile(drawn, [tail, 100 - tail], axis=0) if len(drawn) else (empty, empty)
+    return Preference(tuple(names), scores, low, high, float(table.sum()))
+
+
+def _checked(counts: npt.ArrayLike, names: Sequence[str]) -> Vector:
+    table = np.array(counts, dtype=np.float64)
+    if table.shape != (len(names), len(names)) or len(names) < 2:
+        raise LimnerError(f"counts of shape {table.shape} for {len(names)} options: expected a square, two or more")
+    if not np.isfinite(table).all() or (table < 0).any():
+        raise LimnerError("counts of votes: got one that is not finite or below 0")
+    np.fill_diagonal(table, 0)
+    return table
+
+
+def apart(counts: Vector) -> list[int]:
+    """The options outside the largest group within which everybody beat everybody, directly or through others."""
+    from scipy.sparse.csgraph import connected_components
+
+    _, group = connected_components(counts > 0, directed=True, connection="strong")
+    return [int(i) for i in np.flatnonzero(group != np.bincount(group).argmax())]
+
+
+def _fitted(table: Vector) -> Vector:
+    try:
+        import evalica
+    except ImportError as error:
+        raise MissingExtra("Bradley-Terry scores", "evalica", "web") from error
+    rows, columns = np.nonzero(table)
+    found = evalica.bradley_terry(
+        rows.tolist(), columns.tolist(), [evalica.Winner.X] * len(rows),
+        weights=table[rows, columns].tolist(), tolerance=_TOLERANCE, limit=_LIMIT,
+    )  # fmt: skip
+    if found.iterations >= _LIMIT:
+        raise LimnerError(f"Bradley-Terry scores did not settle in {_LIMIT:,} rounds: collect more votes")
+    scores = np.array([float(found.scores[row]) for row in range(len(table))])
+    scaled: Vector = 100 * scores / scores.sum()
+    return scaled
+
+
+def _bootstrap(table: Vector, samples: int, seed: int) -> Vector:
+    """Scores of resampled votes; samples without scores of their own are left out."""
+    draw = np.random.default_rng(seed)
+    total = np.rint(table.sum()).astype(int)
+    share = (table / table.sum()).ravel()
+    drawn = (draw.multinomial(total, share).reshape(table.shape).astype(np.float64) for _ in range(samples))
+    found = [_fitted(each) for each in drawn if not apart(each)]
+    return np.array(found).reshape(-1, len(table))

@@ -1,0 +1,101 @@
+"""True classes from the answers of several raters who err, each in a way of their own (Dawid & Skene 1979)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.errors import LimnerError
+from limner.core.ids import IntArray
+from limner.stats.inputs import Vector
+
+
+@dataclass(frozen=True)
+class DawidSkene:
+    """What Dawid and Skene's model finds.
+
+    Args:
+        classes: (items, classes) probability of each class for each item.
+        priors: How common each class is.
+        errors: (raters, classes, classes) probability that a rater answers the column where the row is true.
+        iterations: How many rounds it took.
+    """
+
+    classes: Vector
+    priors: Vector
+    errors: Vector
+    iterations: int
+
+
+def dawid_skene(
+    raters: npt.ArrayLike,
+    items: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    *,
+    n_classes: int | None = None,
+    rounds: int = 200,
+    tolerance: float = 1e-7,
+) -> DawidSkene:
+    """Estimates true classes and every rater's errors together, by expectation and maximisation.
+
+    `p(item is c) ~ prior_c prod_r error_r[c, answer]`, errors and priors being the weighted counts of the answers.
+    Begins with the shares of the votes. Dawid & Skene 1979, *Maximum likelihood estimation of observer error-rates
+    using the EM algorithm*.
+
+    Args:
+        raters: Number (0, 1, ...) of the rater of each answer.
+        items: Number of the item of each answer.
+        labels: Class (0, 1, ...) of each answer.
+        n_classes: How many classes there are; the highest label + 1 where left out.
+        rounds: At most so many rounds.
+        tolerance: Stop when the mean log-likelihood of an answer gains less.
+
+    >>> found = dawid_skene([0, 1, 2, 0, 1, 2], [0, 0, 0, 1, 1, 1], [1, 1, 0, 0, 0, 0])
+    >>> found.classes.argmax(axis=1)
+    array([1, 0])
+    """
+    who, what, said = (np.asarray(a, dtype=np.int64) for a in (raters, items, labels))
+    _refuse_bad(who, what, said)
+    k = int(said.max()) + 1 if n_classes is None else n_classes
+    classes: Vector = np.zeros((int(what.max()) + 1, k))
+    np.add.at(classes, (what, said), 1.0)
+    classes /= classes.sum(axis=1, keepdims=True)
+    before, step = -np.inf, 0
+    while step < max(rounds, 1):
+        step += 1
+        priors, errors = _maximised(classes, who, what, said)
+        logs = _log_joint(priors, errors, who, what, said, len(classes))
+        top = logs.max(axis=1, keepdims=True)
+        joint = np.exp(logs - top)
+        classes = joint / joint.sum(axis=1, keepdims=True)
+        fit = float((np.log(joint.sum(axis=1)) + top[:, 0]).sum()) / len(said)
+        if fit - before < tolerance:
+            break
+        before = fit
+    return DawidSkene(classes, priors, errors, step)
+
+
+def _refuse_bad(who: IntArray, what: IntArray, said: IntArray) -> None:
+    if not (who.ndim == 1 and who.shape == what.shape == said.shape and len(who)):
+        raise LimnerError(f"got {who.shape}, {what.shape}, {said.shape}: expected a rater, an item, a class per answer")
+    if min(who.min(), what.min(), said.min()) < 0:
+        raise LimnerError("raters, items and classes are numbered from 0: got a number below")
+    if len(np.unique(what)) != what.max() + 1:
+        raise LimnerError("some item has no answer: number the items that have any, without gaps")
+
+
+def _maximised(classes: Vector, who: IntArray, what: IntArray, said: IntArray) -> tuple[Vector, Vector]:
+    errors = np.zeros((int(who.max()) + 1, classes.shape[1], classes.shape[1]))
+    np.add.at(errors.transpose(0, 2, 1), (who, said), classes[what])
+    total = errors.sum(axis=2, keepdims=True)
+    return classes.mean(axis=0), np.divide(errors, total, out=np.zeros_like(errors), where=total > 0)
+
+
+def _log_joint(priors: Vector, errors: Vector, who: IntArray, what: IntArray, said: IntArray, n: int) -> Vector:
+    """Log of `prior_c prod_r error_r[c, answer]`; what never happened gets the smallest number there is, not -inf."""
+    tiny = np.finfo(np.float64).tiny
+    logs = np.tile(np.log(np.maximum(priors, tiny)), (n, 1))
+    np.add.at(logs, what, np.log(np.maximum(errors[who, :, said], tiny)))
+    return logs

@@ -1,0 +1,257 @@
+"""The mean of a population from a sample of it that was drawn by design, with an interval that covers.
+
+Every unit of the population has a value between known bounds; the values of the sampled ones are known. What a machine
+predicts may help (the difference estimator, known as prediction-powered inference); predictions that are useless or
+upside down cost nothing but what their calibration can see. Nothing is assumed of how the values came about.
+
+Horvitz & Thompson 1952; Hájek 1971; Cochran 1977; Särndal, Swensson & Wretman 1992; Angelopoulos et al. 2023
+(*Prediction-powered inference*); Zrnic & Candès 2024 (*Cross-prediction-powered inference*).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.errors import LimnerError
+from limner.stats.inputs import Codes, Vector, share, vector
+
+Mode = Literal["fixed", "anytime"]
+PRIOR = 1.0
+"""Answers' worth of the whole sample's variance that is added to what each stratum shows of its own."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean of a population, estimated from a sample.
+
+    Args:
+        value: The estimate.
+        low: Lower end of the interval.
+        high: Upper end.
+        level: How often such an interval is to hold the truth.
+        variance: Of the estimate.
+        n: Units in the sample.
+        size: Units in the population.
+        effect: Design effect: the variance over that of a simple random sample of the same number of units.
+        mode: "fixed" (looked at once) or "anytime" (may be looked at after every answer).
+    """
+
+    value: float
+    low: float
+    high: float
+    level: float
+    variance: float
+    n: int
+    size: int
+    effect: float
+    mode: Mode = "fixed"
+
+    @property
+    def half_width(self) -> float:
+        """Half the length of the interval."""
+        return (self.high - self.low) / 2
+
+    def scaled(self, scale: float, shift: float = 0.0) -> Estimate:
+        """The estimate of `scale * mean + shift`, for a positive scale."""
+        value, low, high = (scale * x + shift for x in (self.value, self.low, self.high))
+        return replace(self, value=value, low=low, high=high, variance=scale**2 * self.variance)
+
+
+def horvitz_thompson(values: npt.ArrayLike, probabilities: npt.ArrayLike) -> float:
+    """The total of a population from a sample with inclusion probabilities pi: `sum y / pi` (Horvitz & Thompson 1952).
+
+    >>> horvitz_thompson([1, 0, 1], [0.5, 0.5, 0.1])
+    12.0
+    """
+    y, pi = _sample(values, probabilities)
+    return float((y / pi).sum())
+
+
+def hajek(values: npt.ArrayLike, probabilities: npt.ArrayLike) -> float:
+    """The mean of a population: `sum (y / pi) / sum (1 / pi)` (Hájek 1971). Steadier than the total over N.
+
+    >>> hajek([1, 1, 1], [0.5, 0.5, 0.1])
+    1.0
+    """
+    y, pi = _sample(values, probabilities)
+    return float((y / pi).sum() / (1 / pi).sum())
+
+
+def _sample(values: npt.ArrayLike, probabilities: npt.ArrayLike) -> tuple[Vector, Vector]:
+    y, pi = vector(values), vector(probabilities, "probabilities")
+    if len(y) != len(pi) or (pi <= 0).any() or (pi > 1).any():
+        raise LimnerError(f"got {len(y)} values, {len(pi)} probabilities: expected one above 0, at most 1, per value")
+    return y, pi
+
+
+def stratified(
+    values: npt.ArrayLike,
+    strata: npt.ArrayLike,
+    sizes: npt.ArrayLike,
+    *,
+    predictions: npt.ArrayLike | None = None,
+    expected: npt.ArrayLike | None = None,
+    bounds: tuple[float, float] = (0.0, 1.0),
+    level: float = 0.95,
+) -> Estimate:
+    """The mean of a population of strata, each sampled at random without replacement.
+
+    `T = sum_h W_h (f_h + mean_h(y - f))`, `W_h = N_h / N`; f the predictions (0 where there are none), `f_h` their mean
+    over the whole stratum. Variance `sum_h W_h^2 (1 - n_h / N_h) s_h^2 / n_h` (Cochran 1977, 5.3), with `s_h^2` of the
+    residuals drawn a little towards that of the whole sample, since a few equal answers are no certainty. The interval
+    is Wilson's for the number of independent hits and misses that would vary as much, with Student's t. A stratum
+    without an answer takes the mean of its neighbours.
+
+    Args:
+        values: One for each sampled unit.
+        strata: The stratum of each, numbered from 0.
+        sizes: Units of the population in each stratum.
+        predictions: Of each sampled unit, from a model that has not seen its value.
+        expected: The mean prediction in each stratum.
+        bounds: The least and the greatest value there can be.
+        level: How often the interval is to hold the truth.
+
+    >>> found = stratified([1, 0, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 1], [40, 60])
+    >>> round(found.value, 2), found.low > 0, found.n, found.size
+    (0.3, True, 8, 100)
+    """
+    y, size = vector(values), vector(sizes, "sizes")
+    h = np.asarray(strata, dtype=np.intp)
+    f = np.zeros(len(y)) if predictions is None else vector(predictions, "predictions")
+    whole = np.zeros(len(size)) if expected is None else vector(expected, "expected")
+    n = np.bincount(h, minlength=len(size)).astype(np.float64)
+    if len(n) != len(size) or (n > size).any():
+        raise LimnerError(f"got strata up to {int(h.max(initial=0))} and sizes of {len(size)}: a stratum lacks units")
+    residual = y - f
+    mean, variance, degrees = _by_stratum(residual, h, n, size, _least(len(y)) * (bounds[1] - bounds[0]) ** 2)
+    value = float((size / size.sum()) @ (whole + mean))
+    low, high = _wilson(value, variance, degrees, bounds, level, _least(len(y)))
+    simple = float(np.var(y, ddof=1)) / len(y) * (1 - len(y) / size.sum()) if len(y) > 1 else 0.0
+    effect = variance / simple if simple > 0 else float("nan")
+    value = min(max(value, bounds[0]), bounds[1])
+    return Estimate(value, low, high, level, variance, len(y), int(size.sum()), effect)
+
+
+def _least(n: int) -> float:
+    """The variance of n equal answers of which one more might have been the other way."""
+    return (n + 1) / (n + 2) ** 2
+
+
+def _by_stratum(residual: Vector, h: Codes, n: Vector, size: Vector, least: float) -> tuple[Vector, float, float]:
+    """The mean residual of each stratum, the variance of their weighted mean, and its degrees of freedom."""
+    sums = np.bincount(h, weights=residual, minlength=len(size))
+    mean = np.divide(sums, n, out=np.zeros_like(sums), where=n > 0)
+    if (n == 0).any():
+        mean = np.interp(np.arange(len(n)), np.flatnonzero(n > 0), mean[n > 0])
+    square = np.bincount(h, weights=(residual - mean[h]) ** 2, minlength=len(size))
+    degrees = np.maximum(n - 1, 0)
+    weight = size / size.sum()
+    pooled = max(float(np.sum(weight[h] / n[h] * (residual - weight @ mean) ** 2)), least)
+    spread = (square + PRIOR * pooled) / (degrees + PRIOR)
+    if len(size) == 1:
+        spread = np.maximum(square / np.maximum(degrees, 1), least)
+    used = np.maximum(n, 1)
+    part = weight**2 * (1 - np.minimum(n / np.maximum(size, 1), 1)) * spread / used
+    variance = float(part.sum())
+    freedom = variance**2 / float((part**2 / np.maximum(degrees, 1)).sum()) if variance > 0 else float(len(residual))
+    return mean, variance, freedom
+
+
+def _wilson(
+    value: float, variance: float, degrees: float, bounds: tuple[float, float], level: float, least: float
+) -> tuple[float, float]:
+    """Wilson's interval of a mean between bounds, for the sample size that this variance stands for."""
+    from scipy.special import stdtrit
+
+    low, high = bounds
+    p = min(max((value - low) / (high - low), 0.0), 1.0)
+    spread = variance / (high - low) ** 2
+    if spread <= 0:
+        return min(value, high), max(value, low)
+    t = float(stdtrit(max(degrees, 1.0), (1 + share(level, "level")) / 2))
+    n = max(p * (1 - p), least) / spread
+    middle, half = p + t**2 / (2 * n), t * np.sqrt(p * (1 - p) / n + t**2 / (4 * n**2))
+    ends = (float(middle - half) / (1 + t**2 / n), float(middle + half) / (1 + t**2 / n))
+    return tuple(low + (high - low) * min(max(e, 0.0), 1.0) for e in ends)  # type: ignore[return-value]  # two of them
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Predictions that were calibrated by cross-fitting.
+
+    Args:
+        sampled: For each sampled unit, from the other folds' answers.
+        every: For each unit of the population, the mean over the folds.
+    """
+
+    sampled: Vector
+    every: Vector
+
+
+def cross_fit(
+    scores: npt.ArrayLike,
+    sampled: npt.ArrayLike,
+    values: npt.ArrayLike,
+    *,
+    weights: npt.ArrayLike | None = None,
+    folds: int = 5,
+    seed: int = 0,
+) -> Fitted:
+    """Turns any score of a judge into predictions of the values, never from a unit's own value.
+
+    For each fold an isotonic regression (either way up) of the other folds' values on the score, and the factor lambda
+    that makes its residuals vary least, 0 where it only adds noise (PPI++, Angelopoulos et al. 2023; cross-fitted,
+    Zrnic & Candès 2024). A useless judge so ends at lambda near 0 and an adversarial one upside down.
+
+    Args:
+        scores: The judge's, for every unit of the population.
+        sampled: The numbers of the sampled units.
+        values: Their values.
+        weights: One over the inclusion probability of each sampled unit; alike where left out.
+        folds: Number of folds.
+        seed: Of the folds.
+
+    >>> found = cross_fit([0.1, 0.9, 0.2, 0.8] * 20, np.arange(80), [0, 1, 0, 1] * 20)
+    >>> found.sampled[:4].round(1)
+    array([0., 1., 0., 1.])
+    """
+    x, y = vector(scores, "scores"), vector(values)
+    unit = np.asarray(sampled, dtype=np.intp)
+    w = np.ones(len(y)) if weights is None else vector(weights, "weights")
+    folds = max(min(folds, len(y)), 2)
+    fold = np.random.default_rng(seed).permutation(np.arange(len(y)) % folds)
+    every, own = np.zeros(len(x)), np.zeros(len(y))
+    for k in range(folds):
+        train = fold != k
+        predicted = _calibrated(x, x[unit[train]], y[train], w[train])
+        own[~train] = predicted[unit[~train]]
+        every += (fold == k).mean() * predicted
+    every[unit] = own  # a prediction that has seen the answer would look better than it is
+    return Fitted(own, every)
+
+
+def _calibrated(x: Vector, known: Vector, y: Vector, w: Vector) -> Vector:
+    """`lambda g(x)` for all scores: g isotonic in the answers, lambda from answers that g has not seen."""
+    if len(y) < 8 or np.ptp(y) == 0 or np.ptp(known) == 0:
+        return np.zeros(len(x))
+    half = np.arange(len(y)) % 2 == 0
+    tested = np.zeros(len(y))
+    for part in (half, ~half):
+        tested[~part] = _isotonic(known[part], y[part], w[part], known[~part])
+    moved = tested - np.average(tested, weights=w)
+    spread = float(w @ moved**2)
+    factor = min(max(float(w @ (moved * (y - np.average(y, weights=w)))) / spread, 0.0), 1.0) if spread > 0 else 0.0
+    return factor * _isotonic(known, y, w, x) if factor else np.zeros(len(x))
+
+
+def _isotonic(known: Vector, y: Vector, w: Vector, x: Vector) -> Vector:
+    """Isotonic regression, rising or falling as the answers do."""
+    from sklearn.isotonic import IsotonicRegression
+
+    rising = bool((known - known.mean()) @ (y - y.mean()) >= 0)
+    model = IsotonicRegression(increasing=rising, out_of_bounds="clip").fit(known, y, w)
+    return np.asarray(model.predict(x), dtype=np.float64)

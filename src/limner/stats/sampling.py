@@ -1,0 +1,193 @@
+"""Choosing what to label: draws without replacement whose probabilities are known.
+
+A population of units (pairs, or queries) is cut into strata. The first units come from every stratum (`pilot`); after
+that each draw first takes a stratum at random, with shares that may follow what is known by then, and then one of its
+remaining units, all alike. So two things hold at once:
+
+- given how many units came from each stratum, they are a simple random sample of it: `limner.stats.stratified` gives an
+  interval to be looked at once;
+- each draw had a known probability, given all draws before it: `limner.stats.sequential` gives an interval that may be
+  looked at after every answer.
+
+Further draws go on where the last ones ended. Cochran 1977, *Sampling Techniques*; Neyman 1934 for the allocation;
+Madow 1949 for systematic draws with given probabilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.errors import LimnerError
+from limner.core.ids import IntArray
+from limner.stats.inputs import Vector, numbers, vector
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Units in the order they were drawn.
+
+    Args:
+        units: Their numbers.
+        probabilities: The probability of each unit at its turn, given all draws before it; 1 in the pilot, which is
+            taken as seen.
+    """
+
+    units: IntArray
+    probabilities: Vector
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+
+def strata_of(scores: npt.ArrayLike, number: int) -> IntArray:
+    """Cuts units into strata of equal size by a score, equal scores always together; numbered from the lowest score.
+
+    >>> strata_of([0.9, 0.1, 0.2, 0.8], 2)
+    array([1, 0, 0, 1])
+    """
+    values = vector(scores, "scores")
+    if number < 1:
+        raise LimnerError(f"got {number} strata, expected 1 or more")
+    edges = np.quantile(values, np.arange(1, number) / number, method="lower") if number > 1 else np.empty(0)
+    return np.unique(np.searchsorted(np.unique(edges), values, side="left"), return_inverse=True)[1].astype(np.int64)
+
+
+def neyman(
+    sizes: npt.ArrayLike, deviations: npt.ArrayLike, number: int, *, least: float = 0.5, costs: npt.ArrayLike = 1.0
+) -> Vector:
+    """Shares of the labels for each stratum: `N_h S_h / sqrt(c_h)`, but never below a part of the proportional share.
+
+    The lower limit bounds how much a wrong idea of the deviations can cost: no weight exceeds `1 / least` times that of
+    proportional allocation. A stratum never gets more than it holds.
+
+    Args:
+        sizes: Units in each stratum.
+        deviations: Standard deviation of the values in each, as far as it is known.
+        number: Labels to share out.
+        least: Part of the labels that is shared out by size alone.
+        costs: Labels that a unit of each stratum takes.
+
+    Returns:
+        One share for each stratum; together 1.
+
+    >>> neyman([100, 100], [0.5, 0.0], 50).round(2)
+    array([0.75, 0.25])
+    >>> neyman([10, 90], [5.0, 0.1], 50).round(2)
+    array([0.2, 0.8])
+    """
+    size, spread = vector(sizes, "sizes"), vector(deviations, "deviations")
+    wanted = size * spread / np.sqrt(numbers(costs, "costs"))
+    even = size / size.sum()
+    best = wanted / wanted.sum() if wanted.sum() > 0 else even
+    share = least * even + (1 - least) * best
+    for _ in range(len(size)):  # what is full gives to the others
+        full = share * number >= size
+        rest = share[~full].sum()
+        if not full.any() or rest == 0:
+            break
+        capped = size[full] / number
+        share = np.where(full, size / number, share / rest * max(1 - capped.sum(), 0.0))
+    return np.asarray(share / share.sum())
+
+
+def draw(
+    strata: npt.ArrayLike,
+    number: int,
+    *,
+    shares: npt.ArrayLike | None = None,
+    pilot: int = 0,
+    before: Sequence[int] | IntArray = (),
+    seed: int = 0,
+) -> Drawn:
+    """Draws units without replacement, after those that were drawn before.
+
+    Args:
+        strata: The stratum of every unit, numbered from 0.
+        number: How many to draw; all that are left where fewer are.
+        shares: How the draws after the pilot are shared among strata; by size where left out.
+        pilot: Units that each stratum gives for certain, counting those drawn before.
+        before: Units drawn before.
+        seed: Another seed, another draw.
+
+    >>> found = draw([0, 0, 0, 1, 1, 1], 4, pilot=1)
+    >>> len(set(found.units.tolist())), found.probabilities[:2].tolist()
+    (4, [1.0, 1.0])
+    """
+    codes = np.asarray(strata, dtype=np.int64)
+    random = np.random.default_rng(seed)
+    taken = np.zeros(len(codes), dtype=bool)
+    taken[np.asarray(before, dtype=np.int64)] = True
+    size = np.bincount(codes)
+    share = size / size.sum() if shares is None else vector(shares, "shares")
+    queues = [random.permutation(np.flatnonzero((codes == h) & ~taken)) for h in range(len(size))]
+    left = np.array([len(queue) for queue in queues], dtype=np.int64)
+    lacking = np.minimum(np.maximum(pilot - (size - left), 0), left)
+    picks, chances = [np.repeat(np.arange(len(size)), lacking)[:number]], [np.ones(min(int(lacking.sum()), number))]
+    left -= np.bincount(picks[0], minlength=len(size))
+    remaining = min(number - len(picks[0]), int(left.sum()))
+    while remaining:
+        open_ = np.where(left > 0, np.maximum(share, 1e-12), 0.0)
+        chosen, chance = _until_one_is_empty(open_ / open_.sum(), left, random.random(remaining))
+        picks.append(chosen)
+        chances.append(chance)
+        left = left - np.bincount(chosen, minlength=len(size))
+        remaining -= len(chosen)
+    order = np.concatenate(picks)
+    units = np.empty(len(order), dtype=np.int64)
+    for h, queue in enumerate(queues):
+        units[order == h] = queue[: int((order == h).sum())]
+    return Drawn(units, np.concatenate(chances))
+
+
+def _until_one_is_empty(shares: Vector, left: IntArray, random: Vector) -> tuple[IntArray, Vector]:
+    """Strata in the order they are taken, until one would give more than it has, and each draw's probability."""
+    held = np.flatnonzero(shares > 0)
+    chosen = held[np.searchsorted(np.cumsum(shares[held]), random, side="right").clip(max=len(held) - 1)]
+    before = np.zeros(len(chosen), dtype=np.int64)
+    for h in held:
+        mine = chosen == h
+        before[mine] = np.arange(int(mine.sum()))
+    over = np.flatnonzero(before >= left[chosen])
+    stop = int(over[0]) if len(over) else len(chosen)
+    return chosen[:stop], shares[chosen[:stop]] / (left[chosen[:stop]] - before[:stop])
+
+
+def inclusion(scores: npt.ArrayLike, number: int) -> Vector:
+    """Inclusion probabilities in proportion to a score, none above 1, which sum to the number of draws.
+
+    >>> inclusion([8, 1, 1], 2)
+    array([1. , 0.5, 0.5])
+    """
+    values = vector(scores, "scores")
+    if (values <= 0).any() or not 0 < number <= len(values):
+        raise LimnerError(f"got {number} draws of {len(values)} scores, expected positive scores and 1 to all draws")
+    found = np.zeros(len(values))
+    while True:
+        certain = found >= 1
+        found[certain] = 1.0
+        rest = values[~certain]
+        if not len(rest):
+            return found
+        found[~certain] = (number - certain.sum()) * rest / rest.sum()
+        if not (found[~certain] > 1 + 1e-12).any():
+            return np.minimum(found, 1.0)
+
+
+def systematic(probabilities: npt.ArrayLike, *, seed: int = 0) -> IntArray:
+    """Draws units whose inclusion probabilities are exactly those given: random order, then equal steps (Madow 1949).
+
+    >>> len(systematic([0.5, 0.5, 0.5, 0.5], seed=1))
+    2
+    """
+    chances = vector(probabilities, "probabilities")
+    if (chances <= 0).any() or (chances > 1).any():
+        raise LimnerError("probabilities: expected numbers above 0, at most 1")
+    random = np.random.default_rng(seed)
+    order = random.permutation(len(chances))
+    edges = np.cumsum(chances[order])
+    ticks = np.arange(random.random(), edges[-1] - 1e-9, 1.0)
+    return np.sort(order[np.searchsorted(edges, ticks, side="right").clip(max=len(chances) - 1)]).astype(np.int64)

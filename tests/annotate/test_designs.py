@@ -1,0 +1,282 @@
+"""Plans, draws and estimates in a store, beside the truth of a world that is known."""
+
+from __future__ import annotations
+
+import uuid
+
+import numpy as np
+import pytest
+
+import limner
+from limner.annotate import open_store, plan
+from limner.annotate.design import unit_values
+from limner.annotate.estimate import difference
+from limner.annotate.frames import needed, values
+from limner.annotate.store.answers import submit
+from limner.annotate.store.contents import add_collection
+from limner.annotate.store.designs import add_machine_answers, designs, machine_answers
+from limner.annotate.store.exclusions import exclude
+from limner.annotate.store.people import add_annotator
+from limner.annotate.store.tasks import lease
+from limner.core.collection import Collection, Items
+from limner.core.errors import LimnerError
+from limner.core.judgements import Judgements
+from limner.evaluation.measures import Measure
+from limner.scores import Scores
+
+N = 120
+
+
+@pytest.fixture(scope="module")
+def world():
+    """Images and texts in pairs, of which more match than are labelled; two systems, one better."""
+    random = np.random.default_rng(0)
+    images, texts = [f"i{n:03}" for n in range(N)], [f"t{n:03}" for n in range(N)]
+    truth = np.eye(N, dtype=bool) | (random.random((N, N)) < 0.02)
+    pairs = Judgements.from_pairs(zip(images, texts, strict=True), queries=images, candidates=texts, name="pairs")
+    made = Collection("toy", Items(images, [None] * N), Items(texts, texts, kind="text"), pairs)
+    systems = {
+        name: Scores.from_matrix(truth + noise * random.normal(size=(N, N)), images, texts)
+        for name, noise in (("good", 0.45), ("bad", 0.8))
+    }
+    return made, systems, truth
+
+
+class Oracle:
+    """A judge that knows much, or the contrary of it."""
+
+    def __init__(self, truth, sign=1):
+        self.name, self.truth, self.sign = f"oracle{sign}", truth, sign
+
+    def probabilities(self, pairs):
+        true = np.array([self.truth[int(i[1:]), int(t[1:])] for i, t in pairs], dtype=float)
+        return true if self.sign > 0 else 1 - true
+
+
+@pytest.fixture
+def store(world, tmp_path):
+    with open_store(tmp_path / "work.db") as opened:
+        add_collection(opened, world[0])
+        yield opened
+
+
+def label(store, truth, name="ada", tasks=10_000):
+    who = add_annotator(store, name).id
+    done = 0
+    while done < tasks and (held := lease(store, who)) is not None:
+        for item in held.items:
+            right = truth[int(item.image[1:]), int(item.caption[1:])]
+            submit(store, who, item.id, key=uuid.uuid4().hex, grade=4 if right else 1, milliseconds=900)
+        done += 1
+    return who
+
+
+def true_value(scores, truth, measure, direction):
+    made = Judgements.from_pairs([(f"i{i:03}", f"t{t:03}") for i, t in np.argwhere(truth)])
+    ranking = (scores if direction == "i2t" else scores.T).top(5)
+    return values(ranking, made if direction == "i2t" else made.T, Measure.parse(measure)).mean()
+
+
+# --- frames -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("measure", ["R@1", "R@3", "MRR@3", "P@3"])
+def test_labelling_what_is_needed_decides_the_measure(world, measure):
+    """With the truth of the needed pairs alone, every query has its true value."""
+    made, systems, truth = world
+    parsed = Measure.parse(measure)
+    for direction in ("i2t", "t2i"):
+        ranking = (systems["bad"] if direction == "i2t" else systems["bad"].T).top(5)
+        known = made.judged("pairs", direction)
+        asked = needed(ranking, known, parsed)
+        side = truth if direction == "i2t" else truth.T
+        yes = [(q, c) for q, cs in asked.items() for c in cs if side[int(q[1:]), int(c[1:])]]
+        found = Judgements.from_pairs(yes, queries=known.queries, candidates=known.candidates)
+        assert values(ranking, known.relevant | found, parsed).mean() == true_value(
+            systems["bad"], truth, measure, direction
+        )
+
+
+def test_measures_that_need_all_matches_are_refused(world, store):
+    with pytest.raises(LimnerError, match="mAP@R cannot be estimated from few labels"):
+        plan(store, world[0], world[1], measures="R@1 mAP@R")
+
+
+# --- plans ------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_draws_asks_and_remembers(world, store):
+    made, systems, truth = world
+    (found,) = plan(store, made, systems, measures="R@1", direction="t2i", half_width=4)
+    assert found.unit == "pair" and 0 < found.drawn <= found.units
+    assert found.labels == found.drawn and max(found.expected.values()) <= 4.01
+    (design,) = designs(store)
+    assert design.queries == N and len(design.drawn) == found.drawn
+    drawn = [design.units[n] for n in design.drawn]
+    assert [u.place for u in drawn] == list(range(len(drawn)))
+    assert all(0 < u.probability <= 1 and u.phase == 0 for u in drawn)
+    label(store, truth)
+    assert len(unit_values(store, design)) == found.drawn
+
+
+def test_a_further_plan_adds_to_the_draw(world, where):
+    """In both kinds of stores."""
+    with open_store(where) as store:
+        add_collection(store, world[0])
+        check_further_plan(world, store)
+
+
+def check_further_plan(world, store):
+    made, systems, truth = world
+    plan(store, made, systems, measures="R@1", direction="t2i", budget=20)
+    label(store, truth)
+    (more,) = plan(store, made, systems, measures="R@1", direction="t2i", half_width=1)
+    (design,) = designs(store)
+    assert more.drawn > 20 and len(design.shares) == 2
+    assert {design.units[n].phase for n in design.drawn[:20]} == {0}
+    assert {design.units[n].phase for n in design.drawn[20:]} == {1}
+
+
+def test_the_same_seed_draws_the_same(world, tmp_path):
+    drawn = []
+    for name in ("a.db", "b.db"):
+        with open_store(tmp_path / name) as store:
+            add_collection(store, world[0])
+            plan(store, world[0], world[1], measures="R@3", direction="i2t", budget=40, seed=5)
+            drawn.append(designs(store)[0].drawn)
+    assert drawn[0] == drawn[1]
+
+
+# --- estimates --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("measures", ["R@1 P@3", "R@1 R@3 MRR@3"])
+def test_with_everything_labelled_the_estimate_is_the_truth(world, store, measures):
+    made, systems, truth = world
+    plan(store, made, systems, measures=measures, half_width=0.001)
+    label(store, truth)
+    for name, scores in systems.items():
+        report = limner.evaluate(scores, made, labels=store, name=name)
+        assert len(report.estimates) == 2 * len(measures.split())
+        for each in report.estimates:
+            expected = true_value(scores, truth, str(each.measure), each.direction)
+            assert each.estimate.value == pytest.approx(expected, abs=1e-9)
+            assert each.estimate.low == pytest.approx(each.estimate.high, abs=1e-9)
+    for direction in ("i2t", "t2i"):
+        for measure in measures.split():
+            sides = [s if direction == "i2t" else s.T for s in systems.values()]
+            found = difference(store, *sides, made, measure, direction=direction)
+            gap = np.subtract(*(true_value(s, truth, measure, direction) for s in systems.values()))
+            assert found.value == pytest.approx(gap, abs=1e-9)
+
+
+def test_an_estimate_is_in_table_json_csv_and_page(world, store, tmp_path):
+    made, systems, truth = world
+    plan(store, made, systems, measures="R@1", budget=60, judge=Oracle(truth))
+    label(store, truth)
+    report = limner.evaluate(systems["good"], made, labels=store, mode="anytime")
+    text = str(report)
+    assert "estimated" in text and "labels)" in text and "anytime intervals" in text and "design effect" in text
+    assert "judge 'oracle1'" in text and "people's agreement is unknown" in text
+    again = limner.Report.load(report.save(tmp_path / "r.json"))
+    assert again.estimates == report.estimates
+    for ending in ("csv", "md", "tex"):
+        assert "estimated" in report.save(tmp_path / f"r.{ending}").read_text()
+    assert '<span class="view">estimated</span>' in report.save(tmp_path / "r.html").read_text()
+    low, high = report.estimates[0].estimate.low, report.estimates[0].estimate.high
+    assert low <= true_value(systems["good"], truth, "R@1", report.estimates[0].direction) <= high
+
+
+def test_a_gap_in_the_answers_ends_the_sample(world, store):
+    made, systems, truth = world
+    plan(store, made, systems, measures="R@1", direction="t2i", half_width=2)
+    label(store, truth, tasks=1)
+    report = limner.evaluate(systems["good"].T, made, labels=store)
+    (found,) = report.estimates
+    assert 0 < found.labels <= 18
+    assert any("wait for answers" in note for note in report.notes)
+
+
+def test_an_excluded_annotators_pairs_are_asked_again(world, store):
+    made, systems, truth = world
+    plan(store, made, systems, measures="R@1", direction="t2i", budget=30)
+    label(store, ~truth, name="liar")
+    wrong = limner.evaluate(systems["good"].T, made, labels=store).estimates[0]
+    exclude(store, "annotator", "liar", reason="answers the contrary")
+    with pytest.raises(LimnerError, match="label some of the drawn pairs first"):
+        limner.evaluate(systems["good"].T, made, labels=store)
+    label(store, truth, name="ada")
+    right = limner.evaluate(systems["good"].T, made, labels=store).estimates[0]
+    assert right.labels == wrong.labels  # the same sample, answered again
+    assert right.estimate.value != wrong.estimate.value
+
+
+def test_a_system_that_came_later_is_estimated_with_a_wider_interval(world, store):
+    made, systems, truth = world
+    plan(store, made, {"good": systems["good"]}, measures="R@1", direction="t2i", half_width=1)
+    label(store, truth)
+    report = limner.evaluate(systems["bad"].T, made, labels=store)
+    (found,) = report.estimates
+    assert found.outside > 0 and any("outside the design" in note for note in report.notes)
+    assert found.estimate.high - found.estimate.low >= found.outside
+    assert found.estimate.low <= true_value(systems["bad"], truth, "R@1", "t2i") <= found.estimate.high
+
+
+def test_no_design_is_said_and_other_labels_are_refused(world, store):
+    report = limner.evaluate(world[1]["good"], world[0], labels=store)
+    assert report.estimates == () and any("no design in the store" in note for note in report.notes)
+    with pytest.raises(LimnerError, match="expected a store of answers"):
+        limner.evaluate(world[1]["good"], world[0], labels={"a": 1})
+    with pytest.raises(LimnerError, match="mode"):
+        limner.evaluate(world[1]["good"], world[0], labels=store, mode="whenever")
+
+
+# --- machines ---------------------------------------------------------------------------------------------------
+
+
+def test_machines_answers_are_apart_and_never_count_as_people(world, store):
+    made, systems, _ = world
+    plan(store, made, systems, measures="R@1", direction="t2i", budget=20)
+    pairs = [p for n in designs(store)[0].drawn for p in designs(store)[0].units[n].pairs("t2i")]
+    assert add_machine_answers(store, "vlm", dict.fromkeys(pairs, 0.9)) == len(pairs)
+    assert add_machine_answers(store, "vlm", {pairs[0]: 0.1}) == 0  # the first answer stays
+    assert machine_answers(store, "vlm")[pairs[0]] == 0.9
+    assert unit_values(store, designs(store)[0]) == {}
+
+
+# --- from the shell ---------------------------------------------------------------------------------------------
+
+
+def test_plan_judge_and_estimate_from_the_shell(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from limner.cli import app
+
+    def run(*words):
+        done = CliRunner().invoke(app, [str(w) for w in words])
+        return done.exit_code, done.output
+
+    monkeypatch.chdir(tmp_path)
+    held = limner.load("scenes", images=60).test
+    matrix = np.random.default_rng(0).normal(size=(len(held.images), len(held.texts)))
+    np.save("S.npy", matrix)
+    common = ("work.db", "scenes", "-O", "images=60", "--scores", "mine=S.npy", "--direction", "t2i")
+    code, said = run("annotate", "plan", *common, "--measure", "R@1", "--budget", 12, "--judge", "scores=mine")
+    assert code == 0 and "labels to give now" in said and "Next:" in said
+    code, said = run("annotate", "plan", *common, "--measure", "mAP@R")
+    assert code == 3 and "cannot be estimated from few labels" in said
+    code, said = run("annotate", "judge", "work.db", "--judge", "endpoint")
+    assert code == 2 and "needs --url and --model" in said
+    code, said = run("evaluate", "scenes", "-O", "images=60", "--scores", "S.npy", "--estimate", "work.db")
+    assert code == 3 and "label some of the drawn pairs first" in said
+    true = {(i, t) for i, t, _ in held.judged("complete", "i2t").relevant}
+    with open_store("work.db") as store:
+        who = add_annotator(store, "ada").id
+        while (task := lease(store, who)) is not None:
+            for item in task.items:
+                grade = 4 if (item.image, item.caption) in true else 1
+                submit(store, who, item.id, key=uuid.uuid4().hex, grade=grade)
+    code, said = run("evaluate", "scenes", "-O", "images=60", "--scores", "S.npy", "--estimate", "work.db", "--json")
+    assert code == 0 and '"estimated"' in said
+    code, said = run("evaluate", "scenes", "-O", "images=60", "--scores", "S.npy", "--estimate", "none.db")
+    assert code == 3 and "no store none.db" in said

@@ -1,0 +1,216 @@
+"""Designed samples and their estimators, beside all samples there are and beside other programs."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations, product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from limner import stats
+from limner.core.errors import LimnerError
+
+FROZEN = json.loads((Path(__file__).parent / "sampling_peers.json").read_text())
+
+
+# --- draws ------------------------------------------------------------------------------------------------------
+
+
+def test_every_sample_of_a_stratum_is_as_likely_as_every_other():
+    """All samples of a tiny population, counted over many seeds, beside the probabilities they should have."""
+    seen: dict[frozenset[int], int] = {}
+    for seed in range(6000):
+        found = frozenset(stats.draw([0, 0, 0, 0], 2, seed=seed).units.tolist())
+        seen[found] = seen.get(found, 0) + 1
+    assert len(seen) == 6
+    expected = 1000
+    assert sum((count - expected) ** 2 / expected for count in seen.values()) < 20.5  # chi-square, 5 degrees, 0.001
+
+
+def test_the_stored_probabilities_are_those_of_the_draws():
+    strata, shares = np.array([0, 0, 1, 1, 1]), [0.75, 0.25]
+    times = np.zeros(5)
+    for seed in range(8000):
+        times[stats.draw(strata, 1, shares=shares, seed=seed).units[0]] += 1
+    first = stats.draw(strata, 1, shares=shares, seed=3)
+    assert first.probabilities[0] == pytest.approx(0.375 if first.units[0] < 2 else 0.25 / 3)
+    np.testing.assert_allclose(times / 8000, [0.375, 0.375, 0.25 / 3, 0.25 / 3, 0.25 / 3], atol=0.02)
+
+
+def test_a_further_draw_adds_and_never_repeats():
+    strata = np.repeat([0, 1, 2], 20)
+    first = stats.draw(strata, 15, pilot=2, seed=1)
+    more = stats.draw(strata, 100, before=first.units, pilot=2, seed=2)
+    assert sorted([*first.units, *more.units]) == list(range(60))
+    assert (first.probabilities[:6] == 1).all() and set(strata[first.units[:6]]) == {0, 1, 2}
+    assert (more.probabilities < 1).sum() >= len(more) - 1  # the very last unit is certain
+
+
+def test_systematic_draws_have_exactly_the_probabilities_that_were_asked_for():
+    chances = stats.inclusion([5, 1, 1, 2, 3], 2)
+    assert chances.sum() == pytest.approx(2)
+    times = np.zeros(5)
+    for seed in range(6000):
+        found = stats.systematic(chances, seed=seed)
+        assert len(found) == 2
+        times[found] += 1
+    np.testing.assert_allclose(times / 6000, chances, atol=0.025)
+
+
+# --- estimators -------------------------------------------------------------------------------------------------
+
+
+def every_stratified_sample(strata, sizes):
+    units = [np.flatnonzero(strata == h) for h in range(len(sizes))]
+    for chosen in product(*(combinations(u, n) for u, n in zip(units, sizes, strict=True))):
+        yield np.concatenate([np.array(c) for c in chosen])
+
+
+def test_the_stratified_estimate_is_unbiased_over_all_samples():
+    values, strata = np.array([1, 0, 1, 1, 0.5, 0, 0.2]), np.array([0, 0, 0, 0, 1, 1, 1])
+    predictions, size = np.array([0.9, 0.2, 0.1, 0.7, 0.5, 0.5, 0.0]), [4, 3]
+    expected = [predictions[:4].mean(), predictions[4:].mean()]
+    plain, helped, variances = [], [], []
+    for sample in every_stratified_sample(strata, (2, 2)):
+        plain.append(stats.stratified(values[sample], strata[sample], size))
+        more = {"predictions": predictions[sample], "expected": expected}
+        helped.append(stats.stratified(values[sample], strata[sample], size, **more).value)
+        s = [np.var(values[sample][strata[sample] == h], ddof=1) for h in (0, 1)]
+        variances.append((4 / 7) ** 2 * 0.5 * s[0] / 2 + (3 / 7) ** 2 * (1 / 3) * s[1] / 2)
+    assert np.mean([e.value for e in plain]) == pytest.approx(values.mean(), abs=1e-12)
+    assert np.mean(helped) == pytest.approx(values.mean(), abs=1e-12)
+    assert np.mean(variances) == pytest.approx(np.var([e.value for e in plain]), abs=1e-12)  # Cochran's formula holds
+
+
+def test_horvitz_thompson_is_unbiased_over_all_samples():
+    values, chances = np.array([3.0, 1.0, 4.0]), np.array([0.5, 0.25, 0.8])  # Poisson sampling: every subset
+    total = 0.0
+    for kept in product([True, False], repeat=3):
+        mask = np.array(kept)
+        weight = np.prod(np.where(mask, chances, 1 - chances))
+        total += weight * (stats.horvitz_thompson(values[mask], chances[mask]) if mask.any() else 0.0)
+    assert total == pytest.approx(values.sum())
+    assert stats.hajek([2, 2], [0.1, 0.9]) == 2
+
+
+def test_a_whole_population_leaves_no_doubt():
+    found = stats.stratified([1, 0, 1], [0, 0, 0], [3])
+    assert found.low == found.value == found.high == pytest.approx(2 / 3)
+
+
+def test_equal_answers_are_no_certainty():
+    found = stats.stratified([0] * 20, [0] * 20, [1000])
+    assert found.value == 0 and 0.05 < found.high < 0.3
+    half = stats.stratified([0] * 20 + [1] * 20, [0] * 20 + [1] * 20, [500, 500])
+    assert half.low < 0.49 and half.high > 0.51
+
+
+def coverage(estimate, truth, studies):
+    found = [estimate(seed) for seed in range(studies)]
+    return np.mean([e.low <= truth <= e.high for e in found]), np.mean([e.half_width for e in found])
+
+
+def test_intervals_cover_and_a_bad_judge_costs_nothing():
+    random = np.random.default_rng(0)
+    values = (random.random(3000) < 0.3).astype(float)
+    judges = {"good": 0.8 * values + 0.3 * random.random(3000), "useless": random.random(3000)}
+    judges["adversarial"] = 1 - judges["good"]
+    plain = coverage(lambda s: _sampled(values, np.zeros(3000, int), 200, s), values.mean(), 200)
+    assert plain[0] > 0.9
+    for name, judge in judges.items():
+        strata = stats.strata_of(judge, 5)
+        covered, half = coverage(lambda s, h=strata: _sampled(values, h, 200, s), values.mean(), 200)
+        assert covered > 0.9, name
+        assert half < plain[1] * (1.05 if name == "useless" else 0.6), name
+
+
+def _sampled(values, strata, number, seed):
+    units = stats.draw(strata, number, pilot=2, seed=seed).units
+    return stats.stratified(values[units], strata[units], np.bincount(strata))
+
+
+def test_cross_fitting_never_shows_a_model_its_own_answer():
+    """With scores that are all different and values that are noise, predictions must not follow the values."""
+    random = np.random.default_rng(1)
+    values = (random.random(400) < 0.5).astype(float)
+    fitted = stats.cross_fit(random.random(400), np.arange(400), values)
+    assert abs(np.corrcoef(fitted.sampled, values)[0, 1]) < 0.15 or np.ptp(fitted.sampled) == 0
+    upside_down = stats.cross_fit(1 - values, np.arange(400), values)
+    np.testing.assert_allclose(upside_down.sampled, values, atol=0.05)
+
+
+def test_without_strata_and_for_a_large_population_it_is_ppi_python():
+    """The estimate of `ppi_py.ppi_mean_pointestimate(..., lam=1)`, whose population is endless; frozen."""
+    held = FROZEN["ppi"]
+    y, f, others = (np.array(held[k]) for k in ("y", "f", "unlabelled"))
+    found = stats.stratified(y, np.zeros(len(y), int), [10**9], predictions=f, expected=[others.mean()], bounds=(-5, 5))
+    assert found.value == pytest.approx(held["estimate"], abs=1e-9)
+    spread = (found.high - found.low) / (held["high"] - held["low"])
+    assert spread == pytest.approx(1, abs=0.05)  # theirs adds the variance of the unlabelled mean and takes z for t
+
+
+# --- confidence sequences ---------------------------------------------------------------------------------------
+
+
+def test_the_sequence_is_that_of_confseq_where_both_take_the_same_bets():
+    held = FROZEN["confseq"]
+    x = np.array(held["x"])
+    low, high = stats.confidence_sequence(x, np.zeros(len(x)), np.ones(len(x)), grid=1001)
+    assert low[-1] == pytest.approx(held["low"], abs=0.02)
+    assert high[-1] == pytest.approx(held["high"], abs=0.02)
+
+
+def test_the_sequence_holds_the_truth_at_every_time():
+    random = np.random.default_rng(2)
+    missed = 0
+    for _ in range(200):
+        x = (random.random(150) < 0.3).astype(float)
+        low, high = stats.confidence_sequence(x, np.zeros(150), np.ones(150), grid=201)
+        assert (np.diff(low) >= 0).all() and (np.diff(high) <= 0).all()
+        missed += bool(((low > 0.3) | (high < 0.3)).any())
+    assert missed <= 16  # of 200 at 95%: more than 16 happens once in 30 if the level were exactly held
+
+
+def test_the_weighted_draws_have_the_mean_of_the_population():
+    """The conditional mean of the first draw after the pilot, over all units it could have been."""
+    from limner.stats.sequences import _martingale
+
+    values, strata = np.array([1, 0, 0.5, 1, 0]), np.array([0, 0, 1, 1, 1])
+    size, shares = np.bincount(strata).astype(float), np.array([0.7, 0.3])
+    total = 0.0
+    for unit in (1, 3, 4):  # after the pilot of 0 and 2
+        order = np.array([0, 2, unit])
+        y, h = values[order], strata[order]
+        z, low, high = _martingale(y, h, np.ones(3, bool), size, size, np.tile(shares, (3, 1)), 2, (0, 1))
+        assert low[0] <= z[0] <= high[0]
+        chance = shares[h[2]] / (size[h[2]] - 1)
+        total += chance * z[0]
+    assert total == pytest.approx(values.mean(), abs=1e-12)
+
+
+def test_anytime_intervals_cover_when_one_stops_as_soon_as_they_are_narrow():
+    random = np.random.default_rng(3)
+    values = (random.random(1000) < 0.4).astype(float)
+    strata, size = stats.strata_of(values + random.random(1000), 4), np.array([250] * 4)
+    missed = 0
+    for seed in range(60):
+        units = stats.draw(strata, 400, pilot=2, seed=seed).units
+        for n in (50, 100, 200, 400):
+            found = stats.sequential(values[units[:n]], strata[units[:n]], size, shares=[0.25] * 4, pilot=8)
+            if found.half_width < 0.1:
+                break
+        missed += not found.low <= values.mean() <= found.high
+    assert missed <= 7 and found.mode == "anytime"
+
+
+def test_mistakes_are_named():
+    with pytest.raises(LimnerError, match="expected one above 0, at most 1"):
+        stats.horvitz_thompson([1], [0])
+    with pytest.raises(LimnerError, match="a stratum lacks units"):
+        stats.stratified([1, 0], [0, 0], [1])
+    with pytest.raises(LimnerError, match="expected positive scores"):
+        stats.inclusion([1, 2], 3)
+    with pytest.raises(LimnerError, match="outside its bounds"):
+        stats.confidence_sequence([2], [0], [1])
