@@ -114,11 +114,17 @@ def queries(world: World, view, direction: str) -> list[Query]:
     ids, pool, matrix = sides[0] if direction == "i2t" else sides[1]
     of = ("image", "text") if direction == "i2t" else ("text", "image")
     folds, pool_folds = ([named(f) for f in world.folds[side]] for side in of)
-    judged = world.back(view.judgements) if direction == "t2i" else world.judged[view.judgements]
-    grades = {(a, b): g for a, b, g in judged}
+    grades = judged_pairs(world, view.judgements, direction)
+    if view.originals == "all":
+        originals = {pair: g for pair, g in judged_pairs(world, "pairs", direction).items() if g > 0}
+        grades = {pair: max(grades.get(pair, 0.0), originals.get(pair, 0.0)) for pair in grades | originals}
+    looked_at = judged_pairs(world, view.pool, direction) if view.pool else None
     found = []
     for row, query in enumerate(ids):
         inside = range(len(pool))
+        if looked_at is not None:
+            asked, answers = {q for q, _ in looked_at}, {c for _, c in looked_at}
+            inside = [c for c in inside if query in asked and pool[c] in answers]
         if view.folds is not None:
             inside = [c for c in inside if folds[row] is not None and pool_folds[c] == folds[row]]
         there = {pool[c] for c in inside}
@@ -127,6 +133,12 @@ def queries(world: World, view, direction: str) -> list[Query]:
         values = [float(matrix[row, c]) for c in inside], [grades.get((query, pool[c]), 0.0) for c in inside]
         found.append(Query(query, fold, *values, lost))
     return found
+
+
+def judged_pairs(world: World, name: str, direction: str) -> dict[tuple[str, str], float]:
+    """The grade of every judged pair, query first."""
+    judged = world.back(name) if direction == "t2i" else world.judged[name]
+    return {(a, b): g for a, b, g in judged}
 
 
 def summary(measure, per_query: dict[str, float], asked: list[Query]) -> float:

@@ -29,6 +29,17 @@ if TYPE_CHECKING:
 COLLECTION = "scenes, flickr8k:DIR, captions.csv, a folder, a qrels file, ...: see 'limner data list'."
 ENDINGS = (".json", ".csv", ".md", ".tex", ".txt", ".html")
 
+Beside = Annotated[
+    list[Path] | None,
+    word("Judgements beside the COLLECTION, a qrels file; each is a view. Repeatable.", metavar="FILE"),
+]
+Groups = Annotated[
+    Path | None, word("For a qrels file: what queries belong with, 'query group' per line, or json.", metavar="FILE")
+]
+Missing = Annotated[
+    str, word("Queries that a run lacks: refuse, empty (count as an empty list), or skip.", metavar="HOW")
+]
+
 
 def evaluate(
     collection: Annotated[str | None, typer.Argument(metavar="COLLECTION", help=COLLECTION)] = None,
@@ -53,14 +64,8 @@ def evaluate(
         list[str] | None,
         word("What a run's queries are, where ids are shared: i2t (images), t2i. One per --run.", metavar="WAY"),
     ] = None,
-    judgements: Annotated[
-        list[Path] | None,
-        word("Judgements beside the COLLECTION, a qrels file; each is a view. Repeatable.", metavar="FILE"),
-    ] = None,
-    groups: Annotated[
-        Path | None,
-        word("For a qrels file: what queries belong with, 'query group' per line, or json.", metavar="FILE"),
-    ] = None,
+    judgements: Beside = None,
+    groups: Groups = None,
     measures: Annotated[
         str | None, word("Such as 'R@1 nDCG@5 my_module:RBP': see 'limner measures'.", metavar="LIST")
     ] = None,
@@ -74,9 +79,7 @@ def evaluate(
     unretrieved: Annotated[
         str, word("What a cut list leaves out: refuse, or never (found).", metavar="HOW")
     ] = "refuse",
-    missing: Annotated[
-        str, word("Queries that a run lacks: refuse, empty (count as an empty list), or skip.", metavar="HOW")
-    ] = "refuse",
+    missing: Missing = "refuse",
     correct: Correct = None,
     bank: Bank = None,
     save_bank: SaveBank = None,
