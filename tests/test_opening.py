@@ -148,6 +148,9 @@ def test_an_index_is_a_system(photos, own, elsewhere, tmp_path):
     run("index", tmp_path / "i", photos, "--system", elsewhere)
     opened = open_system(tmp_path / "i", own)
     np.testing.assert_allclose(opened.scores.matrix(), open_system(elsewhere, own).scores.matrix(), atol=2e-3)
+    run("index", tmp_path / "j", photos, "--system", "colours")
+    with pytest.raises(LimnerError, match="was trained on all 30 images"):
+        open_system(tmp_path / "j", own)
 
 
 def test_an_encoder_is_named_with_its_options(own, tmp_path):

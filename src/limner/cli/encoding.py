@@ -10,13 +10,11 @@ from limner.cli.console import progress
 from limner.core.errors import LimnerError
 from limner.core.files import replacing, replacing_model
 from limner.core.paths import folder_for
+from limner.systems.opening import KEPT
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.search import Index
-
-KEPT = "system"
-"""The name of a model that is kept inside the folder of its index."""
 
 
 def system(name: str, *, folder: Path | None = None, said: bool = True, trust: bool = False) -> Any:

@@ -60,7 +60,7 @@ class SavedModel:
         for name, value in ((name, value) for group in sizes for name, value in group.items()):
             if isinstance(value, int) and value > most:
                 raise LimnerError(
-                    f"{self.folder}: {name}={value:,} is larger than any of its weights ({most:,}); {_REPAIR}"
+                    f"{self.folder}: {name}={value:,} is larger than any of these weights ({most:,}); {_REPAIR}"
                 )
 
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 Stage = Callable[[str], AbstractContextManager[Progress | None]]
 """Called with what is done next, in words; gives what is told of its progress."""
+KEPT = "system"
+"""The name of a model that is kept inside the folder of its index."""
 TRAINED, MODEL, ENCODER, SCORES, EMBEDDINGS, INDEX = "trained now", "model", "encoder", "scores", "embeddings", "index"
 
 
@@ -95,17 +97,24 @@ class FoundSystem:
     @property
     def trained_on(self) -> TrainedOn | None:
         """The training items of a saved model, without loading the rest of it."""
-        if self.kind != MODEL:
-            return None
-        if not isinstance(self.given, Path):
-            record = getattr(self.given, "trained_on", None)
-            return record if isinstance(record, TrainedOn) else None
-        return TrainedOn.from_content(model_store.part(self.given, "trained_on")) if self.given.is_dir() else None
+        place = self._saved
+        if place is not None:
+            return TrainedOn.from_content(model_store.part(place, "trained_on")) if place.is_dir() else None
+        record = getattr(self.given, "trained_on", None) if self.kind == MODEL else None
+        return record if isinstance(record, TrainedOn) else None
 
     @property
     def is_unsure(self) -> bool:
         """Whether it is a saved model that does not know its training items."""
-        return self.kind == MODEL and isinstance(self.given, Path) and self.trained_on is None
+        return self._saved is not None and self.trained_on is None
+
+    @property
+    def _saved(self) -> Path | None:
+        """Where the saved model is: in a place of its own, or kept in the folder of an index."""
+        if not isinstance(self.given, Path) or self.kind not in (MODEL, INDEX):
+            return None
+        place = self.given / KEPT if self.kind == INDEX else self.given
+        return place if place.exists() else None
 
     @property
     def takes_features(self) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.scores import CORRECTIONS, correction
-from limner.systems.held_out import FEWEST, HoldOut, hold_out, outside
+from limner.systems.held_out import HoldOut, hold_out, outside, part_of
 from limner.systems.opening import SCORES, FoundSystem, OpenSystem, find_system
 from limner.web.jobs import Job, Jobs
 
@@ -38,10 +38,13 @@ class Loaded:
 
     @cached_property
     def held(self) -> Collection:
-        """What is searched and measured; a collection too small to train on is shown whole."""
-        few = len(self.whole.images) < FEWEST and not self.whole.splits
-        trained = any(system.is_trained_now for system in self.systems)
-        return self.whole if few and trained else self.parts.held
+        """What is searched and measured; where nothing can be trained, pages that need no system still show it."""
+        try:
+            return self.parts.held
+        except LimnerError:
+            if not any(system.is_trained_now for system in self.systems):
+                raise
+            return part_of(self.whole, None)
 
     @cached_property
     def seen(self) -> Collection:
