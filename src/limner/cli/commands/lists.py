@@ -83,3 +83,6 @@ def _options(trainer: Callable[..., Any]) -> dict[str, Any]:
     parameters = inspect.signature(trainer).parameters.values()
     keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in ("progress", "dev")]
     return {p.name: None if p.default is p.empty else p.default for p in keywords}
+
+
+COMMANDS = {"measures": measures, "protocols": protocols, "systems": systems}
