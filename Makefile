@@ -1,4 +1,4 @@
-# Everything sets itself up: `make demo` and `make test` need only python3 (3.11 to 3.13) and a package index.
+# Everything sets itself up: `make demo` and `make test` need only python3 (3.11 to 3.14) and a package index.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -73,9 +73,9 @@ locked = printf 'editables\nhatchling\npip\n' | $(VENV)/lock/bin/uv --quiet --co
 run_each = for script in $(1); do echo "limner: $$script"; $(BIN)/python $$script $(if $(QUICK),--quick,--save) || exit 1; done
 
 $(VENV)/made.stamp:
-	@command -v $(PYTHON) >/dev/null || { echo "limner needs Python 3.11, 3.12 or 3.13, but there is no '$(PYTHON)'." >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null || { \
-	  echo "limner needs Python 3.11, 3.12 or 3.13, but '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." >&2; \
+	@command -v $(PYTHON) >/dev/null || { echo "limner needs Python 3.11, 3.12, 3.13 or 3.14, but there is no '$(PYTHON)'." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null || { \
+	  echo "limner needs Python 3.11, 3.12, 3.13 or 3.14, but '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." >&2; \
 	  echo "Install one and name it: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "'$(PYTHON)' has no venv module; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }

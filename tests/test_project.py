@@ -68,6 +68,16 @@ def test_the_version_is_said_once_and_the_same():
     assert f"## [{limner.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
+def test_the_versions_of_python_are_the_same_everywhere():
+    said = [line.rpartition(" ")[2] for line in PROJECT["project"]["classifiers"] if ":: Python :: 3." in line]
+    assert said == ["3.11", "3.12", "3.13", "3.14"]
+    assert PROJECT["project"]["requires-python"] == ">=3.11,<3.15"
+    makefile = (ROOT / "Makefile").read_text()
+    assert "(3, 11) <= sys.version_info[:2] <= (3, 14)" in makefile
+    pages = [makefile, (ROOT / "README.md").read_text(), (ROOT / "docs" / "contributing.md").read_text()]
+    assert all("3.11, 3.12, 3.13 or 3.14" in page for page in pages)
+
+
 def test_floors_of_the_house():
     done = run(sys.executable, "-c", "from importlinter.cli import lint_imports_command as main; main()", "--no-cache")
     assert done.returncode == 0, done.stdout + done.stderr
