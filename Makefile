@@ -22,7 +22,7 @@ BENCHMARKS := $(filter-out benchmarks/claims.py benchmarks/hardware.py benchmark
 PROOFS     := $(wildcard proofs/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format docs bench proofs lock clean
+.PHONY: help demo test check quick lint format docs bench proofs lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -33,6 +33,13 @@ demo: $(VENV)/core.stamp  ## install the light core, evaluate two systems on the
 test: $(VENV)/dev.stamp $(VENV)/vision.stamp $(VENV)/browser.stamp $(VENV)/latex.stamp lint  ## install everything, then lint, types, import contract, all tests, docs
 	@echo "limner: running the tests"
 	@$(BIN)/python -m pytest -q -n $(JOBS)
+
+check: $(VENV)/dev.stamp  ## before every commit: style, types, import contract and the quick tests, side by side
+	@$(MAKE) --no-print-directory -j2 lint quick
+
+# Without what starts processes, browsers or clusters, and without slow files: tests/conftest.py says which those are.
+quick: $(VENV)/dev.stamp  ## the quick tests
+	@$(BIN)/python -m pytest -q -p no:cacheprovider --quick tests
 
 lint: $(VENV)/dev.stamp  ## style, types and the import contract
 	@echo "limner: checking style, types and imports"

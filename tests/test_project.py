@@ -200,6 +200,24 @@ def _name(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", re.match(r"[A-Za-z0-9._-]+", requirement)[0]).lower()
 
 
+def test_every_tier_names_files_that_are_there():
+    from conftest import TESTS, TIERS
+
+    patterns = [pattern for patterns in TIERS.values() for pattern in patterns]
+    assert [pattern for pattern in patterns if not list(TESTS.glob(pattern))] == []
+    markers = [line.partition(":")[0] for line in PROJECT["tool"]["pytest"]["ini_options"]["markers"]]
+    assert set(markers) == {"long", *TIERS}
+
+
+def test_tiers_go_by_file_and_by_fixture():
+    from conftest import TESTS, tiers
+
+    assert tiers(TESTS / "cluster" / "test_passes.py", ()) == {"cluster"}
+    assert tiers(TESTS / "test_measures.py", ()) == set()
+    assert tiers(TESTS / "test_measures.py", ("postgres", "browser")) == {"subprocess", "browser"}
+    assert tiers(ROOT / "src" / "limner" / "core" / "ids.py", ()) == set()
+
+
 def test_ci_runs_make_test():
     script = ROOT / ".ci" / "run"
     assert script.stat().st_mode & 0o100
