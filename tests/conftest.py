@@ -23,6 +23,7 @@ collect_ignore = ["conftest.py"]  # no doctests here; and two files of this name
 # No deadlines: a shared machine has slow spells, and a first call compiles. In CI the same examples every time.
 settings.register_profile("limner", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("ci", parent=settings.get_profile("limner"), derandomize=True)
+settings.register_profile("quick", parent=settings.get_profile("limner"), max_examples=20)
 settings.load_profile("ci" if os.environ.get("CI") else "limner")
 
 
@@ -31,13 +32,13 @@ TIERS = {
     "browser": ("browser/*",),
     "cluster": ("cluster/*",),
     "subprocess": (
-        "security/*", "web/*", "parity/test_ranx.py", "match/test_store.py", "test_cli*.py", "test_decoding.py",
-        "test_demo.py", "test_docs.py", "test_extending_command.py", "test_full_disk.py", "test_kill*.py",
+        "security/*", "web/*", "test_cli*.py", "test_decoding.py", "test_demo.py", "test_docs.py", "test_extending_command.py", "test_full_disk.py", "test_kill*.py",
         "test_project.py", "test_same_everywhere.py", "test_whole_way.py",
     ),
     "slow": (
-        "annotate/*", "classic/*", "encoders/*", "explain/*", "match/test_standing_*.py", "match/test_index_model.py",
-        "towers/*", "test_bad_input.py", "test_differential.py", "test_page.py", "test_systems.py",
+        "annotate/*", "classic/*", "encoders/*", "explain/*", "loading/test_load_coco.py", "loading/test_load_flickr.py",
+        "loading/test_scenes*.py", "loading/test_writing.py", "match/*", "parity/*", "test_bad_input.py",
+        "test_differential.py", "test_page.py", "test_systems.py", "towers/*",
     ),
 }  # fmt: skip
 FIXTURES = {"browser": "browser", "postgres": "subprocess"}
@@ -53,6 +54,12 @@ def tiers(path: Path, fixtures: Collection[str]) -> set[str]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The quick tier as an option: files that are left out are not even imported, which saves half a minute."""
     parser.addoption("--quick", action="store_true", help="leave out slow, subprocess, cluster and browser tests")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Fewer examples of every property in the quick tier, where a test does not say how many."""
+    if config.getoption("quick", default=False):
+        settings.load_profile("quick")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -1,6 +1,6 @@
 """Reference pages: a line `<!-- modules: limner.match -->` becomes the public modules of that package.
 
-A line may leave modules out (`<!-- modules: limner.core, without: kernels version -->`) or name a few (`only: serving`).
+A line may leave modules out (`<!-- modules: limner.core, without: kernels -->`) or name a few (`only: serving`).
 Nothing is imported: the names are read from the source, so that a page cannot fall behind the code.
 """
 
