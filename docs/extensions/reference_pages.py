@@ -27,9 +27,9 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 def _shown(package: str, how: str | None, names: list[str]) -> str:
     chosen = {name: tree for name, tree in modules(package) if (name.rpartition(".")[2] in names) == (how == "only")}
     found = {name: tree for name, tree in chosen.items() if public(tree)}
-    rows = [f"| [`{name}`][{name}] | {_about(tree)} |" for name, tree in found.items()]
+    rows = [f"| [`{name.rpartition('.')[2]}`][{name}] | {_about(tree)} |" for name, tree in found.items()]
     parts = [f"::: {name}\n{OPTIONS.format(members=', '.join(public(tree)))}" for name, tree in found.items()]
-    return "\n".join(["| module | |", "|---|---|", *rows, "", *parts])
+    return "\n".join(["| module | what it holds |", "|---|---|", *rows, "", *parts])
 
 
 def modules(package: str) -> Iterator[tuple[str, ast.Module]]:
