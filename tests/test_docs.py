@@ -23,6 +23,18 @@ def test_examples_of_a_page_run(page, tmp_path):
     codeblocks.run_page(page, tmp_path)
 
 
+# Turns of phrase that a reader has to translate, and what the field calls things.
+PLAIN = {"graphics card": "GPU", "not to be had": "not available", "shall": "a plain verb"}
+PLAIN |= {"stays at home": "is not sent", "so many percent": "a percentage", "in print": "published"}
+GENERATED = {"benchmarks.md", "proofs.md", "human_judgements.md", "changelog.md"}
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.name not in GENERATED], ids=lambda page: page.name)
+def test_pages_use_plain_words(page):
+    text = " ".join(page.read_text(encoding="utf-8").split())
+    assert {old: new for old, new in PLAIN.items() if re.search(rf"\b{old}\b", text)} == {}
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
