@@ -1,4 +1,4 @@
-# Everything sets itself up: `make demo` and `make test` need only python3 (3.11 to 3.13) and a package index.
+# Everything sets itself up: `make demo` and `make test` need only python3 (3.11 to 3.14) and a package index.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -22,7 +22,7 @@ BENCHMARKS := $(filter-out benchmarks/claims.py benchmarks/hardware.py benchmark
 PROOFS     := $(wildcard proofs/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format docs bench proofs lock clean
+.PHONY: help demo test check quick lint format docs bench proofs lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -33,6 +33,13 @@ demo: $(VENV)/core.stamp  ## install the light core, evaluate two systems on the
 test: $(VENV)/dev.stamp $(VENV)/vision.stamp $(VENV)/browser.stamp $(VENV)/latex.stamp lint  ## install everything, then lint, types, import contract, all tests, docs
 	@echo "limner: running the tests"
 	@$(BIN)/python -m pytest -q -n $(JOBS)
+
+check: $(VENV)/dev.stamp  ## before every commit: style, types, import contract and the quick tests, side by side
+	@$(MAKE) --no-print-directory -j2 lint quick
+
+# Without what starts processes, browsers or clusters, and without slow files: tests/conftest.py says which those are.
+quick: $(VENV)/dev.stamp  ## the quick tests
+	@$(BIN)/python -m pytest -q -p no:cacheprovider --quick tests
 
 lint: $(VENV)/dev.stamp  ## style, types and the import contract
 	@echo "limner: checking style, types and imports"
@@ -73,9 +80,9 @@ locked = printf 'editables\nhatchling\npip\n' | $(VENV)/lock/bin/uv --quiet --co
 run_each = for script in $(1); do echo "limner: $$script"; $(BIN)/python $$script $(if $(QUICK),--quick,--save) || exit 1; done
 
 $(VENV)/made.stamp:
-	@command -v $(PYTHON) >/dev/null || { echo "limner needs Python 3.11, 3.12 or 3.13, but there is no '$(PYTHON)'." >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null || { \
-	  echo "limner needs Python 3.11, 3.12 or 3.13, but '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." >&2; \
+	@command -v $(PYTHON) >/dev/null || { echo "limner needs Python 3.11, 3.12, 3.13 or 3.14, but there is no '$(PYTHON)'." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null || { \
+	  echo "limner needs Python 3.11, 3.12, 3.13 or 3.14, but '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." >&2; \
 	  echo "Install one and name it: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "'$(PYTHON)' has no venv module; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +16,67 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-ROOT = Path(__file__).resolve().parents[1]
+TESTS = Path(__file__).resolve().parent
+ROOT = TESTS.parent
 collect_ignore = ["conftest.py"]  # no doctests here; and two files of this name would be taken for one
 
 # No deadlines: a shared machine has slow spells, and a first call compiles. In CI the same examples every time.
 settings.register_profile("limner", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("ci", parent=settings.get_profile("limner"), derandomize=True)
+settings.register_profile("quick", parent=settings.get_profile("limner"), max_examples=20)
 settings.load_profile("ci" if os.environ.get("CI") else "limner")
+
+
+# What `make check` leaves out and `make test` runs, by file below tests/. Docs: contributing.md.
+TIERS = {
+    "browser": ("browser/*",),
+    "cluster": ("cluster/*",),
+    "subprocess": (
+        "security/*", "web/*", "test_cli*.py", "test_decoding.py", "test_demo.py", "test_docs.py",
+        "test_extending_command.py", "test_full_disk.py", "test_kill*.py", "test_project.py", "test_same_everywhere.py",
+        "test_whole_way.py",
+    ),
+    "slow": (
+        "annotate/*", "classic/*", "encoders/*", "explain/*", "loading/test_load_coco.py", "loading/test_scenes*.py",
+        "loading/test_load_flickr.py", "loading/test_writing.py", "match/*", "parity/*", "test_bad_input.py",
+        "test_differential.py", "test_page.py", "test_systems.py", "towers/*",
+    ),
+}  # fmt: skip
+FIXTURES = {"browser": "browser", "postgres": "subprocess"}
+
+
+def tiers(path: Path, fixtures: Collection[str]) -> set[str]:
+    """The markers of a test, by its file and by the fixtures it uses."""
+    below = path.relative_to(TESTS).as_posix() if path.is_relative_to(TESTS) else ""
+    by_file = {name for name, patterns in TIERS.items() if any(fnmatch(below, pattern) for pattern in patterns)}
+    return by_file | {marker for fixture, marker in FIXTURES.items() if fixture in fixtures}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The quick tier as an option: files that are left out are not even imported, which saves half a minute."""
+    parser.addoption("--quick", action="store_true", help="leave out slow, subprocess, cluster and browser tests")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Fewer examples of every property in the quick tier, where a test does not say how many."""
+    if config.getoption("quick", default=False):
+        settings.load_profile("quick")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Whether a file is left out."""
+    return True if config.getoption("quick") and tiers(collection_path, ()) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Gives every test its markers, before pytest selects by them."""
+    found = [(item, tiers(item.path, getattr(item, "fixturenames", ()))) for item in items]
+    for item, names in found:
+        for name in names:
+            item.add_marker(name)
+    if config.getoption("quick"):
+        items[:] = [item for item, names in found if not names]
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -20,6 +21,18 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_examples_of_a_page_run(page, tmp_path):
     codeblocks.run_page(page, tmp_path)
+
+
+# Turns of phrase that a reader has to translate, and what the field calls things.
+PLAIN = {"graphics card": "GPU", "not to be had": "not available", "shall": "a plain verb"}
+PLAIN |= {"stays at home": "is not sent", "so many percent": "a percentage", "in print": "published"}
+GENERATED = {"benchmarks.md", "proofs.md", "human_judgements.md", "changelog.md"}
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.name not in GENERATED], ids=lambda page: page.name)
+def test_pages_use_plain_words(page):
+    text = " ".join(page.read_text(encoding="utf-8").split())
+    assert {old: new for old, new in PLAIN.items() if re.search(rf"\b{old}\b", text)} == {}
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +74,55 @@ def test_the_site_and_its_search_work_from_disk(site, browser):
 def test_every_public_name_is_in_the_reference(site):
     import limner
 
-    text = (site / "reference.html").read_text()
-    shown = {name.rpartition(".")[2] for name in re.findall(r'id="limner\.([\w.]+)"', text)}
-    assert set(limner.__all__) - shown == set()
-    assert "<blockquote>" not in text, "a doctest is shown as a quotation: see docs/extensions/doctest_blocks.py"
+    pages = {path.name: path.read_text(encoding="utf-8") for path in (site / "reference").glob("*.html")}
+    ids = {name for text in pages.values() for name in re.findall(r'id="limner\.([\w.]+)"', text)}
+    assert set(limner.__all__) - {name.rpartition(".")[2] for name in ids} == set()
+    assert [name for name, text in pages.items() if "<blockquote>" in text] == [], (
+        "a doctest is shown as a quotation: see docs/extensions/doctest_blocks.py"
+    )
+    assert max(map(len, pages.values())) < 700_000, (
+        "a page of the reference is too long: leave modules out, or split it"
+    )
+
+
+def test_every_package_has_a_page_of_reference():
+    packages = {path.parent.name for path in (ROOT / "src" / "limner").glob("*/__init__.py")} - {"cli"}
+    assert packages - {path.stem for path in (ROOT / "docs" / "reference").glob("*.md")} == set()
+
+
+def test_a_reference_page_lists_what_a_module_defines():
+    sys.path.insert(0, str(ROOT / "docs" / "extensions"))
+    import reference_pages
+
+    shown = reference_pages.on_page_markdown("# A page\n\n<!-- modules: limner.match, only: fusion murty -->\n")
+    assert "::: limner.match.fusion" in shown and "::: limner.match.murty" in shown and "corrections" not in shown
+    assert re.search(r"members: \[.*\bfuse\b.*\]", shown) and "_" not in re.findall(r"members: \[(\w)", shown)
+
+
+def test_the_copy_button_copies_commands_only(site, browser):
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    page.goto((site / "cli.html").as_uri())
+    block = page.locator(".language-console", has_text="limner evaluate scenes -O images=100 --images").first
+    block.hover()
+    block.locator("button").first.click()
+    copied = block.locator("button").first.get_attribute("data-clipboard-text")
+    assert copied.startswith("limner evaluate scenes -O images=100 --images") and copied.count("\n") == 1
+    assert "R@10  " not in copied and "$" not in copied
+    context.close()
+
+
+def test_pages_have_a_previous_and_a_next(site):
+    text = (site / "tutorials" / "labels.html").read_text(encoding="utf-8")
+    assert "clip.html" in text.partition("md-footer__link--prev")[0][-600:] + text.partition("md-footer__link--prev")[2]
+    assert "md-footer__link--next" in text
+
+
+def test_names_that_moved_are_there_under_their_new_name():
+    table = (ROOT / "docs" / "renamed.md").read_text(encoding="utf-8")
+    new = re.findall(r"`(limner\.[\w.]+[a-z])`", "\n".join(re.findall(r"\|([^|]+)\|$", table, flags=re.MULTILINE)))
+    missing = [name for name in new if importlib.util.find_spec(name) is None]
+    assert len(new) > 20 and missing == []
 
 
 def test_pages_of_claims_show_what_is_saved():

@@ -68,6 +68,16 @@ def test_the_version_is_said_once_and_the_same():
     assert f"## [{limner.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
+def test_the_versions_of_python_are_the_same_everywhere():
+    said = [line.rpartition(" ")[2] for line in PROJECT["project"]["classifiers"] if ":: Python :: 3." in line]
+    assert said == ["3.11", "3.12", "3.13", "3.14"]
+    assert PROJECT["project"]["requires-python"] == ">=3.11,<3.15"
+    makefile = (ROOT / "Makefile").read_text()
+    assert "(3, 11) <= sys.version_info[:2] <= (3, 14)" in makefile
+    pages = [makefile, (ROOT / "README.md").read_text(), (ROOT / "docs" / "contributing.md").read_text()]
+    assert all("3.11, 3.12, 3.13 or 3.14" in page for page in pages)
+
+
 def test_floors_of_the_house():
     done = run(sys.executable, "-c", "from importlinter.cli import lint_imports_command as main; main()", "--no-cache")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -188,6 +198,24 @@ def _imported(node: ast.AST) -> list[str]:
 
 def _name(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", re.match(r"[A-Za-z0-9._-]+", requirement)[0]).lower()
+
+
+def test_every_tier_names_files_that_are_there():
+    from conftest import TESTS, TIERS
+
+    patterns = [pattern for patterns in TIERS.values() for pattern in patterns]
+    assert [pattern for pattern in patterns if not list(TESTS.glob(pattern))] == []
+    markers = [line.partition(":")[0] for line in PROJECT["tool"]["pytest"]["ini_options"]["markers"]]
+    assert set(markers) == {"long", *TIERS}
+
+
+def test_tiers_go_by_file_and_by_fixture():
+    from conftest import TESTS, tiers
+
+    assert tiers(TESTS / "cluster" / "test_passes.py", ()) == {"cluster"}
+    assert tiers(TESTS / "test_measures.py", ()) == set()
+    assert tiers(TESTS / "test_measures.py", ("postgres", "browser")) == {"subprocess", "browser"}
+    assert tiers(ROOT / "src" / "limner" / "core" / "ids.py", ()) == set()
 
 
 def test_ci_runs_make_test():

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import pkgutil
+from collections.abc import Callable
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 
 from limner import __version__
-from limner.cli.commands import (
-    annotate,
-    attack,
-    compare,
-    data,
-    demo,
-    encode,
-    evaluate,
-    explain,
-    fuse,
-    index,
-    lists,
-    report,
-    rerank,
-    search,
-    serve,
-    text_only,
-    train,
-)
+from limner.cli import commands
 from limner.cli.console import put
 from limner.cli.errors import STATUSES, Shell
 
@@ -63,22 +48,32 @@ def limner(
     """
 
 
-app.command("demo")(demo.demo)
-app.command("train")(train.train)
-app.command("evaluate")(evaluate.evaluate)
-app.command("compare")(compare.compare)
-app.command("report")(report.report)
-app.command("explain")(explain.explain)
-app.command("attack")(attack.attack)
-app.command("text-only")(text_only.text_only)
-app.command("index")(index.index)
-app.command("search")(search.search)
-app.command("serve")(serve.serve)
-app.command("encode")(encode.encode)
-app.command("rerank")(rerank.rerank)
-app.command("fuse")(fuse.fuse)
-app.command("assign")(fuse.assign)
-app.add_typer(data.app, name="data")
-app.add_typer(annotate.app, name="annotate")
-for _name, _command in lists.COMMANDS.items():
-    app.command(_name)(_command)
+# The order of the help. A command that is not listed comes after these, by name.
+ORDER = (
+    "demo", "train", "evaluate", "compare", "report", "explain", "attack", "text-only", "index", "search", "serve",
+    "encode", "rerank", "fuse", "assign", "measures", "protocols", "systems", "encoders", "corrections",
+    "fusions", "scorers", "losses", "datasets", "data", "annotate",
+)  # fmt: skip
+
+
+def found_commands() -> dict[str, Callable[..., Any] | typer.Typer]:
+    """The commands in the files of `limner.cli.commands`, by name.
+
+    A file NAME.py holds the command NAME: a function NAME, or a Typer called `app` for a command with subcommands.
+    A file with other commands lists them in `COMMANDS`, name to function.
+    """
+    found: dict[str, Any] = {}
+    for _, name, _ in pkgutil.iter_modules(commands.__path__):
+        module = import_module(f"{commands.__name__}.{name}")
+        own = getattr(module, "app", getattr(module, name, None))
+        found |= getattr(module, "COMMANDS", {name: own} if own is not None else {})
+    return {
+        name: found[name] for name in sorted(found, key=lambda n: (ORDER.index(n) if n in ORDER else len(ORDER), n))
+    }
+
+
+for _name, _command in found_commands().items():
+    if isinstance(_command, typer.Typer):
+        app.add_typer(_command, name=_name)
+    else:
+        app.command(_name)(_command)

@@ -93,3 +93,6 @@ def _written(ranking: Ranking, out: Path, facts: dict[str, Any], as_json: bool) 
     saved([out])
     found = {"queries": len(ranking), "depth": ranking.depth, "out": str(out), **facts}
     answer("\n".join(f"{name}: {value}" for name, value in found.items()), found, as_json=as_json)
+
+
+COMMANDS = {"fuse": fuse, "assign": assign}

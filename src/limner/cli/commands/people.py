@@ -118,3 +118,6 @@ def _set_password(store: Store, account: Annotator) -> None:
         raise LimnerError("no password was given: type one, or send one line on standard input")
     set_password_hash(store, account.id, hashed(given, name=account.name))
     tell(f"the password of {account.name} is changed; every session of theirs has ended")
+
+
+COMMANDS: dict[str, Any] = {}  # a subcommand of annotate

@@ -100,3 +100,6 @@ def _measured(
 def _data(reports: list[Report], numbers: list[int]) -> dict[str, Any]:
     told = [{"query": number, **summary(report)} for number, report in zip(numbers, reports, strict=True)]
     return told[0] if len(told) == 1 else {"captions": told}
+
+
+COMMANDS = {"text-only": text_only}

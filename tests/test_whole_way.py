@@ -1,0 +1,61 @@
+"""The whole way of a newcomer at the shell: the script runs to its end, and the tutorial shows what it does."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import codeblocks
+from limner import Report
+
+ROOT = Path(__file__).resolve().parents[1]
+SCRIPT = ROOT / "tests" / "whole_way.sh"
+PAGE = ROOT / "docs" / "tutorials" / "whole_way.md"
+STEPS = ["describe", "encode", "evaluate", "explain", "index", "search", "pool", "tasks", "serve", "status", "merge"]
+
+
+def commands(text: str) -> list[str]:
+    """The limner commands of a text, without prompts, redirections and what only a script needs."""
+    found = re.findall(r"^(?:\$ )?(limner .*)$", text, flags=re.MULTILINE)
+    return [re.sub(r"( --port 0 --json)?( > \S+)?( &)?$", "", line) for line in found]
+
+
+def test_the_tutorial_shows_the_commands_of_the_script():
+    shown = [block.text for block in codeblocks.blocks(PAGE.read_text(encoding="utf-8")) if block.language == "console"]
+    assert commands("".join(shown)) == commands(SCRIPT.read_text(encoding="utf-8"))
+
+
+def test_no_step_needs_python():
+    shown = {block.language for block in codeblocks.blocks(PAGE.read_text(encoding="utf-8"))}
+    assert shown == {"console"}
+    assert "python" not in re.sub(r"^#.*$", "", SCRIPT.read_text(encoding="utf-8"), flags=re.MULTILINE).lower()
+    told = " ".join(commands(SCRIPT.read_text(encoding="utf-8")))
+    assert [step for step in [*STEPS, "compare"] if step not in told] == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a bash script")
+def test_the_script_runs_to_its_end(tmp_path):
+    pytest.importorskip("lancedb")
+    pytest.importorskip("sqlalchemy")
+    programs, work = tmp_path / "bin", tmp_path / "work"
+    programs.mkdir()
+    work.mkdir()
+    (programs / "limner").write_text('#!/bin/sh\nexec "$LIMNER_PYTHON" -m limner "$@"\n')
+    (programs / "limner").chmod(0o755)
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    added = {"PATH": path, "LIMNER_PYTHON": sys.executable, "PYTHONPATH": str(ROOT / "src"), "NO_COLOR": "1"}
+    done = subprocess.run(["bash", str(SCRIPT)], cwd=work, env=os.environ | added, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^1 of \d+ tasks done, 0 held; 18 of", done.stdout, re.MULTILINE), (
+        "20 pairs, two of them controls"
+    )
+    before, after = Report.load(work / "before.json"), Report.load(work / "mine.json")
+    assert len(before.find("R@1", direction="i2t").values) == len(after.find("R@1").values) == 200
+    assert sum(1 for _ in (work / "better.qrels").open()) > 1000, "the original pairs and the new ones"
+    assert re.search(r"mine +theirs +difference", done.stdout)
+    assert (work / "before.html").stat().st_size > 10_000 and (work / "found.html").stat().st_size > 1_000

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# The whole way of a newcomer on 200 pictures, at the shell: docs/tutorials/whole_way.md shows the same commands.
+# It needs limner and curl. No Python is written at any step. The folder it runs in should be empty.
+set -euo pipefail
+
+# Stand-ins for what a person has: 200 pictures with captions but no splits, and two models trained elsewhere.
+limner data convert scenes photos -O images=200 -O seed=11
+sed -i.bak -E 's/","(split|train|dev|test)","[^"]*"$/"/' photos/captions.csv
+limner train histograms scenes -O images=300 -o mine.npz
+limner train colours scenes -O images=300 -o theirs.npz
+# Objects that the captions mention, as a detector or a person would list them.
+awk -F'","' 'BEGIN { print "image,name" } NR > 1 { n = split(tolower($2), w, /[^a-z]+/); for (i = 1; i <= n; i++)
+  if (w[i] ~ /^(dog|cat|tree|balloon|car|house|boat|bird|chair|table|ball|flower|sheep|kite|truck)$/ && !seen[$4 w[i]]++)
+    { sub(/".*/, "", $4); print $4 "," w[i] } }' photos/captions.csv > objects.csv
+
+# 1. Look at the collection.
+limner data describe photos
+
+# 2. Encode both sides with both models.
+limner encode photos --side images --encoder mine.npz -o images.npz
+limner encode photos --side texts --encoder mine.npz -o texts.npz
+limner encode photos --side images --encoder theirs.npz -o their_images.npz
+
+# 3. Evaluate and explain.
+limner evaluate photos --images images.npz --texts texts.npz --name mine --save before.json --save before.html
+limner explain photos --images images.npz --texts texts.npz --objects objects.csv --most 1
+
+# 4. Index and search.
+limner index photos.index photos --system mine.npz
+limner search photos.index "a red balloon by the sea" -k 3 --save found.html
+limner index captions.index photos --of texts --system mine.npz
+limner index their.index photos --of texts --system theirs.npz
+limner search captions.index --queries images.npz -k 25 --save mine.run > /dev/null
+limner search their.index --queries their_images.npz -k 25 --save theirs.run > /dev/null
+
+# 5. Pool what both systems rank first, make tasks, and label one task of 20 pairs on the page.
+limner annotate pool work.db photos --run mine=mine.run --run theirs=theirs.run --depth 3
+limner annotate tasks work.db
+limner annotate serve work.db --port 0 --json > served.json &
+server=$!
+trap 'kill -INT $server 2> /dev/null || true' EXIT
+for _ in $(seq 600); do [ -s served.json ] && break; sleep 0.2; done
+address=$(sed -n 's/.*"url": "\(.*\)".*/\1/p' served.json)
+send() { curl -sf -X POST -H 'Content-Type: application/json' -d "$2" "${address}api/$1"; }
+items=$(send task '{}' | grep -o '"id":[0-9]*' | cut -d: -f2)
+for item in $items; do  # a person presses a key here
+  send answers "{\"item\": $item, \"key\": \"newcomer-$item\", \"grade\": $((item % 3 == 0 ? 1 : 4))}" > /dev/null
+done
+kill -INT $server
+wait $server || true
+trap - EXIT
+limner annotate status work.db
+
+# 6. Merge the answers with the original pairs, evaluate again, and compare the two systems.
+limner annotate merge work.db --save better.qrels
+limner evaluate better.qrels --run mine.run --measures "R@1 R@10" --save mine.json
+limner evaluate better.qrels --run theirs.run --measures "R@1 R@10" --save theirs.json
+limner compare mine.json theirs.json
