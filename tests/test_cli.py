@@ -30,7 +30,20 @@ WORLD = ["scenes", "-O", "images=60"]
 COMMANDS = ["demo", "evaluate", "compare", "report", "index", "search", "fuse", "assign", "explain", "attack"]
 COMMANDS += ["measures", "protocols", "systems", "train", "serve", "encode", "rerank"]
 DATA = ["list", "describe", "fetch-instructions", "convert"]
-ANNOTATE = ["pool", "tasks", "serve", "status", "review", "aggregate", "merge", "bias", "export", "import"]
+ANNOTATE = [
+    "pool",
+    "plan",
+    "judge",
+    "tasks",
+    "serve",
+    "status",
+    "review",
+    "aggregate",
+    "merge",
+    "bias",
+    "export",
+    "import",
+]
 GROUPS = [*(["data", c] for c in DATA), *(["annotate", c] for c in ANNOTATE)]
 
 
