@@ -1,6 +1,6 @@
 """The true number from few labels: do the intervals cover, how wide are they, what does a judge save?
 
-Thousands of studies are simulated where the truth is known: units are drawn as `limner annotate plan` draws them, the
+Thousands of studies, each of one measure, are simulated where the truth is known: units are drawn in strata, the
 truth answers, the interval is made as `limner evaluate --estimate` makes it. Worlds: `scenes` (complete truth); COCO's
 captions with ECCV Caption's positives as the truth, images standing for their first caption; Flickr8k's pairs that
 experts judged. Judges: none, a good one (the truth with noise), useless (random numbers), adversarial (one less the
@@ -247,7 +247,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     worlds = [world for world in worlds if world.name.lower().startswith(only)]
     kept: list[dict[str, Any]] = []
     for world in worlds:
-        for measures in ("R@1 P@5", "R@5 MRR@5"):
+        for measures in ("R@1", "P@5", "R@5", "MRR@5"):
             kept += _table(world, parse(measures), studies)
     if options.data is not None and "flickr8k".startswith(only):
         kept += _flickr(options.data, studies)

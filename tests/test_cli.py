@@ -31,7 +31,20 @@ COMMANDS = ["demo", "evaluate", "compare", "report", "index", "search", "fuse", 
 COMMANDS += ["measures", "protocols", "systems", "train", "serve", "encode", "rerank", "text-only"]
 COMMANDS += ["encoders", "corrections", "fusions", "scorers", "losses", "datasets"]
 DATA = ["list", "describe", "fetch-instructions", "convert"]
-ANNOTATE = ["pool", "tasks", "serve", "status", "review", "aggregate", "merge", "bias", "export", "import"]
+ANNOTATE = [
+    "pool",
+    "plan",
+    "judge",
+    "tasks",
+    "serve",
+    "status",
+    "review",
+    "aggregate",
+    "merge",
+    "bias",
+    "export",
+    "import",
+]
 GROUPS = [*(["data", c] for c in DATA), *(["annotate", c] for c in ANNOTATE)]
 
 
