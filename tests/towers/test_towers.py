@@ -340,7 +340,7 @@ def test_a_damaged_model_is_refused(models, tmp_path):
     with pytest.raises(LimnerError, match=r"no model whose weights fit its config\.json"):
         systems.load(folder)
     config.write_text(json.dumps({key: value for key, value in held.items() if key != "settings"}))
-    with pytest.raises(LimnerError, match="no description of a model, or a damaged one"):
+    with pytest.raises(LimnerError, match="no saved model, or a damaged one"):
         systems.load(folder)
 
 
