@@ -33,13 +33,13 @@ TIERS = {
     "cluster": ("cluster/*",),
     "subprocess": (
         "security/*", "web/*", "test_cli*.py", "test_decoding.py", "test_demo.py", "test_docs.py",
-        "test_extending_command.py", "test_full_disk.py", "test_kill*.py", "test_project.py", "test_same_everywhere.py",
-        "test_whole_way.py",
+        "test_extending_command.py", "test_files.py", "test_full_disk.py", "test_kill*.py", "test_project.py",
+        "test_same_everywhere.py", "test_whole_way.py",
     ),
     "slow": (
         "annotate/*", "classic/*", "encoders/*", "explain/*", "loading/test_load_coco.py", "loading/test_scenes*.py",
         "loading/test_load_flickr.py", "loading/test_writing.py", "match/*", "parity/*", "test_bad_input.py",
-        "test_differential.py", "test_page.py", "test_systems.py", "towers/*",
+        "test_differential.py", "test_overlap.py", "test_page.py", "test_systems.py", "towers/*",
     ),
 }  # fmt: skip
 FIXTURES = {"browser": "browser", "postgres": "subprocess"}
