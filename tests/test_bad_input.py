@@ -234,7 +234,7 @@ CASES = [
     Case("judgements that are not there", nothing, [*MATRIX, "--protocol", "eccv"],
          ["needs the judgements 'eccv'", "it has pairs"]),
     Case("folds that are not there", nothing, [*MATRIX, "--protocol", "coco-1k"], ["the field 'fold'", "coco-5k"]),
-    Case("no such system", nothing, [*SYSTEM[:3], "colors"], ["unknown system 'colors'", "did you mean 'colours'"]),
+    Case("no such system", nothing, [*SYSTEM[:3], "colors"], ["or file, 'colors'", "did you mean 'colours'"]),
     Case("no such way with ties", nothing, [*MATRIX, "--ties", "random"], ["'random'", "expected"]),
     # reports
     Case("damaged report", cut_report, ["compare", "a.json", "a.json"], ["a.json is not JSON"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -436,7 +437,7 @@ def test_examples_of_the_help_parse(command):
     examples = re.findall(r"\$ limner (.*)", shown)
     assert examples
     for example in examples:
-        words = [word.strip('"') for word in re.findall(r'"[^"]*"|\S+', example)]
+        words = shlex.split(example)
         found = get_command(app)
         while hasattr(found, "commands"):
             found = found.commands[words.pop(0)]

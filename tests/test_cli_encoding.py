@@ -76,7 +76,7 @@ def test_rerank_is_the_cascade_of_python_and_writes_a_submission(here):
         (["encode", "nothing", "--encoder", "minilm", "-o", "v.npy"], 3, "no file or folder nothing"),
         (["encode", "scenes", "--side", "both", "--encoder", "minilm", "-o", "v.npy"], 2, "expected images or texts"),
         (["rerank", "p.run", "scenes", "--scorer", "none", "-o", "o.run"], 3, "no ranking file p.run"),
-        (["rerank", "q.json", "scenes", "--scorer", "none", "-o", "o.run"], 3, "no scorer none"),
+        (["rerank", "q.json", "scenes", "--scorer", "none", "-o", "o.run"], 3, "unknown pair scorer 'none'"),
         (["rerank", "q.json", "scenes", "--scorer", "levenshtein", "--depth", "x", "-o", "o.run"], 2, "--depth x"),
         (
             ["rerank", "q.json", "scenes", "--scorer", "levenshtein", "--weight", "2", "-o", "o.run"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -196,7 +197,8 @@ def test_a_disk_that_is_really_full(files, tmp_path):
     (tmp_path / "fill.py").write_text(FILL)
     given = tmp_path / "given"
     given.mkdir()
-    for name in ("m.npz", "a.run", "b.run"):
+    shutil.copytree(files / "m.npz", given / "m.npz")
+    for name in ("a.run", "b.run"):
         (given / name).write_bytes((files / name).read_bytes())
     script = f"mount -t tmpfs -o size=4m limner {tmp_path / 'disk'} && cp -r {given} {tmp_path / 'disk'} && exec "
     script += f"{sys.executable} {tmp_path / 'fill.py'} {tmp_path / 'disk'} {Path(__file__).parent}"

@@ -127,7 +127,7 @@ def test_a_report(old, answers):
 
 def test_statistics_of_a_correction(old, answers, held):
     """The statistics are those of 0.1.0: only the scores they correct are computed now."""
-    from limner.match.corrections import Statistics
+    from limner.match import Statistics
 
     scores = systems.load(old / "histograms.npz").scores(held)
     same(scores.correct(Statistics.load(old / "csls.npz")).matrix(), answers["csls"], within=2 * FROM_PIXELS)

@@ -201,7 +201,7 @@ def _name(requirement: str) -> str:
 
 
 def test_every_tier_names_files_that_are_there():
-    from conftest import TESTS, TIERS
+    from tiers import TESTS, TIERS
 
     patterns = [pattern for patterns in TIERS.values() for pattern in patterns]
     assert [pattern for pattern in patterns if not list(TESTS.glob(pattern))] == []
@@ -210,7 +210,7 @@ def test_every_tier_names_files_that_are_there():
 
 
 def test_tiers_go_by_file_and_by_fixture():
-    from conftest import TESTS, tiers
+    from tiers import TESTS, tiers
 
     assert tiers(TESTS / "cluster" / "test_passes.py", ()) == {"cluster"}
     assert tiers(TESTS / "test_measures.py", ()) == set()

@@ -527,7 +527,7 @@ def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path, monkeypatch)
         (["search", "I", "a", "--bank", "b.npy"], 2, "--bank without --correct"),
         (["search", "I", "a", "--correct", "clss"], 3, "unknown correction 'clss': did you mean 'csls'"),
         (["search", "I", "a", "--correct", "nothing.npz"], 3, "no saved statistics"),
-        (["search", "I", "a", "--system", "nothing"], 3, "no system nothing"),
+        (["search", "I", "a", "--system", "nothing"], 3, "no saved model or file, 'nothing'"),
         (["search", "I", "a", "--system", "json:loads"], 3, "encodes nothing"),
         (["search", "I", "a", "--approximate"], 3, "there is no approximate index here"),
         (["search", "I", "--image", "nothing.png"], 3, "no file"),

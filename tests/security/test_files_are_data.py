@@ -473,7 +473,7 @@ def test_no_reader_of_pickles_yaml_or_remote_code():
         for word in ("allow_pickle=True", "weights_only=False", "trust_remote_code=True", "import yaml", "eval("):
             if word in text.replace(".eval()", ""):
                 found.append(f"{file.relative_to(source)}: {word}")
-        if "import pickle" in text and file.name not in ("_sending.py", "weights.py"):
+        if "import pickle" in text and file.name not in ("_sending.py", "weights.py", "tensor_files.py"):
             found.append(f"{file.relative_to(source)}: pickle")
         for line in text.splitlines():
             if "np.load(" in line and "allow_pickle=False" not in line:

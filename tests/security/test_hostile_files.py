@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -54,7 +55,7 @@ def limner_process(*words, **options):
 
 def refused(done, *parts, status=Status.INPUT):
     assert done.exit_code == status, (done.exit_code, done.output)
-    lines = [line for line in done.stderr.splitlines() if not line.startswith("limner: warning")]
+    lines = [line for line in done.stderr.splitlines() if not re.match(r"limner: (?:warning|.*: [\d,]+ s\b)", line)]
     assert len(lines) == 1 and lines[0].startswith("limner: error: "), done.stderr
     for part in parts:
         assert part in lines[0], lines[0]

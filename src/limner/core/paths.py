@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from limner.core.errors import LimnerError
-from limner.core.tensor_files import ENDINGS as TENSOR_ENDINGS
-from limner.core.tensor_files import read_tensors
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -152,7 +150,9 @@ def read_array(path: str | Path, *, what: str) -> npt.NDArray[Any]:
     _refuse_missing(path, what, "an .npy file")
     import numpy as np  # here: names of data sets are listed without it
 
-    if Path(path).suffix.lower() in TENSOR_ENDINGS:
+    from limner.core.tensor_files import ENDINGS, read_tensors
+
+    if Path(path).suffix.lower() in ENDINGS:
         with damage_told(path, what="file of a tensor", mend="save it again with torch.save"):
             return read_tensors(path)[0]
     with damage_told(path, what="npy file of numbers", mend="save it again with np.save"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -109,16 +109,34 @@ def evaluate(
         truth, further, told = with_judgements(truth, judgements)
         asked += [replace(view, measures=chosen or DEFAULT) for view in further]
         notes += told
-    results: list[Result] = []
-    top: dict[str, Ranking] = {}
     sources = directions(system, truth, direction)
     judged = {(v.name, d): judged_for(v, truth, d) for v in asked for d in v.directions if d in sources}
+    results, top, told = _measured(sources, asked, judged, truth, how)
+    results = _with_composites(asked, results, truth)
+    notes += [*told, *_lacking_direction(chosen, sources), *_grade_notes(results, judged.values())]
+    settings = _settings(how, {f"{view} {d}": j for (view, d), j in judged.items()}, sources)
+    settings |= _judged_pools(asked, truth, sources)
+    found, more = estimated(labels, sources, truth, chosen, mode) if labels is not None else ((), [])
+    return Report(name, truth.name, tuple(results), top, settings, (*notes, *more), found)
+
+
+def _measured(
+    sources: Mapping[str, Source],
+    asked: Sequence[View],
+    judged: Mapping[tuple[str, str], Judgements],
+    truth: Collection,
+    how: Mapping[str, Any],
+) -> tuple[list[Result], dict[str, Ranking], list[str]]:
+    """One pass over each direction: the results of every view, the best candidates, and what is to be told."""
+    results: list[Result] = []
+    top: dict[str, Ranking] = {}
+    notes: list[str] = []
     for towards, source in sources.items():
         here = [v for v in asked if towards in v.directions]
         judged_here = [(f"{v.name} ({towards})", judged[v.name, towards]) for v in here]
-        whole, kept_judgements, told = covered(source, judged_here, missing)
+        whole, kept_judgements, told = covered(source, judged_here, how["missing"])
         questions = [_question(v, j, truth, whole, towards) for v, j in zip(here, kept_judgements, strict=True)]
-        placed, kept = place(whole, questions, empty=missing == "empty", **_passing(how))
+        placed, kept = place(whole, questions, empty=how["missing"] == "empty", **_passing(how))
         notes += [*_source_notes(source), *told]
         for view, placements in zip(here, placed, strict=True):
             results += _results(view, towards, placements, truth)
@@ -126,13 +144,7 @@ def evaluate(
             notes += pool_notes(view, truth, towards, whole.candidates)
         if kept is not None:
             top[towards] = kept
-    results = _with_composites(asked, results, truth)
-    notes += _lacking_direction(chosen, sources)
-    notes += _grade_notes(results, judged.values())
-    settings = _settings(how, {f"{view} {d}": j for (view, d), j in judged.items()}, sources)
-    settings |= _judged_pools(asked, truth, sources)
-    found, more = estimated(labels, sources, truth, chosen, mode) if labels is not None else ((), [])
-    return Report(name, truth.name, tuple(results), top, settings, (*notes, *more), found)
+    return results, top, notes
 
 
 def _judged_pools(asked: Iterable[View], truth: Collection, sources: Mapping[str, Source]) -> dict[str, Any]:

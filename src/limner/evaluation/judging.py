@@ -19,7 +19,7 @@ from limner.core.errors import LimnerError, shown
 from limner.core.ids import Ids, IntArray
 from limner.core.judgements import FloatArray, Judgements
 from limner.datasets.trec import read_qrels
-from limner.evaluation.measures import Measure
+from limner.evaluation.measures import Measure, bounds
 from limner.evaluation.placements import NEVER, Placements
 from limner.evaluation.protocols import View
 
@@ -129,10 +129,19 @@ def pool_notes(view: View, collection: Collection, direction: str, candidates: I
 
 
 def judged_measures(placements: Placements, measures: Sequence[Measure]) -> list[Measure]:
-    """How many of the first answers somebody judged, for every cut that is measured; nothing where all were."""
+    """How many of the first answers somebody judged, for every cut that is measured; nothing where all were.
+
+    A cut below which a list ends is left out: nobody asked for it, and what follows in the list is not known.
+    """
     if not placements.partly_judged:
         return []
-    return [Measure("Judged", k) for k in sorted({m.k for m in measures if m.k is not None and not m.kind.judged})]
+    cuts = sorted({m.k for m in measures if m.k is not None and not m.kind.judged})
+    return [measure for measure in (Measure("Judged", k) for k in cuts) if _is_known(placements, measure)]
+
+
+def _is_known(placements: Placements, measure: Measure) -> bool:
+    low, high = bounds(placements, measure)
+    return low is high or bool(np.array_equal(low, high))
 
 
 # --- if all unjudged answers were right -------------------------------------------------------------------------

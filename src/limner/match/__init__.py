@@ -1,10 +1,17 @@
 """match: correct hubs, assign one to one, fuse systems, re-rank in a cascade."""
 
+from typing import TYPE_CHECKING
+
 from limner.match.assignment import BijectiveRanking, bijective
 from limner.match.fusion import FUSIONS, borda, fuse, mean, reciprocal_rank
 from limner.match.murty import best_totals, k_best, k_best_ranking
 from limner.match.reranking import SCORERS, cascade, scorer
 from limner.scores.correction import CORRECTIONS, CorrectedScores, Correction, Statistics, correct, correction
+
+if not TYPE_CHECKING:
+    from limner.core.lazy import submodules
+
+    __getattr__ = submodules(__name__)
 
 __all__ = [
     "CORRECTIONS",

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.ids import Ids
+from limner.core.judgements import FloatArray
 from limner.core.ranking import Ranking
 from limner.core.registry import Registry, checked
 from limner.scores import Block, Progress, Scores, on_host
@@ -253,13 +254,13 @@ class FusedScores(Scores):
 
     def block(self, start: int, stop: int, out: npt.NDArray[np.float32] | None = None) -> Block:
         """The mean of the systems' blocks; what one of them forbids (-inf) is forbidden."""
-        total = np.zeros((stop - start, self.shape[1]))
+        total, lost = np.zeros((2, stop - start, self.shape[1]))
         for number, system in enumerate(self.systems, start=1):
             ranked = isinstance(system, Ranking)
             block = self._spread(system, start, stop) if ranked else self._own(system, start, stop)
             self._refuse_infinite(block, start, number)
-            total += block / len(self.systems)
-        return total.astype(self.dtype)
+            total = _add(total, block / len(self.systems), lost)
+        return (total + lost).astype(self.dtype)
 
     def _refuse_infinite(self, block: Block, start: int, number: int) -> None:
         if np.isposinf(block).any():
@@ -283,6 +284,15 @@ class FusedScores(Scores):
         rows, places = np.nonzero(there)
         block[rows, indices[rows, places]] = normal[rows, places]
         return block
+
+
+def _add(total: FloatArray, more: FloatArray, lost: FloatArray) -> FloatArray:
+    """A sum; what rounding took away is added to `lost` (Neumaier 1974), so that huge scores may cancel each other."""
+    new = total + more
+    large, small = np.where(np.abs(total) >= np.abs(more), (total, more), (more, total))
+    with np.errstate(invalid="ignore"):
+        lost += np.where(np.isfinite(new), (large - new) + small, 0.0)
+    return new
 
 
 def normalised(block: Block, how: Normalise) -> npt.NDArray[np.float64]:

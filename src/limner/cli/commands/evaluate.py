@@ -39,64 +39,62 @@ Groups = Annotated[
 Missing = Annotated[
     str, word("Queries that a run lacks: refuse, empty (count as an empty list), or skip.", metavar="HOW")
 ]
+Images = Annotated[Path | None, word("Embeddings of the images: npy, npz, safetensors, parquet.", metavar="FILE")]
+Runs = Annotated[list[Path] | None, word("Or a TREC run, or JSON lists; twice for both directions.", metavar="FILE")]
+PerImage = Annotated[int | None, word("Texts per image, all in order; instead of a COLLECTION.", metavar="N", min=1)]
+Ways = Annotated[
+    list[str] | None,
+    word("What a run's queries are, where ids are shared: i2t (images), t2i. One per --run.", metavar="WAY"),
+]
+Measures = Annotated[str | None, word("Such as 'R@1 nDCG@5 my_module:RBP': see 'limner measures'.", metavar="LIST")]
+EstimateFrom = Annotated[
+    str | None,
+    word("Answers to 'limner annotate plan': numbers under the complete truth.", metavar="STORE"),
+]
+Unretrieved = Annotated[str, word("What a cut list leaves out: refuse, or never (found).", metavar="HOW")]
+By = Annotated[list[str] | None, word("Also by a field of the queries, such as language. Repeatable.", metavar="FIELD")]
+Rename = Annotated[
+    list[str] | None,
+    word("What tables call a direction or view: --rename 'i2t=caption retrieval'.", metavar="NAME=TEXT"),
+]
+Save = Annotated[
+    list[Path] | None, word("Write the report: .json .csv .md .tex .txt .html. Repeatable.", metavar="FILE")
+]
 
 
 def evaluate(
     collection: Annotated[str | None, typer.Argument(metavar="COLLECTION", help=COLLECTION)] = None,
-    images: Annotated[
-        Path | None, word("Embeddings of the images: npy, npz, safetensors, parquet.", metavar="FILE")
-    ] = None,
+    images: Images = None,
     texts: Annotated[Path | None, word("Embeddings of the texts.", metavar="FILE")] = None,
     scores: Annotated[Path | None, word("Or a similarity matrix, images by texts: npy.", metavar="FILE")] = None,
-    run: Annotated[
-        list[Path] | None, word("Or a TREC run, or JSON lists; twice for both directions.", metavar="FILE")
-    ] = None,
+    run: Runs = None,
     system: Annotated[str | None, word(f"Or a system: {SYSTEM}")] = None,
     features: Features = None,
     image_ids: Annotated[Path | None, word("Ids of the image rows, one per line.", metavar="FILE")] = None,
     text_ids: Annotated[Path | None, word("Ids of the text rows, one per line.", metavar="FILE")] = None,
-    per_image: Annotated[
-        int | None, word("Texts per image, all in order; instead of a COLLECTION.", metavar="N", min=1)
-    ] = None,
+    per_image: PerImage = None,
     split: Split = None,
     option: Loading = None,
-    direction: Annotated[
-        list[str] | None,
-        word("What a run's queries are, where ids are shared: i2t (images), t2i. One per --run.", metavar="WAY"),
-    ] = None,
+    direction: Ways = None,
     judgements: Beside = None,
     groups: Groups = None,
-    measures: Annotated[
-        str | None, word("Such as 'R@1 nDCG@5 my_module:RBP': see 'limner measures'.", metavar="LIST")
-    ] = None,
+    measures: Measures = None,
     protocol: Annotated[list[str] | None, word("See 'limner protocols'. Repeatable.")] = None,
-    estimate: Annotated[
-        str | None,
-        word("Answers to 'limner annotate plan': numbers under the complete truth.", metavar="STORE"),
-    ] = None,
+    estimate: EstimateFrom = None,
     mode: Annotated[str, word("Of estimated intervals: fixed (looked at once) or anytime.", metavar="HOW")] = "fixed",
     ties: Annotated[str, word("Equal scores: expected, order or pessimistic.", metavar="HOW")] = "expected",
-    unretrieved: Annotated[
-        str, word("What a cut list leaves out: refuse, or never (found).", metavar="HOW")
-    ] = "refuse",
+    unretrieved: Unretrieved = "refuse",
     missing: Missing = "refuse",
     correct: Correct = None,
     bank: Bank = None,
     save_bank: SaveBank = None,
     tune: Tune = None,
-    by: Annotated[
-        list[str] | None, word("Also by a field of the queries, such as language. Repeatable.", metavar="FIELD")
-    ] = None,
-    rename: Annotated[
-        list[str] | None,
-        word("What tables call a direction or view: --rename 'i2t=caption retrieval'.", metavar="NAME=TEXT"),
-    ] = None,
+    by: By = None,
+    rename: Rename = None,
     name: Annotated[str | None, word("What the report calls the system.")] = None,
     workers: Annotated[int | None, word("Threads.", metavar="N", min=1, show_default="all cores")] = None,
     cluster: Address = None,
-    save: Annotated[
-        list[Path] | None, word("Write the report: .json .csv .md .tex .txt .html. Repeatable.", metavar="FILE")
-    ] = None,
+    save: Save = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:

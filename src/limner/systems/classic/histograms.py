@@ -33,7 +33,7 @@ class WordHistograms:
         counts: By feature: (pictures, 16 cells, words), whole numbers of 16 bits.
         vocabulary: The words, where they are known; new pictures cannot be compared with these without them.
 
-    >>> h = Histograms(["a"], {"colour": np.eye(16, dtype=np.uint16)[None]})
+    >>> h = WordHistograms(["a"], {"colour": np.eye(16, dtype=np.uint16)[None]})
     >>> h.level("colour", 1).shape, float(h.level("colour", 0).sum())
     ((1, 4, 16), 1.0)
     """

@@ -112,7 +112,7 @@ class DocumentVocabulary:
         square root (Hodosh, Young & Hockenmaier 2013, sections 3.1 and 3.4.1). A word of every image has a negative
         idf, of which there is no root: it counts as 0.
 
-        >>> words = Vocabulary.fit([["a dog"], ["a cat"], ["dogs and cats"], ["a boat"]], Reader())
+        >>> words = DocumentVocabulary.fit([["a dog"], ["a cat"], ["dogs and cats"], ["a boat"]], Reader())
         >>> words.words, words.weights("idf", 4).round(2).tolist()
         (('dog', 'cat', 'boat'), [0.29, 0.29, 0.69, 1.39])
         """

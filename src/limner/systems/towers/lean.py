@@ -158,7 +158,7 @@ def groups_of(lengths: IntArray) -> list[LengthGroup]:
     """Neighbours of equal length.
 
     >>> groups_of(np.array([5, 5, 3]))
-    [Group(start=0, count=2, length=5), Group(start=10, count=1, length=3)]
+    [LengthGroup(start=0, count=2, length=5), LengthGroup(start=10, count=1, length=3)]
     """
     cuts = [0, *(np.flatnonzero(np.diff(lengths)) + 1).tolist(), len(lengths)]
     rows = np.concatenate([[0], np.cumsum(lengths)])

@@ -1,0 +1,33 @@
+"""Which tests are quick, and which need other processes, a cluster or a browser: by file and by fixture."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from fnmatch import fnmatch
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent
+
+# What `make check` leaves out and `make test` runs, by file below tests/. Docs: contributing.md.
+TIERS = {
+    "browser": ("browser/*",),
+    "cluster": ("cluster/*",),
+    "subprocess": (
+        "security/*", "web/*", "test_cli*.py", "test_decoding.py", "test_demo.py", "test_docs.py",
+        "test_extending_command.py", "test_files.py", "test_full_disk.py", "test_kill*.py", "test_project.py",
+        "test_same_everywhere.py", "test_whole_way.py",
+    ),
+    "slow": (
+        "annotate/*", "classic/*", "encoders/*", "explain/*", "loading/test_load_coco.py", "loading/test_scenes*.py",
+        "loading/test_load_flickr.py", "loading/test_writing.py", "match/*", "parity/*", "test_bad_input.py",
+        "test_differential.py", "test_overlap.py", "test_page.py", "test_systems.py", "towers/*",
+    ),
+}  # fmt: skip
+FIXTURES = {"browser": "browser", "postgres": "subprocess"}
+
+
+def tiers(path: Path, fixtures: Collection[str]) -> set[str]:
+    """The markers of a test, by its file and by the fixtures it uses."""
+    below = path.relative_to(TESTS).as_posix() if path.is_relative_to(TESTS) else ""
+    by_file = {name for name, patterns in TIERS.items() if any(fnmatch(below, pattern) for pattern in patterns)}
+    return by_file | {marker for fixture, marker in FIXTURES.items() if fixture in fixtures}
