@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from limner.annotate.aggregate import by_majority
-from limner.annotate.frames import Frame, frame, needed, unit_of
+from limner.annotate.frames import SamplingFrame, frame, needed, unit_of
 from limner.annotate.pool import Lists, lists_of, waiting
 from limner.annotate.scale import relevant
 from limner.annotate.store import Store
@@ -185,7 +185,7 @@ def _study(
     return _Study(made, collection.judgements, domains, believed)
 
 
-def _units(found: Frame, direction: str, judge: Judge | None, strata: int) -> list[Unit]:
+def _units(found: SamplingFrame, direction: str, judge: Judge | None, strata: int) -> list[Unit]:
     drafts = [Unit(query, candidates, 0) for query, candidates in found.units]
     if not drafts:
         return []

@@ -28,7 +28,7 @@ Needed = dict[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Frame:
+class SamplingFrame:
     """The units that may be drawn in one direction.
 
     Args:
@@ -83,7 +83,7 @@ def needed(ranking: Ranking, known: Judgements, measure: Measure) -> Needed:
     }
 
 
-def frame(lists: Mapping[str, Ranking], known: Judgements, measures: Sequence[Measure]) -> Frame:
+def frame(lists: Mapping[str, Ranking], known: Judgements, measures: Sequence[Measure]) -> SamplingFrame:
     """The units of a study: what any of its systems and measures needs.
 
     Args:
@@ -101,9 +101,9 @@ def frame(lists: Mapping[str, Ranking], known: Judgements, measures: Sequence[Me
                     own[candidate] = min(rank, own.get(candidate, rank))
     if unit == "query":
         ranks = tuple(min(own.values()) for own in found.values())
-        return Frame(unit, tuple((query, tuple(own)) for query, own in found.items()), ranks)
+        return SamplingFrame(unit, tuple((query, tuple(own)) for query, own in found.items()), ranks)
     pairs = [(q, (c,), rank) for q, own in found.items() for c, rank in own.items()]
-    return Frame(unit, tuple((q, c) for q, c, _ in pairs), tuple(rank for _, _, rank in pairs))
+    return SamplingFrame(unit, tuple((q, c) for q, c, _ in pairs), tuple(rank for _, _, rank in pairs))
 
 
 def values(ranking: Ranking, truth: Judgements, measure: Measure) -> FloatArray:

@@ -1,3 +1,3 @@
 """The version of limner, noted in reports and saved models."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"

@@ -16,7 +16,7 @@ from limner.core.errors import LimnerError, shown
 from limner.core.paths import damage_told, read_json, refuse_irregular
 from limner.datasets._build import Assembly, Check
 from limner.datasets._read import At, existing
-from limner.datasets.tables import Reader
+from limner.datasets.tables import TableReader
 
 Row = Mapping[str, Any]
 _AT_ONCE = 1000  # rows of an Arrow table that are turned into Python's values together
@@ -48,7 +48,7 @@ def load_object(
     """
     called = name or type(given).__name__
     made = Assembly(called, strict=strict)
-    reader = Reader(made, columns or {})
+    reader = TableReader(made, columns or {})
     for part, table in _parts(given).items():
         place = Path(called if part is None else f"{called}[{part!r}]")
         reader.add_all(_placed(rows(table), place, part), place)
@@ -76,7 +76,7 @@ def load_saved(
     """
     folder = existing(path, what="folder of the datasets library")
     made = Assembly(folder.resolve().name, strict=strict)
-    reader = Reader(made, columns or {})
+    reader = TableReader(made, columns or {})
     for part, place in _saved_parts(folder).items():
         reader.add_all(_placed(_saved_rows(place), place, part), place)
     return made.finish(split=split, images=images, beside=[folder, Path()], check_images=check_images)

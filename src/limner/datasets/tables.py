@@ -71,7 +71,7 @@ def load_table(
     """
     file = existing(path, what="table")
     made = Assembly(file.name.split(".")[0], strict=strict)
-    Reader(made, columns or {}).add_all(_rows(file, quoted=quoted, encoding=encoding), file)
+    TableReader(made, columns or {}).add_all(_rows(file, quoted=quoted, encoding=encoding), file)
     beside = [file.parent, file.parent / "images"]
     return made.finish(split=split, images=images, beside=beside, check_images=check_images)
 
@@ -104,7 +104,7 @@ def load_folder(
     folder = existing(path, what="folder of images")
     file = _captions_beside(folder) if captions is None else existing(captions, what="table of captions")
     made = Assembly(folder.resolve().name, strict=strict)
-    Reader(made, columns or {}).add_all(_rows(file, quoted=quoted, encoding=encoding), file)
+    TableReader(made, columns or {}).add_all(_rows(file, quoted=quoted, encoding=encoding), file)
     named = list(map(str, made.images.values))
     places = (folder, folder / "images")
     pictures = next((place for place in places if any(os.path.isfile(place / name) for name in named)), folder)
@@ -169,7 +169,7 @@ def _parquet_rows(file: Path) -> Iterator[tuple[At, dict[str, Any]]]:
                 yield At(file, row), entry
 
 
-class Reader:
+class TableReader:
     """Adds rows to an assembly; knows what the columns are called and which words were captions before."""
 
     def __init__(self, made: Assembly, columns: Mapping[str, str]) -> None:

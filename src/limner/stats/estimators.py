@@ -180,7 +180,7 @@ def _wilson(
 
 
 @dataclass(frozen=True)
-class Fitted:
+class CrossFit:
     """Predictions that were calibrated by cross-fitting.
 
     Args:
@@ -200,7 +200,7 @@ def cross_fit(
     weights: npt.ArrayLike | None = None,
     folds: int = 5,
     seed: int = 0,
-) -> Fitted:
+) -> CrossFit:
     """Turns any score of a judge into predictions of the values, never from a unit's own value.
 
     For each fold an isotonic regression (either way up) of the other folds' values on the score, and the factor lambda
@@ -231,7 +231,7 @@ def cross_fit(
         own[~train] = predicted[unit[~train]]
         every += (fold == k).mean() * predicted
     every[unit] = own  # a prediction that has seen the answer would look better than it is
-    return Fitted(own, every)
+    return CrossFit(own, every)
 
 
 def _calibrated(x: Vector, known: Vector, y: Vector, w: Vector) -> Vector:

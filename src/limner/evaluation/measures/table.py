@@ -79,8 +79,7 @@ BUILT_IN = (
     MeasureKind(
         "nDCG",
         values.ndcg,
-        "DCG / ideal DCG, discount log2(rank + 1), gain 2^grade - 1 as ranx's ndcg_burges (exponential); "
-        "(linear): the grade itself, as trec_eval and ranx's ndcg",
+        "DCG / ideal DCG, discount log2(rank + 1), gain 2^grade - 1; (linear): gain grade",
         "Burges et al. 2005; Järvelin & Kekäläinen 2002",
         "optional",
         {"exponential": True, "linear": False},

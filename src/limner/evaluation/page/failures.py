@@ -67,7 +67,7 @@ class Failures:
 
 
 @dataclass(frozen=True)
-class Panel:
+class PicturePanel:
     """One picture with boxes, in the units of its thumbnail."""
 
     item: Shown
@@ -79,8 +79,8 @@ class Row:
     """One failure, ready for the template."""
 
     case: Case
-    truth: Panel
-    returned: Panel
+    truth: PicturePanel
+    returned: PicturePanel
 
 
 @dataclass(frozen=True)
@@ -111,13 +111,13 @@ def _row(case: Case, collection: Collection, gallery: Gallery) -> Row:
     return Row(case, truth, returned)
 
 
-def _panel(image: str, boxes: Sequence[Marked], collection: Collection, gallery: Gallery) -> Panel:
+def _panel(image: str, boxes: Sequence[Marked], collection: Collection, gallery: Gallery) -> PicturePanel:
     item = gallery.candidate("t2i", image)
     if item.picture is None:
-        return Panel(item, ())
+        return PicturePanel(item, ())
     width, height = _size(image, collection)
     across, down = item.picture.width / width, item.picture.height / height
-    return Panel(item, [_scaled(marked, across, down) for marked in boxes])
+    return PicturePanel(item, [_scaled(marked, across, down) for marked in boxes])
 
 
 def _scaled(marked: Marked, across: float, down: float) -> tuple[str, str, str, str, Marked]:

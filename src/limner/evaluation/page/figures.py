@@ -17,7 +17,7 @@ LEFT, RIGHT, TOP, BOTTOM = 38, 370, 12, 190
 
 
 @dataclass(frozen=True)
-class Line:
+class CurveLine:
     """A curve: its points, the band of its interval (x, low, high), and its style on the page."""
 
     name: str
@@ -117,7 +117,7 @@ def _bottom_axis(places: Iterable[tuple[float, str]], name: str) -> Markup:
 # --- the figures ------------------------------------------------------------------------------------------------
 
 
-def curves(name: str, title: str, description: str, lines: Sequence[Line], *, limit: int) -> Markup:
+def curves(name: str, title: str, description: str, lines: Sequence[CurveLine], *, limit: int) -> Markup:
     """Shares over ranks, the ranks on a logarithmic axis from 1 to `limit`."""
     ticks = [k for k in (1, 2, 5, 10, 20, 50, 100) if k < limit * 0.9] + [limit]
     places = [(log_place(k, limit), str(k)) for k in ticks]
@@ -128,13 +128,13 @@ def curves(name: str, title: str, description: str, lines: Sequence[Line], *, li
     return drawing(name, title, description, *axes, *bands, *drawn)
 
 
-def _band(line: Line, limit: int) -> str:
+def _band(line: CurveLine, limit: int) -> str:
     upper = [(log_place(x, limit), height_of(high, 1)) for x, _, high in line.band]
     lower = [(log_place(x, limit), height_of(low, 1)) for x, low, _ in line.band]
     return path([*upper, *reversed(lower)], closed=True)
 
 
-def _curve(line: Line, limit: int) -> Markup:
+def _curve(line: CurveLine, limit: int) -> Markup:
     placed = [(log_place(x, limit), height_of(y, 1)) for x, y in line.points]
     return element("path", element("title", line.name), d=path(placed), class_=f"line {line.style}")
 

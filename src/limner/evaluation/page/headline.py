@@ -22,7 +22,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
+class HeadlineTable:
     """All numbers of one direction: measures down, views across."""
 
     title: str
@@ -147,13 +147,13 @@ def _within(main: Result) -> str:
 # --- every number -----------------------------------------------------------------------------------------------
 
 
-def tables(report: Report) -> list[Table]:
+def tables(report: Report) -> list[HeadlineTable]:
     """One table per direction, and one for what adds up both."""
     present = dict.fromkeys(r.direction for r in report.results)
     return [_table(report, d, [r for r in report.results if r.direction == d]) for d in present]
 
 
-def _table(report: Report, direction: str, results: list[Result]) -> Table:
+def _table(report: Report, direction: str, results: list[Result]) -> HeadlineTable:
     views = list(dict.fromkeys(r.view for r in results))
     heads = [(v, style_of(report, v), _counted(direction, [r for r in results if r.view == v])) for v in views]
     by_key: dict[tuple[str, Measure], Result] = {(r.view, r.measure): r for r in results}
@@ -165,7 +165,7 @@ def _table(report: Report, direction: str, results: list[Result]) -> Table:
         rows.append((str(measure), cells + ([_estimated(estimates.get(measure))] if estimates else [])))
     if estimates:
         heads.append((VIEW, "", count(max(e.labels for e in estimates.values()), "label", "labels")))
-    return Table(direction_title(direction), heads, rows)
+    return HeadlineTable(direction_title(direction), heads, rows)
 
 
 def _estimated(found: Estimated | None) -> Cell | None:

@@ -22,7 +22,7 @@ TABLE = (1, 2, 5, 10, 20, 50, 100)
 
 
 @dataclass(frozen=True)
-class Panel:
+class RankPanel:
     """One figure with its title, its numbers as a table (the first row is the head), and a sentence."""
 
     title: str
@@ -63,7 +63,7 @@ def _recall_at(ranks: Result, k: int) -> Result:
     return replace(ranks, measure=Measure("R", k), values=(ranks.values <= k).astype(np.float64))
 
 
-def curve_panels(report: Report, others: Sequence[Report] = ()) -> list[Panel]:
+def curve_panels(report: Report, others: Sequence[Report] = ()) -> list[RankPanel]:
     """One panel per direction: a curve per view, and thin ones for the other systems under the first view."""
     ranks = first_ranks(report)
     return [_curve_panel(report, others, d, [r for (_, at), r in ranks.items() if at == d]) for d in _directions(ranks)]
@@ -73,7 +73,7 @@ def _directions(ranks: dict[tuple[str, str], Result]) -> list[str]:
     return list(dict.fromkeys(direction for _, direction in ranks))
 
 
-def _curve_panel(report: Report, others: Sequence[Report], direction: str, ranks: list[Result]) -> Panel:
+def _curve_panel(report: Report, others: Sequence[Report], direction: str, ranks: list[Result]) -> RankPanel:
     limit = depth(report, direction, ranks)
     recalls = [recall_curve(report, r, limit) for r in ranks]
     lines = [_line(report, curve) for curve in recalls]
@@ -89,14 +89,14 @@ def _curve_panel(report: Report, others: Sequence[Report], direction: str, ranks
         [*(line for line in rivals if line is not None), *lines],
         limit=limit,
     )
-    return Panel(title, drawn, f"Within the first {limit}: {ends}.", rows)
+    return RankPanel(title, drawn, f"Within the first {limit}: {ends}.", rows)
 
 
-def _line(report: Report, curve: dict[int, Result]) -> figures.Line:
+def _line(report: Report, curve: dict[int, Result]) -> figures.CurveLine:
     limit, view = len(curve), curve[1].view
     bands = [(k, curve[k].interval) for k in [*(k for k in BANDS if k < limit), limit]]
     held = [(k, i.low, i.high) for k, i in bands if i is not None]
-    return figures.Line(view, style_of(report, view), [(k, r.value) for k, r in curve.items()], held)
+    return figures.CurveLine(view, style_of(report, view), [(k, r.value) for k, r in curve.items()], held)
 
 
 def rival_style(number: int) -> str:
@@ -104,11 +104,11 @@ def rival_style(number: int) -> str:
     return f"other o{number % 3}"
 
 
-def _rival(other: Report, style: str, ranks: Result, limit: int) -> figures.Line | None:
+def _rival(other: Report, style: str, ranks: Result, limit: int) -> figures.CurveLine | None:
     theirs = first_ranks(other).get((ranks.view, ranks.direction))
     if theirs is None:
         return None
-    return figures.Line(other.system, style, [(k, r.value) for k, r in recall_curve(other, theirs, limit).items()])
+    return figures.CurveLine(other.system, style, [(k, r.value) for k, r in recall_curve(other, theirs, limit).items()])
 
 
 def _cell(result: Result) -> str:
@@ -138,13 +138,13 @@ def shares_by_bin(values: FloatArray, edges: Sequence[int]) -> list[float]:
     return [*(counts / len(values)), float(np.isinf(values).mean())]
 
 
-def rank_panels(report: Report) -> list[Panel]:
+def rank_panels(report: Report) -> list[RankPanel]:
     """One panel per direction: how the first ranks spread, a series per view."""
     ranks = first_ranks(report)
     return [_rank_panel(report, d, [r for (_, at), r in ranks.items() if at == d]) for d in _directions(ranks)]
 
 
-def _rank_panel(report: Report, direction: str, ranks: list[Result]) -> Panel:
+def _rank_panel(report: Report, direction: str, ranks: list[Result]) -> RankPanel:
     values = np.concatenate([r.values for r in ranks])
     edges = rank_edges(float(values[np.isfinite(values)].max(initial=1)))
     never = bool(np.isinf(values).any())
@@ -165,7 +165,7 @@ def _rank_panel(report: Report, direction: str, ranks: list[Result]) -> Panel:
     )
     rows = [["rank", *(s.name for s in series)]]
     rows += [[span, *(percent(s.shares[at]) for s in series)] for at, span in enumerate(spans)]
-    return Panel(title, drawn, sentence, rows)
+    return RankPanel(title, drawn, sentence, rows)
 
 
 def _kept(shares: list[float], never: bool) -> list[float]:
