@@ -14,7 +14,7 @@ from limner import Collection, Items, Judgements, LimnerError, Measure, Ranking,
 from limner.cli import app
 from limner.datasets.trec import load_qrels, write_qrels
 
-FLICKR8K = Path(os.environ.get("LIMNER_DATA", "/work/shared/data")) / "flickr8k"
+FLICKR8K = Path(os.environ.get("LIMNER_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data") / "flickr8k"
 
 
 def partial(n=12, m=15, seed=0, share=0.4, ties=False):
