@@ -91,8 +91,9 @@ def test_labels_of_positives_alone_say_nothing_of_what_was_judged():
 def test_a_short_list_does_not_say_how_much_of_it_was_judged():
     run = Ranking.from_lists({"q": ["a"]}, candidates="abc")
     judgements = Judgements.from_pairs([("q", "a"), ("q", "b", 0.0)], candidates="abc")
+    assert [str(r.measure) for r in evaluate(run, judgements, measures="R@2").results] == ["R@2"], "nobody asked for it"
     with pytest.raises(LimnerError, match="Judged@2 cannot be computed from a truncated ranking"):
-        evaluate(run, judgements, measures="R@2")
+        evaluate(run, judgements, measures="Judged@2")
 
 
 def test_the_table_the_files_and_the_page_show_both_ends(tmp_path):

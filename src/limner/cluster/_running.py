@@ -154,7 +154,8 @@ def _told() -> Iterator[None]:
         cause = error.cause if isinstance(error, RayTaskError) else None
         if isinstance(cause, Exception) and not isinstance(cause, RayError):
             raise cause from None
-        if refused := re.search(r"limner\.errors\.\w+: (.+)", str(error)):  # Ray Data keeps the words only
+        own = re.escape(LimnerError.__module__)
+        if refused := re.search(rf"{own}\.\w+: (.+)", str(error)):  # Ray Data keeps the words only
             raise LimnerError(refused[1]) from None
         raise LimnerError(
             f"the cluster gave up ({str(cause or error).partition(chr(10))[0]}): a task failed {RETRIES} times, a node "
