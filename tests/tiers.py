@@ -20,7 +20,9 @@ TIERS = {
     "slow": (
         "annotate/*", "classic/*", "encoders/*", "explain/*", "loading/test_load_coco.py", "loading/test_scenes*.py",
         "loading/test_load_flickr.py", "loading/test_writing.py", "match/*", "parity/*", "test_bad_input.py",
-        "test_differential.py", "test_overlap.py", "test_page.py", "test_systems.py", "towers/*",
+        "test_comparison.py", "test_differential.py", "test_extending.py", "test_features.py", "test_judged.py",
+        "test_opening.py", "test_overlap.py", "test_own_measures.py", "test_stats.py", "test_stats_bootstrap.py",
+        "test_stats_sampling.py", "test_page.py", "test_systems.py", "towers/*",
     ),
 }  # fmt: skip
 FIXTURES = {"browser": "browser", "postgres": "subprocess"}
