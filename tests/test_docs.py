@@ -118,10 +118,15 @@ def test_pages_have_a_previous_and_a_next(site):
     assert "md-footer__link--next" in text
 
 
+def _is_public(name: str) -> bool:
+    package, _, thing = name.rpartition(".")
+    return thing in getattr(importlib.import_module(package), "__all__", ())
+
+
 def test_names_that_moved_are_there_under_their_new_name():
     table = (ROOT / "docs" / "renamed.md").read_text(encoding="utf-8")
     new = re.findall(r"`(limner\.[\w.]+[a-z])`", "\n".join(re.findall(r"\|([^|]+)\|$", table, flags=re.MULTILINE)))
-    missing = [name for name in new if importlib.util.find_spec(name) is None]
+    missing = [name for name in new if importlib.util.find_spec(name) is None and not _is_public(name)]
     assert len(new) > 20 and missing == []
 
 
