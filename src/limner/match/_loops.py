@@ -75,13 +75,13 @@ def _minus_log_of_rest32(y):  # type: ignore[no-untyped-def]
 
 
 def exponential(x: Any) -> Any:
-    """exp of x <= 0 in the precision of x, for compiled loops."""
-    raise NotImplementedError("compiled loops only")
+    """exp of x <= 0; compiled loops take the overload below, in the precision of x."""
+    return math.exp(x)
 
 
 def minus_log_of_rest(y: Any) -> Any:
-    """-log(1 - y) of 0 <= y <= 1/2 in the precision of y, for compiled loops."""
-    raise NotImplementedError("compiled loops only")
+    """-log(1 - y) of 0 <= y <= 1/2; compiled loops take the overload below, in the precision of y."""
+    return -math.log1p(-y)
 
 
 @overload(exponential, inline="always")
