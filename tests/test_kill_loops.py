@@ -220,7 +220,7 @@ LOOPS = {
     "index --resume": Loop(
         ("index", "OUT/i", "--items", TEXTS, "--system", SLOW, "--resume"), indexed, lambda found: found == 2400
     ),
-    "train histograms": one_file("train", "histograms", *WORLD, "-o", "OUT/m.npz", name="m.npz"),
+    "train histograms": model_folder("histograms"),
     "train kcca": model_folder("kcca", "fuse=false"),
     "train nearest": model_folder("nearest"),
     "train towers": learned("towers", *SMALL),
