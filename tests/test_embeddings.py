@@ -134,3 +134,12 @@ def test_vectors_in_single_precision_are_not_rounded():
     vectors = np.random.default_rng(0).standard_normal((5, 7)).astype(np.float32)
     held = Embeddings.of_length_one("abcde", vectors).matrix
     np.testing.assert_allclose(held, Embeddings("abcde", vectors).normalised().matrix, atol=1e-7)
+
+
+@pytest.mark.parametrize("ids", ["5", '"abc"', '{"a": 1}', "null", "true"])
+def test_metadata_whose_ids_are_not_a_list_is_refused(tmp_path, ids):
+    from safetensors.numpy import save_file
+
+    save_file({"embeddings": np.ones((3, 2), np.float32)}, tmp_path / "e.safetensors", metadata={"ids": ids})
+    with pytest.raises(LimnerError, match="expected a list"):
+        Embeddings.load(tmp_path / "e.safetensors")

@@ -309,8 +309,16 @@ def _read_safetensors(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
 
     with safe_open(path, framework="numpy") as archive:
         metadata = archive.metadata() or {}
-        ids = parse_json(metadata["ids"], where=f"the list of ids in {path}") if "ids" in metadata else None
+        ids = _parsed_ids(metadata["ids"], path) if "ids" in metadata else None
         return archive.get_tensor(_chosen(archive.keys(), path)), ids
+
+
+def _parsed_ids(text: str, path: Path) -> list[str]:
+    """The ids of the file's metadata, which is JSON."""
+    ids = parse_json(text, where=f"the list of ids in {path}")
+    if not isinstance(ids, list):
+        raise LimnerError(f"the ids in {path} are of type {type(ids).__name__}: expected a list, one id per row")
+    return ids
 
 
 def _write_safetensors(path: Path, embeddings: Embeddings) -> None:
