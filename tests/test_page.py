@@ -17,6 +17,7 @@ import pytest
 from PIL import Image
 
 import limner
+from limner.evaluation import recall
 from limner.evaluation.page import examples, figures, headline, hubness, labels, pictures, ranks, render, rivals, words
 from limner.evaluation.page.truth import Truth, missing, relevant_in, spread
 
@@ -120,8 +121,8 @@ def test_every_result_stands_in_the_table_with_its_interval(report, page):
 
 
 def test_recall_curve_is_the_share_of_first_ranks(report):
-    for result in ranks.first_ranks(report).values():
-        curve = ranks.recall_curve(report, result, 20)
+    for result in recall.first_ranks(report).values():
+        curve = recall.recall_curve(report, result, 20)
         for k in range(1, 21):
             assert curve[k].value == pytest.approx(sum(rank <= k for rank in result.values) / len(result.values))
 
@@ -129,9 +130,9 @@ def test_recall_curve_is_the_share_of_first_ranks(report):
 def test_recall_curve_goes_as_deep_as_ranks_are_known(world, report):
     ranking = limner.Scores.from_matrix(np.eye(N, 2 * N), world.images.ids, world.texts.ids).top(3)
     cut = limner.evaluate(ranking, world, measures="R@1 MedR", unretrieved="never", ties="order")
-    here = [r for (_, d), r in ranks.first_ranks(cut).items() if d == "i2t"]
-    assert ranks.depth(cut, "i2t", here) <= 3
-    assert ranks.depth(report, "t2i", [r for (_, d), r in ranks.first_ranks(report).items() if d == "t2i"]) == N
+    here = [r for (_, d), r in recall.first_ranks(cut).items() if d == "i2t"]
+    assert recall.depth(cut, "i2t", here) <= 3
+    assert recall.depth(report, "t2i", [r for (_, d), r in recall.first_ranks(report).items() if d == "t2i"]) == N
 
 
 def test_rank_bins_hold_every_query_once():

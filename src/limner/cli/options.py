@@ -101,6 +101,13 @@ def refuse_ending(files: list[Path] | None, known: tuple[str, ...], what: str) -
             raise LimnerError(f"{file} ends in {file.suffix!r}: a {what} is written as {', '.join(known)}")
 
 
+def refuse_report_ending(files: list[Path] | None) -> None:
+    """Refuses files that a report cannot be written as."""
+    from limner.evaluation.report import REPORT_FORMATS
+
+    refuse_ending(files, tuple(REPORT_FORMATS), "report")
+
+
 def saved(files: list[Path]) -> None:
     """Says what was written."""
     for file in files:

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.frames import Tabular
 from limner.core.ids import Ids
 from limner.core.images import as_value, open_image, opened
 from limner.core.judgements import Judgements
+from limner.core.notebook import collection_html
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -159,7 +161,7 @@ def _kind(values: Sequence[Any]) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Collection:
+class Collection(Tabular):
     """Images, texts and what is known of which belong together.
 
     Args:
@@ -311,6 +313,18 @@ class Collection:
             "splits": {name: len(ids) for name, ids in self.splits.items()},
             "warnings": len(self.warnings),
         }
+
+    def columns(self) -> dict[str, list[Any]]:
+        """One row for each pair of an image and its text, as `to_pandas`, `to_polars` and `to_arrow` give it."""
+        split = {image: name for name, ids in self.splits.items() for image in ids}
+        images = [self.images.ids[row] for row in self.judgements.rows]
+        texts = self.judgements.columns
+        pairs = {"image": images, "text": [self.texts.ids[column] for column in texts]}
+        captions = {"caption": [str(self.texts.values[column]) for column in texts]}
+        return {**pairs, **captions, **({"split": [split.get(image) for image in images]} if split else {})}
+
+    def _repr_html_(self) -> str:
+        return collection_html(self)
 
     def __repr__(self) -> str:
         return f"Collection({self.name!r}: {len(self.images):,} images, {len(self.texts):,} texts)"

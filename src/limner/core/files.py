@@ -105,6 +105,15 @@ def write_text(path: str | Path, text: str) -> None:
         file.write_text(text, encoding="utf-8", newline="\n")
 
 
+def write_file(path: str | Path, content: str | bytes) -> None:
+    """Writes a text as `write_text` does, or bytes as they are; whole or not at all."""
+    if isinstance(content, str):
+        write_text(path, content)
+        return
+    with replacing(path) as file:
+        file.write_bytes(content)
+
+
 # --- drafts -----------------------------------------------------------------------------------------------------
 
 

@@ -15,14 +15,16 @@ import numpy.typing as npt
 from limner.core.arrays import array, numbers, unmasked
 from limner.core.errors import LimnerError
 from limner.core.files import replacing, write_text
+from limner.core.frames import Tabular
 from limner.core.ids import Ids, IntArray
+from limner.core.notebook import SHOWN, html_table
 from limner.core.paths import read_json, refuse_irregular
 
 Lists = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, eq=False)
-class Ranking:
+class Ranking(Tabular):
     """The best candidates of each query, best first.
 
     Args:
@@ -127,6 +129,20 @@ class Ranking:
     def keys(self) -> Ids:
         """The ids of the queries, so that `dict(ranking)` gives {query id: [candidate ids, best first]}."""
         return self.queries
+
+    def columns(self) -> dict[str, Any]:
+        """One row for each entry of a list, as `to_pandas`, `to_polars` and `to_arrow` give it; ranks begin at 1."""
+        row, place = np.nonzero(self.indices >= 0)
+        named = {"query": self.queries, "candidate": self.candidates}
+        at = {"query": row, "candidate": self.indices[row, place]}
+        ids = {name: np.asarray(list(all_ids), dtype=object)[at[name]] for name, all_ids in named.items()}
+        return {**ids, "rank": place + 1, **({} if self.scores is None else {"score": self.scores[row, place]})}
+
+    def _repr_html_(self) -> str:
+        """The first queries with their first candidates."""
+        head = ("query", *(str(k + 1) for k in range(min(SHOWN, self.depth))))
+        rows = [(q, *(self[q] + [""] * SHOWN)[: len(head) - 1]) for q in list(self.queries)[:SHOWN]]
+        return html_table(f"{len(self.queries):,} queries, lists of up to {self.depth:,}", [head, *rows])
 
     def top(self, k: int) -> Ranking:
         """The first k of every list."""

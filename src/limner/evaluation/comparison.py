@@ -14,25 +14,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from limner import stats
 from limner.core.errors import LimnerError, UnknownName, shown
-from limner.core.files import write_text
+from limner.core.files import write_file
+from limner.core.frames import Tabular, by_column
 from limner.core.ids import IntArray
 from limner.core.judgements import FloatArray
-from limner.core.registry import Registry
+from limner.core.registry import Registry, checked
 from limner.evaluation.measures import Measure
 from limner.evaluation.plain import plain
 from limner.evaluation.results import ALONE, Evaluated, Result, written
 from limner.stats import Interval, PairedTest, correlation_matrix, holm
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 TESTS = ("auto", "mcnemar", "randomisation", "sign", "wilcoxon")
 FAMILIES = ("table", "line")
 
-COMPARISON_FORMATS: Registry[Callable[..., str]] = Registry(
+COMPARISON_FORMATS: Registry[Callable[..., str | bytes]] = Registry(
     "comparison file ending",
     {
         ".json": "limner.evaluation.comparison:to_json",
@@ -40,9 +44,18 @@ COMPARISON_FORMATS: Registry[Callable[..., str]] = Registry(
         ".md": "limner.evaluation.tables:comparison_markdown",
         ".tex": "limner.evaluation.tables:comparison_latex",
         ".txt": "limner.evaluation.tables:comparison_text",
+        ".pdf": "limner.evaluation.figures:comparison_pdf",
+        ".svg": "limner.evaluation.figures:comparison_svg",
+        ".png": "limner.evaluation.figures:comparison_png",
     },
 )
-"""Ways to write a comparison, by file ending: `(comparison) -> str`. ".txt" is what `print(comparison)` shows."""
+"""Ways to write a comparison, by file ending: `(comparison, **options) -> str or bytes`; ".txt" is what it prints."""
+
+
+_FIGURE: Registry[Callable[..., Any]] = Registry(
+    "figure", {"comparison": "limner.evaluation.figures:comparison_figure"}
+)
+_TABLE: Registry[Callable[..., str]] = Registry("table", {"comparison": "limner.evaluation.tables:comparison_html"})
 
 
 @dataclass(frozen=True)
@@ -111,7 +124,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Tabular):
     """Two or more systems on the same queries. Prints as a table with significance marks."""
 
     systems: tuple[str, ...]
@@ -158,6 +171,13 @@ class Comparison:
         """One flat record per measure and pair of systems: the form of the CSV file."""
         return [_row(self, line, d) for line in self.lines for d in line.differences]
 
+    def columns(self) -> dict[str, list[Any]]:
+        """The columns of `rows`, as `to_pandas`, `to_polars` and `to_arrow` give them."""
+        return by_column(self.rows())
+
+    def _repr_html_(self) -> str:
+        return str(_TABLE["comparison"](self))
+
     def describe(self) -> dict[str, Any]:
         """The whole comparison as plain values."""
         return {
@@ -168,12 +188,28 @@ class Comparison:
             "rows": self.rows(),
         }
 
-    def save(self, path: str | Path) -> Path:
-        """Writes the comparison in the format of the file's ending: .json, .csv, .md, .tex or .txt."""
+    def figure(self, *, width: str | float = "column") -> Figure:
+        """The differences with their intervals, as matplotlib's `Figure`; filled marks are significant.
+
+        Args:
+            width: "column" (3.35 inches), "page" (7 inches), or a number of inches.
+        """
+        drawn: Figure = _FIGURE["comparison"](self, width=width)
+        return drawn
+
+    def save(self, path: str | Path, **options: Any) -> Path:
+        """Writes the comparison in the format of the file's ending, one of `COMPARISON_FORMATS`.
+
+        Args:
+            path: Where to: .json, .csv, .md, .tex, .txt, or a figure: .pdf, .svg, .png.
+            options: What the format takes; of a figure, `width`.
+        """
         target = Path(path)
         if target.suffix.lower() not in COMPARISON_FORMATS:
             raise UnknownName("comparison file ending", target.suffix or target.name, COMPARISON_FORMATS)
-        write_text(target, COMPARISON_FORMATS[target.suffix.lower()](self))
+        write = COMPARISON_FORMATS[target.suffix.lower()]
+        asked = checked(write, options, what=f"a {target.suffix} comparison", filled=1)
+        write_file(target, write(self, **asked))
         return target
 
     def __str__(self) -> str:
@@ -225,10 +261,10 @@ def compare(
         )
     lines = _corrected([_line([k[key] for k in keyed], test, samples, seed) for key in shared], family)
     notes = [*different, *_notes(reports, keyed, shared), *_test_notes(lines, test)]
-    return Comparison(_names(reports), lines, tuple(notes), level, family)
+    return Comparison(system_names(reports), lines, tuple(notes), level, family)
 
 
-def _names(reports: Sequence[Evaluated]) -> tuple[str, ...]:
+def system_names(reports: Sequence[Evaluated]) -> tuple[str, ...]:
     """System names, numbered where two are the same."""
     names = [r.system for r in reports]
     return tuple(n if names.count(n) == 1 else f"{n} ({i + 1})" for i, n in enumerate(names))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.files import write_text
+from limner.core.files import write_file
+from limner.core.frames import Tabular, by_column
 from limner.core.paths import place_for
 from limner.core.ranking import Ranking
 from limner.core.registry import Registry, checked
@@ -19,7 +20,10 @@ from limner.evaluation.hubs import Hubs
 from limner.evaluation.measures import Measure
 from limner.evaluation.results import Evaluated, Result, written
 
-REPORT_FORMATS: Registry[Callable[..., str]] = Registry(
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+REPORT_FORMATS: Registry[Callable[..., str | bytes]] = Registry(
     "report file ending",
     {
         ".json": "limner.evaluation.storage:write",
@@ -28,17 +32,22 @@ REPORT_FORMATS: Registry[Callable[..., str]] = Registry(
         ".tex": "limner.evaluation.tables:report_latex",
         ".html": "limner.evaluation.page:render",
         ".txt": "limner.evaluation.tables:report_text",
+        ".pdf": "limner.evaluation.figures:report_pdf",
+        ".svg": "limner.evaluation.figures:report_svg",
+        ".png": "limner.evaluation.figures:report_png",
     },
 )
-"""Ways to write a report, by file ending: `(report, **options) -> str`. ".txt" is what `print(report)` shows."""
+"""Ways to write a report, by file ending: `(report, **options) -> str or bytes`. ".txt" is what `print` shows."""
 
+_FIGURE: Registry[Callable[..., Any]] = Registry("figure", {"report": "limner.evaluation.figures:report_figure"})
+_TABLE: Registry[Callable[..., str]] = Registry("table", {"report": "limner.evaluation.tables:report_html"})
 _STORAGE: Registry[Callable[..., Any]] = Registry(
     "use of a stored report", {"read": "limner.evaluation.storage:read", "data": "limner.evaluation.storage:to_json"}
 )
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
+class Report(Tabular):
     """Everything one evaluation measured.
 
     Args:
@@ -98,20 +107,38 @@ class Report:
         named = {"system": self.system, "collection": self.collection}
         return [*(_row(self, r) for r in self.results), *({**named, **e.row()} for e in self.estimates)]
 
+    def columns(self) -> dict[str, list[Any]]:
+        """The columns of `rows`, as `to_pandas`, `to_polars` and `to_arrow` give them."""
+        return by_column(self.rows())
+
+    def _repr_html_(self) -> str:
+        return str(_TABLE["report"](self))
+
     def save(self, path: str | Path, **options: Any) -> Path:
         """Writes the report in the format of the file's ending, one of `REPORT_FORMATS`.
 
         Args:
-            path: Where to: .json (whole, can be loaded), .csv, .md, .tex, .txt or .html.
-            options: What the format takes; of a page, see `limner.evaluation.page.render`.
+            path: Where to: .json (whole, can be loaded), .csv, .md, .tex, .txt, .html, or a figure: .pdf, .svg, .png.
+            options: What the format takes; of a page, see `limner.evaluation.page.render`, of a figure, `figure`.
         """
         target = Path(path)
         ending = target.suffix.lower()
         if ending not in REPORT_FORMATS:
             raise UnknownName("report file ending", target.suffix or target.name, REPORT_FORMATS)
         write = REPORT_FORMATS[ending]
-        write_text(place_for(target), write(self, **checked(write, options, what=f"a {ending} report", filled=1)))
+        write_file(place_for(target), write(self, **checked(write, options, what=f"a {ending} report", filled=1)))
         return target
+
+    def figure(self, name: str = "recall", *, width: str | float = "column", others: Sequence[Report] = ()) -> Figure:
+        """A figure for a paper, as matplotlib's `Figure`; `save("figure.pdf", figure=name)` writes one.
+
+        Args:
+            name: "recall" (R@k by k), "measures" (numbers with intervals) or "hubs".
+            width: "column" (3.35 inches), "page" (7 inches), or a number of inches.
+            others: Reports of other systems on the same collection.
+        """
+        drawn: Figure = _FIGURE["report"](self, name, width=width, others=others)
+        return drawn
 
     def renamed(self, names: Mapping[str, str]) -> Report:
         """The report with other names of directions and views in its tables.

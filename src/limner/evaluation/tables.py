@@ -6,8 +6,10 @@ import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
+from limner.core.notebook import html_table
 from limner.core.spreadsheet import guarded_row
 from limner.evaluation.comparison import Comparison, Difference, Line
 from limner.evaluation.estimated import VIEW, estimate_rows
@@ -104,6 +106,11 @@ def report_text(report: Report) -> str:
     return "\n\n".join([head, *(plain_text(g) for g in report_grids(report)), *(f"note: {n}" for n in report.notes)])
 
 
+def report_html(report: Report) -> str:
+    """The report for a notebook."""
+    return _notebook(f"{report.system} on {report.collection}", report_grids(report), report.notes)
+
+
 def report_csv(report: Report) -> str:
     """The report as CSV, a line per result."""
     return to_csv(report.rows())
@@ -185,6 +192,12 @@ def comparison_text(comparison: Comparison) -> str:
     return "\n\n".join([*(plain_text(g) for g in comparison_grids(comparison)), *notes])
 
 
+def comparison_html(comparison: Comparison) -> str:
+    """The comparison for a notebook."""
+    notes = [comparison_foot(comparison), *comparison.notes]
+    return _notebook(" and ".join(comparison.systems), comparison_grids(comparison), notes)
+
+
 def comparison_csv(comparison: Comparison) -> str:
     """The comparison as CSV, a line per measure and pair of systems."""
     return to_csv(comparison.rows())
@@ -209,6 +222,11 @@ def _document(
     head: str, grids: Sequence[Grid], notes: Sequence[str], write: Callable[[Grid], str], *, note: str = "Note: "
 ) -> str:
     return "\n\n".join([head, *map(write, grids), *(note + n for n in notes)]) + "\n"
+
+
+def _notebook(head: str, grids: Sequence[Grid], notes: Sequence[str]) -> str:
+    tables = [html_table(f"{head}: {grid.title}", grid.rows) for grid in grids]
+    return "".join([*tables, *(f"<p>{escape(note)}</p>" for note in notes)])
 
 
 def plain_text(grid: Grid) -> str:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from limner.evaluation.published import Direction, Placement
     from limner.evaluation.report import Report
 
-ENDINGS = (".json", ".csv", ".md", ".tex", ".txt")
-
 
 def compare(
     reports: Annotated[
@@ -38,7 +36,9 @@ def compare(
         bool, flag("--published", "The place among published systems (COCO, CxC, ECCV Caption).")
     ] = False,
     fail_if_worse: Annotated[bool, flag("--fail-if-worse", "Status 1 if the first is significantly worse.")] = False,
-    save: Annotated[list[Path] | None, word("Write it: .json .csv .md .tex .txt. Repeatable.", metavar="FILE")] = None,
+    save: Annotated[
+        list[Path] | None, word("Write it: .json .csv .md .tex .txt .pdf .svg .png. Repeatable.", metavar="FILE")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compare systems query by query: differences with intervals, p-values and significance marks.
@@ -52,7 +52,9 @@ def compare(
       $ limner compare new.json old.json --fail-if-worse --family line
       $ limner compare ours.json --published
     """
-    refuse_ending(save, ENDINGS, "comparison")
+    from limner.evaluation.comparison import COMPARISON_FORMATS
+
+    refuse_ending(save, tuple(COMPARISON_FORMATS), "comparison")
     loaded = _loaded(reports, published)
     how = {"family": family, "allow_different": allow_different, "samples": samples, "seed": seed, "level": level}
     compared = _compared(loaded, test=test, **how) if len(loaded) > 1 else None

@@ -14,7 +14,19 @@ import typer
 from limner.cli.console import answer, progress
 from limner.cli.correcting import Bank, Correct, SaveBank, Tune, corrected
 from limner.cli.inputs import Way, by_direction, in_order, is_qrels, opened, unnamed
-from limner.cli.options import Address, Json, Loading, Split, Trust, load, on_cluster, part, refuse_ending, saved, word
+from limner.cli.options import (
+    Address,
+    Json,
+    Loading,
+    Split,
+    Trust,
+    load,
+    on_cluster,
+    part,
+    refuse_report_ending,
+    saved,
+    word,
+)
 from limner.cli.training import SYSTEM, Features, trained
 from limner.core.errors import LimnerError
 
@@ -27,7 +39,6 @@ if TYPE_CHECKING:
     from limner.evaluation.report import Report
 
 COLLECTION = "scenes, flickr8k:DIR, captions.csv, a folder, a qrels file, ...: see 'limner data list'."
-ENDINGS = (".json", ".csv", ".md", ".tex", ".txt", ".html")
 
 Beside = Annotated[
     list[Path] | None,
@@ -58,7 +69,8 @@ Rename = Annotated[
     word("What tables call a direction or view: --rename 'i2t=caption retrieval'.", metavar="NAME=TEXT"),
 ]
 Save = Annotated[
-    list[Path] | None, word("Write the report: .json .csv .md .tex .txt .html. Repeatable.", metavar="FILE")
+    list[Path] | None,
+    word("Write it: .json .csv .md .tex .txt .html, or a figure: .pdf .svg .png. Repeatable.", metavar="FILE"),
 ]
 
 
@@ -116,7 +128,7 @@ def evaluate(
       $ limner evaluate multi30k:DIR --images I.npy --texts T.npy --by language --rename 't2i=image retrieval'
       $ limner evaluate scenes --system histograms --estimate work.db
     """
-    refuse_ending(save, ENDINGS, "report")
+    refuse_report_ending(save)
     if cluster is not None and workers is not None:
         raise typer.BadParameter("--workers with --cluster: the cluster says how many work at once; give one of them")
     way = Way(images, texts, image_ids, text_ids, scores, tuple(run or ()), system, trust, features)

@@ -7,41 +7,63 @@ from typing import Annotated, Any
 
 import typer
 
-from limner.cli.commands.evaluate import ENDINGS
 from limner.cli.console import answer, progress
-from limner.cli.options import Json, Loading, Split, flag, load, part, refuse_ending, word
+from limner.cli.options import Json, Loading, Split, flag, load, part, refuse_report_ending, word
+
+FIGURES = (".pdf", ".svg", ".png")
+FOR = {
+    "--collection": "it is for an .html page",
+    "--others": "it is for an .html page or a figure (.pdf .svg .png)",
+    "--figure": "it is for a figure (.pdf .svg .png)",
+    "--width": "it is for a figure (.pdf .svg .png)",
+}
 
 
 def report(
     file: Annotated[
         Path, typer.Argument(metavar="REPORT", help="A report that 'limner evaluate --save FILE.json' wrote.")
     ],
-    out: Annotated[Path, word("What to write: .html .md .tex .csv .json.", "--out", "-o", metavar="FILE")] = Path(
-        "report.html"
-    ),
+    out: Annotated[
+        Path,
+        word(
+            "A page (.html), table (.md .tex .csv .txt .json) or figure (.pdf .svg .png).",
+            "--out",
+            "-o",
+            metavar="FILE",
+        ),
+    ] = Path("report.html"),
     collection: Annotated[str | None, word("The collection, for captions and thumbnails (html).")] = None,
-    others: Annotated[list[Path] | None, word("Report of another system (html). Repeatable.", metavar="FILE")] = None,
+    others: Annotated[
+        list[Path] | None, word("Report of another system (html, figures). Repeatable.", metavar="FILE")
+    ] = None,
+    figure: Annotated[str | None, word("Which figure: recall (the default), measures or hubs.", metavar="NAME")] = None,
+    width: Annotated[
+        str | None, word("Width of a figure: column (the default), page, or a number of inches.", metavar="WIDTH")
+    ] = None,
     split: Split = None,
     option: Loading = None,
     show: Annotated[bool, flag("--open", "Open the page in a browser.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write one self-contained page (or a LaTeX, Markdown or CSV table) from a saved report.
+    """Write one self-contained page, a LaTeX, Markdown or CSV table, or a figure for a paper from a saved report.
 
     Examples:
       $ limner report ours.json -o ours.html
       $ limner report ours.json --collection flickr8k:DIR --others baseline.json -o ours.html --open
       $ limner report ours.json -o table.tex
+      $ limner report ours.json --others baseline.json -o recall.pdf
+      $ limner report ours.json -o measures.svg --figure measures --width page
     """
     from limner.evaluation.report import Report, load_reports
 
-    refuse_ending([out], ENDINGS, "report")
-    beside = {"--collection": collection, "--others": others}
-    _refuse_ignored(out, [name for name, value in beside.items() if value])
+    refuse_report_ending([out])
+    given = {"--collection": collection, "--others": others, "--figure": figure, "--width": width}
+    _refuse_ignored(out, [name for name, value in given.items() if value])
     held = Report.load(file)
     options: dict[str, Any] = {"others": load_reports(others)} if others else {}
     if collection is not None:
         options["collection"] = part(load(collection, option), split)
+    options |= {name: value for name, value in (("figure", figure), ("width", width)) if value is not None}
     with progress(f"writing {out}"):
         held.save(out, **options)
     answer(f"wrote {out}", {"wrote": str(out), "bytes": out.stat().st_size}, as_json=as_json)
@@ -50,5 +72,10 @@ def report(
 
 
 def _refuse_ignored(out: Path, given: list[str]) -> None:
-    if given and out.suffix.lower() != ".html":
-        raise typer.BadParameter(f"{' and '.join(given)} are for an .html page, and {out} is none")
+    """Refuses options that a file of this kind would ignore."""
+    ending = out.suffix.lower()
+    for_page, for_figures = ending == ".html", ending in FIGURES
+    fits = {"--collection": for_page, "--others": for_page or for_figures}
+    ignored = [name for name in given if not fits.get(name, for_figures)]
+    if ignored:
+        raise typer.BadParameter(f"{out} cannot use {' and '.join(ignored)}: {FOR[ignored[0]]}")

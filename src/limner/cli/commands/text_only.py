@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.commands.encode import named_encoder, pace
-from limner.cli.commands.evaluate import COLLECTION, ENDINGS, summary
+from limner.cli.commands.evaluate import COLLECTION, summary
 from limner.cli.console import answer, progress
-from limner.cli.options import Json, Loading, Split, Trust, load, loading, part, refuse_ending, saved, word
+from limner.cli.options import Json, Loading, Split, Trust, load, loading, part, refuse_report_ending, saved, word
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -50,7 +50,7 @@ def text_only(
       $ limner text-only flickr30k:DIR --encoder minilm --query each --cache vectors/
       $ limner text-only scenes --encoder word-vectors -E file=glove.txt --query 4
     """
-    refuse_ending(save, ENDINGS, "report")
+    refuse_report_ending(save)
     chosen = part(load(collection, option), split)
     numbers = _numbers(query, chosen)
     if save and len(numbers) > 1:

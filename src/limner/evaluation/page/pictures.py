@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from dataclasses import dataclass, field
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
+from limner.core.notebook import data_uri
 
 KINDS = {"i2t": ("image", "text"), "t2i": ("text", "image")}
 """What queries and candidates of a direction are."""
@@ -110,13 +109,8 @@ class Gallery:
 
 def thumbnail(collection: Collection, image: str) -> tuple[str, int, int]:
     """A small copy of an image as a data URI, with its width and height."""
-    from PIL import features
-
     picture = collection.images.open(image, side=SIDE)
-    form = "webp" if features.check("webp") else "jpeg"
-    out = io.BytesIO()
-    picture.save(out, form, quality=76)
-    return f"data:image/{form};base64,{base64.b64encode(out.getvalue()).decode()}", picture.width, picture.height
+    return data_uri(picture), picture.width, picture.height
 
 
 def shortened(text: str, most: int = 140) -> str:

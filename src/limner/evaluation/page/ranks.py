@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
 from limner.core.judgements import FloatArray
-from limner.evaluation.measures import Measure
 from limner.evaluation.page import figures
 from limner.evaluation.page.words import count, direction_title, percent, slug, style_of
+from limner.evaluation.recall import DEPTH, depth, first_ranks, recall_curve
 from limner.evaluation.report import Report
 from limner.evaluation.results import Result
 
-DEPTH = 100
 BANDS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100)
 TABLE = (1, 2, 5, 10, 20, 50, 100)
 
@@ -29,38 +28,6 @@ class RankPanel:
     figure: Markup
     caption: str
     rows: Sequence[Sequence[str]]
-
-
-def first_ranks(report: Report) -> dict[tuple[str, str], Result]:
-    """The results whose values are first ranks, by view and direction: a rank without a threshold."""
-    found: dict[tuple[str, str], Result] = {}
-    for r in report.results:
-        if r.measure.kind.rank and not dict(r.measure.options).get("min_grade") and len(r.values):
-            found.setdefault((r.view, r.direction), r)
-    return found
-
-
-def depth(report: Report, direction: str, ranks: Sequence[Result]) -> int:
-    """How far a curve can go: 100, or as deep as ranks are known, or as many candidates as there are."""
-    top = report.top.get(direction)
-    values = np.concatenate([r.values for r in ranks])
-    finite = values[np.isfinite(values)]
-    deepest = (
-        int(finite.max(initial=1))
-        if len(finite) < len(values) or top is None
-        else top.n_candidates or int(finite.max(initial=1))
-    )
-    return max(1, min(DEPTH, deepest))
-
-
-def recall_curve(report: Report, ranks: Result, limit: int) -> dict[int, Result]:
-    """R@k for every k up to the limit, as measured where it was, else from the first ranks."""
-    measured = {r.measure: r for r in report.results if (r.view, r.direction) == (ranks.view, ranks.direction)}
-    return {k: measured.get(Measure("R", k)) or _recall_at(ranks, k) for k in range(1, limit + 1)}
-
-
-def _recall_at(ranks: Result, k: int) -> Result:
-    return replace(ranks, measure=Measure("R", k), values=(ranks.values <= k).astype(np.float64))
 
 
 def curve_panels(report: Report, others: Sequence[Report] = ()) -> list[RankPanel]:

@@ -1,0 +1,59 @@
+"""Tables as pandas, polars and Arrow: one mixin for everything that has named columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from limner.core.errors import LimnerError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+
+class Tabular:
+    """What can be shown as a table: `columns()` names the columns and gives their values."""
+
+    def columns(self) -> Mapping[str, Sequence[Any]]:
+        """The columns by name, all of one length."""
+        raise NotImplementedError
+
+    def to_arrow(self) -> pa.Table:
+        """The table as Arrow."""
+        table: pa.Table = _library("pyarrow").table(dict(self.columns()))
+        return table
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The table as a pandas DataFrame; pandas has to be installed."""
+        frame: pd.DataFrame = _library("pandas").DataFrame(dict(self.columns()))
+        return frame
+
+    def to_polars(self) -> pl.DataFrame:
+        """The table as a polars DataFrame; polars has to be installed."""
+        frame: pl.DataFrame = _library("polars").from_arrow(self.to_arrow())
+        return frame
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The table through Arrow's C interface: `pl.DataFrame(report)`, `pa.table(report)`, duckdb."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+
+def by_column(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Flat records as columns; what a record lacks is None.
+
+    >>> by_column([{"a": 1}, {"a": 2, "b": 3}])
+    {'a': [1, 2], 'b': [None, 3]}
+    """
+    names = dict.fromkeys(name for record in records for name in record)
+    return {name: [record.get(name) for record in records] for name in names}
+
+
+def _library(name: str) -> ModuleType:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise LimnerError(f"a table as {name} needs {name}, which is not installed: pip install {name}") from error
