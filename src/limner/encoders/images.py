@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.encoders.offline import fingerprint_of, hub_or_cache, needed, package_file, unreachable
@@ -47,7 +48,8 @@ class EfficientNetLite(TorchEncoder):
         self.weights = _weights(version) if weights is None else Path(weights)
         self.model = library.EfficientNet.from_name(f"efficientnet-lite{version}")
         fill(self.model, self.weights)
-        self.model = self.model.to(self.device).eval()
+        fold_norms(self.model.eval())
+        self.model = self.model.to(self.device, memory_format=torch.channels_last)
 
     @property
     def fingerprint(self) -> str:
@@ -55,14 +57,30 @@ class EfficientNetLite(TorchEncoder):
         return f"efficientnet-lite{self.version} {fingerprint_of(self.weights)} {self.number_type}"
 
     def pixels(self, picture: Image) -> Tensor:
-        """The centre, as numbers around 0."""
-        square = np.asarray(centre(picture, self.side), dtype=np.float32)
-        return torch.from_numpy((square - 127) / 128).permute(2, 0, 1)
+        """The centre, in whole numbers, height by width by colours: a quarter of the memory of single precision."""
+        return torch.from_numpy(np.array(centre(picture, self.side)))
 
     def image_vectors(self, pixels: Tensor) -> Tensor:
         """The mean over the places of the last map."""
-        found: Tensor = self.model.extract_features(pixels)
+        colours_last = pixels.permute(0, 3, 1, 2).float()  # in memory; their order for torch is images, colours, places
+        found: Tensor = self.model.extract_features(colours_last.sub_(127).div_(128))
         return found.mean((2, 3))
+
+
+def fold_norms(model: nn.Module) -> None:
+    """Folds each batch normalisation of a model into the convolution that is defined before it.
+
+    A trained normalisation multiplies and adds constants, which the weights of the convolution can do as well: one pass
+    over the memory less for every layer. Vectors change by rounding.
+    """
+    for block in list(model.modules()):
+        before = ""
+        for name, layer in list(block.named_children()):
+            if isinstance(layer, nn.Conv2d):
+                before = name
+            elif isinstance(layer, nn.BatchNorm2d):
+                setattr(block, before, fuse_conv_bn_eval(getattr(block, before), layer))
+                setattr(block, name, nn.Identity())
 
 
 def _weights(version: int) -> Path:

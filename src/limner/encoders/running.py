@@ -64,7 +64,7 @@ class TorchEncoder(ABC):
         device: "auto" (a graphics card where there is one), "cpu", "cuda", "cuda:1", ...
         precision: "auto" (half precision on a graphics card, single elsewhere), "float32", "float16" or "bfloat16".
         budget: Tokens of a batch of texts, padding included.
-        batch: Pictures of a batch; 64 on a GPU and 8 elsewhere, whose layers stay in the cache of a core.
+        batch: Pictures of a batch; 64 on a GPU and 16 elsewhere, whose layers stay in the cache of a core.
     """
 
     dim: int
@@ -78,7 +78,7 @@ class TorchEncoder(ABC):
         self.device = device_named(device)
         self.number_type = number_type(precision, self.device)
         self.budget = budget or (65_536 if self.device.type == "cuda" else 2_048)
-        self.batch = batch or (64 if self.device.type == "cuda" else 8)
+        self.batch = batch or (64 if self.device.type == "cuda" else 16)
 
     @property
     @abstractmethod
