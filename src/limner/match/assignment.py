@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ranking import Ranking
+from limner.match import _dense
 from limner.match._lists import Array, Edges, Float64, Found, Int64, Market, Wanted
 from limner.scores import Progress, Scores
 
@@ -99,11 +100,11 @@ def bijective(
     if 0 in scores.shape:
         raise LimnerError(f"bijective: scores of shape {scores.shape}: expected at least one query and one candidate")
     if method == "dense":
-        return _dense(scores, rounds, progress)
+        return _solve_dense(scores, rounds, progress)
     try:
         return _Rounds(Market(scores), rounds, candidates, method == "auto", _Steps(progress)).run(prove)
     except _TooLong:
-        return _dense(scores, rounds, progress)
+        return _solve_dense(scores, rounds, progress)
 
 
 class _TooLong(Exception):
@@ -253,7 +254,7 @@ class _Rounds:
         """One round in which some bidders must go without: it costs each so much that as few as possible do."""
         self.starts.pop(len(self.done), None)
         low, high = self.market.ends()
-        null = low - _dear(low, high, self.n)
+        null = low - _dense.cost_of_none(low, high, self.n)
         solution, _ = _solve_lists(edges, np.zeros(self.m), null, self.steps)
         if solution is None:
             raise RuntimeError("no assignment was found although everybody may go without")
@@ -385,7 +386,7 @@ def _ranked(
     )
 
 
-def _dense(scores: Scores, rounds: int, progress: Progress | None) -> BijectiveRanking:
+def _solve_dense(scores: Scores, rounds: int, progress: Progress | None) -> BijectiveRanking:
     """All rounds on the whole matrix, with a library's solver."""
     costs = scores.matrix()
     np.negative(costs, out=costs)
@@ -393,7 +394,7 @@ def _dense(scores: Scores, rounds: int, progress: Progress | None) -> BijectiveR
         raise LimnerError(_INFINITE)
     lists, totals = [], []
     for r in range(rounds):
-        rows, columns = _solve_matrix(costs)
+        rows, columns = _dense.solve(costs)
         if not len(rows):
             break
         totals.append(-_total(costs[rows, columns]))
@@ -402,50 +403,4 @@ def _dense(scores: Scores, rounds: int, progress: Progress | None) -> BijectiveR
         lists[-1][rows] = columns
         if progress is not None:
             progress(r + 1, rounds)
-    return _ranked(scores, lists, totals, [0.0] * len(totals), _solver(costs.shape))
-
-
-def _solve_matrix(costs: npt.NDArray[Any]) -> tuple[Int64, Int64]:
-    """Pairs of lowest cost, as many as there can be; inf is a pair that must not be."""
-    try:
-        return _library(costs)
-    except ValueError:  # not everybody can have a partner
-        finite = np.isfinite(costs)
-        if not finite.any():
-            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        low, high = float(costs[finite].min()), float(costs[finite].max())
-        dear = _dear(low, high, min(costs.shape))
-        rows, columns = _library(np.where(finite, costs.astype(np.float64) - low, dear))
-        kept = finite[rows, columns]
-        return rows[kept], columns[kept]
-
-
-def _dear(low: float, high: float, n: int) -> float:
-    """What it must cost to go without, so that as few as possible do: more than all others could gain by it."""
-    more = max(1.0, 2.0**-20 * max(abs(low), abs(high)))  # beside large scores 1 is nothing
-    dear = (high - low + more) * (n + 1)
-    if not dear + abs(low) < np.inf:
-        raise LimnerError(
-            f"bijective: scores from {low:g} to {high:g} are too far apart to say who goes without: divide them by a "
-            "constant"
-        )
-    return dear
-
-
-def _solver(shape: tuple[int, ...]) -> str:
-    """The library to use: `lapx` pads to a square, which does not pay where one side is much longer."""
-    from importlib.util import find_spec
-
-    return "lapx" if max(shape) <= 1.5 * min(shape) and find_spec("lap") is not None else "scipy"
-
-
-def _library(costs: npt.NDArray[Any]) -> tuple[Int64, Int64]:
-    if _solver(costs.shape) == "lapx":
-        import lap
-
-        rows, columns = lap.lapjvs(costs, return_cost=False, prefer_float32=costs.dtype == np.float32)
-        return rows, columns
-    from scipy.optimize import linear_sum_assignment
-
-    rows, columns = linear_sum_assignment(costs)
-    return rows, columns
+    return _ranked(scores, lists, totals, [0.0] * len(totals), _dense.library(costs.shape))

@@ -28,7 +28,7 @@ from limner.encoders.batching import PART_SECONDS, paced
 from limner.encoders.cache import Keys, RowStore, keys_of
 from limner.match.fusion import normalised
 from limner.scores import Progress, Scorer, Scores
-from limner.scores.base import as_scorer
+from limner.scores.inputs import as_scorer
 
 DEPTH = 1000
 AT_ONCE = 65_536

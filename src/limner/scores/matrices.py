@@ -12,7 +12,8 @@ import numpy.typing as npt
 from limner.core.arrays import array, numbers, pieces, unmasked
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
-from limner.scores.base import KINDS, Scores, refuse_nan
+from limner.scores.base import KINDS, Scores
+from limner.scores.checks import refuse_nan
 from limner.scores.running import Block, Float32
 
 WHAT = "similarity matrix"

@@ -9,7 +9,8 @@ import numpy as np
 
 from limner.core.embeddings import Embeddings
 from limner.core.ids import Ids
-from limner.scores.base import KINDS, LARGEST, TILE_COLUMNS, TILE_ROWS, Scores, refuse_overflow
+from limner.scores.base import KINDS, LARGEST, TILE_COLUMNS, TILE_ROWS, Scores
+from limner.scores.checks import refuse_overflow
 from limner.scores.running import Float32
 
 

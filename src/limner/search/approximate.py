@@ -137,3 +137,16 @@ def _graded(queries: Embeddings, asked: list[list[Row]]) -> Iterator[list[Row]]:
     for number, listed in enumerate(asked):
         scored = [{**row, "score": float(scores[number, at[row["id"]]])} for row in listed]
         yield sorted(scored, key=lambda row: (-row["score"], row["_rowid"]))
+
+
+def joined(listed: list[list[Row]]) -> tuple[list[Row], npt.NDArray[Any], npt.NDArray[Any]]:
+    """Unique rows, and for every query which of them it has, with scores; short lists are padded."""
+    rows = {row["id"]: row for each in listed for row in each}
+    at = {key: number for number, key in enumerate(rows)}
+    width = max(map(len, listed), default=0)
+    indices = np.full((len(listed), width), -1, dtype=np.int64)
+    scores = np.full((len(listed), width), -np.inf)
+    for number, each in enumerate(listed):
+        indices[number, : len(each)] = [at[row["id"]] for row in each]
+        scores[number, : len(each)] = [row["score"] for row in each]
+    return list(rows.values()), indices, scores
