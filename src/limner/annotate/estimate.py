@@ -118,8 +118,8 @@ def estimates(
 
 def difference(
     store: Store,
-    one: Any,
-    other: Any,
+    one: object,
+    other: object,
     collection: Collection,
     measure: str | Measure,
     *,

@@ -93,7 +93,7 @@ class Post:
                 arrays.append(post.rows(thing, 0, len(thing)))
                 return len(arrays) - 1
 
-            def reducer_override(self, thing: Any) -> Any:
+            def reducer_override(self, thing: object) -> object:
                 return (Unnamed, (len(thing),)) if isinstance(thing, Ids) else super().reducer_override(thing)
 
         Packer(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(thing)
@@ -128,7 +128,7 @@ class _Unpacker(pickle.Unpickler):
         self.persistent_load = array  # type: ignore[method-assign]  # documented as a method or attribute
 
 
-_OPENED: dict[str, Any] = {}
+_OPENED: dict[str, object] = {}
 
 
 def opened(array: Array | Mapped) -> Array:

@@ -125,7 +125,7 @@ def parse_json(text: str, *, where: str) -> Any:
     return value
 
 
-def _is_deep(value: Any) -> bool:
+def _is_deep(value: object) -> bool:
     """Whether lists and objects lie in each other more than `DEEPEST` deep; looked at level by level."""
     level = [value]
     for _ in range(DEEPEST):
@@ -133,11 +133,11 @@ def _is_deep(value: Any) -> bool:
     return bool(level)
 
 
-def _inside(value: Any) -> Iterable[Any]:
+def _inside(value: object) -> Iterable[object]:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
-def _is_unicode(value: Any) -> bool:
+def _is_unicode(value: object) -> bool:
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:

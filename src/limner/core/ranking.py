@@ -208,7 +208,7 @@ class Ranking:
         return f"Ranking({len(self):,} queries, top {self.depth:,} of {pool})"
 
 
-def _best_first(scored: Mapping[Any, float]) -> list[Any]:
+def _best_first(scored: Mapping[object, float]) -> list[object]:
     """Candidates by score, higher first; equal scores keep their order."""
     wrong = [c for c, score in scored.items() if not isinstance(score, (int, float, np.number)) or score != score]
     if wrong:
@@ -224,7 +224,7 @@ def _padded(rows: list[list[float]], like: Lists) -> npt.NDArray[np.float64]:
     return scores
 
 
-def _real(given: Any) -> npt.NDArray[np.floating[Any]]:
+def _real(given: object) -> npt.NDArray[np.floating[Any]]:
     """float32 and float64 as they are, all others as float64."""
     what = "scores of a ranking"
     scores = numbers(unmasked(array(given, what), what), what)

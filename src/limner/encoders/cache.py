@@ -188,7 +188,7 @@ def _firsts(keys: Keys, known: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     return np.sort(first[~known[first]])
 
 
-def remembering(encoder: Any) -> Any:
+def remembering(encoder: object) -> object:
     """The encoder with the cache that all commands share, where it says which model it is and there is a place for one.
 
     See `limner.core.cache_dir.vectors_folder`.

@@ -45,7 +45,7 @@ class TwoSided(Protocol):
         ...
 
 
-def identity(system: Any, name: str | None = None) -> str | None:
+def identity(system: object, name: str | None = None) -> str | None:
     """Which model a system is, by its weights and options: the same for a copy, whatever device and precision it has.
 
     Args:
@@ -97,7 +97,7 @@ def encoded(
     return _rows(encode(given, **progress_for(encode, progress)), given)
 
 
-def _is_function(system: Any) -> bool:
+def _is_function(system: object) -> bool:
     """Whether it takes plain lists: a function, or a model of sentence-transformers."""
     foreign = type(system).__module__.partition(".")[0] == "sentence_transformers"
     known = isinstance(system, (Encoder, TwoSided)) or inspect.isclass(system)
@@ -135,11 +135,11 @@ def _told(function: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
     return called
 
 
-def _rows(made: Any, items: Items) -> Embeddings:
+def _rows(made: object, items: Items) -> Embeddings:
     return made if isinstance(made, Embeddings) else Embeddings(items.ids, array(made, "what the encoder gave"))
 
 
-def _encode(system: Any, kind: str) -> Callable[..., Any]:
+def _encode(system: object, kind: str) -> Callable[..., object]:
     """What of a system encodes items of this kind."""
     if isinstance(system, TwoSided):
         return system.encode_images if kind == "image" else system.encode_texts

@@ -159,7 +159,7 @@ _TEXTS_AT_ONCE = 65_536  # tokens of more texts than these are not held at once
 
 def ahead(
     items: Items, read: Callable[[Image], Tensor], *, batch: int, shortest: int | None = None
-) -> Iterator[tuple[Any, Tensor]]:
+) -> Iterator[tuple[object, Tensor]]:
     """Batches of pictures, decoded on threads while the model is busy with those before."""
 
     def one(row: int) -> Tensor:
@@ -177,7 +177,7 @@ def ahead(
             yield _next(waiting)
 
 
-def _next(waiting: deque[tuple[Any, list[Future[Tensor]]]]) -> tuple[Any, Tensor]:
+def _next(waiting: deque[tuple[object, list[Future[Tensor]]]]) -> tuple[object, Tensor]:
     rows, futures = waiting.popleft()
     return rows, torch.stack([future.result() for future in futures])
 

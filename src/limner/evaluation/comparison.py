@@ -362,7 +362,7 @@ def _effect(a: Result, b: Result) -> float:
     return float(difference.mean() / spread) if spread > 0 else 0.0
 
 
-def _row(comparison: Comparison, line: Line, d: Difference) -> dict[str, Any]:
+def _row(comparison: Comparison, line: Line, d: Difference) -> dict[str, object]:
     return {
         "view": line.view,
         "direction": line.direction,

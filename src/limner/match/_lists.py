@@ -222,7 +222,7 @@ class _Columns:
         return found
 
 
-def _ends(start: int, block: Any) -> tuple[float, float]:
+def _ends(start: int, block: object) -> tuple[float, float]:
     block = on_host(block)
     finite = block[np.isfinite(block)]
     return float(finite.min(initial=np.inf)), float(finite.max(initial=-np.inf))

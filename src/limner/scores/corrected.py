@@ -111,7 +111,7 @@ class CorrectedScores(Scores):
         """As the scores below."""
         return self.base.memory()
 
-    def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[Any]]]:
+    def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[object]]]:
         """As the scores below."""
         return self.base.workers(wanted)
 
@@ -171,7 +171,7 @@ def correct(
     return CorrectedScores(scores, correction(how, **options), bank)
 
 
-def _as_bank(given: Any, scores: Scores, trust: bool) -> Bank | None:
+def _as_bank(given: object, scores: Scores, trust: bool) -> Bank | None:
     """A bank from what people have: arrays are vectors, or scores of the same candidates where scores are a matrix."""
     if given is None or isinstance(given, (Embeddings, Scores, Statistics)):
         return given
@@ -201,7 +201,7 @@ def _with_statistics(
     scores: Scores,
     how: str | type[Correction],
     known: Statistics | tuple[Statistics, Statistics],
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
 ) -> CorrectedScores:
     """Options that are not given are those of the statistics."""
     kind = how if isinstance(how, type) else CORRECTIONS.find(how)

@@ -45,7 +45,7 @@ def indexed(items: Any) -> Any:
     return items if hasattr(items, "__getitem__") and hasattr(items, "__len__") else list(items)
 
 
-def as_scorer(given: Scorer | Callable[[Any, Any], Any]) -> Scorer:
+def as_scorer(given: Scorer | Callable[[object, object], object]) -> Scorer:
     """An object with `score_pairs`, or a function that does the same."""
     if hasattr(given, "score_pairs"):
         return given

@@ -114,7 +114,7 @@ class ScorerScores(Scores):
         return np.dtype(np.float64)
 
     @contextmanager
-    def workers(self, wanted: int | None) -> Iterator[Callable[..., Iterator[Any]]]:
+    def workers(self, wanted: int | None) -> Iterator[Callable[..., Iterator[object]]]:
         """One block after the other: a scorer need not bear several threads."""
         yield map
 

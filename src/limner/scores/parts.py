@@ -60,7 +60,7 @@ class PartOfScores(Scores):
         """(queries, candidates)."""
         return len(self.rows), len(self.columns)
 
-    def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[Any]]]:
+    def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[object]]]:
         """As the scores below."""
         return self.base.workers(wanted)
 

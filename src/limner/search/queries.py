@@ -12,11 +12,11 @@ from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.ids import Ids
 
-Queries = Any
+Queries = object
 """What may be asked with: vectors (embeddings, an array or tensor, a list of rows), or what `limner.Items.of` takes."""
 
 
-def as_vectors(given: Any) -> Embeddings | None:
+def as_vectors(given: object) -> Embeddings | None:
     """Vectors that were given as such; None where the queries are items."""
     if isinstance(given, Embeddings):
         return given

@@ -28,7 +28,7 @@ def cohen_kappa(
     b: npt.ArrayLike,
     *,
     weights: Literal["linear", "quadratic"] | None = None,
-    labels: Sequence[Any] | None = None,
+    labels: Sequence[object] | None = None,
 ) -> float:
     """Cohen's kappa of two raters (Cohen 1960; weighted: Cohen 1968).
 
@@ -73,7 +73,7 @@ def cohen_kappa(
     return 1 - float((weight * seen).sum()) / float((weight * chance).sum())
 
 
-def _places(used: npt.NDArray[Any], weights: str | None, labels: Sequence[Any] | None) -> Vector:
+def _places(used: npt.NDArray[Any], weights: str | None, labels: Sequence[object] | None) -> Vector:
     """Where each label stands on its scale."""
     if labels is not None:
         scale = list(np.asarray(labels).tolist())

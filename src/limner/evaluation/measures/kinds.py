@@ -185,7 +185,7 @@ def _is_statistic(statistic: Statistic) -> bool:
     return callable(statistic) or statistic in (*STATISTICS, UNKNOWN)
 
 
-def _read_bounds(given: Any) -> tuple[float, float] | None:
+def _read_bounds(given: object) -> tuple[float, float] | None:
     """Bounds from a file, or none where they are no bounds."""
     if not isinstance(given, list) or len(given) != 2 or not all(isinstance(end, (int, float)) for end in given):
         return None

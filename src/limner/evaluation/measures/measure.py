@@ -216,7 +216,7 @@ _WRITTEN = re.compile(
 )
 
 
-def _split(text: str, trusted: bool) -> tuple[MeasureKind, int | None, tuple[tuple[str, Any], ...]]:
+def _split(text: str, trusted: bool) -> tuple[MeasureKind, int | None, tuple[tuple[str, object], ...]]:
     match = _WRITTEN.fullmatch(text.strip())
     if match is None:
         raise UnknownName("measure", text, _names())
@@ -250,7 +250,7 @@ def _names() -> list[str]:
     return [f"{kind.name}@k" if kind.cut == "required" else kind.name for kind in MEASURES.values()]
 
 
-def _option(kind: MeasureKind, text: str, part: str) -> tuple[str, Any]:
+def _option(kind: MeasureKind, text: str, part: str) -> tuple[str, object]:
     name, equals, value = (piece.strip() for piece in part.partition("="))
     if name not in kind.options:
         raise UnknownName(f"option of {kind.name}", name, kind.options or ("none",))

@@ -34,7 +34,7 @@ KERNELS: Registry[Any] = Registry(
 _HOME, _OLD_HOME = "limner.systems.classic.", "limner.classic."  # the latter in limner 0.1, as its models name it
 
 
-def fingerprint(kind: str, content: Mapping[str, Any]) -> str:
+def fingerprint(kind: str, content: Mapping[str, object]) -> str:
     """A hash of everything in a model but its name; kernels count by their first names, so that indexes stay valid."""
     tensors: dict[str, npt.NDArray[Any]] = {}
     told = json.dumps(pack({key: held for key, held in content.items() if key != "name"}, tensors, "model"))
@@ -64,7 +64,7 @@ def kernel_from(held: Mapping[str, Any], *, trust: bool) -> Any:
     return kind.from_state(held["state"], **told)
 
 
-def features_state(features: Any) -> dict[str, Any]:
+def features_state(features: object) -> dict[str, object]:
     """Histograms, or a matrix of features."""
     if isinstance(features, WordHistograms):
         return {"ids": list(features.ids), "counts": dict(features.counts)}  # the kernel has the words

@@ -189,7 +189,7 @@ class KccaModel:
             path, KIND, {**self._content(), "features_file": self.features_file, **kept(self.trained_on)}
         )
 
-    def _content(self) -> dict[str, Any]:
+    def _content(self) -> dict[str, object]:
         spaces = [
             {
                 "setting": asdict(s.setting),

@@ -92,7 +92,7 @@ class FittedTagRank:
             loops.tag_rank_selves(side, self.scales, own)
         return normalised(mirrored(table) if b is None else table, selves[0], selves[-1])
 
-    def _ranked(self, side: Sentences, places: FloatArray) -> tuple[Any, ...]:
+    def _ranked(self, side: Sentences, places: FloatArray) -> tuple[object, ...]:
         """Sentences as the loops take them: different words in rising order, both ranks of each, sums of ranks."""
         sentence = np.repeat(np.arange(len(side.starts) - 1), np.diff(side.starts))
         keys = np.unique(np.stack([sentence, side.words]), axis=1, return_index=True)

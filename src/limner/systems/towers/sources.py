@@ -159,7 +159,7 @@ def _is_file(given: str) -> bool:
     return Path(given).suffix.lower() in (".npy", ".npz", ".safetensors", ".parquet")
 
 
-def _encoder(name: str, options: Mapping[str, Any], what: str, trusted: bool) -> Any:
+def _encoder(name: str, options: Mapping[str, object], what: str, trusted: bool) -> object:
     made = encoder_named(name, options, trusted=trusted)
     if not isinstance(made, (Encoder, TwoSided)):
         raise LimnerError(f"{what}={name!r} has no encode(items): expected an encoder")
