@@ -17,8 +17,12 @@ def found():
     return architecture.modules()
 
 
-def test_the_root_shows_wings_and_no_loose_modules(found):
-    facts = architecture.facts(found)
+@pytest.fixture(scope="module")
+def facts(found):
+    return architecture.facts(found)
+
+
+def test_the_root_shows_wings_and_no_loose_modules(facts):
     assert facts["at the root"] <= 16
     assert facts["loose modules at the root"] == []
 
@@ -39,8 +43,7 @@ def test_the_contract_of_floors_ignores_no_import():
     assert "ignore_imports" not in floors
 
 
-def test_no_function_is_long_and_no_class_name_is_taken_twice(found):
-    facts = architecture.facts(found)
+def test_no_function_is_long_and_no_class_name_is_taken_twice(facts):
     assert facts["long functions"] == [] and facts["long files"] == []
     assert facts["repeated class names"] == {}
 
