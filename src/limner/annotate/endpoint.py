@@ -26,9 +26,9 @@ import numpy as np
 from limner.annotate.store import Store
 from limner.annotate.store.contents import Key
 from limner.annotate.store.designs import add_machine_answers, machine_answers
+from limner.core.arrays import FloatArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.core.judgements import FloatArray
 
 KEY = "LIMNER_JUDGE_KEY"
 """The environment variable that holds the key, where nothing else is said."""

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from limner.core.arrays import Array
 from limner.core.embeddings import Embeddings
 from limner.core.ids import Ids
 from limner.scores import VectorScores
 
-Array = npt.NDArray[Any]
 LARGE = 1 << 20
 """Arrays of so many bytes are put into the object store on their own: each node holds one copy, which workers map."""
 

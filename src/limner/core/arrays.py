@@ -14,6 +14,12 @@ import numpy.typing as npt
 from limner.core.errors import LimnerError
 
 Array = npt.NDArray[Any]
+"""Numbers of any type."""
+BoolArray = npt.NDArray[np.bool_]
+Float32 = npt.NDArray[np.float32]
+FloatArray = npt.NDArray[np.float64]
+Int32 = npt.NDArray[np.int32]
+IntArray = npt.NDArray[np.int64]
 _AT_ONCE = 1 << 22  # numbers that are looked at together, so that a mapped file stays on disk
 
 

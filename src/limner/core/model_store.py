@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from limner.core.arrays import Array
 from limner.core.errors import LimnerError
 from limner.core.files import replacing_model, write_text
 from limner.core.paths import damage_told, parse_json, read_json, refuse_irregular
 from limner.core.version import VERSION
 
-Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
 FORMAT = 2
 READABLE = (1, FORMAT)

@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from limner.core.arrays import Array
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    pass
 
 DEEPEST = 100
 """Lists and objects may lie in each other so deep; what walks through them needs no more stack than that."""
@@ -145,7 +146,7 @@ def _is_unicode(value: object) -> bool:
     return True
 
 
-def read_array(path: str | Path, *, what: str) -> npt.NDArray[Any]:
+def read_array(path: str | Path, *, what: str) -> Array:
     """The array of an npy file, memory-mapped, or the tensor of a pt file; nothing in it is unpickled freely."""
     _refuse_missing(path, what, "an .npy file")
     import numpy as np  # here: names of data sets are listed without it
@@ -162,7 +163,7 @@ def read_array(path: str | Path, *, what: str) -> npt.NDArray[Any]:
     return held
 
 
-def read_arrays(path: str | Path, *, what: str) -> dict[str, npt.NDArray[Any]]:
+def read_arrays(path: str | Path, *, what: str) -> dict[str, Array]:
     """The arrays of an npz file by name; refuses one that would unpack to far more than it holds."""
     import numpy as np
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.core.arrays import array, numbers, unmasked
+from limner.core.arrays import Array, IntArray, array, numbers, unmasked
 from limner.core.errors import LimnerError
 from limner.core.files import replacing, write_text
-from limner.core.ids import Ids, IntArray
+from limner.core.ids import Ids
 from limner.core.paths import read_json, refuse_irregular
 
 Lists = npt.NDArray[np.integer[Any]]
@@ -231,7 +231,7 @@ def _real(given: object) -> npt.NDArray[np.floating[Any]]:
     return scores if scores.dtype in (np.float32, np.float64) else scores.astype(np.float64)
 
 
-def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _frozen(array: Array) -> Array:
     view = array.view()  # a view: the caller's own array stays writeable
     view.flags.writeable = False
     return view

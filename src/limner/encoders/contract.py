@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
-from limner.core.arrays import array
+from limner.core.arrays import Array, array
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
@@ -64,7 +63,7 @@ def identity(system: object, name: str | None = None) -> str | None:
     return str(found) if found else name if name and ":" in name else None
 
 
-def digest(*parts: str | npt.NDArray[Any]) -> str:
+def digest(*parts: str | Array) -> str:
     """A hash of texts and arrays, for the fingerprint of a model that holds them.
 
     >>> digest("ab", np.zeros(2)) == digest("ab", np.zeros(2)), digest("ab", "c") == digest("a", "bc")

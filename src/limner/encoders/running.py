@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
-import numpy.typing as npt
 
+from limner.core.arrays import Float32
 from limner.core.collection import Items
 from limner.core.errors import LimnerError, MissingExtra, UnknownName
 from limner.core.torch_kernels import device_named
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 keep_freed()
-Float32 = npt.NDArray[np.float32]
 PRECISIONS = {"float32": None, "float16": torch.float16, "bfloat16": torch.bfloat16}
 _AHEAD = 3  # batches of pictures that are decoded before the model asks for them
 

@@ -19,10 +19,9 @@ from typing import Any
 import numpy as np
 
 from limner import stats
+from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.files import write_text
-from limner.core.ids import IntArray
-from limner.core.judgements import FloatArray
 from limner.core.registry import Registry
 from limner.evaluation.measures import Measure
 from limner.evaluation.plain import plain

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from limner.core.arrays import Array, IntArray
 from limner.core.errors import LimnerError
-from limner.match._lists import Int64
 
 
-def solve(costs: npt.NDArray[Any]) -> tuple[Int64, Int64]:
+def solve(costs: Array) -> tuple[IntArray, IntArray]:
     """Pairs of lowest cost, as many as there can be; inf is a pair that must not be."""
     try:
         return _solved(costs)
@@ -45,7 +42,7 @@ def library(shape: tuple[int, ...]) -> str:
     return "lapx" if max(shape) <= 1.5 * min(shape) and find_spec("lap") is not None else "scipy"
 
 
-def _solved(costs: npt.NDArray[Any]) -> tuple[Int64, Int64]:
+def _solved(costs: Array) -> tuple[IntArray, IntArray]:
     if library(costs.shape) == "lapx":
         import lap
 

@@ -17,10 +17,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import Array, FloatArray, IntArray
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ranking import Ranking
 from limner.match import _dense
-from limner.match._lists import Array, Edges, Float64, Found, Int64, Market, Wanted
+from limner.match._lists import Edges, Found, Market, Wanted
 from limner.scores import Progress, Scores
 
 METHODS = ("auto", "sparse", "dense")
@@ -143,10 +144,10 @@ class _Solution:
         gap: What the total may lack of the best.
     """
 
-    items: Int64
-    profits: Float64
-    best: Float64
-    prices: Float64
+    items: IntArray
+    profits: FloatArray
+    best: FloatArray
+    prices: FloatArray
     total: float
     gap: float = np.inf
 
@@ -158,7 +159,7 @@ class _Solution:
         """
         return float(np.ptp(2.0**-50 * self.prices) + np.ptp(2.0**-50 * self.profits[self.items >= 0]))
 
-    def bounded(self, outside: Float64) -> _Solution:
+    def bounded(self, outside: FloatArray) -> _Solution:
         """The same with a gap from what each bidder's best pair, listed or not, would give it at these prices.
 
         For any prices, no assignment has more than all prices and every bidder's highest score less price. What that
@@ -175,17 +176,17 @@ class _Solution:
 class _Limits:
     """What lists leave out: no pair outside them has a score less price above these, at the prices of that time."""
 
-    prices: Float64
-    tops: Float64
+    prices: FloatArray
+    tops: FloatArray
 
     @classmethod
-    def of(cls, found: Found, prices: Float64, m: int, floors: Float64 | None = None) -> _Limits:
+    def of(cls, found: Found, prices: FloatArray, m: int, floors: FloatArray | None = None) -> _Limits:
         """The last pair that was found limits all that were not; where fewer were found there are no others."""
         full = (found.items[:, -1] >= 0) & (found.items.shape[1] < m)
         tops = np.where(full, found.profits[:, -1], -np.inf)
         return cls(prices, tops if floors is None else np.where(floors == np.inf, np.inf, tops))
 
-    def at(self, prices: Float64) -> Float64:
+    def at(self, prices: FloatArray) -> FloatArray:
         """The same at other prices: no profit has risen by more than the greatest fall of a price."""
         return np.asarray(self.tops + (self.prices - prices).max())
 
@@ -200,11 +201,11 @@ class _Rounds:
         self.most = self.n * self.m // 4 if may_give_up and self.n * self.m > 10**6 else self.n * self.m
         self.square = self.n == self.m
         self.done: list[_Solution] = []
-        self.starts: dict[int, Float64] = {}
+        self.starts: dict[int, FloatArray] = {}
         self.steps.expect(self.market.scores.shape[0] + rounds * self.n)
 
     @property
-    def taken(self) -> list[Int64]:
+    def taken(self) -> list[IntArray]:
         """The items that the bidders got in the rounds so far."""
         return [solution.items for solution in self.done]
 
@@ -226,7 +227,7 @@ class _Rounds:
         self.edges = found.edges
         self.limits = [_Limits.of(found, np.zeros(self.m), self.m)]
 
-    def _outside(self, prices: Float64) -> Float64:
+    def _outside(self, prices: FloatArray) -> FloatArray:
         """What a pair that no list holds can give each bidder at most, at these prices."""
         return np.asarray(np.min([limits.at(prices) for limits in self.limits], axis=0))
 
@@ -260,7 +261,7 @@ class _Rounds:
             raise RuntimeError("no assignment was found although everybody may go without")
         return solution
 
-    def _start(self) -> Float64:
+    def _start(self) -> FloatArray:
         """Prices to begin a round with.
 
         Where everybody gets something any prices will do, and those of the last attempt are nearly right. Where items
@@ -271,7 +272,7 @@ class _Rounds:
         last = self.done[-1].prices if self.done else np.zeros(self.m)
         return self.starts.get(len(self.done), last).copy()
 
-    def _widen(self, edges: Edges, dead: npt.NDArray[np.bool_], prices: Float64) -> bool:
+    def _widen(self, edges: Edges, dead: npt.NDArray[np.bool_], prices: FloatArray) -> bool:
         """Adds open items to the lists of those that want too few; False where none of them has any left to want."""
         closed = np.logical_and.reduceat(np.append(dead[edges.items], True), np.minimum(edges.indptr[:-1], len(edges)))
         closed |= np.diff(edges.indptr) == 0
@@ -325,7 +326,7 @@ class _Rounds:
 
 
 def _solve_lists(
-    edges: Edges, prices: Float64, null: float, steps: _Steps
+    edges: Edges, prices: FloatArray, null: float, steps: _Steps
 ) -> tuple[_Solution | None, npt.NDArray[np.bool_]]:
     """The best assignment on lists, starting from prices; None where some bidder cannot have an item.
 
@@ -364,7 +365,7 @@ def _total(scores: Array) -> float:
         ) from None
 
 
-def _inverse(items: Int64, n: int) -> Int64:
+def _inverse(items: IntArray, n: int) -> IntArray:
     """The bidder of each item, -1 where it has none."""
     bidders = np.full(n, -1, dtype=np.int64)
     has = np.flatnonzero(items >= 0)
@@ -373,7 +374,7 @@ def _inverse(items: Int64, n: int) -> Int64:
 
 
 def _ranked(
-    scores: Scores, lists: list[Int64], totals: list[float], gaps: list[float], solver: str
+    scores: Scores, lists: list[IntArray], totals: list[float], gaps: list[float], solver: str
 ) -> BijectiveRanking:
     """A ranking from the candidate of each query in each round, -1 where it got none."""
     n, m = scores.shape

@@ -19,8 +19,9 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
-from limner.core.ids import Ids, IntArray
+from limner.core.ids import Ids
 from limner.core.progress import progress_for
 from limner.core.ranking import Ranking
 from limner.core.registry import Registry

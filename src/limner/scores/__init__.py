@@ -7,6 +7,7 @@ threads, and equal vectors get equal scores wherever they stand.
 
 from __future__ import annotations
 
+from limner.core.arrays import Float32
 from limner.scores import device, pairs, parts, sets  # noqa: F401  # they register the kinds of scores they hold
 from limner.scores.base import LARGEST, RUNNER, TILE_COLUMNS, TILE_ROWS, Best, Runner, Scores
 from limner.scores.corrected import CorrectedScores, correct
@@ -16,7 +17,6 @@ from limner.scores.matrices import MatrixScores
 from limner.scores.running import (
     Block,
     Divisible,
-    Float32,
     PairScores,
     Progress,
     Result,

@@ -15,16 +15,16 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import Array, Float32, IntArray
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.ids import Ids, IntArray
+from limner.core.ids import Ids
 from limner.core.paths import read_array
 from limner.core.ranking import Ranking
 from limner.core.registry import Registry
 from limner.scores.inputs import Scorer, as_scorer, ids_of, indexed, labels
 from limner.scores.running import (
     Block,
-    Float32,
     PairScores,
     Progress,
     Result,
@@ -189,7 +189,7 @@ class Scores(ABC):
         """Scores corrected for hubs: `scores.correct("csls", k=10)`; see `limner.match.correct`."""
         return KINDS["corrected"](self, how, **options)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """The whole matrix, for numpy and what is built on it."""
         return np.asarray(self.matrix(), dtype=dtype)
 

@@ -11,14 +11,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from limner.core.arrays import array
+from limner.core.arrays import Float32, IntArray, array
 from limner.core.collection import Collection
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, shown
-from limner.core.ids import IntArray
 from limner.scores.base import KINDS, Scores
 from limner.scores.correction import CORRECTIONS, TUNERS, Correction, correction
-from limner.scores.running import Block, Float32
+from limner.scores.running import Block
 from limner.scores.statistics import Statistics
 
 Bank = tuple[Embeddings, Embeddings] | tuple[Statistics, Statistics] | Embeddings | Scores | Statistics

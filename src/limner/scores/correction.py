@@ -16,16 +16,14 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from limner.core.arrays import Array, IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.core.ids import IntArray
 from limner.core.registry import Registry, checked
 from limner.scores.base import LARGEST, Scores
 from limner.scores.running import Block, kernels, number_type
 
-Array = npt.NDArray[Any]
 Grid = Mapping[str, Sequence[object]]
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from limner.core.arrays import array
+from limner.core.arrays import Float32, array
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.scores.base import KINDS, Scores
 from limner.scores.checks import refuse_nan
 from limner.scores.inputs import Scorer
-from limner.scores.running import Block, Float32
+from limner.scores.running import Block
 
 
 def _values(items: Any) -> Any:

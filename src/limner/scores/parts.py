@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from limner.core.ids import Ids, IntArray
+from limner.core.arrays import Float32, IntArray
+from limner.core.ids import Ids
 from limner.scores.base import KINDS, Scores
-from limner.scores.running import Block, Float32
+from limner.scores.running import Block
 
 
 @KINDS.register("part")

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from limner.core.arrays import Array, IntArray
 from limner.core.errors import LimnerError
 from limner.core.files import replacing
-from limner.core.ids import Ids, IntArray
+from limner.core.ids import Ids
 from limner.core.paths import damage_told, parse_json, read_arrays
 from limner.scores.base import Scores
-from limner.scores.correction import CORRECTIONS, Array, Correction, correction
+from limner.scores.correction import CORRECTIONS, Correction, correction
 from limner.scores.running import Block, on_host
 
 RESERVED = ("head", "candidates", "bank")

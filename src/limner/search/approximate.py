@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import Array
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
@@ -139,7 +140,7 @@ def _graded(queries: Embeddings, asked: list[list[Row]]) -> Iterator[list[Row]]:
         yield sorted(scored, key=lambda row: (-row["score"], row["_rowid"]))
 
 
-def joined(listed: list[list[Row]]) -> tuple[list[Row], npt.NDArray[Any], npt.NDArray[Any]]:
+def joined(listed: list[list[Row]]) -> tuple[list[Row], Array, Array]:
     """Unique rows, and for every query which of them it has, with scores; short lists are padded."""
     rows = {row["id"]: row for each in listed for row in each}
     at = {key: number for number, key in enumerate(rows)}

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from limner.core.arrays import Array
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownId, UnknownName, shown
@@ -353,7 +353,7 @@ class Index:
         found = self._from_places(asked, ranking.indices, ranking.scores)
         return replace(found, correction=scores.correction.name)
 
-    def _from_places(self, asked: Items, places: npt.NDArray[Any], scores: npt.NDArray[Any]) -> Hits:
+    def _from_places(self, asked: Items, places: Array, scores: Array) -> Hits:
         unique, indices = np.unique(places, return_inverse=True)
         rows = self.store.take(unique)
         return self._hits(asked, rows, indices.reshape(places.shape), scores)
@@ -369,7 +369,7 @@ class Index:
         rows = self.store.table.take_offsets(chosen.tolist()).select(["vector"]).to_arrow()["vector"].combine_chunks()
         return numbered(rows.flatten().to_numpy(zero_copy_only=False).reshape(len(chosen), -1)), "stored"
 
-    def _measured(self, asked: Embeddings, of: str, answer: npt.NDArray[Any], k: int, probes: int) -> Recall:
+    def _measured(self, asked: Embeddings, of: str, answer: Array, k: int, probes: int) -> Recall:
         truth = [[row["id"] for row in self.store.take(places)] for places in answer]
         found = [{row["id"] for row in listed} for listed in approximate.near(self.store, asked, k, probes)]
         shares = [len(got.intersection(right)) / len(right) for got, right in zip(found, truth, strict=True)]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from limner.core.arrays import array, is_matrix
+from limner.core.arrays import Array, array, is_matrix
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.ids import Ids
@@ -30,7 +27,7 @@ def as_vectors(given: object) -> Embeddings | None:
     return numbered(found) if found.ndim == 1 and np.issubdtype(found.dtype, np.number) else None
 
 
-def numbered(given: npt.NDArray[Any]) -> Embeddings:
+def numbered(given: Array) -> Embeddings:
     """One vector, or rows of vectors, with numbers as ids."""
     matrix = np.atleast_2d(given)
     return Embeddings(Ids(range(len(matrix)), what="query"), matrix)

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from limner.core.arrays import FloatArray
 from limner.core.errors import LimnerError
-from limner.core.judgements import FloatArray
 from limner.core.registry import Registry
 from limner.evaluation.placements import Placements
 from limner.stats import Interval, Part, sum_interval

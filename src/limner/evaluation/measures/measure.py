@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError, TooShort, UnknownName
-from limner.core.ids import IntArray
-from limner.core.judgements import FloatArray
 from limner.evaluation.measures.kinds import MEASURES, STATISTICS, UNKNOWN, MeasureKind, Statistic
 from limner.evaluation.placements import Placements
 

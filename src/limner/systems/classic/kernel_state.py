@@ -7,8 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import numpy.typing as npt
-
+from limner.core.arrays import Array
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.model_store import pack
@@ -36,7 +35,7 @@ _HOME, _OLD_HOME = "limner.systems.classic.", "limner.classic."  # the latter in
 
 def fingerprint(kind: str, content: Mapping[str, object]) -> str:
     """A hash of everything in a model but its name; kernels count by their first names, so that indexes stay valid."""
-    tensors: dict[str, npt.NDArray[Any]] = {}
+    tensors: dict[str, Array] = {}
     told = json.dumps(pack({key: held for key, held in content.items() if key != "name"}, tensors, "model"))
     told = told.replace(f'"{_HOME}', f'"{_OLD_HOME}')
     return f"{kind} {digest(told, *tensors.values())}"

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from limner.core.arrays import Float32
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
@@ -23,7 +23,6 @@ from limner.encoders.pictures import Histograms
 if TYPE_CHECKING:
     from limner.scores import Progress
 
-Float32 = npt.NDArray[np.float32]
 BUILT_IN = "histograms"
 """The encoder of images that needs nothing: colours and shapes."""
 
