@@ -9,6 +9,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
 import architecture  # noqa: E402
+import walks  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -16,8 +17,12 @@ def found():
     return architecture.modules()
 
 
-def test_the_root_shows_wings_and_no_loose_modules(found):
-    facts = architecture.facts(found)
+@pytest.fixture(scope="module")
+def facts(found):
+    return architecture.facts(found)
+
+
+def test_the_root_shows_wings_and_no_loose_modules(facts):
     assert facts["at the root"] <= 16
     assert facts["loose modules at the root"] == []
 
@@ -38,9 +43,8 @@ def test_the_contract_of_floors_ignores_no_import():
     assert "ignore_imports" not in floors
 
 
-def test_no_function_is_long_and_no_class_name_is_taken_twice(found):
-    facts = architecture.facts(found)
-    assert facts["long functions"] == []
+def test_no_function_is_long_and_no_class_name_is_taken_twice(facts):
+    assert facts["long functions"] == [] and facts["long files"] == []
     assert facts["repeated class names"] == {}
 
 
@@ -61,3 +65,19 @@ def test_what_the_script_sees(tmp_path):
     assert architecture.circles(seen) == [["house.low.a", "house.low.b"]]
     assert seen["house.high"].imports == {"house.high.top", "house.low.a"}
     assert architecture.upward(seen, [["high"], ["low"]]) == ["house.low.c -> house.high.top"]
+
+
+def test_lines_that_stand_twice_are_counted(tmp_path):
+    lines = "\n".join(f"    a{n} = {n}" for n in range(architecture.RUN))
+    (tmp_path / "house").mkdir()
+    (tmp_path / "house" / "__init__.py").write_text('"""Same words.\n\nSame words.\n"""\n')
+    for name in ("one", "other"):
+        (tmp_path / "house" / f"{name}.py").write_text(f"def {name}():\n{lines}\n\n    # the end\n")
+    assert architecture.repeated(architecture.modules(tmp_path, "house")) == 2 * architecture.RUN
+
+
+def test_a_walk_names_the_files_that_a_value_passes():
+    walk = walks.measured("embedding", ROOT / "src")
+    assert walk["at the root"] == ["core", "match", "scores"]
+    assert {"core/embeddings.py", "scores/corrected.py", "match/corrections.py"} <= set(walk["files"])
+    assert "scores/base.py -> core/ranking.py" in walk["hops"]

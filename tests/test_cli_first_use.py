@@ -18,7 +18,8 @@ from limner import Embeddings, Scores
 from limner.cli import app
 from limner.cli.console import Lines
 from limner.cli.errors import Status
-from limner.explain.adversarial import PLAIN, attack, css_colours
+from limner.explain.adversarial import attack
+from limner.explain.opposites import PLAIN, css_colours
 
 RNG = np.random.default_rng(3)
 COLOURS = ["red", "green", "blue", "white"]

@@ -35,6 +35,13 @@ def test_pages_use_plain_words(page):
     assert {old: new for old, new in PLAIN.items() if re.search(rf"\b{old}\b", text)} == {}
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_prompts_stand_in_console_blocks_only(page):
+    """There the copy button leaves them out."""
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    assert [kind for kind, text in blocks if text.startswith("$ ") and kind != "console"] == []
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")

@@ -3,6 +3,7 @@
     python tools/architecture.py                  # the facts as a table
     python tools/architecture.py --json           # the same for machines
     python tools/architecture.py --source DIR     # of another checkout: the folder that holds the package
+    python tools/architecture.py --before DIR     # a Markdown table: another checkout beside this one
 
 Imports are read from the syntax tree, those inside functions and under TYPE_CHECKING included, so a circle that only
 opens when a function runs is counted too. Importing a name from a package counts as importing the module that defines
@@ -16,7 +17,7 @@ import argparse
 import ast
 import json
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "limner"
 LONG_FUNCTION, LONG_FILE = 60, 450
+RUN = 6
+"""Lines of code in a row that make a repetition."""
 
 
 @dataclass
@@ -76,6 +79,18 @@ class Module:
                 return list(ast.literal_eval(node.value))
         return []
 
+    @property
+    def code(self) -> list[str]:
+        """Lines that do something: no blank lines, comments, imports, docstrings or lone brackets."""
+        silent = {line for node in ast.walk(self.tree) if _is_silent(node) for line in _span(node)}
+        lines = ((number, line.strip()) for number, line in enumerate(self.text.splitlines(), 1))
+        return [line for number, line in lines if number not in silent and any(c.isalnum() for c in line.split("#")[0])]
+
+    @property
+    def untyped(self) -> set[int]:
+        """Lines of code that name `Any`."""
+        return {node.lineno for node in ast.walk(self.tree) if isinstance(node, ast.Name) and node.id == "Any"}
+
     def functions(self) -> Iterator[tuple[str, int]]:
         """Every function with its number of lines, its docstring not counted."""
         for node in ast.walk(self.tree):
@@ -83,6 +98,15 @@ class Module:
                 first = node.body[0]
                 doc = (first.end_lineno or 0) - first.lineno + 1 if ast.get_docstring(node) else 0
                 yield f"{self.name}.{node.name}", (node.end_lineno or 0) - node.lineno + 1 - doc
+
+
+def _is_silent(node: ast.AST) -> bool:
+    text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    return text or isinstance(node, ast.Import | ast.ImportFrom)
+
+
+def _span(node: ast.AST) -> range:
+    return range(getattr(node, "lineno", 1), getattr(node, "end_lineno", 0) + 1)
 
 
 def modules(source: Path = ROOT / "src", package: str = PACKAGE) -> dict[str, Module]:
@@ -164,6 +188,18 @@ def upward(found: Mapping[str, Module], floors: Iterable[Iterable[str]]) -> list
     return [f"{a.name} -> {b.name}" for a, b in between if height[a.wing] < height[b.wing]]
 
 
+def repeated(found: Mapping[str, Module]) -> int:
+    """Lines of code that belong to a run which stands in the package more than once, to the letter."""
+    runs: dict[tuple[str, ...], list[tuple[str, int]]] = defaultdict(list)
+    for module in found.values():
+        code = module.code
+        for at in range(len(code) - RUN + 1):
+            runs[tuple(code[at : at + RUN])].append((module.name, at))
+    return len(
+        {(name, at + n) for places in runs.values() if len(places) > 1 for name, at in places for n in range(RUN)}
+    )
+
+
 def contract(pyproject: Path = ROOT / "pyproject.toml") -> list[list[str]]:
     """The floors that the import contract names, the highest first."""
     with pyproject.open("rb") as file:
@@ -186,17 +222,31 @@ def facts(found: Mapping[str, Module]) -> dict[str, object]:
         "floors": len(contract()),
         "imports upward": upward(found, contract()),
         "public names": {m.name: len(m.public) for m in every if m.is_package and m.name.count(".") <= 1},
-        "lines with Any": sum(_says_any(line) for module in every for line in module.text.splitlines()),
+        f"lines in repeated runs of {RUN}": repeated(found),
+        "lines with Any": sum(len(module.untyped) for module in every),
         "repeated class names": {name: n for name, n in sorted(classes.items()) if n > 1},
         "long functions": [name for module in every for name, size in module.functions() if size > LONG_FUNCTION],
         "long files": [module.name for module in every if len(module.text.splitlines()) > LONG_FILE],
     }
 
 
-def _says_any(line: str) -> bool:
-    code = line.partition("#")[0]
-    words = "".join(c if c.isalnum() or c == "_" else " " for c in code).split()
-    return "Any" in words and "import" not in words
+def _number(value: object) -> object:
+    return len(value) if isinstance(value, list | dict) else value
+
+
+def _names(value: object) -> object:
+    """The sum of what packages declare."""
+    return sum(value.values()) if isinstance(value, dict) else value
+
+
+def beside(before: Mapping[str, object], now: Mapping[str, object]) -> str:
+    """A Markdown table of two sets of facts."""
+    rows = [("modules that import each other in a circle", *(sum(map(len, each["circles"])) for each in (before, now)))]  # type: ignore[call-overload]
+    for name in now:
+        count = _names if name == "public names" else _number
+        rows.append((name, count(before[name]), count(now[name])))
+    head = ["| fact | before | now |", "|---|---:|---:|"]
+    return "\n".join([*head, *(f"| {name} | {old:,} | {new:,} |" for name, old, new in rows[1:] + rows[:1])])
 
 
 def main() -> None:
@@ -204,13 +254,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--source", type=Path, default=ROOT / "src", help="the folder that holds the package")
+    parser.add_argument("--before", type=Path, help="the folder that holds an older package: print both as a table")
     chosen = parser.parse_args()
     measured = facts(modules(chosen.source))
+    if chosen.before:
+        print(beside(facts(modules(chosen.before)), measured))
+        return
     if chosen.json:
         print(json.dumps(measured, indent=2))
         return
     for name, value in measured.items():
-        print(f"{name:28} {len(value) if isinstance(value, list | dict) else value}")
+        print(f"{name:28} {_number(value)}")
         for each in value if isinstance(value, list) else ():
             print(f"    {' '.join(each) if isinstance(each, list) else each}")
 

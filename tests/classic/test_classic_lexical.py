@@ -68,7 +68,7 @@ def tables(draw_words=WORDS[:5]):
 
 
 @given(documents, documents, tables(), st.sampled_from(("none", "root idf")), st.sampled_from((1, 2, 3)))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_the_kernel_with_partial_matches_is_the_papers(a, b, table, weights, length):
     kernel = LexicalKernel(Given(table), StringKernel(length=length, weights=weights)).fit(TRAINING)
     seen = Counter(w for captions in TRAINING for w in {w for c in captions for w in READ(c)})

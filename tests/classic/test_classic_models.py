@@ -26,6 +26,9 @@ from limner.systems.classic.selection import Dev
 from limner.systems.classic.strings import StringKernel
 
 SMALL = {"side": 64, "points": 40}
+FEW = {"kappas": (0.1, 1.0), "text_kappas": (1.0, 4.0), "powers": (1.0, 2.0), "dimensions": (10, 40)}
+"""Sixteen settings: one more than are fused."""
+ONE = {"kappas": (0.1,), "text_kappas": (1.0,), "powers": (1.0,)}
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +132,7 @@ def test_the_setting_is_the_best_of_the_grid_on_dev(world, seen):
 
 
 def test_fifteen_models_for_each_task_are_fused_by_borda(world, seen, tmp_path):
-    model = limner.train(world, "kcca", fuse=True, features=seen)
+    model = limner.train(world, "kcca", fuse=True, features=seen, **FEW)
     assert {task: len(set(s)) for task, s in model.settings.items()} == {"i2t": 15, "t2i": 15}
     scores = model.scores(world.test)
     assert isinstance(scores, TwoWayScores)
@@ -140,7 +143,7 @@ def test_fifteen_models_for_each_task_are_fused_by_borda(world, seen, tmp_path):
                 "one", model.image_kernel, model.text_kernel, model.images, model.documents, model.spaces,
                 {"i2t": (setting,), "t2i": (setting,)},
             )  # fmt: skip
-            one = alone.scores(world.test)
+            one = alone.scores(world.test, features=seen)
             singles.append(one if task == "i2t" else one.T)
         fused = borda(singles)
         assert [oriented.ranking()[q] for q in oriented.queries] == [fused[q] for q in fused.queries]
@@ -200,12 +203,12 @@ def test_features_in_place_of_pictures(world, features, tmp_path, kind):
 
 def test_histograms_of_a_file_in_place_of_pictures(world, seen, tmp_path):
     file = seen.save(tmp_path / "histograms.safetensors")
-    given = limner.train(world, "kcca", features=file)
+    given = limner.train(world, "kcca", features=file, **ONE)
     expected = given.scores(world.test, features=seen).matrix()
     np.testing.assert_allclose(given.scores(world.test).matrix(), expected, atol=1e-5)  # the file has the words
-    pictures = limner.train(world, "kcca", **SMALL)
+    pictures = limner.train(world, "kcca", **SMALL, **ONE)
     np.testing.assert_allclose(pictures.scores(world.test).matrix(), expected, atol=1e-5)
-    bare = limner.train(world, "kcca", features=WordHistograms(seen.ids, seen.counts))
+    bare = limner.train(world, "kcca", features=WordHistograms(seen.ids, seen.counts), **ONE)
     np.testing.assert_allclose(bare.scores(world.test, features=seen).matrix(), expected, atol=1e-5)
     with pytest.raises(LimnerError, match="not known"):
         bare.scores(world.test)

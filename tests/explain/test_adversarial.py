@@ -9,8 +9,9 @@ import pytest
 
 import limner
 from limner.core.errors import LimnerError, UnknownName
-from limner.explain.adversarial import FAR, KINDS, Edit, attack, attack_all, colours_in, css_colours
+from limner.explain.adversarial import KINDS, Edit, attack, attack_all
 from limner.explain.blindness import blind_baseline, ranks, rerank, table
+from limner.explain.opposites import FAR, colours_in, css_colours
 from limner.explain.textonly import text_only
 
 TEXTS = [

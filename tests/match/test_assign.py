@@ -9,8 +9,7 @@ from hypothesis.extra import numpy as arrays
 from scipy.optimize import linear_sum_assignment
 
 from limner import Embeddings, LimnerError, Scores
-from limner.match import _lists
-from limner.match import assignment as assign
+from limner.match import _dense, _lists
 from limner.match.assignment import bijective
 
 METHODS = ["auto", "sparse", "dense"]
@@ -144,7 +143,7 @@ def test_lists_that_grow_too_long_turn_dense():
 
 
 def test_without_lapx_scipy_solves(monkeypatch):
-    monkeypatch.setattr(assign, "_solver", lambda shape: "scipy")
+    monkeypatch.setattr(_dense, "library", lambda shape: "scipy")
     matrix = np.random.default_rng(4).standard_normal((30, 30))
     assert bijective(given_as(matrix), method="dense").solver == "scipy"
     assert bijective(given_as(matrix), method="dense").totals == pytest.approx(bijective(given_as(matrix)).totals)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from limner.annotate import (
@@ -31,7 +31,7 @@ else:
 
     _submodule = submodules(__name__)
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
         """Imports what needs a database on first use."""
         homes = {"plan": "design", "open_store": "store"}
         return getattr(_submodule(homes[name]), name) if name in homes else _submodule(name)

@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
 from limner.annotate.store.contents import Key, Proposal
+from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError, TooShort, shown
-from limner.core.ids import IntArray
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 
-FloatArray = npt.NDArray[np.float64]
 Measure = Callable[[Ranking, Judgements], float]
 
 

@@ -25,9 +25,10 @@ from limner.annotate.store.contents import Key, add_pairs
 from limner.annotate.store.designs import Design, Unit, add_design, add_phase, designs
 from limner.annotate.store.tasks import add_tasks
 from limner.annotate.tasks import make_tasks
+from limner.core.arrays import FloatArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.core.judgements import FloatArray, Judgements
+from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure, parse
 from limner.stats import draw, strata_of

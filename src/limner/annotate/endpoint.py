@@ -26,9 +26,9 @@ import numpy as np
 from limner.annotate.store import Store
 from limner.annotate.store.contents import Key
 from limner.annotate.store.designs import add_machine_answers, machine_answers
+from limner.core.arrays import FloatArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.core.judgements import FloatArray
 
 KEY = "LIMNER_JUDGE_KEY"
 """The environment variable that holds the key, where nothing else is said."""
@@ -125,7 +125,7 @@ class EndpointJudge:
         self.spent.failed += 1
         raise NoAnswer(f"image {pair[0]!r}, caption {pair[1]!r}: no answer in {self.tries} tries ({self._clean(said)})")
 
-    def _request(self, pair: Key) -> dict[str, Any]:
+    def _request(self, pair: Key) -> dict[str, object]:
         images, texts = self.collection.images, self.collection.texts
         caption = str(texts.values[texts.ids.index(pair[1])])
         picture = images.open(images.ids.index(pair[0])).convert("RGB")
@@ -192,7 +192,7 @@ class _Later(LimnerError):
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Follows nothing."""
 
-    def redirect_request(self, *_: Any) -> None:
+    def redirect_request(self, *_: object) -> None:
         """None: the status becomes an error."""
 
 

@@ -22,9 +22,10 @@ from limner.annotate.store import Store
 from limner.annotate.store.answers import answers
 from limner.annotate.store.contents import Key
 from limner.annotate.store.designs import Design, designs
+from limner.core.arrays import FloatArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.core.judgements import FloatArray, Judgements
+from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.evaluation.estimated import Estimated
 from limner.evaluation.measures import Measure
@@ -118,8 +119,8 @@ def estimates(
 
 def difference(
     store: Store,
-    one: Any,
-    other: Any,
+    one: object,
+    other: object,
     collection: Collection,
     measure: str | Measure,
     *,

@@ -141,13 +141,13 @@ def read_answers(path: str | Path, *, form: str | None = None) -> list[Given]:
     return [_given(row, source, line) for line, row in rows if row.get("role") in (None, "", "real")]
 
 
-def _csv_rows(source: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _csv_rows(source: Path) -> Iterator[tuple[int, Mapping[str, object]]]:
     for at, cells in table(source, delimiter=","):
         row = {name: unguarded(cell) for name, cell in cells.items()}
         yield at.line or 0, {**row, "reasons": [r for r in (row.get("reasons") or "").split(";") if r]}
 
 
-def _json_rows(source: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _json_rows(source: Path) -> Iterator[tuple[int, Mapping[str, object]]]:
     return ((at.line or 0, row) for at, row in json_lines(source))
 
 

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from limner.annotate.bias import grades_at
+from limner.core.arrays import FloatArray
 from limner.core.errors import LimnerError
-from limner.core.judgements import FloatArray, Judgements
+from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure
 

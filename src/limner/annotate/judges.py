@@ -17,10 +17,10 @@ import numpy as np
 from limner.annotate.store import Store
 from limner.annotate.store.contents import Key
 from limner.annotate.store.designs import machine_answers, refuse_unknown_judge
+from limner.core.arrays import FloatArray
 from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
-from limner.core.judgements import FloatArray
 from limner.core.registry import Registry
 from limner.scores import Scores
 

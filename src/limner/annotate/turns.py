@@ -20,17 +20,16 @@ from functools import cached_property
 from itertools import chain, zip_longest
 
 import numpy as np
-import numpy.typing as npt
 
 from limner.annotate.aggregate import Label
 from limner.annotate.pool import Lists, lists_of
 from limner.annotate.scale import relevant
 from limner.annotate.store.contents import Key
+from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.ids import Ids, IntArray
+from limner.core.ids import Ids
 from limner.scores import Scores
 
-FloatArray = npt.NDArray[np.float64]
 STRATEGIES = ("sure", "unsure", "disagree", "mixed")
 DEPTH = 50
 """Places of every list that may be asked for in a later turn."""

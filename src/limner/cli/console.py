@@ -57,7 +57,7 @@ def put(text: str) -> None:
         raise Unprinted(f"standard output: {error.strerror or error}; the answer is not printed") from error
 
 
-def as_text(data: Mapping[str, Any]) -> str:
+def as_text(data: Mapping[str, object]) -> str:
     """Data as JSON; characters that a terminal would obey are escaped there too."""
     text = json.dumps(_plain(data), indent=2, ensure_ascii=False, allow_nan=False)
     return _UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

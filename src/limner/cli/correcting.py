@@ -82,7 +82,7 @@ def corrected(
     return made
 
 
-def _bank(files: list[Path] | None) -> Any:
+def _bank(files: list[Path] | None) -> object:
     """A bank from files: two of vectors (images, then texts), or one that holds both or saved statistics."""
     from limner.core.embeddings import Embeddings
 
@@ -103,7 +103,7 @@ def _bank(files: list[Path] | None) -> Any:
     return (arrays["images"], arrays["texts"]) if {"images", "texts"} <= set(arrays) else files[0]
 
 
-def _tuned(name: str, fixed: dict[str, Any], split: str, dev: Dev) -> dict[str, Any]:
+def _tuned(name: str, fixed: dict[str, object], split: str, dev: Dev) -> dict[str, object]:
     from limner.evaluation.tuning import tune
 
     scores, collection = dev(split)

@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import typer
 
+from limner.core.arrays import Array
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.ids import Ids
 from limner.core.paths import read_array, read_text
@@ -217,7 +218,7 @@ def _refuse_shape(file: Path, got: tuple[int, ...], wanted: tuple[int, int], who
     raise LimnerError(f"{file} is a matrix of {got}, expected {wanted}, images by texts: {hint}")
 
 
-def _read_matrix(file: Path) -> npt.NDArray[Any]:
+def _read_matrix(file: Path) -> Array:
     """A matrix of similarities, mapped from its npy file."""
     matrix = read_array(file, what="similarity matrix")
     if matrix.ndim != 2 or not matrix.size:

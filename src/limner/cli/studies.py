@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection
 
 
-def remember(store: Store, held: Collection, spec: str, options: dict[str, Any], split: str | None) -> None:
+def remember(store: Store, held: Collection, spec: str, options: dict[str, object], split: str | None) -> None:
     """Keeps the collection in the store, how to load it again, and its original pairs."""
     from limner.annotate.store.contents import add_collection
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import Array
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
     from limner.core.collection import Items
 
-Batch = dict[str, npt.NDArray[Any]]
+Batch = dict[str, Array]
 
 
 class Encoding:

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from limner.core.arrays import Array
 from limner.core.embeddings import Embeddings
 from limner.core.ids import Ids
 from limner.scores import VectorScores
 
-Array = npt.NDArray[Any]
 LARGE = 1 << 20
 """Arrays of so many bytes are put into the object store on their own: each node holds one copy, which workers map."""
 
@@ -93,7 +92,7 @@ class Post:
                 arrays.append(post.rows(thing, 0, len(thing)))
                 return len(arrays) - 1
 
-            def reducer_override(self, thing: Any) -> Any:
+            def reducer_override(self, thing: object) -> object:
                 return (Unnamed, (len(thing),)) if isinstance(thing, Ids) else super().reducer_override(thing)
 
         Packer(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(thing)
@@ -128,7 +127,7 @@ class _Unpacker(pickle.Unpickler):
         self.persistent_load = array  # type: ignore[method-assign]  # documented as a method or attribute
 
 
-_OPENED: dict[str, Any] = {}
+_OPENED: dict[str, object] = {}
 
 
 def opened(array: Array | Mapped) -> Array:

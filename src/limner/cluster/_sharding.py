@@ -7,14 +7,11 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from limner.cluster._sending import Array, Mapped, Packed, Post, opened, products
+from limner.cluster._sending import Mapped, Packed, Post, opened, products
 from limner.cluster._spans import RETRIES, blocks, one_core
-from limner.core.ids import IntArray
+from limner.core.arrays import Array, Float32, IntArray
 from limner.scores import TILE_COLUMNS, TILE_ROWS, Divisible, VectorScores
-
-Float32 = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,12 @@ import numpy.typing as npt
 from limner.core.errors import LimnerError
 
 Array = npt.NDArray[Any]
+"""Numbers of any type."""
+BoolArray = npt.NDArray[np.bool_]
+Float32 = npt.NDArray[np.float32]
+FloatArray = npt.NDArray[np.float64]
+Int32 = npt.NDArray[np.int32]
+IntArray = npt.NDArray[np.int64]
 _AT_ONCE = 1 << 22  # numbers that are looked at together, so that a mapped file stays on disk
 
 
@@ -38,7 +44,7 @@ def array(given: Any, what: str) -> Array:
         raise LimnerError(f"{what}: expected an array, or rows of one length ({error})") from error
 
 
-def _on_host(given: Any) -> Any:
+def _on_host(given: object) -> object:
     """What is on a GPU, sparse, or of a type that numpy does not know, as an array in memory."""
     if hasattr(given, "detach"):
         held = given.detach()
@@ -60,11 +66,11 @@ def _joined(column: Array) -> Array:
     return np.stack([np.asarray(_on_host(row)) for row in column])
 
 
-def _is_row(given: Any) -> bool:
+def _is_row(given: object) -> bool:
     return isinstance(given, (list, tuple)) or (hasattr(given, "shape") and len(given.shape) == 1)
 
 
-def is_matrix(given: Any) -> bool:
+def is_matrix(given: object) -> bool:
     """Whether something is rows of numbers: one of what `array` takes, with two dimensions.
 
     >>> is_matrix([[1.0, 2.0]]), is_matrix(["a dog", "a cat"]), is_matrix({"q": ["a"]})

@@ -98,7 +98,7 @@ class Items:
         """
         return opened(self.values[row], name=self.ids[row], shortest=shortest)
 
-    def with_fields(self, **columns: Sequence[Any]) -> Items:
+    def with_fields(self, **columns: Sequence[object]) -> Items:
         """The same items with further columns (or replaced ones)."""
         return replace(self, fields={**self.fields, **columns})
 
@@ -148,7 +148,7 @@ class Items:
         return f"Items({len(self):,} {self.kind}s{', ' + ', '.join(self.fields) if self.fields else ''})"
 
 
-def _kind(values: Sequence[Any]) -> str:
+def _kind(values: Sequence[object]) -> str:
     """What a list holds: strings are texts, all else is pictures; refuses both together."""
     texts = [isinstance(value, str) for value in values]
     if any(texts) and not all(texts):
@@ -300,7 +300,7 @@ class Collection(Tabular):
             return self.reverse[name]
         return known[name] if direction == "i2t" else known[name].T
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Counts that say what this collection is, as plain values."""
         per_image = self.judgements.counts
         return {

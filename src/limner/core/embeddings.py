@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.core.arrays import array, pieces, refuse, unmasked
+from limner.core.arrays import Array, Float32, array, pieces, refuse, unmasked
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.files import replacing, write_text
 from limner.core.ids import Ids
 from limner.core.paths import damage_told, parse_json, read_array, read_arrays, read_text, refuse_bomb, refuse_irregular
 from limner.core.tensor_files import read_tensors, write_tensors
 
-Float32 = npt.NDArray[np.float32]
 _STEPS = 4096  # to a length of 1: products of two whole numbers of steps add up to 2 ** 24 at most
 _ROWS_AT_ONCE = 65_536  # checks and conversions walk the matrix in pieces, so that a mapped file stays on disk
 
@@ -61,7 +60,7 @@ class Embeddings:
         object.__setattr__(self, "matrix", single)
         self._refuse_bad_rows(matrix)
 
-    def _refuse_bad_rows(self, given: npt.NDArray[Any]) -> None:
+    def _refuse_bad_rows(self, given: Array) -> None:
         longest = 0.0
         for low in range(0, len(self.matrix), _ROWS_AT_ONCE):
             squares = _squares(self.matrix[low : low + _ROWS_AT_ONCE])  # NaN and infinity survive them
@@ -104,7 +103,7 @@ class Embeddings:
         return Embeddings(self.ids, (self.matrix / norms[:, None]).astype(np.float32))
 
     @classmethod
-    def of_length_one(cls, ids: Iterable[object], vectors: npt.NDArray[Any]) -> Embeddings:
+    def of_length_one(cls, ids: Iterable[object], vectors: Array) -> Embeddings:
         """Vectors brought to length 1; those in double precision to a grid on which every dot product is exact.
 
         Two processors, or two versions of a linear algebra library, differ in the last of the 16 digits of a number in
@@ -175,7 +174,7 @@ class Embeddings:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """The vectors, for numpy and what is built on it."""
         return np.array(self.matrix, dtype=dtype, copy=copy)
 
@@ -188,7 +187,7 @@ def _squares(rows: Float32) -> npt.NDArray[np.float64]:
     return np.asarray(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
 
 
-def _kind(row: npt.NDArray[Any]) -> str:
+def _kind(row: Array) -> str:
     """What is wrong with a row."""
     if not np.isfinite(row).all():
         return "holds NaN or an infinite value"
@@ -199,7 +198,7 @@ def _kind(row: npt.NDArray[Any]) -> str:
 
 @dataclass(frozen=True)
 class _Format:
-    read: Callable[[Path], tuple[npt.NDArray[Any], list[str] | None]]
+    read: Callable[[Path], tuple[Array, list[str] | None]]
     write: Callable[[Path, Embeddings], None]
 
 
@@ -220,7 +219,7 @@ def _on_grid(unit: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return steps / _STEPS
 
 
-def _refuse_type(matrix: npt.NDArray[Any]) -> None:
+def _refuse_type(matrix: Array) -> None:
     """Refuses what is no number, and whole numbers that single precision cannot hold."""
     if np.issubdtype(matrix.dtype, np.floating):
         return
@@ -268,7 +267,7 @@ def _chosen(names: Iterable[str], path: Path) -> str:
     raise LimnerError(f"{path} holds {shown(others)}: expected one array, or one named 'embeddings'")
 
 
-def _read_npy(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
+def _read_npy(path: Path) -> tuple[Array, list[str] | None]:
     return read_array(path, what="embeddings"), _ids_behind(path)
 
 
@@ -294,7 +293,7 @@ def _ids_behind(path: Path) -> list[str] | None:
         return file.read(length).decode("utf-8", "replace").splitlines()
 
 
-def _read_npz(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
+def _read_npz(path: Path) -> tuple[Array, list[str] | None]:
     arrays = read_arrays(path, what="numbers")
     ids = [str(i) for i in arrays["ids"]] if "ids" in arrays else None
     return arrays[_chosen(arrays, path)], ids
@@ -304,7 +303,7 @@ def _write_npz(path: Path, embeddings: Embeddings) -> None:
     np.savez(path, ids=np.array(list(embeddings.ids), dtype=np.str_), embeddings=embeddings.matrix)
 
 
-def _read_safetensors(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
+def _read_safetensors(path: Path) -> tuple[Array, list[str] | None]:
     from safetensors import safe_open
 
     with safe_open(path, framework="numpy") as archive:
@@ -327,7 +326,7 @@ def _write_safetensors(path: Path, embeddings: Embeddings) -> None:
     save_file({"embeddings": np.ascontiguousarray(embeddings.matrix)}, path, {"ids": json.dumps(list(embeddings.ids))})
 
 
-def _read_parquet(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
+def _read_parquet(path: Path) -> tuple[Array, list[str] | None]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

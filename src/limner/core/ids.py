@@ -9,9 +9,8 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import Array, IntArray
 from limner.core.errors import LimnerError, UnknownId, shown
-
-IntArray = npt.NDArray[np.int64]
 
 
 class Ids(Sequence[str]):
@@ -111,7 +110,7 @@ class Ids(Sequence[str]):
     @overload
     def __getitem__(self, key: slice) -> Ids: ...
     @overload
-    def __getitem__(self, key: Sequence[int] | npt.NDArray[Any]) -> Ids: ...
+    def __getitem__(self, key: Sequence[int] | Array) -> Ids: ...
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, (int, np.integer)):
             return self.array[key]

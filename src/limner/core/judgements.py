@@ -14,10 +14,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError
-from limner.core.ids import Ids, IntArray
-
-FloatArray = npt.NDArray[np.float64]
+from limner.core.ids import Ids
 
 
 @dataclass(frozen=True, eq=False)

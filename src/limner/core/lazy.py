@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 
-def submodules(package: str) -> Callable[[str], Any]:
+def submodules(package: str) -> Callable[[str], object]:
     """The `__getattr__` of a package: imports a public submodule by its name.
 
     Args:

@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from limner.core.arrays import Array
 from limner.core.errors import LimnerError
 from limner.core.files import replacing_model, write_text
 from limner.core.paths import damage_told, parse_json, read_json, refuse_irregular
 from limner.core.version import VERSION
 
-Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
 FORMAT = 2
 READABLE = (1, FORMAT)
@@ -147,14 +146,14 @@ def part(path: str | Path, name: str) -> Any:
         return unpack(held, {key: archive.get_tensor(key) for key in _names(held)})
 
 
-def _names(value: Any) -> list[str]:
+def _names(value: object) -> list[str]:
     """The names of the tensors that a packed value mentions."""
     if isinstance(value, dict):
         return [value[_TENSOR]] if set(value) == {_TENSOR} else [n for held in value.values() for n in _names(held)]
     return [n for held in value for n in _names(held)] if isinstance(value, list) else []
 
 
-def _config(folder: Path) -> dict[str, Any]:
+def _config(folder: Path) -> dict[str, object]:
     config = read_json(folder / CONFIG, what="model")
     if not isinstance(config, dict):
         raise LimnerError(f"{folder / CONFIG} is no description of a model: save the model again")
@@ -209,7 +208,7 @@ def sha256_of(parts: Iterable[tuple[str, str, tuple[int, ...], Any]], about: str
     return digest.hexdigest()
 
 
-def _bytes(array: Array) -> Any:
+def _bytes(array: Array) -> object:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 

@@ -40,7 +40,7 @@ class Option:
         """The annotation in words: "int", "float or nothing"."""
         return _words(self.hint)
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> dict[str, object]:
         """Plain values, for JSON."""
         if self.required:
             return {"type": self.type, "required": True}
@@ -188,7 +188,7 @@ def _hint(name: str, hint: object, owner: object) -> object:
         return object
 
 
-def typed(name: str, value: object, hint: object) -> Any:
+def typed(name: str, value: object, hint: object) -> object:
     """A value of the type that an annotation asks for; a whole number stands for a fraction, a list for a tuple.
 
     >>> typed("rate", 1, float), typed("heads", [2, 3], tuple[int, ...])

@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from limner.core.arrays import Array
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    pass
 
 DEEPEST = 100
 """Lists and objects may lie in each other so deep; what walks through them needs no more stack than that."""
@@ -125,7 +126,7 @@ def parse_json(text: str, *, where: str) -> Any:
     return value
 
 
-def _is_deep(value: Any) -> bool:
+def _is_deep(value: object) -> bool:
     """Whether lists and objects lie in each other more than `DEEPEST` deep; looked at level by level."""
     level = [value]
     for _ in range(DEEPEST):
@@ -133,11 +134,11 @@ def _is_deep(value: Any) -> bool:
     return bool(level)
 
 
-def _inside(value: Any) -> Iterable[Any]:
+def _inside(value: object) -> Iterable[object]:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
-def _is_unicode(value: Any) -> bool:
+def _is_unicode(value: object) -> bool:
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -145,7 +146,7 @@ def _is_unicode(value: Any) -> bool:
     return True
 
 
-def read_array(path: str | Path, *, what: str) -> npt.NDArray[Any]:
+def read_array(path: str | Path, *, what: str) -> Array:
     """The array of an npy file, memory-mapped, or the tensor of a pt file; nothing in it is unpickled freely."""
     _refuse_missing(path, what, "an .npy file")
     import numpy as np  # here: names of data sets are listed without it
@@ -162,7 +163,7 @@ def read_array(path: str | Path, *, what: str) -> npt.NDArray[Any]:
     return held
 
 
-def read_arrays(path: str | Path, *, what: str) -> dict[str, npt.NDArray[Any]]:
+def read_arrays(path: str | Path, *, what: str) -> dict[str, Array]:
     """The arrays of an npz file by name; refuses one that would unpack to far more than it holds."""
     import numpy as np
 

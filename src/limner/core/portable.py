@@ -11,10 +11,10 @@ is computed from them, as long as every sum is held exactly.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
+
+from limner.core.arrays import Array
 
 PI = 3.141592653589793
 LOG_2 = 0.6931471805599453
@@ -94,7 +94,7 @@ def arctangent(x: float) -> float:
     return whole + s * total / (2 * PI)
 
 
-def signs(vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def signs(vectors: Array) -> Array:
     """1 or -1 for every column, whose sign a decomposition leaves open.
 
     Times it, the first number of a column with at least half of the largest magnitude is above 0.

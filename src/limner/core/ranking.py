@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.core.arrays import array, numbers, unmasked
+from limner.core.arrays import Array, IntArray, array, numbers, unmasked
 from limner.core.errors import LimnerError
 from limner.core.files import replacing, write_text
 from limner.core.frames import Tabular
-from limner.core.ids import Ids, IntArray
+from limner.core.ids import Ids
 from limner.core.notebook import SHOWN, html_table
 from limner.core.paths import read_json, refuse_irregular
 
@@ -224,7 +224,7 @@ class Ranking(Tabular):
         return f"Ranking({len(self):,} queries, top {self.depth:,} of {pool})"
 
 
-def _best_first(scored: Mapping[Any, float]) -> list[Any]:
+def _best_first(scored: Mapping[object, float]) -> list[object]:
     """Candidates by score, higher first; equal scores keep their order."""
     wrong = [c for c, score in scored.items() if not isinstance(score, (int, float, np.number)) or score != score]
     if wrong:
@@ -240,14 +240,14 @@ def _padded(rows: list[list[float]], like: Lists) -> npt.NDArray[np.float64]:
     return scores
 
 
-def _real(given: Any) -> npt.NDArray[np.floating[Any]]:
+def _real(given: object) -> npt.NDArray[np.floating[Any]]:
     """float32 and float64 as they are, all others as float64."""
     what = "scores of a ranking"
     scores = numbers(unmasked(array(given, what), what), what)
     return scores if scores.dtype in (np.float32, np.float64) else scores.astype(np.float64)
 
 
-def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _frozen(array: Array) -> Array:
     view = array.view()  # a view: the caller's own array stays writeable
     view.flags.writeable = False
     return view

@@ -7,12 +7,11 @@ themselves write a text that is none; limner's own reader takes it off again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
 
 
-def guarded(cell: Any) -> Any:
+def guarded(cell: object) -> object:
     """The cell as text that no spreadsheet computes; numbers as they are.
 
     >>> guarded("=1+1"), guarded("a dog"), guarded(-1.5), guarded("-1.5")
@@ -30,7 +29,7 @@ def unguarded(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and _is_formula(cell[1:]) else cell
 
 
-def guarded_row(row: Mapping[str, Any]) -> dict[str, Any]:
+def guarded_row(row: Mapping[str, object]) -> dict[str, object]:
     """A row with every cell guarded."""
     return {name: guarded(cell) for name, cell in row.items()}
 

@@ -10,11 +10,10 @@ import os
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from limner.core.arrays import Array
 from limner.core.errors import LimnerError, MissingExtra
 
-Array = npt.NDArray[Any]
 Tensor = Any
 
 CHUNK = 64

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import Array, FloatArray, Int32
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 
@@ -31,8 +32,6 @@ _MOST_CELLS, _MOST_TIMES = 200_000_000, 200  # of a table of lists, and per plac
 _AHEAD = 2  # threads and pieces: numbering words takes one thread about as long as all else
 
 Bytes = npt.NDArray[np.uint8]
-Int32 = npt.NDArray[np.int32]
-Float64 = npt.NDArray[np.float64]
 Piece = TypeVar("Piece")
 Done = TypeVar("Done")
 
@@ -44,7 +43,7 @@ class Run:
     queries: Ids
     candidates: Ids
     indices: Int32
-    scores: Float64
+    scores: FloatArray
     notes: tuple[str, ...] = ()
 
 
@@ -75,7 +74,7 @@ def read_run(path: Path) -> Run:
     return Run(Ids(names, what="query"), pool, indices, scores, notes)
 
 
-def _rank_notes(path: Path, rows: Int32, ranks: Float64, scores: Float64, names: list[str]) -> tuple[str, ...]:
+def _rank_notes(path: Path, rows: Int32, ranks: FloatArray, scores: FloatArray, names: list[str]) -> tuple[str, ...]:
     """Says in how many lists a candidate of a worse rank has a higher score than one of a better rank."""
     same = rows[1:] == rows[:-1]
     sorted_already = bool((rows[1:] >= rows[:-1]).all())
@@ -128,7 +127,7 @@ class _Words:
         return [held[low:high].decode("utf-8") for low, high in pairwise(ends)]
 
 
-def _columns(path: Path, queries: _Words, candidates: _Words) -> tuple[Int32, Int32, Float64, Float64]:
+def _columns(path: Path, queries: _Words, candidates: _Words) -> tuple[Int32, Int32, FloatArray, FloatArray]:
     """Query number, candidate number, score and rank of every line. Threads find words and read numbers ahead."""
     most = path.stat().st_size // _SHORTEST_LINE + 1  # memory that is never written is never taken
     rows, columns, scores = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.float64)
@@ -155,7 +154,7 @@ def _ahead(pool: Executor, work: Callable[[Piece], Done], pieces: Iterable[Piece
         yield waiting.popleft().result()
 
 
-def _split(path: Path, piece: Bytes) -> tuple[Bytes, Int32, npt.NDArray[np.uint64], Float64, Float64]:
+def _split(path: Path, piece: Bytes) -> tuple[Bytes, Int32, npt.NDArray[np.uint64], FloatArray, FloatArray]:
     """A piece, where its queries and candidates are, their hashes, the scores, and the ranks."""
     from limner.core.kernels import read_run_lines
 
@@ -183,7 +182,7 @@ def _pieces(path: Path) -> Iterator[Bytes]:
         yield np.frombuffer(rest + b"\n", dtype=np.uint8)
 
 
-def _numbers(path: Path, text: Bytes, spans: Int32) -> Float64:
+def _numbers(path: Path, text: Bytes, spans: Int32) -> FloatArray:
     """Scores as the nearest float64, as Python reads them."""
     import pyarrow as pa
 
@@ -236,7 +235,7 @@ def _refuse_uneven(path: Path, lengths: npt.NDArray[np.int64]) -> None:
         )
 
 
-def _padded(flat: npt.NDArray[Any], lengths: npt.NDArray[np.int64], fill: float) -> npt.NDArray[Any]:
+def _padded(flat: Array, lengths: npt.NDArray[np.int64], fill: float) -> Array:
     shape = (len(lengths), int(lengths.max(initial=0)))
     if (lengths == shape[1]).all():
         return flat.reshape(shape)

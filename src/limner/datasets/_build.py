@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from limner.core.arrays import Array
 from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
@@ -265,7 +265,7 @@ def _without(collection: Collection, broken: set[str]) -> Collection:
     )
 
 
-def keep_texts(collection: Collection, rows: npt.NDArray[Any]) -> Collection:
+def keep_texts(collection: Collection, rows: Array) -> Collection:
     """The collection with only these rows of its texts; images and splits stay."""
     texts = collection.texts[rows]
     return replace(

@@ -253,7 +253,7 @@ def _csv_rows(
         yield At(path, begins), cells
 
 
-def json_lines(path: Path) -> Iterator[tuple[At, dict[str, Any]]]:
+def json_lines(path: Path) -> Iterator[tuple[At, dict[str, object]]]:
     """One JSON object per line."""
     for number, line in filled_lines(path):
         at = At(path, number)

@@ -107,18 +107,18 @@ def _saved_rows(folder: Path) -> Iterator[Row]:
                 yield from _arrow_rows(batch)
 
 
-def _parts(given: Any) -> dict[str | None, Any]:
+def _parts(given: object) -> dict[str | None, object]:
     """Tables by split; {None: table} where there is one only."""
     if isinstance(given, Mapping) and given and all(_is_table(table) for table in given.values()):
         return dict(given)
     return {None: given}
 
 
-def _is_table(given: Any) -> bool:
+def _is_table(given: object) -> bool:
     return hasattr(given, "column_names") or (hasattr(given, "columns") and hasattr(given, "shape"))
 
 
-def _placed(found: Iterable[Row], place: Path, split: str | None) -> Iterator[tuple[At, dict[str, Any]]]:
+def _placed(found: Iterable[Row], place: Path, split: str | None) -> Iterator[tuple[At, dict[str, object]]]:
     """Rows with their numbers, from 1, and with the split they belong to."""
     for number, row in enumerate(found, start=1):
         yield At(place, number), {**row, **({} if split is None or "split" in row else {"split": split})}
@@ -170,7 +170,7 @@ def _by_column(given: Mapping[str, Any]) -> Iterator[Row]:
         yield dict(zip(lengths, cells, strict=True))
 
 
-def _listed(given: Iterable[Any]) -> Iterator[Row]:
+def _listed(given: Iterable[object]) -> Iterator[Row]:
     for number, row in enumerate(given):
         if isinstance(row, Mapping):
             yield row

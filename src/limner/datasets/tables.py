@@ -156,7 +156,7 @@ def _delimiter(file: Path, ending: str, encoding: str) -> str:
     return "\t" if ending == ".tsv" else ","
 
 
-def _parquet_rows(file: Path) -> Iterator[tuple[At, dict[str, Any]]]:
+def _parquet_rows(file: Path) -> Iterator[tuple[At, dict[str, object]]]:
     import pyarrow.parquet as pq
 
     row = 0
@@ -181,7 +181,7 @@ class TableReader:
         self.key_of: dict[str, str] = {}
         self.image_of: dict[object, str] = {}
 
-    def add_all(self, rows: Iterator[tuple[At, dict[str, Any]]], file: Path) -> None:
+    def add_all(self, rows: Iterator[tuple[At, dict[str, object]]], file: Path) -> None:
         """Adds every row; refuses a table that has none."""
         empty = True
         for at, row in rows:
@@ -190,7 +190,7 @@ class TableReader:
         if empty:
             refuse(At(file), "no rows; expected one caption a row below the header")
 
-    def _add(self, row: Mapping[str, Any], at: At) -> None:
+    def _add(self, row: Mapping[str, object], at: At) -> None:
         named = _named(row, self.columns, at)
         cells = {role: row[name] for role, name in named.items()}
         value, image = _image(cells, at)
@@ -205,7 +205,7 @@ class TableReader:
             self._add_caption(caption, image, cells, at, about_text)
 
     def _add_caption(
-        self, caption: str, image: str, cells: Mapping[str, Any], at: At, fields: Mapping[str, Any]
+        self, caption: str, image: str, cells: Mapping[str, object], at: At, fields: Mapping[str, object]
     ) -> None:
         grade = _grade(cells, at)
         key = "" if cells.get("id") is None else str(cells["id"])
@@ -224,7 +224,7 @@ class TableReader:
         return known and not self.made.paired(image, key)
 
 
-def _named(row: Mapping[str, Any], columns: Mapping[str, str], at: At) -> dict[str, str]:
+def _named(row: Mapping[str, object], columns: Mapping[str, str], at: At) -> dict[str, str]:
     """Role -> name of the column of this row that plays it."""
     for role, name in columns.items():
         if name not in row:
@@ -238,7 +238,7 @@ def _named(row: Mapping[str, Any], columns: Mapping[str, str], at: At) -> dict[s
     return named
 
 
-def _fields(row: Mapping[str, Any], named: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _fields(row: Mapping[str, object], named: Mapping[str, str]) -> tuple[dict[str, object], dict[str, object]]:
     """Columns that play no role, as fields of the image and of the text."""
     known = set(named.values())
     further = {name: cell for name, cell in row.items() if name not in known}
@@ -249,7 +249,7 @@ def _fields(row: Mapping[str, Any], named: Mapping[str, str]) -> tuple[dict[str,
     return about_image, about_text
 
 
-def _image(cells: Mapping[str, Any], at: At) -> tuple[Value, str]:
+def _image(cells: Mapping[str, object], at: At) -> tuple[Value, str]:
     """The picture (a file's name, bytes, a picture) and the image's id."""
     cell, key = cells["image"], cells.get("image_id")
     if isinstance(cell, dict):  # as the datasets library writes pictures into parquet

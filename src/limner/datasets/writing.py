@@ -107,7 +107,7 @@ def _ending(value: str | Path | bytes) -> str:
     return ".png" if value.startswith(b"\x89PNG") else ".jpg"
 
 
-def _file_beside(value: Any, folder: Path) -> str | None:
+def _file_beside(value: object, folder: Path) -> str | None:
     """How a table in this folder names a picture: relative where it is inside, absolute elsewhere."""
     if not isinstance(value, (str, Path)):
         return None
@@ -126,7 +126,7 @@ def _write_rows(collection: Collection, path: Path, files: list[str | None]) -> 
     return tuple(_lost(collection, fields))
 
 
-def _kept(items: Items, prefix: str, nested: bool) -> dict[str, Any]:
+def _kept(items: Items, prefix: str, nested: bool) -> dict[str, object]:
     """Fields that the form can hold."""
     return {
         name: column
@@ -135,7 +135,7 @@ def _kept(items: Items, prefix: str, nested: bool) -> dict[str, Any]:
     }
 
 
-def _holds(entry: Any, nested: bool) -> bool:
+def _holds(entry: object, nested: bool) -> bool:
     """Whether a cell can hold it: a plain value, or with `nested` lists and dicts of such."""
     if isinstance(entry, _SCALARS):
         return True
@@ -205,7 +205,7 @@ def _lost_pictures(collection: Collection, files: Iterable[str | None]) -> tuple
     )
 
 
-def _write_separated(path: Path, rows: list[dict[str, Any]], delimiter: str) -> None:
+def _write_separated(path: Path, rows: list[dict[str, object]], delimiter: str) -> None:
     with replacing(path) as draft, draft.open("w", encoding="utf-8", newline="") as file:
         # Every text is quoted: what the module quotes by itself does not cover a lone carriage return.
         quoting: Literal[2] = csv.QUOTE_NONNUMERIC
@@ -214,12 +214,12 @@ def _write_separated(path: Path, rows: list[dict[str, Any]], delimiter: str) -> 
         writer.writerows(rows)
 
 
-def _write_jsonl(path: Path, rows: list[dict[str, Any]]) -> None:
+def _write_jsonl(path: Path, rows: list[dict[str, object]]) -> None:
     with replacing(path) as draft, draft.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def _write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
+def _write_parquet(path: Path, rows: list[dict[str, object]]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -57,7 +57,7 @@ def encoder(name: str, **options: Any) -> Any:
     return encoder_named(name, options)
 
 
-def encoder_named(name: str, options: Mapping[str, Any], *, trusted: bool = True) -> Any:
+def encoder_named(name: str, options: Mapping[str, object], *, trusted: bool = True) -> object:
     """As `encoder`, for a name and options that may come from a file.
 
     Args:

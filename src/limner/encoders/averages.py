@@ -6,16 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from limner.core.arrays import Float32
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told, refuse_irregular
 from limner.encoders.offline import fingerprint_of, package_file
 from limner.encoders.words import words
 from limner.scores import Progress
-
-Float32 = npt.NDArray[np.float32]
 
 
 class WordVectors:

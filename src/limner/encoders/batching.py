@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from time import monotonic
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import Array, IntArray
 from limner.core.errors import LimnerError
-from limner.core.ids import IntArray
 
 PART_SECONDS = 5.0
 """So much work goes into one piece: what a kill loses."""
 _FIRST = 32  # items of the first piece, before anybody knows how long one takes
 
 
-def by_length(lengths: Sequence[int] | npt.NDArray[Any], *, budget: int, most: int = 4096) -> Iterator[IntArray]:
+def by_length(lengths: Sequence[int] | Array, *, budget: int, most: int = 4096) -> Iterator[IntArray]:
     """Rows in batches, the longest first, each of at most `budget` tokens with its padding.
 
     The longest come first, so that what does not fit into memory fails at once and not after an hour.

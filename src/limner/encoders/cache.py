@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import Array, Float32
 from limner.core.cache_dir import vectors_folder
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
@@ -28,7 +29,6 @@ from limner.encoders.batching import paced
 from limner.encoders.contract import encoded, identity
 from limner.scores import Progress
 
-Float32 = npt.NDArray[np.float32]
 Keys = npt.NDArray[np.uint64]
 """One row of two 64-bit numbers for each entry: together the key."""
 ABOUT = "about.json"
@@ -117,7 +117,7 @@ class RowStore:
         rows[known] = self.rows[places[known]]
         return known, rows
 
-    def put(self, keys: Keys, rows: npt.NDArray[Any]) -> None:
+    def put(self, keys: Keys, rows: Array) -> None:
         """Keeps rows: on disk at once, as a part of its own."""
         from safetensors.numpy import save_file
 
@@ -188,7 +188,7 @@ def _firsts(keys: Keys, known: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     return np.sort(first[~known[first]])
 
 
-def remembering(encoder: Any) -> Any:
+def remembering(encoder: object) -> object:
     """The encoder with the cache that all commands share, where it says which model it is and there is a place for one.
 
     See `limner.core.cache_dir.vectors_folder`.

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
-from limner.core.arrays import array
+from limner.core.arrays import Array, array
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
@@ -45,7 +44,7 @@ class TwoSided(Protocol):
         ...
 
 
-def identity(system: Any, name: str | None = None) -> str | None:
+def identity(system: object, name: str | None = None) -> str | None:
     """Which model a system is, by its weights and options: the same for a copy, whatever device and precision it has.
 
     Args:
@@ -64,7 +63,7 @@ def identity(system: Any, name: str | None = None) -> str | None:
     return str(found) if found else name if name and ":" in name else None
 
 
-def digest(*parts: str | npt.NDArray[Any]) -> str:
+def digest(*parts: str | Array) -> str:
     """A hash of texts and arrays, for the fingerprint of a model that holds them.
 
     >>> digest("ab", np.zeros(2)) == digest("ab", np.zeros(2)), digest("ab", "c") == digest("a", "bc")
@@ -97,7 +96,7 @@ def encoded(
     return _rows(encode(given, **progress_for(encode, progress)), given)
 
 
-def _is_function(system: Any) -> bool:
+def _is_function(system: object) -> bool:
     """Whether it takes plain lists: a function, or a model of sentence-transformers."""
     foreign = type(system).__module__.partition(".")[0] == "sentence_transformers"
     known = isinstance(system, (Encoder, TwoSided)) or inspect.isclass(system)
@@ -135,11 +134,11 @@ def _told(function: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
     return called
 
 
-def _rows(made: Any, items: Items) -> Embeddings:
+def _rows(made: object, items: Items) -> Embeddings:
     return made if isinstance(made, Embeddings) else Embeddings(items.ids, array(made, "what the encoder gave"))
 
 
-def _encode(system: Any, kind: str) -> Callable[..., Any]:
+def _encode(system: object, kind: str) -> Callable[..., object]:
     """What of a system encodes items of this kind."""
     if isinstance(system, TwoSided):
         return system.encode_images if kind == "image" else system.encode_texts

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,7 +26,7 @@ WANTED = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm")
 """What is fetched of a repository: no copies of the weights in other formats."""
 
 
-def needed(module: str, *, what: str, package: str, extra: str) -> Any:
+def needed(module: str, *, what: str, package: str, extra: str) -> ModuleType:
     """An optional module, imported now.
 
     Args:

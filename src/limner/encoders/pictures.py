@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import Float32, FloatArray
 from limner.core.collection import Items
 from limner.core.errors import UnknownName
 from limner.core.portable import cosine, sine
@@ -27,8 +28,6 @@ from limner.scores import Progress, usable_cores
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-Float32 = npt.NDArray[np.float32]
-Float64 = npt.NDArray[np.float64]
 Pixels = npt.NDArray[np.uint8]
 Whole = npt.NDArray[np.int64]
 
@@ -157,7 +156,7 @@ def _bounds() -> tuple[float, ...]:
     return tuple(round(1 - x / (y - x) if x < 0 else y / (x + y), 12) for x, y in points)
 
 
-def _histograms(code: npt.NDArray[np.intp], kinds: int, weights: Float64 | None) -> Float32:
+def _histograms(code: npt.NDArray[np.intp], kinds: int, weights: FloatArray | None) -> Float32:
     """Square roots of shares, cell by cell and then over the whole picture; 0 where there is nothing to count."""
     flat = None if weights is None else weights.ravel()
     counted = np.bincount((_cells(len(code)) * kinds + code).ravel(), flat, GRID * GRID * kinds)

@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
-import numpy.typing as npt
 
+from limner.core.arrays import Float32
 from limner.core.collection import Items
 from limner.core.errors import LimnerError, MissingExtra, UnknownName
 from limner.core.torch_kernels import device_named
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 keep_freed()
-Float32 = npt.NDArray[np.float32]
 PRECISIONS = {"float32": None, "float16": torch.float16, "bfloat16": torch.bfloat16}
 _AHEAD = 3  # batches of pictures that are decoded before the model asks for them
 
@@ -159,7 +158,7 @@ _TEXTS_AT_ONCE = 65_536  # tokens of more texts than these are not held at once
 
 def ahead(
     items: Items, read: Callable[[Image], Tensor], *, batch: int, shortest: int | None = None
-) -> Iterator[tuple[Any, Tensor]]:
+) -> Iterator[tuple[object, Tensor]]:
     """Batches of pictures, decoded on threads while the model is busy with those before."""
 
     def one(row: int) -> Tensor:
@@ -177,7 +176,7 @@ def ahead(
             yield _next(waiting)
 
 
-def _next(waiting: deque[tuple[Any, list[Future[Tensor]]]]) -> tuple[Any, Tensor]:
+def _next(waiting: deque[tuple[object, list[Future[Tensor]]]]) -> tuple[object, Tensor]:
     rows, futures = waiting.popleft()
     return rows, torch.stack([future.result() for future in futures])
 

@@ -9,10 +9,11 @@ from typing import Any, Unpack
 import numpy as np
 from torch import Tensor
 
+from limner.core.arrays import Float32
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
 from limner.encoders.offline import fingerprint_of, folder_of, needed, package_file, pretrained
-from limner.encoders.running import Float32, Running, TorchEncoder
+from limner.encoders.running import Running, TorchEncoder
 from limner.scores import Progress, usable_cores
 
 

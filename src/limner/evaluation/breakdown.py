@@ -100,7 +100,7 @@ def breakdown(report: Report, collection: Collection, field: str) -> Breakdown:
     return Breakdown(field, {value: tuple(results) for value, results in sorted(kept.items())})
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return "(none)" if value is None or value != value or value == "" else str(value)
 
 

@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from limner import stats
+from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.files import write_file
 from limner.core.frames import Tabular, by_column
-from limner.core.ids import IntArray
-from limner.core.judgements import FloatArray
 from limner.core.registry import Registry, checked
 from limner.evaluation.measures import Measure
 from limner.evaluation.plain import plain
@@ -398,7 +397,7 @@ def _effect(a: Result, b: Result) -> float:
     return float(difference.mean() / spread) if spread > 0 else 0.0
 
 
-def _row(comparison: Comparison, line: Line, d: Difference) -> dict[str, Any]:
+def _row(comparison: Comparison, line: Line, d: Difference) -> dict[str, object]:
     return {
         "view": line.view,
         "direction": line.direction,

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from limner.core.arrays import IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName, shown
-from limner.core.ids import Ids, IntArray
+from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.core.version import VERSION

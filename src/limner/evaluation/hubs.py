@@ -12,8 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
+from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
-from limner.core.ids import Ids, IntArray
+from limner.core.ids import Ids
 from limner.core.ranking import Ranking
 
 

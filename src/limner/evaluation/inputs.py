@@ -45,11 +45,11 @@ def understood(
     return _on(system, truth, progress), truth
 
 
-def _are_vectors(given: Any) -> bool:
+def _are_vectors(given: object) -> bool:
     return isinstance(given, Embeddings) or (not isinstance(given, (Scores, Collection)) and is_matrix(given))
 
 
-def _aligned(images: Any, texts: Any, per_image: int) -> tuple[Scores, Collection]:
+def _aligned(images: object, texts: object, per_image: int) -> tuple[Scores, Collection]:
     """Two sets of vectors in the same order: row n of the texts belongs to row n // per_image of the images."""
     sides = Embeddings.of(images, prefix="image-"), Embeddings.of(texts, prefix="text-")
     if len(sides[1]) != per_image * len(sides[0]):
@@ -70,7 +70,7 @@ def _prefixed(prefix: str, side: Embeddings) -> Embeddings:
     return Embeddings.of(side.matrix, ids=[f"{prefix}{key}" for key in side.ids])
 
 
-def _judgements(given: Mapping[Any, Any]) -> Judgements:
+def _judgements(given: Mapping[object, object]) -> Judgements:
     """Judgements as other programs hold them: {query: {candidate: grade}}, or {query: [relevant candidates]}."""
     pairs = []
     for query, judged in given.items():

@@ -14,10 +14,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import FloatArray, IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, shown
-from limner.core.ids import Ids, IntArray
-from limner.core.judgements import FloatArray, Judgements
+from limner.core.ids import Ids
+from limner.core.judgements import Judgements
 from limner.datasets.trec import read_qrels
 from limner.evaluation.measures import Measure, bounds
 from limner.evaluation.placements import NEVER, Placements

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError, UnknownName, shown
-from limner.core.ids import Ids, IntArray
-from limner.core.judgements import FloatArray, Judgements
+from limner.core.ids import Ids
+from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.scores import Best, Block, PairScores, Progress, Scores, kernels
 

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from limner import stats
-from limner.core.ids import Ids, IntArray
-from limner.core.judgements import FloatArray
+from limner.core.arrays import FloatArray, IntArray
+from limner.core.ids import Ids
 from limner.evaluation.measures import Measure
 from limner.evaluation.measures.kinds import Statistic
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError
-from limner.core.ids import Ids, IntArray
-from limner.core.judgements import FloatArray
+from limner.core.ids import Ids
 from limner.core.paths import damage_told, read_json
 from limner.core.ranking import Ranking
 from limner.evaluation.estimated import Estimated

@@ -7,7 +7,6 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 from limner.core.notebook import html_table
 from limner.core.spreadsheet import guarded_row
@@ -26,7 +25,7 @@ class Grid:
     rows: tuple[tuple[str, ...], ...]
 
 
-def to_csv(records: Sequence[dict[str, Any]]) -> str:
+def to_csv(records: Sequence[dict[str, object]]) -> str:
     """Flat records as CSV with a head line."""
     out = io.StringIO()
     writer = csv.DictWriter(out, list(records[0]) if records else [], lineterminator="\n")
@@ -84,7 +83,7 @@ def _counted(results: list[Result], direction: str) -> str:
     return f"{next(len(r.queries) for r in results if r.direction == direction):,}"
 
 
-def _cell(results: list[Result], measure: Any, direction: str) -> str:
+def _cell(results: list[Result], measure: object, direction: str) -> str:
     found = [r for r in results if r.measure == measure and r.direction == direction]
     return with_interval(found[0]) if found else ""
 

@@ -112,8 +112,8 @@ def corrected(
 
 
 def _tuned(
-    how: str | type[Correction], scores: Scores, part: Collection, measure: str, fixed: Mapping[str, Any]
-) -> dict[str, Any]:
+    how: str | type[Correction], scores: Scores, part: Collection, measure: str, fixed: Mapping[str, object]
+) -> dict[str, object]:
     return tune(how, scores, part, measure=measure, fixed=fixed)
 
 

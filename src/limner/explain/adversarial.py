@@ -18,62 +18,16 @@ depends on nothing but the seed and the text, and records where it was made and 
 from __future__ import annotations
 
 import hashlib
-import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
-from limner.core.cache_dir import settle_matplotlib
 from limner.core.errors import UnknownName
+from limner.explain.opposites import ANTONYMS, PLAIN, VERBS, colours_in, css_colours, far_from
 from limner.explain.reading import BIG, FUNCTION, GROUPS, NUMBERS, SMALL, WORD
+from limner.language.inflection import AGREE, PAST, SINGULAR, article, inflect, plural
 from limner.language.wordnet import WordNet
-
-PLAIN = (
-    "black", "gray", "silver", "white", "maroon", "red", "crimson", "orange", "gold", "yellow", "khaki", "olive",
-    "lime", "green", "teal", "turquoise", "cyan", "aqua", "navy", "blue", "indigo", "violet", "purple", "magenta",
-    "fuchsia", "pink", "brown", "tan", "beige", "ivory", "lavender",
-)  # fmt: skip
-"""Colours that people write: CSS has others, such as rosybrown, that are no English words, or that name things."""
-
-FAR = 0.5
-"""How far a new colour must be from the old one: Euclidean distance in RGB, each channel from 0 to 1."""
-
-ANTONYMS = {
-    "young": "old", "old": "young", "new": "old", "hot": "cold", "cold": "hot", "warm": "cool", "cool": "warm",
-    "wet": "dry", "dry": "wet", "open": "closed", "closed": "open", "empty": "full", "full": "empty", "happy": "sad",
-    "sad": "happy", "dark": "light", "light": "dark", "bright": "dim", "clean": "dirty", "dirty": "clean",
-    "long": "short", "short": "long", "tall": "short", "high": "low", "low": "high", "wide": "narrow",
-    "narrow": "wide", "thick": "thin", "thin": "thick", "fat": "thin", "heavy": "light", "hard": "soft",
-    "soft": "hard", "smooth": "rough", "rough": "smooth", "deep": "shallow", "shallow": "deep", "fast": "slow",
-    "slow": "fast", "loud": "quiet", "quiet": "loud", "calm": "stormy", "busy": "idle", "male": "female",
-    "female": "male", "rocky": "smooth", "sunny": "cloudy", "cloudy": "sunny", "asleep": "awake", "awake": "asleep",
-    "alone": "accompanied", "shirtless": "clothed", "naked": "clothed", "indoor": "outdoor", "outdoor": "indoor",
-    "same": "different", "different": "same", "alive": "dead", "dead": "living", "crowded": "uncrowded",
-    "public": "private", "strong": "weak", "rich": "poor", "beautiful": "ugly", "colorful": "colorless",
-    "first": "last", "last": "first", "front": "back", "hairy": "hairless", "sharp": "blunt", "steep": "gradual",
-}  # fmt: skip
-"""Adjectives of captions and what denies them. WordNet lists most of these; those that it lists wrongly for a picture
-(green -> ripe) or as a rare sense are left out, and a few that it lacks are added."""
-
-VERBS = {
-    "run": "walk", "walk": "run", "sit": "stand", "stand": "sit", "lie": "stand", "sleep": "wake", "smile": "frown",
-    "laugh": "cry", "cry": "laugh", "open": "close", "close": "open", "push": "pull", "pull": "push", "rise": "fall",
-    "fall": "rise", "throw": "catch", "catch": "throw", "enter": "leave", "leave": "enter", "climb": "descend",
-    "ascend": "descend", "descend": "climb", "win": "lose", "lose": "win", "jump": "crouch", "swim": "sink",
-    "float": "sink", "fly": "land", "land": "fly", "give": "take", "take": "give", "start": "stop", "stop": "start",
-    "arrive": "depart", "hide": "show", "show": "hide", "lift": "drop", "drop": "lift", "raise": "lower",
-    "lower": "raise", "wear": "remove", "stay": "move", "move": "stay",
-}  # fmt: skip
-"""Verbs of captions in their base form and what denies them in a picture; WordNet's verb antonyms where it has any."""
-
-PAST = {
-    "run": "ran", "sit": "sat", "stand": "stood", "lie": "lay", "sleep": "slept", "wake": "woke", "rise": "rose",
-    "fall": "fell", "throw": "threw", "catch": "caught", "leave": "left", "win": "won", "lose": "lost", "swim": "swam",
-    "sink": "sank", "fly": "flew", "give": "gave", "take": "took", "hide": "hid", "show": "showed", "wear": "wore",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -206,18 +160,6 @@ def _article(tokens: list[Token], at: int, new: str) -> list[Change]:
     return [(tokens[at - 1], _cased(tokens[at - 1].text, right))] if tokens[at - 1].low != right else []
 
 
-def article(word: str) -> str:
-    """The indefinite article before a word.
-
-    >>> article("orange"), article("unicycle"), article("hour"), article("red")
-    ('an', 'a', 'an', 'a')
-    """
-    low = word.lower()
-    if low.startswith(("uni", "use", "usu", "eur", "one", "u-")) and not low.startswith(("unin", "unim", "unid")):
-        return "a"
-    return "an" if low[:1] in "aeiou" or low.startswith(("hour", "honest", "heir", "honor")) else "a"
-
-
 # --- one word for another ---------------------------------------------------------------------------------------
 
 
@@ -235,40 +177,18 @@ def _is_nominal(word: str, wordnet: WordNet) -> bool:
     return word not in FUNCTION and (wordnet.base(word) is not None or wordnet.has(word, "a"))
 
 
-@cache
-def css_colours() -> dict[str, tuple[float, float, float]]:
-    """The named colours of CSS that are one plain word or two, with their RGB values."""
-    settle_matplotlib()
-    from matplotlib.colors import CSS4_COLORS, to_rgb
-
-    return {name: to_rgb(value) for name, value in CSS4_COLORS.items()}
-
-
-def colours_in(texts: Iterable[str]) -> tuple[str, ...]:
-    """The colours that texts mention, the most frequent first."""
-    known = css_colours()
-    counted = Counter(word for text in texts for word in map(str.lower, WORD.findall(text)) if word in known)
-    return tuple(word for word, _ in counted.most_common())
-
-
-def _far_from(word: str, pool: Iterable[str]) -> list[str]:
-    known = css_colours()
-    here = np.array(known[word])
-    return [c for c in pool if c in known and float(np.linalg.norm(here - known[c])) >= FAR]
-
-
 def _colour_all(tokens: list[Token], at: int, context: Context) -> str | None:
     word = tokens[at].low
     if word not in css_colours() or not _is_colour_here(tokens, at, context.wordnet):
         return None
-    return context.choose(_far_from(word, PLAIN))
+    return context.choose(far_from(word, PLAIN))
 
 
 def _colour_in(tokens: list[Token], at: int, context: Context) -> str | None:
     word = tokens[at].low
     if word not in css_colours() or not _is_colour_here(tokens, at, context.wordnet):
         return None
-    pool = _far_from(word, context.colours)
+    pool = far_from(word, context.colours)
     return context.choose(pool) if pool else None
 
 
@@ -323,24 +243,6 @@ def _form(word: str, base: str) -> str | None:
     return "past" if word.endswith("ed") or PAST.get(base) == word else None
 
 
-def inflect(verb: str, form: str) -> str:
-    """A form of a verb: "ing", "s" or "past".
-
-    >>> inflect("sit", "ing"), inflect("lie", "ing"), inflect("push", "s"), inflect("fly", "s"), inflect("run", "past")
-    ('sitting', 'lying', 'pushes', 'flies', 'ran')
-    """
-    doubled = verb + verb[-1] if re.fullmatch(r"[^aeiou]*[aeiou][bdgmnprt]", verb) else verb
-    if form == "ing":
-        if verb.endswith("ie"):
-            return verb[:-2] + "ying"
-        return (verb[:-1] if verb.endswith("e") and not verb.endswith("ee") else doubled) + "ing"
-    if form == "s":
-        if verb.endswith("y") and verb[-2] not in "aeiou":
-            return verb[:-1] + "ies"
-        return verb + ("es" if verb.endswith(("s", "x", "ch", "sh")) else "s")
-    return PAST.get(verb) or (verb + "d" if verb.endswith("e") else doubled + "ed")
-
-
 def _synonym(tokens: list[Token], at: int, context: Context) -> str | None:
     """The rarest single word of the usual meaning, for a noun whose usual meaning is clearly the usual one."""
     word = tokens[at].low
@@ -366,26 +268,7 @@ def _synonym(tokens: list[Token], at: int, context: Context) -> str | None:
 
 # --- one and several --------------------------------------------------------------------------------------------
 
-IRREGULAR = {
-    "man": "men", "woman": "women", "child": "children", "person": "people", "foot": "feet", "tooth": "teeth",
-    "mouse": "mice", "goose": "geese", "snowman": "snowmen", "fireman": "firemen", "policeman": "policemen",
-}  # fmt: skip
 SAME = frozenset(("sheep", "fish", "deer", "water", "grass", "snow", "sand", "hair", "clothing", "air", "ice", "dirt"))
-SINGULAR = {many: one for one, many in IRREGULAR.items()}
-AGREE = {"is": "are", "are": "is", "was": "were", "were": "was", "has": "have", "have": "has"}
-
-
-def plural(noun: str) -> str:
-    """The plural of a noun.
-
-    >>> plural("dog"), plural("woman"), plural("puppy"), plural("bench")
-    ('dogs', 'women', 'puppies', 'benches')
-    """
-    if noun in IRREGULAR:
-        return IRREGULAR[noun]
-    if noun.endswith("y") and noun[-2:-1] not in tuple("aeiou"):
-        return noun[:-1] + "ies"
-    return noun + ("es" if noun.endswith(("s", "x", "ch", "sh")) else "s")
 
 
 def _plural(text: str, tokens: list[Token], at: int, context: Context) -> Edit | None:

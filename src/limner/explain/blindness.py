@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import Array, FloatArray
 from limner.core.errors import LimnerError
 from limner.explain.adversarial import DENIES, Edit
 from limner.explain.reading import WORD
 
-FloatArray = npt.NDArray[np.float64]
-Ask = Callable[[Sequence[str]], npt.NDArray[Any]]
+Ask = Callable[[Sequence[str]], Array]
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,7 @@ METRICS: dict[str, Callable[[FloatArray], float]] = {
 }
 
 
-def rerank(
-    kind: str, edits: Sequence[Edit | None], before: npt.NDArray[Any], truth: npt.NDArray[np.int64], ask: Ask
-) -> Attack:
+def rerank(kind: str, edits: Sequence[Edit | None], before: Array, truth: npt.NDArray[np.int64], ask: Ask) -> Attack:
     """Asks the system with the changed queries.
 
     Args:
@@ -124,7 +122,7 @@ def rerank(
     return Attack(kind, made, len(edits), old[changed], ranks(after, truth[changed]), moved, old[rest])
 
 
-def ranks(scores: npt.NDArray[Any], truth: npt.NDArray[np.int64]) -> FloatArray:
+def ranks(scores: Array, truth: npt.NDArray[np.int64]) -> FloatArray:
     """The expected rank of the truth of each row: ties are shared."""
     own = scores[np.arange(len(scores)), truth][:, None]
     return np.asarray(1 + (scores > own).sum(axis=1) + ((scores == own).sum(axis=1) - 1) / 2, dtype=np.float64)

@@ -225,7 +225,7 @@ def _attributes(entry: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
 # --- files ------------------------------------------------------------------------------------------------------
 
 
-def read_csv(path: str | Path) -> dict[str, list[dict[str, Any]]]:
+def read_csv(path: str | Path) -> dict[str, list[dict[str, object]]]:
     """Objects of each image from a csv.
 
     Columns: image, name or synset, and perhaps left, top, right, bottom, colour, size, material, place, action, and
@@ -255,7 +255,7 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     return ((at.line or 0, row) for at, row in table(path, delimiter=","))
 
 
-def read_visual_genome(path: str | Path) -> dict[str, list[dict[str, Any]]]:
+def read_visual_genome(path: str | Path) -> dict[str, list[dict[str, object]]]:
     """Objects of each image from Visual Genome's `objects.json` (or `attributes.json`): synsets, boxes, attributes."""
     content = read_json(path, what="Visual Genome JSON")
     if not isinstance(content, list):

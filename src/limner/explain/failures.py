@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from limner.core.arrays import FloatArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.core.judgements import FloatArray
 from limner.core.ranking import Ranking
 from limner.evaluation.evaluate import direction_of
 from limner.explain.agreement import HIGHER, SCORES, SHARES, THRESHOLD, ConceptAgreement, agreement, similarities

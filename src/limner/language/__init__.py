@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from limner.language import (
+        inflection,
         overlap,
         spelling,
         tagging,
@@ -16,6 +17,7 @@ else:
     __getattr__ = submodules(__name__)
 
 __all__ = [
+    "inflection",
     "overlap",
     "spelling",
     "tagging",

@@ -19,11 +19,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from limner.core.arrays import FloatArray
 from limner.core.errors import LimnerError
 
-FloatArray = npt.NDArray[np.float64]
 Words = Callable[[str], Sequence[Hashable]]
 
 STOP_WORDS = frozenset(

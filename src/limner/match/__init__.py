@@ -6,7 +6,9 @@ from limner.match.assignment import BijectiveRanking, bijective
 from limner.match.fusion import FUSIONS, borda, fuse, mean, reciprocal_rank
 from limner.match.murty import best_totals, k_best, k_best_ranking
 from limner.match.reranking import SCORERS, cascade, scorer
-from limner.scores.correction import CORRECTIONS, CorrectedScores, Correction, Statistics, correct, correction
+from limner.scores.corrected import CorrectedScores, correct
+from limner.scores.correction import CORRECTIONS, Correction, correction
+from limner.scores.statistics import Statistics
 
 if not TYPE_CHECKING:
     from limner.core.lazy import submodules

@@ -11,16 +11,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from limner.core.ids import IntArray
+from limner.core.arrays import Array, FloatArray, Int32, IntArray
 from limner.scores import Block, Progress, Scores, number_type, on_host
 from limner.scores.correction import Limit
 
-Float64 = npt.NDArray[np.float64]
-Int32 = npt.NDArray[np.int32]
-Array = npt.NDArray[Any]
-Sums = tuple[Float64, Int32, Float64, Float64, Array]
+Sums = tuple[FloatArray, Int32, FloatArray, FloatArray, Array]
 """Of every column: the highest value, the row that has it, the highest of the others, the sum of the others'
 exponentials relative to that; and of every row its scores of a few candidates."""
 NO_PLACES = np.zeros(0, dtype=np.int64)
@@ -44,30 +40,30 @@ class LogSums:
     """
 
     beta: float
-    highest: Float64
+    highest: FloatArray
     owner: Int32
-    second: Float64
-    rest: Float64
+    second: FloatArray
+    rest: FloatArray
     seen: Array
 
     @property
-    def whole(self) -> Float64:
+    def whole(self) -> FloatArray:
         """The logarithm of the sum over all queries, -inf where there is nothing to add up."""
         others = self.rest * np.exp(self.beta * (self.second - _finite(self.highest)))
         return np.asarray(self.beta * self.highest + np.log1p(others))
 
     @property
-    def without_owner(self) -> Float64:
+    def without_owner(self) -> FloatArray:
         """The logarithm of the sum without the query that gave the highest term."""
         return np.asarray(self.beta * self.second + np.log(np.where(self.rest > 0, self.rest, 1.0)))
 
 
-def _finite(values: Float64) -> Float64:
+def _finite(values: FloatArray) -> FloatArray:
     """0 for -inf, so that differences are defined."""
     return np.where(values > -np.inf, values, 0.0)
 
 
-def neutral(values: Float64) -> Float64:
+def neutral(values: FloatArray) -> FloatArray:
     """Where nothing is known of a candidate (-inf), the mean over those of which something is; 0 where there are none.
 
     >>> neutral(np.array([1.0, -np.inf, 3.0])).tolist()
@@ -106,7 +102,7 @@ def _merge_best(held: Block, other: Block) -> Block:
     return loops(merged).keep_best(other, merged)  # type: ignore[no-any-return]
 
 
-def mean_of_best(bank: Scores, k: int, *, limit: Limit, progress: Progress | None = None) -> Float64:
+def mean_of_best(bank: Scores, k: int, *, limit: Limit, progress: Progress | None = None) -> FloatArray:
     """The mean of the k highest scores of every candidate over the bank, of those that it has where they are fewer."""
     held = best(bank, k, limit=limit, progress=progress).astype(np.float64)
     there = held > -np.inf
@@ -120,7 +116,7 @@ def log_sums(
     beta: float,
     *,
     limit: Limit,
-    shift: Float64 | None = None,
+    shift: FloatArray | None = None,
     seen: IntArray = NO_PLACES,
     progress: Progress | None = None,
 ) -> LogSums:
@@ -140,7 +136,7 @@ def log_sums(
 
 
 def _sums_of_block(
-    beta: float, limit: Limit, shift: Float64 | None, seen: IntArray, held: None, start: int, block: Block
+    beta: float, limit: Limit, shift: FloatArray | None, seen: IntArray, held: None, start: int, block: Block
 ) -> Sums:
     limit(block, start)
     kept = on_host(block[:, seen])  # a choice of columns is a copy
@@ -164,7 +160,7 @@ def _merge_sums(scale: float, earlier: Sums, later: Sums) -> Sums:
     return top, np.where(new, later[1], earlier[1]), second, rest, np.concatenate([earlier[4], later[4]])
 
 
-def normalised_rows(block: Block, beta: float, shift: Float64) -> Block:
+def normalised_rows(block: Block, beta: float, shift: FloatArray) -> Block:
     """beta s + shift, less the logarithm of the sum of its exponentials along the row; changes the block."""
     tops = np.empty(len(block))
     loops(block).tops(block, split(-shift, beta, number_type(block))[0], tops)
@@ -172,14 +168,14 @@ def normalised_rows(block: Block, beta: float, shift: Float64) -> Block:
     return shifted(block, 1.0, np.zeros(block.shape[1]), row_log_sums(block, 1.0))
 
 
-def row_log_sums(block: Block, beta: float) -> Float64:
+def row_log_sums(block: Block, beta: float) -> FloatArray:
     """log sum_t exp(beta s(i, t)) of every row of a block; 0 for a row of -inf, which it leaves as it is."""
     sums = np.empty(len(block))
     loops(block).add_rows(block, number_type(block).type(beta), sums)
     return sums
 
 
-def shifted(block: Block, scale: float, columns: Float64, rows: Float64 | None = None) -> Block:
+def shifted(block: Block, scale: float, columns: FloatArray, rows: FloatArray | None = None) -> Block:
     """scale s(i, t) - columns(t) - rows(i), in place."""
     kind = number_type(block)
     own = np.zeros(len(block)) if rows is None else rows
@@ -187,7 +183,7 @@ def shifted(block: Block, scale: float, columns: Float64, rows: Float64 | None =
     return block
 
 
-def split(values: Float64, scale: float, kind: np.dtype[Any]) -> tuple[Array, Array]:
+def split(values: FloatArray, scale: float, kind: np.dtype[Any]) -> tuple[Array, Array]:
     """(high, low) in this precision with scale high + low = values: scale (s - high) - low keeps the digits of s.
 
     s and high are about equal, so that their difference is exact; scale s alone would round away what tells two

@@ -12,21 +12,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from limner.core.arrays import Array, FloatArray, IntArray
 from limner.match import _paths
 from limner.scores import Block, MatrixScores, Progress, Scores, VectorScores, on_host
-
-Array = npt.NDArray[Any]
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Edges:
     """Edges in bidder order: those of bidder i are `indptr[i]:indptr[i + 1]`."""
 
-    indptr: Int64
+    indptr: IntArray
     items: Array
     worths: Array
 
@@ -36,14 +32,14 @@ class Edges:
         return np.repeat(np.arange(len(self.indptr) - 1, dtype=np.int32), np.diff(self.indptr))
 
     @property
-    def graph(self) -> tuple[Int64, Array, Array]:
+    def graph(self) -> tuple[IntArray, Array, Array]:
         """As the loops in `_paths` take it."""
         return self.indptr, self.items, self.worths
 
     def __len__(self) -> int:
         return len(self.items)
 
-    def without(self, taken: Sequence[Int64]) -> Edges:
+    def without(self, taken: Sequence[IntArray]) -> Edges:
         """All edges but those between a bidder and an item it took: one array per round, an item per bidder or -1."""
         if not taken:
             return self
@@ -72,8 +68,8 @@ class Wanted:
         floors: Of the bidders; inf for a bidder that wants nothing.
     """
 
-    prices: Float64
-    floors: Float64
+    prices: FloatArray
+    floors: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +147,7 @@ class Market:
         order = np.argsort(items, kind="stable")
         return _Cells(items[order], bidders[order])
 
-    def _only(self, rows: Int64) -> Scores | None:
+    def _only(self, rows: IntArray) -> Scores | None:
         """Scores of a few queries alone, where that is cheaper than to read all blocks; None where it is not."""
         if not 0 < len(rows) <= self.shape[0] // 4:
             return None
@@ -181,7 +177,7 @@ class _Cells:
         low, high = np.searchsorted(self.rows, [start, start + len(block)])
         block[self.rows[low:high] - start, self.columns[low:high]] = -np.inf
 
-    def only(self, rows: Int64) -> _Cells:
+    def only(self, rows: IntArray) -> _Cells:
         """The cells of these rows, numbered as if there were no others."""
         place = np.searchsorted(rows, self.rows)
         kept = rows[np.minimum(place, len(rows) - 1)] == self.rows
@@ -222,7 +218,7 @@ class _Columns:
         return found
 
 
-def _ends(start: int, block: Any) -> tuple[float, float]:
+def _ends(start: int, block: object) -> tuple[float, float]:
     block = on_host(block)
     finite = block[np.isfinite(block)]
     return float(finite.min(initial=np.inf)), float(finite.max(initial=-np.inf))
@@ -232,7 +228,7 @@ def _nothing(n: int, k: int, dtype: np.dtype[Any]) -> Found:
     return Found(np.full((n, k), -1, dtype=np.int32), np.zeros((n, k), dtype=dtype), np.full((n, k), -np.inf))
 
 
-def _spread(found: Found, bidders: Int64, n: int) -> Found:
+def _spread(found: Found, bidders: IntArray, n: int) -> Found:
     """What was found for some bidders, as rows among all."""
     whole = _nothing(n, found.items.shape[1], found.worths.dtype)
     whole.items[bidders], whole.worths[bidders], whole.profits[bidders] = found.items, found.worths, found.profits

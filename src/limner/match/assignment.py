@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import Array, FloatArray, IntArray
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ranking import Ranking
-from limner.match._lists import Array, Edges, Float64, Found, Int64, Market, Wanted
+from limner.match import _dense
+from limner.match._lists import Edges, Found, Market, Wanted
 from limner.scores import Progress, Scores
 
 METHODS = ("auto", "sparse", "dense")
@@ -99,11 +101,11 @@ def bijective(
     if 0 in scores.shape:
         raise LimnerError(f"bijective: scores of shape {scores.shape}: expected at least one query and one candidate")
     if method == "dense":
-        return _dense(scores, rounds, progress)
+        return _solve_dense(scores, rounds, progress)
     try:
         return _Rounds(Market(scores), rounds, candidates, method == "auto", _Steps(progress)).run(prove)
     except _TooLong:
-        return _dense(scores, rounds, progress)
+        return _solve_dense(scores, rounds, progress)
 
 
 class _TooLong(Exception):
@@ -142,10 +144,10 @@ class _Solution:
         gap: What the total may lack of the best.
     """
 
-    items: Int64
-    profits: Float64
-    best: Float64
-    prices: Float64
+    items: IntArray
+    profits: FloatArray
+    best: FloatArray
+    prices: FloatArray
     total: float
     gap: float = np.inf
 
@@ -157,7 +159,7 @@ class _Solution:
         """
         return float(np.ptp(2.0**-50 * self.prices) + np.ptp(2.0**-50 * self.profits[self.items >= 0]))
 
-    def bounded(self, outside: Float64) -> _Solution:
+    def bounded(self, outside: FloatArray) -> _Solution:
         """The same with a gap from what each bidder's best pair, listed or not, would give it at these prices.
 
         For any prices, no assignment has more than all prices and every bidder's highest score less price. What that
@@ -174,17 +176,17 @@ class _Solution:
 class _Limits:
     """What lists leave out: no pair outside them has a score less price above these, at the prices of that time."""
 
-    prices: Float64
-    tops: Float64
+    prices: FloatArray
+    tops: FloatArray
 
     @classmethod
-    def of(cls, found: Found, prices: Float64, m: int, floors: Float64 | None = None) -> _Limits:
+    def of(cls, found: Found, prices: FloatArray, m: int, floors: FloatArray | None = None) -> _Limits:
         """The last pair that was found limits all that were not; where fewer were found there are no others."""
         full = (found.items[:, -1] >= 0) & (found.items.shape[1] < m)
         tops = np.where(full, found.profits[:, -1], -np.inf)
         return cls(prices, tops if floors is None else np.where(floors == np.inf, np.inf, tops))
 
-    def at(self, prices: Float64) -> Float64:
+    def at(self, prices: FloatArray) -> FloatArray:
         """The same at other prices: no profit has risen by more than the greatest fall of a price."""
         return np.asarray(self.tops + (self.prices - prices).max())
 
@@ -199,11 +201,11 @@ class _Rounds:
         self.most = self.n * self.m // 4 if may_give_up and self.n * self.m > 10**6 else self.n * self.m
         self.square = self.n == self.m
         self.done: list[_Solution] = []
-        self.starts: dict[int, Float64] = {}
+        self.starts: dict[int, FloatArray] = {}
         self.steps.expect(self.market.scores.shape[0] + rounds * self.n)
 
     @property
-    def taken(self) -> list[Int64]:
+    def taken(self) -> list[IntArray]:
         """The items that the bidders got in the rounds so far."""
         return [solution.items for solution in self.done]
 
@@ -225,7 +227,7 @@ class _Rounds:
         self.edges = found.edges
         self.limits = [_Limits.of(found, np.zeros(self.m), self.m)]
 
-    def _outside(self, prices: Float64) -> Float64:
+    def _outside(self, prices: FloatArray) -> FloatArray:
         """What a pair that no list holds can give each bidder at most, at these prices."""
         return np.asarray(np.min([limits.at(prices) for limits in self.limits], axis=0))
 
@@ -253,13 +255,13 @@ class _Rounds:
         """One round in which some bidders must go without: it costs each so much that as few as possible do."""
         self.starts.pop(len(self.done), None)
         low, high = self.market.ends()
-        null = low - _dear(low, high, self.n)
+        null = low - _dense.cost_of_none(low, high, self.n)
         solution, _ = _solve_lists(edges, np.zeros(self.m), null, self.steps)
         if solution is None:
             raise RuntimeError("no assignment was found although everybody may go without")
         return solution
 
-    def _start(self) -> Float64:
+    def _start(self) -> FloatArray:
         """Prices to begin a round with.
 
         Where everybody gets something any prices will do, and those of the last attempt are nearly right. Where items
@@ -270,7 +272,7 @@ class _Rounds:
         last = self.done[-1].prices if self.done else np.zeros(self.m)
         return self.starts.get(len(self.done), last).copy()
 
-    def _widen(self, edges: Edges, dead: npt.NDArray[np.bool_], prices: Float64) -> bool:
+    def _widen(self, edges: Edges, dead: npt.NDArray[np.bool_], prices: FloatArray) -> bool:
         """Adds open items to the lists of those that want too few; False where none of them has any left to want."""
         closed = np.logical_and.reduceat(np.append(dead[edges.items], True), np.minimum(edges.indptr[:-1], len(edges)))
         closed |= np.diff(edges.indptr) == 0
@@ -324,7 +326,7 @@ class _Rounds:
 
 
 def _solve_lists(
-    edges: Edges, prices: Float64, null: float, steps: _Steps
+    edges: Edges, prices: FloatArray, null: float, steps: _Steps
 ) -> tuple[_Solution | None, npt.NDArray[np.bool_]]:
     """The best assignment on lists, starting from prices; None where some bidder cannot have an item.
 
@@ -363,7 +365,7 @@ def _total(scores: Array) -> float:
         ) from None
 
 
-def _inverse(items: Int64, n: int) -> Int64:
+def _inverse(items: IntArray, n: int) -> IntArray:
     """The bidder of each item, -1 where it has none."""
     bidders = np.full(n, -1, dtype=np.int64)
     has = np.flatnonzero(items >= 0)
@@ -372,7 +374,7 @@ def _inverse(items: Int64, n: int) -> Int64:
 
 
 def _ranked(
-    scores: Scores, lists: list[Int64], totals: list[float], gaps: list[float], solver: str
+    scores: Scores, lists: list[IntArray], totals: list[float], gaps: list[float], solver: str
 ) -> BijectiveRanking:
     """A ranking from the candidate of each query in each round, -1 where it got none."""
     n, m = scores.shape
@@ -385,7 +387,7 @@ def _ranked(
     )
 
 
-def _dense(scores: Scores, rounds: int, progress: Progress | None) -> BijectiveRanking:
+def _solve_dense(scores: Scores, rounds: int, progress: Progress | None) -> BijectiveRanking:
     """All rounds on the whole matrix, with a library's solver."""
     costs = scores.matrix()
     np.negative(costs, out=costs)
@@ -393,7 +395,7 @@ def _dense(scores: Scores, rounds: int, progress: Progress | None) -> BijectiveR
         raise LimnerError(_INFINITE)
     lists, totals = [], []
     for r in range(rounds):
-        rows, columns = _solve_matrix(costs)
+        rows, columns = _dense.solve(costs)
         if not len(rows):
             break
         totals.append(-_total(costs[rows, columns]))
@@ -402,50 +404,4 @@ def _dense(scores: Scores, rounds: int, progress: Progress | None) -> BijectiveR
         lists[-1][rows] = columns
         if progress is not None:
             progress(r + 1, rounds)
-    return _ranked(scores, lists, totals, [0.0] * len(totals), _solver(costs.shape))
-
-
-def _solve_matrix(costs: npt.NDArray[Any]) -> tuple[Int64, Int64]:
-    """Pairs of lowest cost, as many as there can be; inf is a pair that must not be."""
-    try:
-        return _library(costs)
-    except ValueError:  # not everybody can have a partner
-        finite = np.isfinite(costs)
-        if not finite.any():
-            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        low, high = float(costs[finite].min()), float(costs[finite].max())
-        dear = _dear(low, high, min(costs.shape))
-        rows, columns = _library(np.where(finite, costs.astype(np.float64) - low, dear))
-        kept = finite[rows, columns]
-        return rows[kept], columns[kept]
-
-
-def _dear(low: float, high: float, n: int) -> float:
-    """What it must cost to go without, so that as few as possible do: more than all others could gain by it."""
-    more = max(1.0, 2.0**-20 * max(abs(low), abs(high)))  # beside large scores 1 is nothing
-    dear = (high - low + more) * (n + 1)
-    if not dear + abs(low) < np.inf:
-        raise LimnerError(
-            f"bijective: scores from {low:g} to {high:g} are too far apart to say who goes without: divide them by a "
-            "constant"
-        )
-    return dear
-
-
-def _solver(shape: tuple[int, ...]) -> str:
-    """The library to use: `lapx` pads to a square, which does not pay where one side is much longer."""
-    from importlib.util import find_spec
-
-    return "lapx" if max(shape) <= 1.5 * min(shape) and find_spec("lap") is not None else "scipy"
-
-
-def _library(costs: npt.NDArray[Any]) -> tuple[Int64, Int64]:
-    if _solver(costs.shape) == "lapx":
-        import lap
-
-        rows, columns = lap.lapjvs(costs, return_cost=False, prefer_float32=costs.dtype == np.float32)
-        return rows, columns
-    from scipy.optimize import linear_sum_assignment
-
-    rows, columns = linear_sum_assignment(costs)
-    return rows, columns
+    return _ranked(scores, lists, totals, [0.0] * len(totals), _dense.library(costs.shape))

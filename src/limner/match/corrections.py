@@ -16,10 +16,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from limner.core.ids import IntArray
+from limner.core.arrays import Array, IntArray
 from limner.match import _columns
 from limner.scores import Best, Block, Scores, number_type
-from limner.scores.correction import Array, Correction, Grid, some_places
+from limner.scores.correction import Correction, Grid
+from limner.scores.statistics import some_places
 
 _SHARP = (30.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 

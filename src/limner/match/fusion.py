@@ -14,16 +14,15 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import Array, FloatArray
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.ids import Ids
-from limner.core.judgements import FloatArray
 from limner.core.ranking import Ranking
 from limner.core.registry import Registry, checked
 from limner.scores import Block, Progress, Scores, on_host
 
 System = Scores | Ranking
 Normalise = Literal["zscore", "minmax"] | None
-Array = npt.NDArray[Any]
 
 
 def borda(systems: Sequence[System], *, depth: int | None = None, progress: Progress | None = None) -> Ranking:

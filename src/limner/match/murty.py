@@ -11,11 +11,11 @@ from heapq import heappop, heappush
 
 import numpy as np
 
+from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.ranking import Ranking
 from limner.match import _square
-from limner.match._square import Float64, Int64
 from limner.scores import Scores
 
 
@@ -32,7 +32,7 @@ class Assignment:
 
     queries: Ids
     candidates: Ids
-    chosen: Int64
+    chosen: IntArray
     total: float
 
     @property
@@ -113,7 +113,7 @@ def best_totals(scores: Scores) -> Scores:
     return Scores.from_matrix(totals.T if turned else totals, scores.queries, scores.candidates)
 
 
-def _worths(scores: Scores) -> tuple[Float64, bool]:
+def _worths(scores: Scores) -> tuple[FloatArray, bool]:
     """Scores as a square matrix, the smaller side in the rows, rows of zeros below; whether it had to be turned."""
     matrix = scores.matrix().astype(np.float64)
     if 0 in matrix.shape or np.isposinf(matrix).any():
@@ -125,7 +125,7 @@ def _worths(scores: Scores) -> tuple[Float64, bool]:
     return square, turned
 
 
-def _assignment(scores: Scores, worths: Float64, columns: Int64, turned: bool) -> Assignment:
+def _assignment(scores: Scores, worths: FloatArray, columns: IntArray, turned: bool) -> Assignment:
     """What an assignment of the square matrix says of the scores."""
     n = min(scores.shape)
     chosen = columns[:n].copy()
@@ -146,8 +146,8 @@ class _Part:
 
     bound: float
     solved: bool
-    columns: Int64
-    prices: Float64
+    columns: IntArray
+    prices: FloatArray
     fixed: int
     avoided: frozenset[int]
 
@@ -158,7 +158,7 @@ class _Part:
         return (self.columns.tolist(), self.fixed) < (other.columns.tolist(), other.fixed)
 
     @classmethod
-    def whole(cls, worths: Float64) -> _Part:
+    def whole(cls, worths: FloatArray) -> _Part:
         """All assignments, solved."""
         columns, prices = np.full(len(worths), -1, dtype=np.int64), np.zeros(len(worths))
         allowed = np.ones(len(worths), dtype=bool)
@@ -169,7 +169,7 @@ class _Part:
                 )
         return cls(_square.total(worths, columns), True, columns, prices, 0, frozenset())
 
-    def solve(self, worths: Float64) -> _Part | None:
+    def solve(self, worths: FloatArray) -> _Part | None:
         """The same with its best assignment; None where it has none."""
         allowed = np.ones(len(worths), dtype=bool)
         allowed[list(self.avoided)] = False
@@ -179,7 +179,7 @@ class _Part:
             return None
         return _Part(_square.total(worths, columns), True, columns, prices, self.fixed, self.avoided)
 
-    def split(self, worths: Float64, rows: int) -> list[_Part]:
+    def split(self, worths: FloatArray, rows: int) -> list[_Part]:
         """All its assignments but the best, by the first row that differs; only `rows` rows are real."""
         parts = []
         for row in range(self.fixed, rows):

@@ -19,8 +19,9 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
-from limner.core.ids import Ids, IntArray
+from limner.core.ids import Ids
 from limner.core.progress import progress_for
 from limner.core.ranking import Ranking
 from limner.core.registry import Registry
@@ -28,7 +29,7 @@ from limner.encoders.batching import PART_SECONDS, paced
 from limner.encoders.cache import Keys, RowStore, keys_of
 from limner.match.fusion import normalised
 from limner.scores import Progress, Scorer, Scores
-from limner.scores.base import as_scorer
+from limner.scores.inputs import as_scorer
 
 DEPTH = 1000
 AT_ONCE = 65_536

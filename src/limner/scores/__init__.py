@@ -7,14 +7,16 @@ threads, and equal vectors get equal scores wherever they stand.
 
 from __future__ import annotations
 
+from limner.core.arrays import Float32
 from limner.scores import device, pairs, parts, sets  # noqa: F401  # they register the kinds of scores they hold
-from limner.scores.base import LARGEST, RUNNER, TILE_COLUMNS, TILE_ROWS, Best, Runner, Scorer, Scores
-from limner.scores.correction import CORRECTIONS, CorrectedScores, Correction, Statistics, correct, correction
+from limner.scores.base import LARGEST, RUNNER, TILE_COLUMNS, TILE_ROWS, Best, Runner, Scores
+from limner.scores.corrected import CorrectedScores, correct
+from limner.scores.correction import CORRECTIONS, Correction, correction
+from limner.scores.inputs import Scorer
 from limner.scores.matrices import MatrixScores
 from limner.scores.running import (
     Block,
     Divisible,
-    Float32,
     PairScores,
     Progress,
     Result,
@@ -25,6 +27,7 @@ from limner.scores.running import (
     on_host,
     usable_cores,
 )
+from limner.scores.statistics import Statistics
 from limner.scores.vector_sets import VectorSets
 from limner.scores.vectors import VectorScores
 

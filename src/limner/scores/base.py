@@ -15,15 +15,16 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import Array, Float32, IntArray
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.ids import Ids, IntArray
+from limner.core.ids import Ids
 from limner.core.paths import read_array
 from limner.core.ranking import Ranking
 from limner.core.registry import Registry
+from limner.scores.inputs import Scorer, as_scorer, ids_of, indexed, labels
 from limner.scores.running import (
     Block,
-    Float32,
     PairScores,
     Progress,
     Result,
@@ -41,13 +42,6 @@ TILE_ROWS, TILE_COLUMNS = 256, 1024
 SIMILARITIES = ("cosine", "dot")
 LARGEST = float(np.finfo(np.float32).max)
 """Of single precision."""
-
-
-class Scorer(Protocol):
-    """Judges pairs one by one."""
-
-    def score_pairs(self, queries: Sequence[Any], candidates: Sequence[Any], /) -> Any:
-        """One number for each pair (queries[n], candidates[n]), higher is better."""
 
 
 class Scores(ABC):
@@ -195,7 +189,7 @@ class Scores(ABC):
         """Scores corrected for hubs: `scores.correct("csls", k=10)`; see `limner.match.correct`."""
         return KINDS["corrected"](self, how, **options)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """The whole matrix, for numpy and what is built on it."""
         return np.asarray(self.matrix(), dtype=dtype)
 
@@ -366,65 +360,6 @@ KINDS: Registry[Callable[..., Scores]] = Registry("kind of scores", {})
 """What makes the scores of each kind: every subclass registers itself, in a file of its own above this one."""
 
 
-def labels(
-    matrix: Any, queries: Iterable[object] | None, candidates: Iterable[object] | None
-) -> tuple[Iterable[object], Iterable[object]]:
-    """The ids of rows and columns: as given, or the labels of a table of pandas."""
-    sides = [queries, candidates]
-    if hasattr(matrix, "index") and hasattr(matrix, "columns"):
-        sides = [
-            own if given is None else given for given, own in zip(sides, (matrix.index, matrix.columns), strict=True)
-        ]
-    if sides[0] is None or sides[1] is None:
-        raise LimnerError(
-            f"a similarity matrix of type {type(matrix).__name__} without ids: expected Scores.from_matrix(matrix, "
-            "queries, candidates) with the ids of its rows and of its columns"
-        )
-    return sides[0], sides[1]
-
-
-def indexed(items: Any) -> Any:
-    """Items that can be taken by position: a column of a table is a list here, since its own labels may be anything."""
-    if hasattr(items, "to_list"):
-        return items.to_list()
-    if hasattr(items, "to_pylist") and not hasattr(items, "kind"):
-        return items.to_pylist()
-    if hasattr(items, "columns") and hasattr(items, "to_numpy"):
-        return items.to_numpy()
-    return items if hasattr(items, "__getitem__") and hasattr(items, "__len__") else list(items)
-
-
-def as_scorer(given: Scorer | Callable[[Any, Any], Any]) -> Scorer:
-    """An object with `score_pairs`, or a function that does the same."""
-    if hasattr(given, "score_pairs"):
-        return given
-    if callable(given):
-        return _Function(given)
-    raise LimnerError(
-        f"{type(given).__name__} scores no pairs: expected an object with score_pairs(queries, candidates), or a "
-        "function of two lists that gives one number per pair"
-    )
-
-
-@dataclass(frozen=True)
-class _Function:
-    """A plain function as a scorer."""
-
-    function: Callable[[Any, Any], Any]
-
-    def score_pairs(self, queries: Sequence[Any], candidates: Sequence[Any], /) -> Any:
-        return self.function(queries, candidates)
-
-
-def ids_of(items: Any, given: Iterable[object] | None, what: str) -> Ids:
-    """Given ids, the items' own, or numbers."""
-    own = getattr(items, "ids", None)
-    ids = Ids(given if given is not None else range(len(items)) if own is None else own, what=what)
-    if len(ids) != len(items):
-        raise LimnerError(f"{len(ids)} {what} ids for {len(items)} items: expected one each")
-    return ids
-
-
 @dataclass(frozen=True)
 class Best:
     """The k best of every row of a block, exactly, in candidate order where equal: (indices, scores)."""
@@ -458,36 +393,6 @@ class Best:
         indices, scores = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))
         places, kept = self(0, scores)
         return np.take_along_axis(indices, places, axis=1), kept
-
-
-def refuse_nan(scores: Scores, block: Block, start: int, mend: str) -> None:
-    """NaN has no place in an order: refuses a block that holds one, and names the pair."""
-    if np.isnan(block).any():
-        row, column = (int(at) for at in np.argwhere(np.isnan(block))[0])
-        raise LimnerError(
-            f"the similarity of query {scores.queries[start + row]!r} and candidate {scores.candidates[column]!r} is "
-            f"NaN (row {start + row}, column {column}): its place in the order is undefined; {mend}"
-        )
-
-
-def refuse_overflow(scores: Scores, block: Any, start: int, lengths: tuple[float, float]) -> None:
-    """Refuses products of vectors that single precision cannot hold, and names the pair.
-
-    Args:
-        scores: Whose ids to name.
-        block: The products.
-        start: The query of its first row.
-        lengths: Of the longest query vector and the longest candidate vector.
-    """
-    finite = np.isfinite(on_host(block))
-    if not finite.all():
-        row, column = (int(at) for at in np.argwhere(~finite)[0])
-        raise LimnerError(
-            f"the product of query {scores.queries[start + row]!r} and candidate {scores.candidates[column]!r} (row "
-            f"{start + row}, column {column}) overflows single precision: the longest vectors have lengths of "
-            f"{lengths[0]:.3g} and {lengths[1]:.3g}; normalise them (similarity='cosine'), divide them by a constant, "
-            "or give the products in double precision to Scores.from_matrix"
-        )
 
 
 def _copied(start: int, block: Block) -> tuple[int, Block]:

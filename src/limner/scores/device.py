@@ -19,7 +19,8 @@ from limner.core import torch_kernels as _cuda
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
-from limner.scores.base import KINDS, LARGEST, TILE_ROWS, Scores, refuse_overflow
+from limner.scores.base import KINDS, LARGEST, TILE_ROWS, Scores
+from limner.scores.checks import refuse_overflow
 
 BLOCK = 1 << 28
 """Numbers in a block on a graphics card: a gigabyte of single precision."""

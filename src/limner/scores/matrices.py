@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from limner.core.arrays import array, numbers, pieces, unmasked
+from limner.core.arrays import Array, Float32, array, numbers, pieces, unmasked
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
-from limner.scores.base import KINDS, Scores, refuse_nan
-from limner.scores.running import Block, Float32
+from limner.scores.base import KINDS, Scores
+from limner.scores.checks import refuse_nan
+from limner.scores.running import Block
 
 WHAT = "similarity matrix"
 
@@ -32,7 +32,7 @@ class MatrixScores(Scores):
 
     queries: Ids
     candidates: Ids
-    values: npt.NDArray[Any]
+    values: Array
     checked: bool = False
 
     def __post_init__(self) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from limner.core.arrays import array
+from limner.core.arrays import Float32, array
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
-from limner.scores.base import KINDS, Scorer, Scores, refuse_nan
-from limner.scores.running import Block, Float32
+from limner.scores.base import KINDS, Scores
+from limner.scores.checks import refuse_nan
+from limner.scores.inputs import Scorer
+from limner.scores.running import Block
 
 
 def _values(items: Any) -> Any:
@@ -112,7 +114,7 @@ class ScorerScores(Scores):
         return np.dtype(np.float64)
 
     @contextmanager
-    def workers(self, wanted: int | None) -> Iterator[Callable[..., Iterator[Any]]]:
+    def workers(self, wanted: int | None) -> Iterator[Callable[..., Iterator[object]]]:
         """One block after the other: a scorer need not bear several threads."""
         yield map
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from limner.core.ids import Ids, IntArray
+from limner.core.arrays import Float32, IntArray
+from limner.core.ids import Ids
 from limner.scores.base import KINDS, Scores
-from limner.scores.running import Block, Float32
+from limner.scores.running import Block
 
 
 @KINDS.register("part")
@@ -60,7 +61,7 @@ class PartOfScores(Scores):
         """(queries, candidates)."""
         return len(self.rows), len(self.columns)
 
-    def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[Any]]]:
+    def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[object]]]:
         """As the scores below."""
         return self.base.workers(wanted)
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import Array
+
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
-Float32 = npt.NDArray[np.float32]
 Block = npt.NDArray[np.floating[Any]]
 Result = TypeVar("Result")
 State = TypeVar("State")
@@ -88,7 +89,7 @@ def _matrix_libraries() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def on_host(block: Any) -> npt.NDArray[Any]:
+def on_host(block: Any) -> Array:
     """A block as an array, wherever it was computed."""
     return block if isinstance(block, np.ndarray) else np.asarray(kernels(block).on_host(block))
 

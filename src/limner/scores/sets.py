@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from limner.core.arrays import Float32, IntArray
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.ids import Ids, IntArray
+from limner.core.ids import Ids
 from limner.scores.base import KINDS, SIMILARITIES, TILE_ROWS, Scores
-from limner.scores.running import Block, Float32
+from limner.scores.running import Block
 from limner.scores.vector_sets import VectorSets
 from limner.scores.vectors import VectorScores
 

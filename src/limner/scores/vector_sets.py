@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from limner.core.arrays import IntArray
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
-from limner.core.ids import Ids, IntArray
+from limner.core.ids import Ids
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from limner.core.arrays import Float32
 from limner.core.embeddings import Embeddings
 from limner.core.ids import Ids
-from limner.scores.base import KINDS, LARGEST, TILE_COLUMNS, TILE_ROWS, Scores, refuse_overflow
-from limner.scores.running import Float32
+from limner.scores.base import KINDS, LARGEST, TILE_COLUMNS, TILE_ROWS, Scores
+from limner.scores.checks import refuse_overflow
 
 
 @KINDS.register("vectors")

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import Array
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
@@ -137,3 +138,16 @@ def _graded(queries: Embeddings, asked: list[list[Row]]) -> Iterator[list[Row]]:
     for number, listed in enumerate(asked):
         scored = [{**row, "score": float(scores[number, at[row["id"]]])} for row in listed]
         yield sorted(scored, key=lambda row: (-row["score"], row["_rowid"]))
+
+
+def joined(listed: list[list[Row]]) -> tuple[list[Row], Array, Array]:
+    """Unique rows, and for every query which of them it has, with scores; short lists are padded."""
+    rows = {row["id"]: row for each in listed for row in each}
+    at = {key: number for number, key in enumerate(rows)}
+    width = max(map(len, listed), default=0)
+    indices = np.full((len(listed), width), -1, dtype=np.int64)
+    scores = np.full((len(listed), width), -np.inf)
+    for number, each in enumerate(listed):
+        indices[number, : len(each)] = [at[row["id"]] for row in each]
+        scores[number, : len(each)] = [row["score"] for row in each]
+    return list(rows.values()), indices, scores

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import Float32
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.scores import TILE_ROWS, Progress, VectorScores
 
-Float32 = npt.NDArray[np.float32]
 Places = npt.NDArray[np.int64]
 Best = tuple[Places, Float32]
 """Places in the store, best first, and their scores; one row per query."""

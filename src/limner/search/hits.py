@@ -80,7 +80,7 @@ class Hits:
         corrected = f", corrected by {self.correction}" if self.correction else ""
         return f"{self.ranking.n_candidates:,} {self.kind}s searched, {way}{corrected}"
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[dict[str, object]]:
         """One plain dict per hit."""
         named = zip(self.queries.ids, self.queries.values, strict=True)
         return [
@@ -96,7 +96,7 @@ class Hits:
             for hit in self[key]
         ]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Everything as plain data."""
         return {
             "searched": self.ranking.n_candidates,
@@ -150,7 +150,7 @@ class Hits:
         return out.getvalue()
 
 
-def _named(key: str, value: Any, number: int) -> str:
+def _named(key: str, value: object, number: int) -> str:
     """The query, after its id where that says more than its place in the list."""
     if value is None or str(value) == key:
         return key
@@ -166,7 +166,7 @@ def _cut(text: str) -> str:
     return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
 
 
-def _asked(key: str, value: Any, kind: str) -> dict[str, Any]:
+def _asked(key: str, value: object, kind: str) -> dict[str, object]:
     """A query as the page shows it."""
     if kind == "image" and value is not None:
         uri, why = _uri(value, None, key)
@@ -174,14 +174,14 @@ def _asked(key: str, value: Any, kind: str) -> dict[str, Any]:
     return {"title": key if value is None else str(value), "picture": None, "why": ""}
 
 
-def _shown(hit: Hit, kind: str) -> dict[str, Any]:
+def _shown(hit: Hit, kind: str) -> dict[str, object]:
     """A hit as the page shows it."""
     uri, why = _uri(hit.value, hit.picture, hit.id) if kind == "image" else (None, "")
     text = hit.value if kind == "text" else None
     return {"hit": hit, "picture": uri, "why": why, "text": text, "score": f"{hit.score:.4f}"}
 
 
-def _uri(value: Any, picture: bytes | None, key: str) -> tuple[str | None, str]:
+def _uri(value: object, picture: bytes | None, key: str) -> tuple[str | None, str]:
     """A picture as a data address, or the reason why there is none."""
     if picture is None and value is None:
         return None, "no picture is kept"

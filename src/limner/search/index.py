@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from limner.core.arrays import array, is_matrix
+from limner.core.arrays import Array
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownId, UnknownName, shown
 from limner.core.ids import Ids
 from limner.core.ranking import Ranking
-from limner.scores import Float32, Progress, Scores, VectorScores
-from limner.scores.correction import Correction, Statistics, correct
+from limner.scores import Float32, Progress, Scores, Statistics, VectorScores
+from limner.scores.corrected import correct
+from limner.scores.correction import Correction
 from limner.search import approximate, exact
 from limner.search.approximate import Ann, Recall
 from limner.search.encode import Encoder, TwoSided, encoded, identity
 from limner.search.hits import Hits
-from limner.search.items import kept
-from limner.search.store import About, VectorStore, Version, batch
+from limner.search.queries import Queries, as_vectors, numbered
+from limner.search.rows import batches
+from limner.search.store import About, VectorStore, Version
 from limner.search.stored import StoredScores
 
-Queries = Any
-"""What may be asked with: vectors (embeddings, an array or tensor, a list of rows), or what `limner.Items.of` takes."""
-System = Encoder | TwoSided | Callable[[Any], Any]
+System = Encoder | TwoSided | Callable[[object], object]
 How = str | Path | type[Correction] | Correction | Statistics
 
 EXISTING = ("refuse", "replace", "skip")
@@ -38,8 +36,6 @@ MEMORY = 2**30
 """Vectors of an index up to so many bytes are kept in memory between searches."""
 SAMPLE, K = 100, 10
 """Queries that recall is measured with, and of how many best it is."""
-AT_ONCE = 8_192
-"""Rows that are written at once; all of them are one commit."""
 
 
 @dataclass(eq=False)
@@ -124,7 +120,7 @@ class Index:
                 embeddings = embeddings.subset([key for key in embeddings.ids if key not in there])
             if len(embeddings):
                 write = self.store.replace if there and existing == "replace" else self.store.append
-                write(_batches(self.about, embeddings, items, progress))
+                write(batches(self.about, embeddings, items, progress))
                 self._measure_again(measure)
         return len(embeddings)
 
@@ -224,7 +220,7 @@ class Index:
                 "correct='csls'"
             )
         if ann is not None:
-            near = _joined(list(approximate.near(self.store, vectors, k, ann.probes)))
+            near = approximate.joined(list(approximate.near(self.store, vectors, k, ann.probes)))
             return replace(self._hits(asked, *near), recall=ann.recall, exact=False)
         places, scores = self._exact(vectors, k, progress)
         return self._from_places(asked, places, scores)
@@ -294,7 +290,7 @@ class Index:
 
     def _asked(self, queries: Queries) -> tuple[Items, Embeddings]:
         """The queries as items and as vectors, of length 1 where the similarity is cosine."""
-        vectors = _vectors(queries)
+        vectors = as_vectors(queries)
         if vectors is not None:
             return Items(vectors.ids, [None] * len(vectors)), self._checked(vectors)
         queries = Items.of(queries)
@@ -357,7 +353,7 @@ class Index:
         found = self._from_places(asked, ranking.indices, ranking.scores)
         return replace(found, correction=scores.correction.name)
 
-    def _from_places(self, asked: Items, places: npt.NDArray[Any], scores: npt.NDArray[Any]) -> Hits:
+    def _from_places(self, asked: Items, places: Array, scores: Array) -> Hits:
         unique, indices = np.unique(places, return_inverse=True)
         rows = self.store.take(unique)
         return self._hits(asked, rows, indices.reshape(places.shape), scores)
@@ -371,9 +367,9 @@ class Index:
             return self._asked(queries)[1], "given"
         chosen = np.sort(np.random.default_rng(0).choice(len(self), min(sample, len(self)), replace=False))
         rows = self.store.table.take_offsets(chosen.tolist()).select(["vector"]).to_arrow()["vector"].combine_chunks()
-        return _from_array(rows.flatten().to_numpy(zero_copy_only=False).reshape(len(chosen), -1)), "stored"
+        return numbered(rows.flatten().to_numpy(zero_copy_only=False).reshape(len(chosen), -1)), "stored"
 
-    def _measured(self, asked: Embeddings, of: str, answer: npt.NDArray[Any], k: int, probes: int) -> Recall:
+    def _measured(self, asked: Embeddings, of: str, answer: Array, k: int, probes: int) -> Recall:
         truth = [[row["id"] for row in self.store.take(places)] for places in answer]
         found = [{row["id"] for row in listed} for listed in approximate.near(self.store, asked, k, probes)]
         shares = [len(got.intersection(right)) / len(right) for got, right in zip(found, truth, strict=True)]
@@ -410,7 +406,7 @@ def index(
     about = About(embeddings.dim, kind, similarity, system_name, model, called)
     if not len(embeddings):
         raise LimnerError("an index of nothing: expected at least one vector")
-    return Index(VectorStore.create(path, about, _batches(about, embeddings, items, progress)), system)
+    return Index(VectorStore.create(path, about, batches(about, embeddings, items, progress)), system)
 
 
 def open_index(
@@ -427,54 +423,3 @@ def open_index(
     opened = Index(VectorStore.open(path, version=version), system, memory)
     opened.refuse_other(system)
     return opened
-
-
-def _batches(about: About, embeddings: Embeddings, items: Items | None, progress: Progress | None) -> Iterator[Any]:
-    """The rows of the table, a few thousand at a time. Complains before the first one, not in the middle."""
-    places = None if items is None else items.ids.positions(embeddings.ids)
-    cuts = [*range(0, len(embeddings), AT_ONCE), len(embeddings)]
-
-    def made() -> Iterator[Any]:
-        for low, high in pairwise(cuts):
-            part = Embeddings(embeddings.ids[low:high], embeddings.matrix[low:high])
-            vectors = part.normalised() if about.similarity == "cosine" else part
-            values: list[tuple[str | None, bytes | None]] = [(None, None)] * (high - low)
-            if items is not None and places is not None:
-                values = [kept(items.values[place], items.kind) for place in places[low:high]]
-            yield batch(about, list(part.ids), vectors.matrix, [v for v, _ in values], [p for _, p in values])
-            if progress is not None:
-                progress(high, len(embeddings))
-
-    return made()
-
-
-def _vectors(given: Any) -> Embeddings | None:
-    """Vectors that were given as such; None where the queries are items."""
-    if isinstance(given, Embeddings):
-        return given
-    if isinstance(given, (str, bytes, Items)) or not hasattr(given, "__len__") or not len(given):
-        return None
-    if is_matrix(given):
-        return _from_array(array(given, "queries"))
-    if isinstance(given, (list, tuple)) and not isinstance(given[0], (int, float, np.number)):
-        return None
-    found = array(given, "query")
-    return _from_array(found) if found.ndim == 1 and np.issubdtype(found.dtype, np.number) else None
-
-
-def _from_array(given: npt.NDArray[Any]) -> Embeddings:
-    matrix = np.atleast_2d(given)
-    return Embeddings(Ids(range(len(matrix)), what="query"), matrix)
-
-
-def _joined(listed: list[list[dict[str, Any]]]) -> tuple[list[dict[str, Any]], npt.NDArray[Any], npt.NDArray[Any]]:
-    """Unique rows, and for every query which of them it has, with scores; short lists are padded."""
-    rows = {row["id"]: row for each in listed for row in each}
-    at = {key: number for number, key in enumerate(rows)}
-    width = max(map(len, listed), default=0)
-    indices = np.full((len(listed), width), -1, dtype=np.int64)
-    scores = np.full((len(listed), width), -np.inf)
-    for number, each in enumerate(listed):
-        indices[number, : len(each)] = [at[row["id"]] for row in each]
-        scores[number, : len(each)] = [row["score"] for row in each]
-    return list(rows.values()), indices, scores

@@ -98,7 +98,7 @@ def _table(path: Path, ending: str) -> Items:
     return Items(Ids(ids), values, kind=kind)
 
 
-def _rows(path: Path, ending: str) -> Iterator[tuple[_read.At, Mapping[str, Any]]]:
+def _rows(path: Path, ending: str) -> Iterator[tuple[_read.At, Mapping[str, object]]]:
     if ending == ".jsonl":
         return _read.json_lines(path)
     return _read.table(path, delimiter="\t" if ending == ".tsv" else ",")

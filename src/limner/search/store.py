@@ -18,13 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from limner.core.arrays import Float32
 from limner.core.errors import LimnerError, MissingExtra, UnknownName
 from limner.core.paths import folder_for, parse_json
 from limner.core.registry import checked
-
-Float32 = npt.NDArray[np.float32]
 
 TABLE = "items"
 FORMAT = 2

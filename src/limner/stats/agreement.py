@@ -7,11 +7,12 @@ says why. It is never 0 and never 1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import Array
 from limner.core.errors import LimnerError
 from limner.stats.bootstrap import Interval
 from limner.stats.inputs import Vector, numbers, one_of, share
@@ -28,7 +29,7 @@ def cohen_kappa(
     b: npt.ArrayLike,
     *,
     weights: Literal["linear", "quadratic"] | None = None,
-    labels: Sequence[Any] | None = None,
+    labels: Sequence[object] | None = None,
 ) -> float:
     """Cohen's kappa of two raters (Cohen 1960; weighted: Cohen 1968).
 
@@ -73,7 +74,7 @@ def cohen_kappa(
     return 1 - float((weight * seen).sum()) / float((weight * chance).sum())
 
 
-def _places(used: npt.NDArray[Any], weights: str | None, labels: Sequence[Any] | None) -> Vector:
+def _places(used: Array, weights: str | None, labels: Sequence[object] | None) -> Vector:
     """Where each label stands on its scale."""
     if labels is not None:
         scale = list(np.asarray(labels).tolist())
@@ -99,9 +100,9 @@ def _apart(places: Vector, weights: str | None) -> Vector:
     return (distance > 0).astype(np.float64) if weights is None else distance ** (2 if weights == "quadratic" else 1)
 
 
-def _labels(labels: npt.ArrayLike, what: str) -> npt.NDArray[Any]:
+def _labels(labels: npt.ArrayLike, what: str) -> Array:
     """Labels as one column of numbers or text, none of them missing."""
-    array: npt.NDArray[Any] = np.asarray(labels)
+    array: Array = np.asarray(labels)
     if array.ndim != 1 or not len(array):
         raise LimnerError(f"{what}: got an array of shape {array.shape}, expected one label per item, at least one")
     if array.dtype.kind == "f" and not np.isfinite(array).all():

@@ -6,11 +6,11 @@ Each function returns the clean array or raises `LimnerError` with what was got,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import Array
 from limner.core.errors import LimnerError
 
 Vector = npt.NDArray[np.float64]
@@ -89,7 +89,7 @@ def codes(labels: npt.ArrayLike, n: int, what: str) -> Codes:
     >>> codes(["img7", "img7", "img2"], 3, "clusters")
     array([1, 1, 0])
     """
-    array: npt.NDArray[Any] = np.asarray(labels)
+    array: Array = np.asarray(labels)
     if array.shape != (n,):
         raise LimnerError(f"{what}: got shape {array.shape} for {n} values, expected one label per value")
     if array.dtype.kind == "f" and np.isnan(array).any():

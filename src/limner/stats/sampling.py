@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
-from limner.core.ids import IntArray
 from limner.stats.inputs import Vector, numbers, vector
 
 

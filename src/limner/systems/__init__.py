@@ -117,7 +117,7 @@ def load(path: str | Path, *, trust: bool = False) -> Model:
         return cast("Model", reader.load(place, trust=trust))
 
 
-def _configured(path: str | Path, *, trust: bool) -> dict[str, Any]:
+def _configured(path: str | Path, *, trust: bool) -> dict[str, object]:
     import tomllib
 
     text = read_text(path, what="file of options")

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import Array
 from limner.core.errors import LimnerError
 from limner.core.portable import signs
 
@@ -36,9 +37,7 @@ class Side:
         return np.asarray(rows @ self.weights - self.mean @ self.weights, dtype=np.float64)
 
 
-def canonical_maps(
-    pictures: npt.NDArray[Any], texts: Any, pairs: Any, *, ridge: float, dimensions: int
-) -> tuple[Side, Side]:
+def canonical_maps(pictures: Array, texts: Any, pairs: Any, *, ridge: float, dimensions: int) -> tuple[Side, Side]:
     """The maps of pictures and texts into the joint space.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from limner.core.registry import takes
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @takes("limner.systems.towers.mcprop:train")
 def mcprop(
-    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
+    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
 ) -> McpropModel:
     """A picture and its file name fused into one query for captions (MCProp).
 
@@ -37,7 +37,7 @@ def mcprop(
 
 @takes("limner.systems.towers.crank:train")
 def crank(
-    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
+    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
 ) -> CrankModel:
     """A classifier of pairs of file name and caption, for re-ranking what another system proposes (CRank).
 

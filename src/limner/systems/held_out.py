@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -167,7 +167,7 @@ def _without(parts: HoldOut, name: str, record: TrainedOn) -> HoldOut:
     return replace(parts, held=kept, notes=(*parts.notes, note))
 
 
-def dev_of(trainer: Callable[..., Any], whole: Collection, held: Collection) -> dict[str, Any]:
+def dev_of(trainer: Callable[..., object], whole: Collection, held: Collection) -> dict[str, Collection]:
     """The dev split as an argument, for a system that chooses its settings on one, unless it is what is measured."""
     wanted = "dev" in inspect.signature(trainer).parameters and "dev" in whole.splits
     if not wanted or set(whole.dev.images.ids) & set(held.images.ids):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from limner.core.registry import takes
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @takes("limner.systems.towers.training:towers")
 def towers(
-    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
+    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
 ) -> TowersModel:
     """Two towers with a margin loss: features of images and a GRU over words, one vector each.
 
@@ -38,7 +38,7 @@ def towers(
 
 @takes("limner.systems.towers.training:pvse")
 def pvse(
-    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
+    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
 ) -> TowersModel:
     """Two towers with several vectors per item, of which the best pair counts (PVSE).
 
@@ -57,7 +57,7 @@ def pvse(
 
 @takes("limner.systems.towers.training:pcme")
 def pcme(
-    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
+    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
 ) -> TowersModel:
     """Two towers with a mean and a variance per item, which also say how sure they are (PCME).
 

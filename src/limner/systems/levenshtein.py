@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import Array
 from limner.core.errors import MissingExtra
 from limner.scores import Scores
 
@@ -34,7 +35,7 @@ class Levenshtein:
         return Scores.from_kernel(_block, texts, others, **ids)
 
 
-def _block(queries: Sequence[str], candidates: Sequence[str]) -> npt.NDArray[Any]:
+def _block(queries: Sequence[str], candidates: Sequence[str]) -> Array:
     library = _library()
     small = [[text.lower() for text in side] for side in (queries, candidates)]
     alike = library.distance.Levenshtein.normalized_similarity

@@ -158,10 +158,10 @@ class FoundSystem:
 
         trainer = SYSTEMS.find(self.given)
         seen = parts.whole if parts.seen is None else parts.seen
-        options = {} if features is None else {"features": features}
+        options: dict[str, Any] = {} if features is None else {"features": features}
         with stage(f"training {self.name} on {len(seen.images):,} images") as progress:
-            dev = dev_of(trainer, parts.whole, parts.held)
-            return train(seen, self.given, **progress_for(trainer, progress), **dev, **options)
+            options |= progress_for(trainer, progress) | dev_of(trainer, parts.whole, parts.held)
+            return train(seen, self.given, **options)
 
     def _read(self, parts: HoldOut) -> Scores:
         """Scores that are there: in a file, as embeddings, or as the vectors of an index and the texts it encodes."""

@@ -47,15 +47,15 @@ def failures_json(ask: Ask) -> Response:
 # --- the description --------------------------------------------------------------------------------------------
 
 
-def _words(most: int = 2000, **more: Any) -> dict[str, Any]:
+def _words(most: int = 2000, **more: object) -> dict[str, object]:
     return {"type": "string", "maxLength": most, "pattern": "^[^\\u0000]*$", **more}
 
 
-def _whole(low: int, high: int) -> dict[str, Any]:
+def _whole(low: int, high: int) -> dict[str, object]:
     return {"type": "integer", "minimum": low, "maximum": high}
 
 
-def _in_address(name: str, schema: dict[str, Any], about: str) -> dict[str, Any]:
+def _in_address(name: str, schema: dict[str, object], about: str) -> dict[str, object]:
     return {"name": name, "in": "query", "required": False, "schema": schema, "description": about}
 
 
@@ -76,11 +76,13 @@ _SAVED = {
 }
 
 
-def _object(needed: tuple[str, ...], **fields: Any) -> dict[str, Any]:
+def _object(needed: tuple[str, ...], **fields: object) -> dict[str, object]:
     return {"type": "object", "required": list(needed), "properties": fields, "additionalProperties": False}
 
 
-def _operation(about: str, *, role: str, address: tuple[Any, ...] = (), sent: Any = None, gives: Any = None) -> Any:
+def _operation(
+    about: str, *, role: str, address: tuple[object, ...] = (), sent: object = None, gives: object = None
+) -> object:
     told = {"200": ("done", gives or {"type": "object"}), "202": ("being made: ask again", {"type": "object"})}
     wrong = ("400", "401", "403", "404", "409", "413", "415", "422")
     found: dict[str, Any] = {

@@ -83,7 +83,7 @@ class Jobs:
             raise RuntimeError(f"{what} failed: {type(job.error).__name__}: {job.error}") from job.error
         return job.value
 
-    def _begun(self, key: Hashable, what: str, work: Callable[[Job], Any]) -> Job:
+    def _begun(self, key: Hashable, what: str, work: Callable[[Job], object]) -> Job:
         with self._lock:
             if key not in self._held:
                 job = self._held[key] = Job(what)

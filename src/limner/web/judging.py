@@ -63,7 +63,7 @@ def picture_of(collection: str, item: Item) -> str:
     return f"/image?{query(c=collection, id=item.image, size='view')}"
 
 
-def task_of(ask: Ask, held: Held) -> dict[str, Any]:
+def task_of(ask: Ask, held: Held) -> dict[str, object]:
     """A task as a browser gets it: words and pictures, and one's own answers so far."""
     collection = judged_collection(ask)
     return {
@@ -129,7 +129,7 @@ def fitting() -> Iterator[None]:
         raise
 
 
-def _save(ask: Ask, item: int, key: Any, grade: int, reasons: list[str], milliseconds: int | None) -> Saved:
+def _save(ask: Ask, item: int, key: object, grade: int, reasons: list[str], milliseconds: int | None) -> Saved:
     from limner.annotate.scale import check_reasons
     from limner.annotate.store.answers import submit
 
@@ -139,7 +139,7 @@ def _save(ask: Ask, item: int, key: Any, grade: int, reasons: list[str], millise
         return submit(ask.site.store, me, item, key=checked, grade=grade, reasons=why, milliseconds=milliseconds)
 
 
-def _withdraw(ask: Ask, item: int, key: Any) -> Saved:
+def _withdraw(ask: Ask, item: int, key: object) -> Saved:
     from limner.annotate.store.answers import undo
 
     me, checked = ask.site.annotator(ask.visitor), answer_key(key)
@@ -147,7 +147,7 @@ def _withdraw(ask: Ask, item: int, key: Any) -> Saved:
         return undo(ask.site.store, me, item, key=checked)
 
 
-def answer_key(value: Any) -> str:
+def answer_key(value: object) -> str:
     """The key of an answer as a client made it."""
     if not isinstance(value, str) or not _KEY.fullmatch(value):
         raise LimnerError("key: expected 8 to 64 letters, digits, - or _, new for every answer")
@@ -193,7 +193,7 @@ def api_answer(ask: Ask) -> Response:
     return _told(_save(ask, item, given["key"], grade, reasons, milliseconds))
 
 
-def json_whole(value: Any, what: str, *, high: int = NUMBER) -> int:
+def json_whole(value: object, what: str, *, high: int = NUMBER) -> int:
     """A number that is one in JSON too, not a word that looks like one."""
     if isinstance(value, str):
         raise LimnerError(f"{what} = {value[:20]!r}: expected a whole number")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.responses import RedirectResponse, Response
 
@@ -222,7 +222,7 @@ def failure_page(ask: Ask) -> Response:
     )  # fmt: skip
 
 
-def _linker(collection: str, system: str, direction: str) -> Any:
+def _linker(collection: str, system: str, direction: str) -> object:
     def link(*, kind: str = "", start: int | str = "", query: str = "") -> str:
         return _query(c=collection, s=system, d=direction, start=start, query=query, **{"class": kind})
 

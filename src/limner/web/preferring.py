@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
@@ -32,7 +32,7 @@ def prefer_page(ask: Ask) -> Response:
     )  # fmt: skip
 
 
-def _shown(ask: Ask, asked: ListComparison) -> dict[str, Any]:
+def _shown(ask: Ask, asked: ListComparison) -> dict[str, object]:
     """The query and both lists as images or words."""
     from limner.annotate.store.contents import caption_text
 
@@ -50,7 +50,7 @@ def prefer_form(ask: Ask) -> Response:
     return RedirectResponse("/prefer", 303)
 
 
-def _vote(ask: Ask, comparison: int, key: Any, choice: Any, milliseconds: int | None) -> bool:
+def _vote(ask: Ask, comparison: int, key: object, choice: object, milliseconds: int | None) -> bool:
     from limner.annotate.store.votes import cast_vote
 
     if not isinstance(choice, str):

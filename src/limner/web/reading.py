@@ -94,7 +94,7 @@ async def _json(request: Request) -> Any:
     return value
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: object) -> Iterator[str]:
     """Every string in a JSON value."""
     if isinstance(value, str):
         yield value

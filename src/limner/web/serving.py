@@ -50,7 +50,7 @@ def serve(
     key: Path | None = None,
     url: str | None = None,
     proxies: Sequence[str] = (),
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, object] | None = None,
     corrections: Sequence[str] = (),
     trust: bool = False,
     started: Callable[[Address], None] | None = None,
@@ -106,7 +106,7 @@ def make_app(
     hosts: Sequence[str] = (),
     url: str | None = None,
     proxies: Sequence[str] = (),
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, object] | None = None,
     corrections: Sequence[str] = (),
     trust: bool = False,
 ) -> Starlette:

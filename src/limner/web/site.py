@@ -292,7 +292,7 @@ def page(
     return HTMLResponse(_render(ask.site, ask.request, visitor, template, known), status, headers)
 
 
-def _render(site: Site, request: Request, visitor: Visitor | None, template: str, known: Mapping[str, Any]) -> str:
+def _render(site: Site, request: Request, visitor: Visitor | None, template: str, known: Mapping[str, object]) -> str:
     seen = [(path, name) for path, name, role, _ in PAGES if visitor and visitor.may(role)]
     frame = {"visitor": visitor, "team": site.team, "here": request.url.path, "pages": seen}
     return _pages.get_template(template).render({**frame, **known})
@@ -304,7 +304,7 @@ def query(**words: Any) -> str:
     return urlencode([(name, value) for name, value in listed if value not in ("", None)])
 
 
-def _several(given: Any) -> list[Any]:
+def _several(given: object) -> list[object]:
     return list(given) if isinstance(given, (list, tuple)) else [given]
 
 

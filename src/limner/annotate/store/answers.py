@@ -139,7 +139,7 @@ def _append(store: Store, annotator_id: int, item_id: int, key: str, values: dic
         return Saved(made, values["revision"], False, finished)
 
 
-def _stored(connection: sa.Connection, key: str) -> Any:
+def _stored(connection: sa.Connection, key: str) -> object:
     query = sa.select(judgement, assignment.c.finished).join_from(judgement, assignment)
     return connection.execute(query.where(judgement.c.client_key == key)).mappings().first()
 

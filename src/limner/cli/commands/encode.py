@@ -121,7 +121,7 @@ def _columns(words: list[str] | None) -> dict[str, str]:
     return {role: name for role, _, name in pairs}
 
 
-def _items(source: str, side: str | None, options: dict[str, Any], columns: dict[str, str]) -> Items:
+def _items(source: str, side: str | None, options: dict[str, object], columns: dict[str, str]) -> Items:
     """One side of a collection, with the ids that 'limner evaluate' knows; or a plain list of items."""
     from limner.core.embeddings import Embeddings
 
@@ -153,7 +153,7 @@ def _pairs(source: str) -> bool:
     return path.is_file() and path.suffix.lower() in TABLES and path.suffix.lower() != ".txt" and holds_pairs(path)
 
 
-def named_encoder(name: str, options: dict[str, Any], *, trust: bool) -> Any:
+def named_encoder(name: str, options: dict[str, object], *, trust: bool) -> object:
     """An encoder by name, or a saved model, which needs no options."""
     from limner.encoders import ENCODERS
     from limner.encoders import encoder as named
@@ -174,7 +174,7 @@ def _with_features(model: Any, items: Items, features: str) -> Any:
     return model.encode_images(items, features=as_features(features))
 
 
-def _takes_features(model: Any) -> bool:
+def _takes_features(model: object) -> bool:
     encode = getattr(model, "encode_images", None)
     return encode is not None and "features" in inspect.signature(encode).parameters
 

@@ -83,7 +83,7 @@ def _refuse_words(direction: str | None, only: str | None) -> None:
 
 def _opened(
     way: Way, whole: Collection, split: str | None, direction: str | None
-) -> tuple[Mapping[str, Any], Collection]:
+) -> tuple[Mapping[str, object], Collection]:
     """The system by direction, and what it is measured on. One run is of the direction that was asked for."""
     if way.kind == "system":
         source, held, notes = trained(str(way.system), whole, split, features=way.features, trust=way.trust)
@@ -95,7 +95,7 @@ def _opened(
     return by_direction(opened(way, whole, chosen, said), chosen), chosen
 
 
-def _towards(source: Mapping[str, Any], direction: str | None) -> str:
+def _towards(source: Mapping[str, object], direction: str | None) -> str:
     """The direction to explain: what was asked for, or text queries where the system answers them."""
     chosen = direction or ("t2i" if "t2i" in source else next(iter(source)))
     if chosen not in source:
@@ -158,7 +158,7 @@ def _of_people(labels: str, done: Explanations) -> dict[str, frozenset[str]]:
 
 
 def _save(
-    source: Any,
+    source: object,
     collection: Collection,
     done: Explanations,
     classes: dict[str, frozenset[str]],
@@ -177,7 +177,7 @@ def _save(
 
 def _said(
     done: Explanations, classes: dict[str, frozenset[str]], query: str | None, only: str | None, most: int
-) -> tuple[str, dict[str, Any]]:
+) -> tuple[str, dict[str, object]]:
     """What a person reads, and what a machine does."""
     from limner.explain.failures import told
     from limner.explain.rules import NONE, rates, rules, table

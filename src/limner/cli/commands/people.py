@@ -77,7 +77,7 @@ def _shown(accounts: list[dict[str, Any]], invites: list[dict[str, Any]]) -> str
     return "\n\n".join(parts)
 
 
-def _state(account: dict[str, Any]) -> str:
+def _state(account: dict[str, object]) -> str:
     return ("open" if account["open"] else "closed") + ("" if account["password"] else ", no password")
 
 
@@ -120,4 +120,4 @@ def _set_password(store: Store, account: Annotator) -> None:
     tell(f"the password of {account.name} is changed; every session of theirs has ended")
 
 
-COMMANDS: dict[str, Any] = {}  # a subcommand of annotate
+COMMANDS: dict[str, object] = {}  # a subcommand of annotate

@@ -72,7 +72,7 @@ def _numbers(query: str, collection: Collection) -> list[int]:
     return [int(query)]
 
 
-def _encoder(name: str, options: dict[str, Any], cache: Path | None, *, trust: bool) -> Any:
+def _encoder(name: str, options: dict[str, object], cache: Path | None, *, trust: bool) -> object:
     from limner.encoders.cache import Cached
 
     made = named_encoder(name, options, trust=trust)
@@ -97,7 +97,7 @@ def _measured(
     return replace(report, collection=collection.name, notes=(*report.notes, *length_note(collection, number)))
 
 
-def _data(reports: list[Report], numbers: list[int]) -> dict[str, Any]:
+def _data(reports: list[Report], numbers: list[int]) -> dict[str, object]:
     told = [{"query": number, **summary(report)} for number, report in zip(numbers, reports, strict=True)]
     return told[0] if len(told) == 1 else {"captions": told}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -70,7 +70,7 @@ def train(
     answer("\n".join([text, *_resumed(model)]), {**told, "seconds": round(seconds, 3)}, as_json=as_json)
 
 
-def _resumed(model: Any) -> list[str]:
+def _resumed(model: object) -> list[str]:
     """What a run that went on from a checkpoint did, or that there was nothing left to do."""
     trained = getattr(model, "trained", None) or {}
     before, epochs = trained.get("resumed", 0), trained.get("epochs", 0)
@@ -100,7 +100,9 @@ def _refuse_taken(out: Path, checkpoints: object) -> None:
     place_for(out)
 
 
-def _trained(system: str, whole: Collection, config: Path | None, settings: dict[str, Any], *, trust: bool) -> Any:
+def _trained(
+    system: str, whole: Collection, config: Path | None, settings: dict[str, object], *, trust: bool
+) -> object:
     from limner.systems import SYSTEMS
     from limner.systems import train as learn
 

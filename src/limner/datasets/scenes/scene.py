@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
-from typing import Any
 
 from limner.datasets.scenes.world import KINDS
 
@@ -47,7 +46,7 @@ class SceneObject:
         """WordNet 3.0 name of the kind."""
         return KINDS[self.kind].synset
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The object as plain values, as the field `objects` and the written JSON hold it."""
         return {
             "synset": self.synset,

@@ -11,7 +11,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from limner.core.ids import Ids, IntArray
+from limner.core.arrays import IntArray
+from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.datasets.scenes.meaning import Entity, Meaning
 from limner.datasets.scenes.scene import Scene

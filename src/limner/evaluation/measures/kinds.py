@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from limner.core.arrays import FloatArray
 from limner.core.errors import LimnerError
-from limner.core.judgements import FloatArray
 from limner.core.registry import Registry
 from limner.evaluation.placements import Placements
 from limner.stats import Interval, Part, sum_interval
@@ -185,7 +185,7 @@ def _is_statistic(statistic: Statistic) -> bool:
     return callable(statistic) or statistic in (*STATISTICS, UNKNOWN)
 
 
-def _read_bounds(given: Any) -> tuple[float, float] | None:
+def _read_bounds(given: object) -> tuple[float, float] | None:
     """Bounds from a file, or none where they are no bounds."""
     if not isinstance(given, list) or len(given) != 2 or not all(isinstance(end, (int, float)) for end in given):
         return None

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError, TooShort, UnknownName
-from limner.core.ids import IntArray
-from limner.core.judgements import FloatArray
 from limner.evaluation.measures.kinds import MEASURES, STATISTICS, UNKNOWN, MeasureKind, Statistic
 from limner.evaluation.placements import Placements
 
@@ -216,7 +215,7 @@ _WRITTEN = re.compile(
 )
 
 
-def _split(text: str, trusted: bool) -> tuple[MeasureKind, int | None, tuple[tuple[str, Any], ...]]:
+def _split(text: str, trusted: bool) -> tuple[MeasureKind, int | None, tuple[tuple[str, object], ...]]:
     match = _WRITTEN.fullmatch(text.strip())
     if match is None:
         raise UnknownName("measure", text, _names())
@@ -250,7 +249,7 @@ def _names() -> list[str]:
     return [f"{kind.name}@k" if kind.cut == "required" else kind.name for kind in MEASURES.values()]
 
 
-def _option(kind: MeasureKind, text: str, part: str) -> tuple[str, Any]:
+def _option(kind: MeasureKind, text: str, part: str) -> tuple[str, object]:
     name, equals, value = (piece.strip() for piece in part.partition("="))
     if name not in kind.options:
         raise UnknownName(f"option of {kind.name}", name, kind.options or ("none",))

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from limner.core.ids import IntArray
-from limner.core.judgements import FloatArray
+from limner.core.arrays import FloatArray, IntArray
 from limner.evaluation.measures.kinds import Parameters
 from limner.evaluation.placements import NEVER, Placements
 

@@ -79,7 +79,7 @@ def render(
     return _written(report=report, collection=collection, **content)
 
 
-def _measured(report: Report, others: Sequence[Report], compared: Comparison | None) -> dict[str, Any]:
+def _measured(report: Report, others: Sequence[Report], compared: Comparison | None) -> dict[str, object]:
     """What the numbers alone say."""
     return {
         "lead": headline.lead(report),
@@ -96,7 +96,7 @@ def _measured(report: Report, others: Sequence[Report], compared: Comparison | N
     }
 
 
-def _seen(report: Report, truth: Truth, gallery: Gallery, total: int) -> dict[str, Any]:
+def _seen(report: Report, truth: Truth, gallery: Gallery, total: int) -> dict[str, object]:
     """What the kept lists and the collection show."""
     return {
         "truth": truth,
@@ -118,7 +118,7 @@ def _findings(report: Report, compared: Comparison | None, content: dict[str, An
     return [(section, sentence) for section, sentence in found if sentence]
 
 
-def _present(name: str, content: dict[str, Any]) -> bool:
+def _present(name: str, content: dict[str, object]) -> bool:
     """Whether a section has anything to say; curves and ranks say so themselves when they have not."""
     needs = {
         "systems": "contests",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from limner.core.ids import IntArray
+from limner.core.arrays import IntArray
 from limner.evaluation.measures import Measure
 from limner.evaluation.page.headline import directions_of
 from limner.evaluation.page.pictures import Gallery, Shown

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from limner.evaluation.page.words import direction_title
 from limner.evaluation.report import Report
 
@@ -22,7 +20,7 @@ TOLD = ("ties", "unretrieved", "version", "truth", "pool", "judged_pool")
 """Settings that are told in words of their own, or that only a comparison looks at."""
 
 
-def method(report: Report) -> dict[str, Any]:
+def method(report: Report) -> dict[str, object]:
     """What the last section of the page tells."""
     return {"settings": _settings(report), "left_out": _left_out(report), "glossary": _glossary(report)}
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from limner.core.judgements import FloatArray
+from limner.core.arrays import FloatArray
 from limner.evaluation.page import figures
 from limner.evaluation.page.words import count, direction_title, percent, slug, style_of
 from limner.evaluation.recall import DEPTH, depth, first_ranks, recall_curve

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from limner.core.judgements import FloatArray
+from limner.core.arrays import FloatArray
 from limner.evaluation.comparison import Comparison, Line, compare
 from limner.evaluation.page.words import direction_title, plain
 from limner.evaluation.report import Report

@@ -9,12 +9,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import BoolArray
 from limner.core.collection import Collection
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.evaluation.protocols import PROTOCOLS
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from limner.core.arrays import FloatArray
 from limner.core.errors import LimnerError
 from limner.language.words import Reader
 from limner.systems.classic import _string_loops as loops
-from limner.systems.classic.sentences import Documents, FloatArray
+from limner.systems.classic.sentences import Documents
 from limner.systems.classic.similarity import WordTable, cosines
 
 LEAST = {"n": (5, 0.5), "v": (25, 0.25)}

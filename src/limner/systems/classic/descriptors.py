@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import Float32
 from limner.core.portable import cosine, exponential, logarithm, sine
 from limner.systems.classic import _pixels
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Pixels = npt.NDArray[np.uint8]
-Float32 = npt.NDArray[np.float32]
 
 SIDE = 192
 """Pictures whose shorter side is longer are made smaller first."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import Array
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
 from limner.core.files import replacing
@@ -128,7 +129,7 @@ class WordHistograms:
             return cls(ids, counts, vocabulary), vocabulary
 
 
-def _read(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
+def _read(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
     from safetensors import safe_open
 
     if not path.is_file():

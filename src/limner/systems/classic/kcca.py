@@ -26,10 +26,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import Array
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.portable import signs
 
-Matrix = npt.NDArray[Any]
+Matrix = Array
 Method = Literal["exact", "cholesky"]
 _NOTHING = 1e-10  # eigenvalues below this share of the largest are rounding
 

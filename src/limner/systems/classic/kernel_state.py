@@ -7,8 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import numpy.typing as npt
-
+from limner.core.arrays import Array
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.model_store import pack
@@ -34,9 +33,9 @@ KERNELS: Registry[Any] = Registry(
 _HOME, _OLD_HOME = "limner.systems.classic.", "limner.classic."  # the latter in limner 0.1, as its models name it
 
 
-def fingerprint(kind: str, content: Mapping[str, Any]) -> str:
+def fingerprint(kind: str, content: Mapping[str, object]) -> str:
     """A hash of everything in a model but its name; kernels count by their first names, so that indexes stay valid."""
-    tensors: dict[str, npt.NDArray[Any]] = {}
+    tensors: dict[str, Array] = {}
     told = json.dumps(pack({key: held for key, held in content.items() if key != "name"}, tensors, "model"))
     told = told.replace(f'"{_HOME}', f'"{_OLD_HOME}')
     return f"{kind} {digest(told, *tensors.values())}"
@@ -64,7 +63,7 @@ def kernel_from(held: Mapping[str, Any], *, trust: bool) -> Any:
     return kind.from_state(held["state"], **told)
 
 
-def features_state(features: Any) -> dict[str, Any]:
+def features_state(features: object) -> dict[str, object]:
     """Histograms, or a matrix of features."""
     if isinstance(features, WordHistograms):
         return {"ids": list(features.ids), "counts": dict(features.counts)}  # the kernel has the words

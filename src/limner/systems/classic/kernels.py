@@ -16,6 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import Float32
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
@@ -24,7 +25,6 @@ from limner.systems.classic.histograms import WordHistograms
 from limner.systems.classic.visualwords import WORDS, VisualWords
 
 Matrix = npt.NDArray[np.float64]
-Float32 = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.float32] | npt.NDArray[np.int32]
 _ROWS = 64  # of a block of a kernel, so that its rows stay in the second cache
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core import model_store
+from limner.core.arrays import Array, Float32
 from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
@@ -20,7 +21,7 @@ from limner.core.paths import damage_told
 from limner.core.ranking import Ranking
 from limner.match.fusion import borda
 from limner.scores import Progress, Scores
-from limner.scores.running import Block, Float32
+from limner.scores.running import Block
 from limner.systems.classic import kernel_state
 from limner.systems.classic.kcca import Directions, KernelPair, Matrix
 from limner.systems.classic.kernels import raised
@@ -189,7 +190,7 @@ class KccaModel:
             path, KIND, {**self._content(), "features_file": self.features_file, **kept(self.trained_on)}
         )
 
-    def _content(self) -> dict[str, Any]:
+    def _content(self) -> dict[str, object]:
         spaces = [
             {
                 "setting": asdict(s.setting),
@@ -250,8 +251,8 @@ class TwoWayScores(Scores):
 
     queries: Ids
     candidates: Ids
-    forward: npt.NDArray[Any]
-    backward: npt.NDArray[Any]
+    forward: Array
+    backward: Array
 
     @property
     def T(self) -> TwoWayScores:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from limner.core import model_store
+from limner.core.arrays import Array
 from limner.core.collection import Collection
 from limner.core.paths import damage_told
 from limner.scores import Progress, Scores
@@ -118,7 +118,7 @@ class NearestModel:
             return cls(held["name"], images, texts, features, held["documents"], record, held.get("features_file"))
 
 
-def nearest_scores(query_rows: npt.NDArray[Any], candidate_rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def nearest_scores(query_rows: Array, candidate_rows: Array) -> Array:
     """Scores of candidates for queries through the training pair nearest to each query, the first of equals.
 
     Args:

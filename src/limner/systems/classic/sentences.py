@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import FloatArray
 from limner.core.errors import LimnerError, UnknownName
 from limner.language.words import Reader
 from limner.systems.classic import _string_loops as loops
@@ -17,7 +18,6 @@ from limner.systems.classic import _string_loops as loops
 Documents = Sequence[Sequence[str]]
 """One document per image: its captions. A single caption is a document with one caption."""
 
-FloatArray = npt.NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
 WEIGHTS = ("none", "idf", "root idf")

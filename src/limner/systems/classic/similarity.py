@@ -16,11 +16,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import FloatArray
 from limner.core.errors import LimnerError
 from limner.core.paths import read_text
 from limner.language.wordnet import WordNet
 from limner.language.words import Reader
-from limner.systems.classic.sentences import Documents, FloatArray
+from limner.systems.classic.sentences import Documents
 
 Table = npt.NDArray[np.float32]
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from limner.core.arrays import FloatArray
 from limner.core.errors import LimnerError, UnknownName
 from limner.language.words import Reader
 from limner.systems.classic import _string_loops as loops
@@ -19,7 +20,6 @@ from limner.systems.classic.sentences import (
     WEIGHTS,
     Documents,
     DocumentVocabulary,
-    FloatArray,
     Progress,
     Sentences,
     mirrored,

@@ -10,17 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from limner.core.arrays import Array, FloatArray
 from limner.language.words import Reader
 from limner.systems.classic import _string_loops as loops
-from limner.systems.classic.sentences import (
-    Documents,
-    DocumentVocabulary,
-    FloatArray,
-    Progress,
-    Sentences,
-    mirrored,
-    normalised,
-)
+from limner.systems.classic.sentences import Documents, DocumentVocabulary, Progress, Sentences, mirrored, normalised
 
 _ROWS = 64  # rows between two calls of progress
 
@@ -92,7 +85,7 @@ class FittedTagRank:
             loops.tag_rank_selves(side, self.scales, own)
         return normalised(mirrored(table) if b is None else table, selves[0], selves[-1])
 
-    def _ranked(self, side: Sentences, places: FloatArray) -> tuple[Any, ...]:
+    def _ranked(self, side: Sentences, places: FloatArray) -> tuple[object, ...]:
         """Sentences as the loops take them: different words in rising order, both ranks of each, sums of ranks."""
         sentence = np.repeat(np.arange(len(side.starts) - 1), np.diff(side.starts))
         keys = np.unique(np.stack([sentence, side.words]), axis=1, return_index=True)
@@ -104,7 +97,7 @@ class FittedTagRank:
         starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=many))]).astype(np.int64)
         return words.astype(np.int32), starts, side.documents, absolute, relative, np.ascontiguousarray(totals)
 
-    def _relative(self, words: npt.NDArray[Any], places: FloatArray) -> FloatArray:
+    def _relative(self, words: Array, places: FloatArray) -> FloatArray:
         """The share of a word's training occurrences that stand behind a place."""
         seen = np.cumsum(self.counts, axis=1)
         known = words < len(seen)
@@ -154,7 +147,7 @@ def _scales(ranked: tuple[Any, ...]) -> FloatArray:
     return np.array([1.0 / mean if mean > 0 else 1.0 for mean in means])
 
 
-def _mean_distance(words: npt.NDArray[Any], ranks: FloatArray, many: int) -> float:
+def _mean_distance(words: Array, ranks: FloatArray, many: int) -> float:
     order = np.lexsort((ranks, words))
     words, ranks = words[order], ranks[order]
     common = 0.0

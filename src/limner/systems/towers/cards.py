@@ -47,7 +47,7 @@ def card(config: Mapping[str, Any], *, about: str, learned: int) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def write(folder: Path, module: nn.Module, config: Mapping[str, Any], *, about: str) -> None:
+def write(folder: Path, module: nn.Module, config: Mapping[str, object], *, about: str) -> None:
     """Writes the card of a model into its folder."""
     learned = sum(p.numel() for p in module.parameters())
     write_text(folder / CARD, card(config, about=about, learned=learned))

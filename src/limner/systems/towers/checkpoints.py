@@ -22,7 +22,7 @@ from limner.core.paths import damage_told, parse_json, refuse_irregular
 FORMAT = 1
 
 
-def write(path: str | Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> Path:
+def write(path: str | Path, tensors: Mapping[str, Tensor], about: Mapping[str, object]) -> Path:
     """Writes tensors by name and plain values about them.
 
     Args:
@@ -86,7 +86,7 @@ def _type(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _bytes(tensor: Tensor) -> Any:
+def _bytes(tensor: Tensor) -> object:
     return tensor.reshape(-1).view(torch.uint8).numpy().data
 
 

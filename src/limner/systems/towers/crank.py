@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from limner.core import model_store
+from limner.core.arrays import IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.core.ids import IntArray
 from limner.core.model_store import SavedModel
 from limner.core.paths import damage_told
 from limner.core.ranking import Ranking

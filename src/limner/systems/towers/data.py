@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
+from limner.core.arrays import IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.core.ids import IntArray
 from limner.systems.towers import randomness
 from limner.systems.towers.distributed import Group
 from limner.systems.towers.vocabulary import Tokens

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, normalize
 
+from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
-from limner.core.ids import IntArray
 from limner.core.paths import damage_told
 from limner.encoders.backbones import longest_of
 from limner.encoders.batching import padded

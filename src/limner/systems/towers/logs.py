@@ -67,7 +67,7 @@ def as_csv(history: Sequence[Row]) -> str:
     return text.getvalue()
 
 
-def _writer(folder: Path) -> Any:
+def _writer(folder: Path) -> object:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ModuleNotFoundError as error:

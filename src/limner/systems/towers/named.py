@@ -10,9 +10,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from limner.core.arrays import IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.core.ids import IntArray
 from limner.datasets.wikipedia import image_names
 from limner.systems.towers.readers import Read, TextReader
 from limner.systems.towers.sources import Source

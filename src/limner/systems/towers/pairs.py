@@ -16,8 +16,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
-from limner.core.ids import IntArray
 from limner.core.torch_kernels import device_named
 from limner.encoders.backbones import longest_of
 from limner.encoders.batching import by_length, padded

@@ -19,9 +19,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
 from limner.core.files import write_text
-from limner.core.ids import IntArray
 from limner.core.paths import read_text
 from limner.encoders.batching import padded
 from limner.systems.towers.vocabulary import Vocabulary

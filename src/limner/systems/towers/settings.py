@@ -75,7 +75,7 @@ CHANGEABLE = ("epochs", "patience", "device", "folder", "every", "tensorboard")
 """Settings that may change between the halves of a resumed run: they do not change what a step does."""
 
 
-def refuse_below(settings: Any, least: float, *names: str) -> None:
+def refuse_below(settings: object, least: float, *names: str) -> None:
     """Refuses the first of these settings that is below the least value; None is let through."""
     for name in names:
         value = getattr(settings, name)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from limner.core.arrays import Float32
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
@@ -23,7 +23,6 @@ from limner.encoders.pictures import Histograms
 if TYPE_CHECKING:
     from limner.scores import Progress
 
-Float32 = npt.NDArray[np.float32]
 BUILT_IN = "histograms"
 """The encoder of images that needs nothing: colours and shapes."""
 
@@ -159,7 +158,7 @@ def _is_file(given: str) -> bool:
     return Path(given).suffix.lower() in (".npy", ".npz", ".safetensors", ".parquet")
 
 
-def _encoder(name: str, options: Mapping[str, Any], what: str, trusted: bool) -> Any:
+def _encoder(name: str, options: Mapping[str, object], what: str, trusted: bool) -> object:
     made = encoder_named(name, options, trusted=trusted)
     if not isinstance(made, (Encoder, TwoSided)):
         raise LimnerError(f"{what}={name!r} has no encode(items): expected an encoder")

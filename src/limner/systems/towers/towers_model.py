@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from limner.core import model_store
+from limner.core.arrays import Array
 from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
@@ -207,7 +208,7 @@ class TowersModel:
         with randomness.seeded(0):  # the same samples whenever it is asked
             drawn = [_samples(side, module.samples).cpu() for side in (images, texts)]
 
-        def kernel(rows: npt.NDArray[np.float32], columns: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
+        def kernel(rows: npt.NDArray[np.float32], columns: npt.NDArray[np.float32]) -> Array:
             sides = (torch.from_numpy(np.ascontiguousarray(a)).to(device_of(module)) for a in (rows, columns))
             with torch.inference_mode():
                 return np.exp(as_array(module.log_probabilities(*sides)[0]).astype(np.float64))

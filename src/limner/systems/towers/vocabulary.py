@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
+from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
-from limner.core.ids import IntArray
 from limner.encoders.words import words
 
 UNKNOWN = 0

@@ -1,0 +1,70 @@
+"""What denies a word of a caption: opposite adjectives and verbs, and colours that are far from each other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache
+
+import numpy as np
+
+from limner.core.cache_dir import settle_matplotlib
+from limner.explain.reading import WORD
+
+PLAIN = (
+    "black", "gray", "silver", "white", "maroon", "red", "crimson", "orange", "gold", "yellow", "khaki", "olive",
+    "lime", "green", "teal", "turquoise", "cyan", "aqua", "navy", "blue", "indigo", "violet", "purple", "magenta",
+    "fuchsia", "pink", "brown", "tan", "beige", "ivory", "lavender",
+)  # fmt: skip
+"""Colours that people write: CSS has others, such as rosybrown, that are no English words, or that name things."""
+FAR = 0.5
+"""How far a new colour must be from the old one: Euclidean distance in RGB, each channel from 0 to 1."""
+ANTONYMS = {
+    "young": "old", "old": "young", "new": "old", "hot": "cold", "cold": "hot", "warm": "cool", "cool": "warm",
+    "wet": "dry", "dry": "wet", "open": "closed", "closed": "open", "empty": "full", "full": "empty", "happy": "sad",
+    "sad": "happy", "dark": "light", "light": "dark", "bright": "dim", "clean": "dirty", "dirty": "clean",
+    "long": "short", "short": "long", "tall": "short", "high": "low", "low": "high", "wide": "narrow",
+    "narrow": "wide", "thick": "thin", "thin": "thick", "fat": "thin", "heavy": "light", "hard": "soft",
+    "soft": "hard", "smooth": "rough", "rough": "smooth", "deep": "shallow", "shallow": "deep", "fast": "slow",
+    "slow": "fast", "loud": "quiet", "quiet": "loud", "calm": "stormy", "busy": "idle", "male": "female",
+    "female": "male", "rocky": "smooth", "sunny": "cloudy", "cloudy": "sunny", "asleep": "awake", "awake": "asleep",
+    "alone": "accompanied", "shirtless": "clothed", "naked": "clothed", "indoor": "outdoor", "outdoor": "indoor",
+    "same": "different", "different": "same", "alive": "dead", "dead": "living", "crowded": "uncrowded",
+    "public": "private", "strong": "weak", "rich": "poor", "beautiful": "ugly", "colorful": "colorless",
+    "first": "last", "last": "first", "front": "back", "hairy": "hairless", "sharp": "blunt", "steep": "gradual",
+}  # fmt: skip
+"""Adjectives of captions and what denies them. WordNet lists most of these; those that it lists wrongly for a picture
+(green -> ripe) or as a rare sense are left out, and a few that it lacks are added."""
+VERBS = {
+    "run": "walk", "walk": "run", "sit": "stand", "stand": "sit", "lie": "stand", "sleep": "wake", "smile": "frown",
+    "laugh": "cry", "cry": "laugh", "open": "close", "close": "open", "push": "pull", "pull": "push", "rise": "fall",
+    "fall": "rise", "throw": "catch", "catch": "throw", "enter": "leave", "leave": "enter", "climb": "descend",
+    "ascend": "descend", "descend": "climb", "win": "lose", "lose": "win", "jump": "crouch", "swim": "sink",
+    "float": "sink", "fly": "land", "land": "fly", "give": "take", "take": "give", "start": "stop", "stop": "start",
+    "arrive": "depart", "hide": "show", "show": "hide", "lift": "drop", "drop": "lift", "raise": "lower",
+    "lower": "raise", "wear": "remove", "stay": "move", "move": "stay",
+}  # fmt: skip
+"""Verbs of captions in their base form and what denies them in a picture; WordNet's verb antonyms where it has any."""
+
+
+@cache
+def css_colours() -> dict[str, tuple[float, float, float]]:
+    """The named colours of CSS that are one plain word or two, with their RGB values."""
+    settle_matplotlib()
+    from matplotlib.colors import CSS4_COLORS, to_rgb
+
+    return {name: to_rgb(value) for name, value in CSS4_COLORS.items()}
+
+
+def colours_in(texts: Iterable[str]) -> tuple[str, ...]:
+    """The colours that texts mention, the most frequent first."""
+    known = css_colours()
+    counted = Counter(word for text in texts for word in map(str.lower, WORD.findall(text)) if word in known)
+    return tuple(word for word, _ in counted.most_common())
+
+
+def far_from(word: str, pool: Iterable[str]) -> list[str]:
+    """The colours of a pool that are far from one in RGB."""
+    known = css_colours()
+    here = np.array(known[word])
+    return [c for c in pool if c in known and float(np.linalg.norm(here - known[c])) >= FAR]

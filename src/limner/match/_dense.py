@@ -1,0 +1,54 @@
+"""One assignment on a whole matrix of costs, by a library: `lapx`, or scipy where that is not installed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from limner.core.arrays import Array, IntArray
+from limner.core.errors import LimnerError
+
+
+def solve(costs: Array) -> tuple[IntArray, IntArray]:
+    """Pairs of lowest cost, as many as there can be; inf is a pair that must not be."""
+    try:
+        return _solved(costs)
+    except ValueError:  # not everybody can have a partner
+        finite = np.isfinite(costs)
+        if not finite.any():
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        low, high = float(costs[finite].min()), float(costs[finite].max())
+        dear = cost_of_none(low, high, min(costs.shape))
+        rows, columns = _solved(np.where(finite, costs.astype(np.float64) - low, dear))
+        kept = finite[rows, columns]
+        return rows[kept], columns[kept]
+
+
+def cost_of_none(low: float, high: float, n: int) -> float:
+    """What it must cost to go without, so that as few as possible do: more than all others could gain by it."""
+    more = max(1.0, 2.0**-20 * max(abs(low), abs(high)))  # beside large scores 1 is nothing
+    dear = (high - low + more) * (n + 1)
+    if not dear + abs(low) < np.inf:
+        raise LimnerError(
+            f"bijective: scores from {low:g} to {high:g} are too far apart to say who goes without: divide them by a "
+            "constant"
+        )
+    return dear
+
+
+def library(shape: tuple[int, ...]) -> str:
+    """The library to use: `lapx` pads to a square, which does not pay where one side is much longer."""
+    from importlib.util import find_spec
+
+    return "lapx" if max(shape) <= 1.5 * min(shape) and find_spec("lap") is not None else "scipy"
+
+
+def _solved(costs: Array) -> tuple[IntArray, IntArray]:
+    if library(costs.shape) == "lapx":
+        import lap
+
+        rows, columns = lap.lapjvs(costs, return_cost=False, prefer_float32=costs.dtype == np.float32)
+        return rows, columns
+    from scipy.optimize import linear_sum_assignment
+
+    rows, columns = linear_sum_assignment(costs)
+    return rows, columns

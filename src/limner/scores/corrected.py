@@ -1,0 +1,209 @@
+"""Scores seen through a correction, and what people give for it: a name, a bank of queries, saved statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from limner.core.arrays import Float32, IntArray, array
+from limner.core.collection import Collection
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError, shown
+from limner.scores.base import KINDS, Scores
+from limner.scores.correction import CORRECTIONS, TUNERS, Correction, correction
+from limner.scores.running import Block
+from limner.scores.statistics import Statistics
+
+Bank = tuple[Embeddings, Embeddings] | tuple[Statistics, Statistics] | Embeddings | Scores | Statistics
+
+
+@dataclass(frozen=True, eq=False)
+class CorrectedScores(Scores):
+    """Scores seen through a correction; statistics are gathered on first use, blocks are corrected as they are read."""
+
+    base: Scores
+    correction: Correction
+    bank: Bank | None = None
+
+    def __post_init__(self) -> None:
+        """Takes over the ids; refuses statistics of anything else."""
+        for known in self.bank if isinstance(self.bank, tuple) else (self.bank,):
+            if isinstance(known, Statistics):
+                known.refuse_other(self.correction)
+        object.__setattr__(self, "queries", self.base.queries)
+        object.__setattr__(self, "candidates", self.base.candidates)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """As the scores below."""
+        return self.base.dtype
+
+    @cached_property
+    def statistics(self) -> Statistics:
+        """What the bank says of each candidate."""
+        known = self.bank[0] if isinstance(self.bank, tuple) else self.bank
+        if isinstance(known, Statistics):
+            if known.candidates != self.candidates:
+                raise LimnerError(
+                    f"saved statistics are of {len(known.candidates)} candidates, the scores of "
+                    f"{len(self.candidates)}, or in another order: gather them again for these candidates"
+                )
+            return known
+        bank = self._bank_scores()
+        if bank.shape[0] < 2:
+            raise LimnerError(
+                f"a bank of {bank.shape[0]} query: expected two or more; give training queries as the bank"
+            )
+        return Statistics.gathered(self.correction, bank, own=self.bank is None)
+
+    @cached_property
+    def _named(self) -> IntArray | None:
+        """Found here and not block by block, since a worker of a cluster knows no ids."""
+        return self.statistics.named(self.queries)
+
+    def _bank_scores(self) -> Scores:
+        if self.bank is None:
+            return self.base
+        if isinstance(self.bank, Scores):
+            if self.bank.candidates != self.candidates:
+                raise LimnerError(
+                    "the bank scores other candidates than these: give scores of its queries against the same ones"
+                )
+            return self.bank
+        queries = self.bank[0] if isinstance(self.bank, tuple) else self.bank
+        with_queries = getattr(self.base, "with_queries", None)
+        if with_queries is None:
+            raise LimnerError(
+                "a bank of embeddings needs scores from embeddings: give Scores of the bank's queries instead"
+            )
+        return cast(Scores, with_queries(queries))
+
+    @property
+    def T(self) -> CorrectedScores:
+        """The same correction in the other direction, with the other side of the bank."""
+        if self.bank is None:
+            return CorrectedScores(self.base.T, self.correction)
+        if isinstance(self.bank, tuple):
+            return CorrectedScores(self.base.T, self.correction, (self.bank[1], self.bank[0]))  # type: ignore[arg-type]
+        raise LimnerError(
+            "this bank knows one direction only: give bank=(embeddings of bank queries, embeddings of bank candidates) "
+            "for both, or correct each direction on its own"
+        )
+
+    def prepare(self) -> None:
+        """Gathers the statistics, those of the scores below first."""
+        self.base.prepare()
+        _ = self.statistics, self._named
+
+    @property
+    def block_rows(self) -> int:
+        """As the scores below."""
+        return self.base.block_rows
+
+    def memory(self) -> Any:
+        """As the scores below."""
+        return self.base.memory()
+
+    def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[object]]]:
+        """As the scores below."""
+        return self.base.workers(wanted)
+
+    def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
+        """Corrected scores of these queries."""
+        statistics, block = self.statistics, self.base.block(start, stop, out)
+        if self.bank is None:  # looked through when the statistics were gathered
+            return self.correction.apply(block, statistics.known, np.arange(start, stop))
+        self.correction.limit(self.base)(block, start)
+        named = None if self._named is None else self._named[start:stop]
+        return self.correction.apply(block, statistics.known, statistics.rows(named, block))
+
+
+@KINDS.register("corrected")
+def correct(
+    scores: Scores,
+    how: str | Path | type[Correction] | Correction | Statistics,
+    *,
+    bank: Any = None,
+    tune: tuple[Scores, Collection] | None = None,
+    trust: bool = False,
+    **options: Any,
+) -> CorrectedScores:
+    """Corrected scores.
+
+    Args:
+        scores: What to correct.
+        how: A name in `CORRECTIONS`, "module:class", a correction or its class, statistics, or the file of saved ones.
+        bank: Whose view of the candidates counts: None for the queries themselves; vectors of other queries (and of
+            other candidates, for both directions), as embeddings or arrays; scores of other queries, or a matrix of
+            them where the scores are a matrix; saved statistics, of this correction, or their file.
+        tune: Scores and collection of a dev split, on which options that are not given are chosen; see
+            `limner.evaluation.tune`.
+        trust: Whether a file of statistics may name a correction that is not registered.
+        options: Options of the correction. With statistics they may be left out; others are refused.
+    """
+    if isinstance(how, Path) or (isinstance(how, str) and how.endswith(".npz")):
+        held = Statistics.load_all(how, trust=trust)
+        if isinstance(held, tuple):
+            return _with_statistics(scores, type(held[0].correction), _facing(held, scores), options)
+        how = held
+    bank = _as_bank(bank, scores, trust)
+    if tune is not None and isinstance(how, (Correction, Statistics)):
+        raise LimnerError(f"{how if isinstance(how, Correction) else how.correction} has its options: leave out tune=")
+    if isinstance(how, Statistics):
+        if bank is not None:
+            raise LimnerError("statistics, and a bank: the statistics are what a bank said; leave out the bank")
+        return _with_statistics(scores, type(how.correction), how, options)
+    if isinstance(how, Correction):
+        if options:
+            raise LimnerError(f"{how} with options {shown(options)}: give them to the correction itself")
+        return CorrectedScores(scores, how, bank)
+    if isinstance(bank, Statistics) or (isinstance(bank, tuple) and isinstance(bank[0], Statistics)):
+        return _with_statistics(scores, how, bank, options)
+    if tune is not None:
+        options = dict(TUNERS["grid"](how, *tune, fixed=options))
+    return CorrectedScores(scores, correction(how, **options), bank)
+
+
+def _as_bank(given: object, scores: Scores, trust: bool) -> Bank | None:
+    """A bank from what people have: arrays are vectors, or scores of the same candidates where scores are a matrix."""
+    if given is None or isinstance(given, (Embeddings, Scores, Statistics)):
+        return given
+    if isinstance(given, (str, Path)):
+        held = Statistics.load_all(given, trust=trust)
+        return _facing(held, scores) if isinstance(held, tuple) else held
+    by_vectors = hasattr(scores, "with_queries")
+    if isinstance(given, tuple) and len(given) == 2 and by_vectors:
+        return Embeddings.of(given[0], prefix="bank-"), Embeddings.of(given[1], prefix="bank-")
+    rows = array(given, "bank")
+    if by_vectors:
+        return Embeddings.of(rows, prefix="bank-")
+    if rows.ndim != 2 or rows.shape[1] != len(scores.candidates):
+        raise LimnerError(
+            f"a bank of shape {rows.shape} for scores that are no products of vectors: expected the bank's own scores "
+            f"of the same {len(scores.candidates)} candidates, a row per bank query"
+        )
+    return Scores.from_matrix(rows, [f"bank-{row}" for row in range(len(rows))], scores.candidates)
+
+
+def _facing(both: tuple[Statistics, Statistics], scores: Scores) -> tuple[Statistics, Statistics]:
+    """Statistics of both directions, those of these candidates first."""
+    return both if both[0].candidates == scores.candidates else (both[1], both[0])
+
+
+def _with_statistics(
+    scores: Scores,
+    how: str | type[Correction],
+    known: Statistics | tuple[Statistics, Statistics],
+    options: Mapping[str, object],
+) -> CorrectedScores:
+    """Options that are not given are those of the statistics."""
+    kind = how if isinstance(how, type) else CORRECTIONS.find(how)
+    known_as = known[0].correction if isinstance(known, tuple) else known.correction
+    own = asdict(known_as) if kind is type(known_as) else {}
+    return CorrectedScores(scores, correction(kind, **(own | dict(options))), known)

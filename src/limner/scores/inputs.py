@@ -1,0 +1,76 @@
+"""What people give to make scores from: items of any kind, their ids, the labels of a table, a scorer of pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from limner.core.errors import LimnerError
+from limner.core.ids import Ids
+
+
+class Scorer(Protocol):
+    """Judges pairs one by one."""
+
+    def score_pairs(self, queries: Sequence[Any], candidates: Sequence[Any], /) -> Any:
+        """One number for each pair (queries[n], candidates[n]), higher is better."""
+
+
+def labels(
+    matrix: Any, queries: Iterable[object] | None, candidates: Iterable[object] | None
+) -> tuple[Iterable[object], Iterable[object]]:
+    """The ids of rows and columns: as given, or the labels of a table of pandas."""
+    sides = [queries, candidates]
+    if hasattr(matrix, "index") and hasattr(matrix, "columns"):
+        sides = [
+            own if given is None else given for given, own in zip(sides, (matrix.index, matrix.columns), strict=True)
+        ]
+    if sides[0] is None or sides[1] is None:
+        raise LimnerError(
+            f"a similarity matrix of type {type(matrix).__name__} without ids: expected Scores.from_matrix(matrix, "
+            "queries, candidates) with the ids of its rows and of its columns"
+        )
+    return sides[0], sides[1]
+
+
+def indexed(items: Any) -> Any:
+    """Items that can be taken by position: a column of a table is a list here, since its own labels may be anything."""
+    if hasattr(items, "to_list"):
+        return items.to_list()
+    if hasattr(items, "to_pylist") and not hasattr(items, "kind"):
+        return items.to_pylist()
+    if hasattr(items, "columns") and hasattr(items, "to_numpy"):
+        return items.to_numpy()
+    return items if hasattr(items, "__getitem__") and hasattr(items, "__len__") else list(items)
+
+
+def as_scorer(given: Scorer | Callable[[object, object], object]) -> Scorer:
+    """An object with `score_pairs`, or a function that does the same."""
+    if hasattr(given, "score_pairs"):
+        return given
+    if callable(given):
+        return _Function(given)
+    raise LimnerError(
+        f"{type(given).__name__} scores no pairs: expected an object with score_pairs(queries, candidates), or a "
+        "function of two lists that gives one number per pair"
+    )
+
+
+@dataclass(frozen=True)
+class _Function:
+    """A plain function as a scorer."""
+
+    function: Callable[[Any, Any], Any]
+
+    def score_pairs(self, queries: Sequence[Any], candidates: Sequence[Any], /) -> Any:
+        return self.function(queries, candidates)
+
+
+def ids_of(items: Any, given: Iterable[object] | None, what: str) -> Ids:
+    """Given ids, the items' own, or numbers."""
+    own = getattr(items, "ids", None)
+    ids = Ids(given if given is not None else range(len(items)) if own is None else own, what=what)
+    if len(ids) != len(items):
+        raise LimnerError(f"{len(ids)} {what} ids for {len(items)} items: expected one each")
+    return ids

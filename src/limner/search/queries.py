@@ -1,0 +1,33 @@
+"""What an index may be asked with: vectors of any kind, or items that its system encodes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from limner.core.arrays import Array, array, is_matrix
+from limner.core.collection import Items
+from limner.core.embeddings import Embeddings
+from limner.core.ids import Ids
+
+Queries = object
+"""What may be asked with: vectors (embeddings, an array or tensor, a list of rows), or what `limner.Items.of` takes."""
+
+
+def as_vectors(given: object) -> Embeddings | None:
+    """Vectors that were given as such; None where the queries are items."""
+    if isinstance(given, Embeddings):
+        return given
+    if isinstance(given, (str, bytes, Items)) or not hasattr(given, "__len__") or not len(given):
+        return None
+    if is_matrix(given):
+        return numbered(array(given, "queries"))
+    if isinstance(given, (list, tuple)) and not isinstance(given[0], (int, float, np.number)):
+        return None
+    found = array(given, "query")
+    return numbered(found) if found.ndim == 1 and np.issubdtype(found.dtype, np.number) else None
+
+
+def numbered(given: Array) -> Embeddings:
+    """One vector, or rows of vectors, with numbers as ids."""
+    matrix = np.atleast_2d(given)
+    return Embeddings(Ids(range(len(matrix)), what="query"), matrix)

@@ -1,0 +1,35 @@
+"""The rows of an index's table: ids, vectors, and what is kept of the items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from limner.core.collection import Items
+from limner.core.embeddings import Embeddings
+from limner.scores import Progress
+from limner.search.items import kept
+from limner.search.store import About, batch
+
+AT_ONCE = 8_192
+"""Rows that are written at once; all of them are one commit."""
+
+
+def batches(about: About, embeddings: Embeddings, items: Items | None, progress: Progress | None) -> Iterator[Any]:
+    """The rows of the table, a few thousand at a time. Complains before the first one, not in the middle."""
+    places = None if items is None else items.ids.positions(embeddings.ids)
+    cuts = [*range(0, len(embeddings), AT_ONCE), len(embeddings)]
+
+    def made() -> Iterator[Any]:
+        for low, high in pairwise(cuts):
+            part = Embeddings(embeddings.ids[low:high], embeddings.matrix[low:high])
+            vectors = part.normalised() if about.similarity == "cosine" else part
+            values: list[tuple[str | None, bytes | None]] = [(None, None)] * (high - low)
+            if items is not None and places is not None:
+                values = [kept(items.values[place], items.kind) for place in places[low:high]]
+            yield batch(about, list(part.ids), vectors.matrix, [v for v, _ in values], [p for _, p in values])
+            if progress is not None:
+                progress(high, len(embeddings))
+
+    return made()
