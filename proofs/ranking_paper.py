@@ -482,7 +482,7 @@ def claims(found: Mapping[str, Reports]) -> Iterator[Claim]:
         if name in found:
             ours = numbers[name][task, measure]
             goal = "<= 1" if measure == "MedR" else ">= 1"
-            claim = Claim(f"{name} {measure}, {TASKS[task]}", ours, printed, goal=goal)
+            claim = Claim(f"{name} {measure}, {TASKS[task]}", ours, printed, goal=goal, source="print")
             yield claim if claim.met else replace(claim, note=_interval(found[name], task, measure))
     learnt = [name for name in found if system(name).method == "kcca"]
     plain = [name for name in found if system(name).method == "nearest"]
@@ -490,12 +490,14 @@ def claims(found: Mapping[str, Reports]) -> Iterator[Claim]:
         scores = {name: numbers[name][task, "RP"] for name in found}
         if plain and learnt:
             worst, best = min(scores[n] for n in learnt), max(scores[n] for n in plain)
-            yield Claim(f"R-precision of the worst KCCA vs the best NN, {title}", worst, best, goal="> 1")
+            yield Claim(
+                f"R-precision of the worst KCCA vs the best NN, {title}", worst, best, goal="> 1", source="limner"
+            )
         for better, than in (("Tri5Sem", "Tri5"), ("Tri5", "BoW5"), ("Tri5Sem", "BoW5")):
             if better in scores and than in scores:
                 note = _sure(found[better], found[than], task, "RP")
                 what = f"R-precision of {better} vs {than}, {title}"
-                yield Claim(what, scores[better], scores[than], goal="> 1", note=note)
+                yield Claim(what, scores[better], scores[than], goal="> 1", note=note, source="limner")
 
 
 def _sure(better: Reports, than: Reports, task: str, measure: str) -> str:
@@ -526,7 +528,9 @@ def other_images(found: Mapping[str, Mapping[str, Reports]]) -> Iterator[Claim]:
                 for measure in ("R@1", "R@10", "RP"):
                     key = task, measure
                     note = _sure(found[source][name], found["words"][name], task, measure)
-                    yield Claim(f"{name} {measure} {what}, {title}", ours[key], base[key], goal=goal, note=note)
+                    yield Claim(
+                        f"{name} {measure} {what}, {title}", ours[key], base[key], goal=goal, note=note, source="limner"
+                    )
 
 
 def on_card() -> None:
