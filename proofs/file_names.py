@@ -224,7 +224,7 @@ def made(task: tuple[Run, Work]) -> None:
 
 
 def _pools(work: Work) -> dict[str, Collection]:
-    return {split: build(work.data, split, 40 if work.quick else None) for split in ("train", "dev", "test")}
+    return {split: build(work.data, split, 8 if work.quick else None) for split in ("train", "dev", "test")}
 
 
 def _proposed(run: Run, work: Work) -> tuple[dict[str, np.ndarray], list[Any]]:

@@ -31,7 +31,7 @@ from limner.evaluation.tuning import tune
 REGULAR = {"dropout": 0.5, "least": 4, "epochs": 12, "decay_every": 5}
 SMALL = {"words": 128, "hidden": 256, "joint": 256, "epochs": 5, "decay_every": 4, "rate": 0.002, "dropout": 0.2}
 SMALLEST = {"words": 64, "hidden": 128, "joint": 128, "epochs": 3, "decay_every": 3, "rate": 0.002, "dropout": 0.0}
-QUICK_IMAGES = 500
+QUICK_IMAGES = 100
 DIRECTIONS = {"i2t": "image → text", "t2i": "text → image"}
 MEASURES = ("R@1", "R@5", "R@10")
 SUM_RATE = 0.001
