@@ -109,9 +109,9 @@ PUBLISHED: Mapping[tuple[str, str, str], float] = {
     ("Tri5", "t2i", "R@5"): 17.8,
     ("Tri5", "t2i", "R@10"): 26.2,
 }
-"""What is printed, in percent (median ranks as they are). Of Table 3 the text has kept eight pairs of R@5 and R@10 without
-their rows; they are taken to be those of BoW1, BoW5, TagRank and Tri5, annotation before search, in the table's order.
-R-precision of Tri5-idf is from section 4.3.4, R@1 of BoW5 and TagRank from section 4.3.1."""
+"""What is printed, in percent (median ranks as they are). Of Table 3 the text has kept eight pairs of R@5 and R@10
+without their rows; they are taken to be those of BoW1, BoW5, TagRank and Tri5, annotation before search, in the table's
+order. R-precision of Tri5-idf is from section 4.3.4, R@1 of BoW5 and TagRank from section 4.3.1."""
 
 
 @dataclass(frozen=True)
