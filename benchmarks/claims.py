@@ -9,9 +9,9 @@ A script of `benchmarks/` or `proofs/` yields claims and hands itself to `main`:
     if __name__ == "__main__":
         main(run, __doc__)
 
-`main` gives it `--quick`, `--data DIR` and `--save`, prints the claims at the end, and with `--save` keeps them with
-date, machine and commit in `results/` beside the script, from which `pages.py` makes the pages of the documentation.
-Every kind of machine has a file of its own, `NAME.KIND.json` (see `hardware.py`).
+`main` gives it `--quick`, `--data DIR` and `--save`, and prints the claims at the end. `--save` needs committed code
+and keeps the claims with date, machine and commit in `results/` beside the script, from which `pages.py` makes the
+pages of the documentation. Every kind of machine has a file of its own, `NAME.KIND.json` (see `hardware.py`).
 """
 
 from __future__ import annotations
@@ -39,6 +39,13 @@ import hardware
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPARISONS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "==": operator.eq}
+SOURCES = {
+    "print": "a figure in print",
+    "peer": "measured here with another program",
+    "limner": "measured here with another setting of limner",
+    "theory": "known beforehand, such as a nominal level or a count",
+}
+"""What a reference can be."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS")
 
 
@@ -62,6 +69,7 @@ class Claim:
         reference: The other one, if there is one.
         goal: A comparison and a number.
         note: Why a miss is a miss, or what a reader has to know; shown on the page.
+        source: What the reference is, a key of `SOURCES`; proofs always say it.
     """
 
     claim: str
@@ -69,10 +77,15 @@ class Claim:
     reference: float | None = None
     goal: str = ""
     note: str = ""
+    source: str = ""
 
     def __post_init__(self) -> None:
-        """Refuses a goal that cannot be read, before hours of measuring."""
+        """Refuses a goal that cannot be read, and a source that there is not, before hours of measuring."""
         self._parsed_goal()
+        if self.source and (self.source not in SOURCES or self.reference is None):
+            raise ValueError(
+                f"source {self.source!r} of claim {self.claim!r}: expected one of {', '.join(SOURCES)}, and a reference"
+            )
 
     def _parsed_goal(self) -> tuple[str, float]:
         match = re.fullmatch(r"(<=|>=|<|>|==|within)\s*(\d+(?:\.\d+)?(?:e-?\d+)?)", self.goal.strip())
@@ -104,6 +117,7 @@ class Claim:
         """The claim as plain values, rounded to what a reader can use."""
         fields = {"claim": self.claim, "ours": _short(self.ours), "reference": _short(self.reference)}
         fields |= {"ratio": _short(self.ratio), "goal": self.goal, "met": self.met}
+        fields |= {"source": self.source} if self.source else {}
         return fields | ({"note": self.note} if self.note else {})
 
     def line(self) -> str:
@@ -251,12 +265,24 @@ def main(
         configure: Adds options of the script's own to the parser.
     """
     options = _options(about or "", configure)
+    if options.save:
+        _refuse_unclean(hardware.commit(ROOT))
     claims = list(run(options))
     for claim in claims:
         print(claim.line(), flush=True)
     log(f"{sum(claim.met for claim in claims)} of {len(claims)} claims met")
     if options.save:
         _save(Path(sys.argv[0]).resolve(), about or "", claims, options)
+
+
+def _refuse_unclean(commit: str) -> None:
+    """Results that nobody could make again are not saved: refuses before the work, not after it."""
+    if commit == "unknown":
+        raise SystemExit("--save: the code lies here without its history; name its commit in LIMNER_COMMIT")
+    if commit.endswith("+"):
+        raise SystemExit(
+            f"--save: src/, benchmarks/ or proofs/ differ from commit {commit[:-1]}; commit the changes first"
+        )
 
 
 def _options(about: str, configure: Callable[[argparse.ArgumentParser], object]) -> argparse.Namespace:

@@ -24,8 +24,10 @@ no reference, or on the difference ("within"). What was missed stays in the tabl
 """,
     "proofs": """# Proofs
 
-Published figures, recomputed: limner's value beside the one in print. The goal says how near it has to come. What was
-missed stays in the table, with the reason where we know it.
+Published figures, recomputed: limner's value beside a reference. The reference is a figure in print (print), measured
+here with another program (peer), measured here with another setting of limner (limner), or known beforehand, such as a
+nominal level (theory). The goal says how near it has to come. What was missed stays in the table, with the reason where
+we know it.
 """,
 }
 FOOTER = "\n*Made by `benchmarks/pages.py` from `{folder}/results/`: do not edit.*\n"
@@ -90,7 +92,14 @@ def _measured(run: dict[str, Any]) -> str:
 
 def _row(claim: dict[str, Any], machine: str | None) -> str:
     named = [claim["claim"], *([machine] if machine else [])]
-    cells = [*named, *(_number(claim[key]) for key in ("ours", "reference", "ratio")), claim["goal"]]
+    source = f" ({claim['source']})" if claim.get("source") else ""
+    cells = [
+        *named,
+        _number(claim["ours"]),
+        _number(claim["reference"]) + source,
+        _number(claim["ratio"]),
+        claim["goal"],
+    ]
     return (
         "| " + " | ".join([*(cell.replace("|", "\\|") for cell in cells), "yes" if claim["met"] else "**no**"]) + " |"
     )

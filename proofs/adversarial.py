@@ -71,7 +71,14 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         note += f"; R@1 {first[0]:.2f} -> {first[1]:.2f}; told blind {blind[each.kind]:.1%}"
         if each.kind in DENIES:
             note += f"; blindness {each.blindness:.1%}"
-        yield Claim(f"{each.kind}: share lower divided by share higher", ours["lower"], ours["higher"], "> 1", note)
+        yield Claim(
+            f"{each.kind}: share lower divided by share higher",
+            ours["lower"],
+            ours["higher"],
+            "> 1",
+            note,
+            source="limner",
+        )
 
 
 if __name__ == "__main__":

@@ -305,7 +305,14 @@ def _summed(rows: list[dict[str, Any]]) -> Iterator[Claim]:
         covered = np.array([r["covered"] for r in mine])
         inside = float(((covered >= 0.935) & (covered <= 0.965)).mean())
         note = f"{len(mine)} rows; lowest {100 * covered.min():.1f}, highest {100 * covered.max():.1f}"
-        yield Claim(f"{world}: mean coverage of 95% intervals, %", 100 * float(covered.mean()), 95, "within 1.5", note)
+        yield Claim(
+            f"{world}: mean coverage of 95% intervals, %",
+            100 * float(covered.mean()),
+            95,
+            "within 1.5",
+            note,
+            source="theory",
+        )
         yield Claim(f"{world}: share of rows covered 93.5 to 96.5%", inside, goal=">= 1", note=note)
         yield Claim(f"{world}: largest bias / half-width", float(max(abs(r["bias"]) for r in mine)), goal="< 0.1")
         for judge in ("useless", "adversarial"):
@@ -341,8 +348,8 @@ def _efficiency(world: World) -> Iterator[Claim]:
         ours = labels_for(2.0, target, scores, len(units))
         note = f"+- 2 points of R@1 of {name}; simple random queries {simple:.0f}, pool of two systems {pooled:,}"
         what = f"{world.name}: labels, judge {judge}"
-        yield Claim(f"{what}, against simple random queries", ours, simple, "<= 0.2", note)
-        yield Claim(f"{what}, against a pool of the first five", ours, pooled, "<= 0.1", note)
+        yield Claim(f"{what}, against simple random queries", ours, simple, "<= 0.2", note, source="theory")
+        yield Claim(f"{what}, against a pool of the first five", ours, pooled, "<= 0.1", note, source="limner")
 
 
 def _pool(world: World) -> Iterator[Claim]:
@@ -358,7 +365,14 @@ def _pool(world: World) -> Iterator[Claim]:
     ours = coverage([found[1]], None, 300, len(units), 400)[found[1].name]
     bias = abs(ours["bias"]) * ours["half"]
     note = f"true R@1 {true:.1f}, by the other system's pool {seen:.1f}; ours from 300 labels of both systems' design"
-    yield Claim(f"{world.name}: bias in points of R@1, designed against pooled", bias, abs(true - seen), "<= 0.1", note)
+    yield Claim(
+        f"{world.name}: bias in points of R@1, designed against pooled",
+        bias,
+        abs(true - seen),
+        "<= 0.1",
+        note,
+        source="limner",
+    )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

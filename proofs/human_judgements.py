@@ -65,7 +65,8 @@ class Figure:
 
     def claim(self) -> Claim:
         """Near enough to round to what is printed."""
-        return Claim(self.name, self.ours, self.value, goal=f"within {0.5 * 10**-self.decimals:g}", note=self.reason)
+        goal, source = f"within {0.5 * 10**-self.decimals:g}", "print" if self.published else ""
+        return Claim(self.name, self.ours, self.value, goal=goal, note=self.reason, source=source)
 
     def row(self) -> str:
         """One line of a Markdown table."""

@@ -104,14 +104,23 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         log(f"{corpus}: " + ", ".join(f"{name} {value:.2f}" for name, value in found.items()))
         for name in NAMES:
             yield Claim(
-                f"Flickr8k text only, {corpus} corpus, {name} in percent", found[name], checked[name], "within 0.005"
+                f"Flickr8k text only, {corpus} corpus, {name} in percent",
+                found[name],
+                checked[name],
+                "within 0.005",
+                source="peer",
             )
-        yield Claim(f"Flickr8k text only, {corpus} corpus, median rank", found["MedR"], 2.0, "within 0")
+        yield Claim(f"Flickr8k text only, {corpus} corpus, median rank", found["MedR"], 2.0, "within 0", source="peer")
         if corpus == "joined":
             for name in NAMES:
                 note = "published; the text says averaged, the numbers say joined"
                 yield Claim(
-                    f"the same beside the published row, {name}", found[name], PUBLISHED[name], "within 0.25", note
+                    f"the same beside the published row, {name}",
+                    found[name],
+                    PUBLISHED[name],
+                    "within 0.25",
+                    note,
+                    source="print",
                 )
 
 
@@ -122,7 +131,9 @@ def sorted_captions(file: Path, encode: Callable[[Sequence[str]], Vectors]) -> I
     found = [measured(collection, encode, "joined", query)["R@1"] for query in range(5)]
     log("R@1 by the caption that asks: " + ", ".join(f"#{n} {value:.2f}" for n, value in enumerate(found)))
     note = "published; the shortest caption of each image asks"
-    yield Claim("Flickr30k text only, caption #4 asks, R@1 in percent", found[4], 29.61, "within 1", note)
+    yield Claim(
+        "Flickr30k text only, caption #4 asks, R@1 in percent", found[4], 29.61, "within 1", note, source="print"
+    )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -163,8 +163,15 @@ def recall_claims(recall: Mapping[int, float]) -> Iterator[Claim]:
     log("recall by systems: " + ", ".join(f"{k}: {share:.3f}" for k, share in recall.items()))
     rises = sum(recall[k + 1] > recall[k] for k in range(1, len(recall)))
     yield Claim("pooling recall rises with each further system, steps of 4", rises, None, "== 4")
-    yield Claim("matches in the pool of one system, percent", round(100 * recall[1], 1), None, "> 0")
-    yield Claim("matches in the pool of five, over that of one", recall[len(recall)], recall[1], "> 1.2")
+    shares = f"{100 * recall[1]:.1f} percent of the matches are in the pool of one system"
+    yield Claim(
+        "matches in the pool of five, over that of one",
+        recall[len(recall)],
+        recall[1],
+        "> 1.2",
+        shares,
+        source="limner",
+    )
 
 
 def bias_claims(found: Mapping[str, Mapping[int, Bias]]) -> Iterator[Claim]:
@@ -175,8 +182,9 @@ def bias_claims(found: Mapping[str, Mapping[int, Bias]]) -> Iterator[Claim]:
         )
         falls = sum(sizes[k + 1].overall < sizes[k].overall for k in range(1, len(sizes)))
         yield Claim(f"bias by {measure} falls with each further system, steps of 3", falls, None, "== 3")
-        yield Claim(f"bias by {measure}, one system", round(sizes[1].overall, 2), None, "> 0")
-        yield Claim(f"bias by {measure}, four systems over one", sizes[4].overall, sizes[1].overall, "< 0.5")
+        yield Claim(
+            f"bias by {measure}, four systems over one", sizes[4].overall, sizes[1].overall, "< 0.5", source="limner"
+        )
     small = sum(b.own < b.others for b in found["R@1"].values())
     yield Claim("sizes at which the self-bias by R@1 is below the non-self-bias, of 4", small, None, "== 4")
 
@@ -186,13 +194,20 @@ def turn_claims(done: Mapping[str, Mapping[int, Turn]]) -> Iterator[Claim]:
     for depth in DEPTHS:
         one = done["one turn"][depth]
         budget = f"{one.answers:,} answers (one turn: first {depth})"
-        yield Claim(f"{budget}: matches per answer in one turn", round(one.per_answer, 4), None, "> 0")
+        note = f"{one.per_answer:.4f} matches per answer in one turn"
         for name in ("2 turns, sure", "4 turns, sure", "8 turns, sure"):
-            yield Claim(f"{budget}: {name}, against one turn", done[name][depth].per_answer, one.per_answer, "> 1")
+            yield Claim(
+                f"{budget}: {name}, against one turn",
+                done[name][depth].per_answer,
+                one.per_answer,
+                "> 1",
+                note,
+                source="limner",
+            )
     for name in (f"4 turns, {s}" for s in STRATEGIES[1:]):
         ours, best = (sum(t.positives for t in done[each].values()) for each in (name, "4 turns, sure"))
         note = "of all four budgets; what tells most about the systems is not what finds most"
-        yield Claim(f"{name}: matches, against 4 turns, sure", ours, best, "<= 1.02", note)
+        yield Claim(f"{name}: matches, against 4 turns, sure", ours, best, "<= 1.02", note, source="limner")
 
 
 # --- picture ----------------------------------------------------------------------------------------------------

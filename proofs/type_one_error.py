@@ -135,9 +135,11 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
             log(f"{images} images, {measure}, {test}: {ours:.1f}% by image, {alone:.1f}% by caption")
             note = f"{alone:.1f} if captions count as independent; {many:,} simulations"
             claim = f"{test} on {measure}, {images} images of {CAPTIONS} captions: false positives, percent"
-            yield Claim(claim, ours, 4.5, "within 1.5", note)
+            yield Claim(claim, ours, 4.5, "within 1.5", note, source="theory")
         errors = whole_tables.result()
-    yield Claim("rsum by image, 100 images: false positives, percent", errors["rsum"], 4.5, "within 1.5")
+    yield Claim(
+        "rsum by image, 100 images: false positives, percent", errors["rsum"], 4.5, "within 1.5", source="theory"
+    )
     note = f"{errors['line']:.1f} when p-values are corrected within each line only; {simulations:,} simulations"
     claim = "tables of nine lines with any false mark, corrected over the table, percent"
     yield Claim(claim, errors["table"], goal="<= 6", note=note)

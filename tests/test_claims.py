@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import platform
 import time
@@ -128,6 +129,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setattr(claims, "ROOT", tmp_path)
     monkeypatch.setattr(pages, "ROOT", tmp_path)
     monkeypatch.delenv("LIMNER_DATA", raising=False)
+    monkeypatch.setenv("LIMNER_COMMIT", "0123456789")
     return tmp_path
 
 
@@ -168,7 +170,6 @@ def saved(project, monkeypatch, machine, found, *arguments):
     """Saves claims as if they were measured on a machine."""
     monkeypatch.setattr("sys.argv", [str(project / "proofs" / "losses.py"), "--save", *arguments])
     monkeypatch.setattr(hardware, "machine", lambda card=None: machine if card is None else CARD)
-    monkeypatch.setenv("LIMNER_COMMIT", "0123456789")
     claims.main(lambda options: found, "Losses.", configure=lambda parser: parser.add_argument("--device"))
     return json.loads(max((project / "proofs" / "results").glob("*"), key=lambda p: p.stat().st_mtime_ns).read_text())
 
@@ -221,6 +222,46 @@ def test_every_saved_result_says_which_machine_and_which_commit():
         assert path.name == f"{Path(run['script']).stem}.{hardware.kind(run['machine'])}.json"
         assert {"processor", "family", "cores", "memory", "system", "python"} <= set(run["machine"])
         assert run["commit"] and run["date"]
+
+
+@pytest.mark.parametrize(("commit", "said"), [("0123456789+", "differ from commit 0123456789"), ("unknown", "history")])
+def test_nothing_is_saved_from_code_that_is_not_committed(project, monkeypatch, commit, said):
+    monkeypatch.setattr("sys.argv", [str(project / "proofs" / "x.py"), "--save"])
+    monkeypatch.setattr(hardware, "commit", lambda root: commit)
+    with pytest.raises(SystemExit, match=said):
+        claims.main(lambda options: pytest.fail("the work was begun"), None)
+    assert not (project / "proofs" / "results").exists()
+
+
+def test_a_reference_says_what_it_is():
+    claim = Claim("kappa", 0.5, 0.6, goal="within 0.2", source="print")
+    assert claim.record()["source"] == "print" and "source" not in Claim("a", 1.0, goal="< 2").record()
+    with pytest.raises(ValueError, match="expected one of print, peer, limner, theory"):
+        Claim("a", 1.0, 2.0, goal="< 2", source="hearsay")
+    with pytest.raises(ValueError, match="and a reference"):
+        Claim("a", 1.0, goal="< 2", source="print")
+
+
+def _calls_of_claim():
+    for path in sorted(claims.ROOT.glob("proofs/*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Claim":
+                yield f"{path.name}:{node.lineno}", node
+
+
+def test_every_reference_of_a_proof_says_what_it_is():
+    for where, node in _calls_of_claim():
+        named = {word.arg: word.value for word in node.keywords}
+        given = len(node.args) > 2 or any(isinstance(each, ast.Starred) for each in node.args) or "reference" in named
+        reference = node.args[2] if len(node.args) > 2 else named.get("reference")
+        empty = isinstance(reference, ast.Constant) and reference.value is None
+        assert not given or empty or "source" in named, f"{where}: a reference without source="
+
+
+def test_no_goal_of_a_proof_is_merely_more_than_nothing():
+    for where, node in _calls_of_claim():
+        values = [each.value for each in ast.walk(node) if isinstance(each, ast.Constant)]
+        assert not {"> 0", ">= 0"} & {each for each in values if isinstance(each, str)}, where
 
 
 def test_nothing_is_saved_unasked(project, monkeypatch, capsys):

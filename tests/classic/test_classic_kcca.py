@@ -130,6 +130,16 @@ def test_cholesky_of_full_rank_gives_the_exact_solution():
     assert len(fewer) == 4 and fewer.correlations[0] <= exact.correlations[0] + 1e-8
 
 
+def test_a_rank_keeps_the_leading_eigenvectors_of_an_exact_decomposition():
+    kernel = _kernel(np.random.default_rng(6), 30, 8)
+    whole, part = spectrum(kernel), spectrum(kernel, rank=3)
+    np.testing.assert_allclose(part.values, whole.values[:3])
+    np.testing.assert_allclose(part.vectors, whole.vectors[:, :3])
+    np.testing.assert_allclose(spectrum(kernel, rank=99).values, whole.values)
+    with pytest.raises(LimnerError, match="rank=0"):
+        spectrum(kernel, rank=0)
+
+
 def test_single_precision_is_near_double():
     rng = np.random.default_rng(5)
     spectra = [spectrum(_kernel(rng, 60, 70)) for _ in range(2)]

@@ -7,10 +7,14 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import limner
+from limner.cli import app
 from limner.core.errors import LimnerError
+from limner.systems.classic import nearest, training
 from limner.systems.classic.alignment import Alignment
+from limner.systems.classic.kernels import Pyramid
 from limner.systems.classic.lexical import LexicalKernel
 from limner.systems.classic.similarity import Distributional, Lin, Maximum, Mean
 from limner.systems.classic.strings import OverlapF1, StringKernel
@@ -71,3 +75,36 @@ def test_systems_train_and_beat_chance(name, world):
     found = {r.direction: r.value for r in report.results}
     assert model.name == system(name).name
     assert found["t2i"] > 0.3 and found["i2t"] > 0.3 and np.isfinite(list(found.values())).all()
+
+
+def test_the_public_way_has_the_papers_settings(world, monkeypatch):
+    asked = {}
+    monkeypatch.setattr(training, "train", lambda collection, **options: asked.setdefault("kcca", options))
+    monkeypatch.setattr(nearest, "train", lambda collection, **options: asked.setdefault("nearest", options))
+    limner.train(world, "ranking-paper", variant="BoW5", rank=50)
+    limner.train(world, "ranking-paper", variant="NN")
+    assert asked["kcca"]["points"] == asked["nearest"]["points"] == 1000
+    assert asked["kcca"]["kappas"] == (0.1, 0.5, 1.0, 5.0) and asked["kcca"]["text_kappas"] is None
+    assert asked["kcca"]["powers"] == (2.0, 3.0) and set(asked["kcca"]["diagonals"]) >= {1.0, 15.0}
+    assert asked["kcca"]["fuse"] is True and asked["kcca"]["rank"] == 50
+    assert asked["kcca"]["texts"] == SYSTEMS["BoW5"].text.kernel() and asked["kcca"]["images"] == "pyramid"
+
+
+def test_a_system_is_trained_by_its_name():
+    some = limner.load("scenes", images=100)
+    seen = Pyramid(side=48, points=40).fit(some.train.images).features(some.images)
+    model = limner.train(some, "ranking-paper", variant="BoW1", features=seen, rank=30)
+    assert model.name == "BoW1" and len(model.settings["i2t"]) == 15
+    assert max(s.n for settings in model.settings.values() for s in settings) <= 30
+
+
+def test_names_and_options_at_the_shell(tmp_path):
+    shell = ["limner", "train", "ranking-paper", "scenes", "-O", "images=20", "-o", str(tmp_path / "m")]
+    for words, said in (
+        (["variant=Tri5Sm"], "did you mean 'Tri5Sem'"),
+        (["variant=Tri5Sem"], "give corpus="),
+        (["variant=NN", "rank=5"], "nearest neighbours decompose nothing"),
+    ):
+        asked = [part for word in words for part in ("-s", word)]
+        done = CliRunner().invoke(app, [*shell[1:], *asked])
+        assert done.exit_code in (2, 3) and said in " ".join(done.stderr.split()), done.stderr

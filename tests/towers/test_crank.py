@@ -19,6 +19,7 @@ from tower_toys import DEVICE  # noqa: E402
 
 import limner  # noqa: E402
 from limner.core.errors import LimnerError  # noqa: E402
+from limner.datasets.wikipedia import image_names  # noqa: E402
 from limner.match import cascade  # noqa: E402
 from limner.systems.towers import crank  # noqa: E402
 
@@ -141,6 +142,17 @@ def test_a_pretrained_transformer_is_tuned_saved_and_loaded(world, pictures, tmp
     pairs = made.queries(world.test)[:4], list(world.test.texts.values[:4])
     np.testing.assert_allclose(made.score_pairs(*pairs), loaded.score_pairs(*pairs), atol=1e-6)
     assert made.score_pairs(*pairs).std() > 0
+    states = (
+        made.judge.first_states([pairs[1][0]]).detach().numpy()[0],
+        made.judge.first_states([image_names(world.test.images)[0]]).detach().numpy()[0],
+    )
+    cosine = states[0] @ states[1] / np.linalg.norm(states[0]) / np.linalg.norm(states[1])
+    assert made.similarity(world.test).matrix()[0, 0] == pytest.approx(cosine, abs=1e-5)
+
+
+def test_a_judge_over_a_frozen_backbone_has_no_similarity_of_its_own(world, model):
+    with pytest.raises(LimnerError, match="reads a frozen backbone"):
+        model.similarity(world.test)
 
 
 def test_a_cascade_with_its_cache(world, model, tmp_path):

@@ -140,6 +140,35 @@ def test_a_frozen_transformer_reads_names_and_captions(world, tmp_path):
     assert not any("backbone" in name for name in made.module.state_dict())
     loaded = mcprop.McpropModel.load(made.save(tmp_path / "m"), device=DEVICE)
     np.testing.assert_allclose(loaded.scores(world.test).matrix(), made.scores(world.test).matrix(), atol=1e-6)
+    head, read = made.module.captions, made.reader.read(list(world.test.texts.values)[:5])
+    assert head.first is None  # the vector of a text is the output of the backbone's own first token
+    states = made.reader.states(read.tokens, read.filled)
+    seen = head.see(states, read)[0] + head.places[: states.shape[1]]
+    expected = head.encoder(seen, src_key_padding_mask=~read.filled)[:, 0]
+    torch.testing.assert_close(head(states, read), expected)
+    learned = mcprop.train(world.train, backbone=str(folder), epochs=1, first="learned", **SMALL)
+    assert learned.module.captions.first is not None
+    with pytest.raises(UnknownName, match="did you mean 'own'"):
+        mcprop.train(world.train, first="owm", **SMALL)
+
+
+def test_a_model_saved_before_the_backbones_first_token_was_used_is_read_as_it_was(world, tmp_path):
+    pytest.importorskip("transformers")
+    import json
+    import sys
+    from pathlib import Path
+
+    sys.path.insert(0, str(Path(__file__).parents[1] / "encoders"))
+    import tiny
+
+    folder = tiny.backbone(tmp_path / "xlm", kind="roberta")
+    made = mcprop.train(world.train, backbone=str(folder), epochs=1, first="learned", **SMALL)
+    saved = made.save(tmp_path / "m")
+    config = json.loads((saved / "config.json").read_text())
+    del config["settings"]["heads"]["first"]
+    (saved / "config.json").write_text(json.dumps(config))
+    loaded = mcprop.McpropModel.load(saved, device=DEVICE)
+    np.testing.assert_allclose(loaded.scores(world.test).matrix(), made.scores(world.test).matrix(), atol=1e-6)
 
 
 def test_the_packaged_backbone_reads_pieces_and_whole_texts():

@@ -204,12 +204,27 @@ def test_matching_probability_is_the_mean_over_pairs_of_samples(models):
     assert torch.allclose(found[0].exp() + found[1].exp(), torch.ones(2, 4, device=DEVICE), atol=1e-6)
 
 
+def test_an_lstm_learns_is_saved_and_fixes_what_is_trained_further(made, tmp_path):
+    whole, features = made
+    model = limner.train(whole, "towers", features=features, epochs=12, cell="lstm", **OPTIONS)
+    history = [row["loss"] for row in model.trained["history"]]
+    assert history[-1] < history[0]
+    assert isinstance(model.module.texts.gru, torch.nn.LSTM)
+    loaded = systems.load(model.save(tmp_path / "lstm"))
+    np.testing.assert_allclose(
+        loaded.scores(whole.dev, features=features).matrix(), model.scores(whole.dev).matrix(), atol=1e-6
+    )
+    with pytest.raises(LimnerError, match="cell='gru' with start="):
+        limner.train(whole, "towers", features=features, start=model, cell="gru", epochs=1)
+
+
+@pytest.mark.parametrize("cell", sides.CELLS)
 @pytest.mark.parametrize("pooling", sides.POOLINGS)
-def test_texts_in_a_batch_are_read_as_if_alone(pooling):
+def test_texts_in_a_batch_are_read_as_if_alone(pooling, cell):
     words = Vocabulary(("a", "dog", "runs", "fast", "today"))
     texts = words.tokens(["a dog runs", "dog", "", "a dog runs fast today", "fast zebra"])
     with randomness.seeded(0):
-        side = sides.Words(len(words), words=4, hidden=6, joint=3, pooling=pooling)
+        side = sides.Words(len(words), words=4, hidden=6, joint=3, pooling=pooling, cell=cell)
 
     class Alone:
         parameters = side.parameters
@@ -221,6 +236,7 @@ def test_texts_in_a_batch_are_read_as_if_alone(pooling):
     for row in range(len(texts)):
         numbers = torch.tensor(texts.flat[texts.starts[row] : texts.starts[row + 1]])
         states, last = side.gru(side.table(numbers)[:, None])
+        last = last[0] if cell == "lstm" else last
         pooled = {"last": last[0, 0], "mean": states[:, 0].mean(0), "max": states[:, 0].amax(0)}[pooling]
         assert torch.allclose(together[row], side.linear(pooled), atol=1e-6)
 
@@ -283,6 +299,7 @@ def test_a_text_of_two_images_is_a_positive_of_both():
         ({"dropout": 1.0}, LimnerError, "dropout=1.0"),
         ({"precision": "float16"}, UnknownName, "did you mean .bfloat16. or .float32."),
         ({"pooling": "first"}, UnknownName, "unknown pooling"),
+        ({"cell": "rnn"}, UnknownName, "unknown cell"),
         ({"device": "gpu"}, LimnerError, "unknown device 'gpu'"),
         ({"device": "cuda:0"}, LimnerError, "sees no GPU"),
         ({"features": 3}, LimnerError, "expected Embeddings"),

@@ -26,8 +26,9 @@ def towers(
         progress: Called with (steps done, steps in all).
         options: What goes in: features (of images: vectors, the file of some, or an encoder; colours and shapes by
             default), texts ("gru", or as features), vectors (words to begin with), least, longest, name,
-            start (a trained model, or its folder, to go on from). Sizes: words, hidden, joint, pooling ("last", "mean",
-            "max"), dropout. Loss: loss ("knn", "max", "sum", "semi-hard", "adaptive", "module:function"), margin, k.
+            start (a trained model, or its folder, to go on from). Sizes: words, hidden, joint, cell ("gru", "lstm"),
+            pooling ("last", "mean", "max"), dropout. Loss: loss ("knn", "max", "sum", "semi-hard", "adaptive",
+            "module:function"), margin, k.
             Training: epochs, batch, rate, decay, decay_every, weight_decay, clip, patience, seed, device, precision,
             folder (of checkpoints and logs), every, tensorboard.
     """

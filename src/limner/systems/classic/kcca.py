@@ -124,7 +124,7 @@ def spectrum(kernel: Matrix, *, method: Method = "exact", rank: int | None = Non
         kernel: Items by items, symmetric.
         method: "exact" decomposes the kernel itself, "cholesky" its incomplete Cholesky factor, which takes time in
             proportion to the square of the rank.
-        rank: Of the Cholesky factor at most.
+        rank: How many of the leading eigenvectors are kept, or the rank of the Cholesky factor, at most.
         tolerance: Of the Cholesky factor; see `incomplete_cholesky`.
 
     >>> spectrum(np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])).values.round(6).tolist()
@@ -134,12 +134,14 @@ def spectrum(kernel: Matrix, *, method: Method = "exact", rank: int | None = Non
         raise LimnerError(f"a kernel of shape {kernel.shape}: expected items by items, at least 3 of them")
     if not np.isfinite(kernel).all():
         raise LimnerError(f"a kernel with {int((~np.isfinite(kernel)).sum())} values that are not finite: mend those")
+    if rank is not None and rank < 1:
+        raise LimnerError(f"rank={rank}: expected at least 1, or none for the whole kernel")
     means, diagonal = kernel.mean(axis=0), np.diagonal(kernel)
     constant = float(diagonal[0]) if np.ptp(diagonal) <= 1e-6 * abs(float(diagonal[0])) else None
     if method not in ("exact", "cholesky"):
         raise UnknownName("way to decompose a kernel", method, ("exact", "cholesky"))
     vectors, values = (
-        _exact(kernel)
+        _exact(kernel, rank)
         if method == "exact"
         else _from_factor(incomplete_cholesky(kernel, rank=rank, tolerance=tolerance)[0])
     )
@@ -148,15 +150,18 @@ def spectrum(kernel: Matrix, *, method: Method = "exact", rank: int | None = Non
     return Spectrum(vectors, values, means, constant)
 
 
-def _exact(kernel: Matrix) -> tuple[Matrix, Matrix]:
-    """Eigenvectors of the centred kernel, all but the constant one, which is moved out of the way below all others."""
+def _exact(kernel: Matrix, rank: int | None) -> tuple[Matrix, Matrix]:
+    """Eigenvectors of the centred kernel, the leading ones first, as many as the rank allows.
+
+    All but the constant one, which is moved out of the way below all others.
+    """
     from scipy.linalg import eigh
 
     held = centred(kernel)
     held = (held + held.T) / 2
     held -= np.trace(held) / len(held)  # makes -trace the eigenvalue of the constant direction, and changes no other
     values, vectors = eigh(held, driver="evd", overwrite_a=True, check_finite=False)
-    return np.ascontiguousarray(vectors[:, :0:-1]), values[:0:-1]
+    return np.ascontiguousarray(vectors[:, :0:-1][:, :rank]), values[:0:-1][:rank]
 
 
 def _from_factor(factor: Matrix) -> tuple[Matrix, Matrix]:

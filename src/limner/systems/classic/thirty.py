@@ -21,6 +21,7 @@ from limner.language.words import Reader
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
+    from limner.scores import Progress
     from limner.systems.classic.models import KccaModel
     from limner.systems.classic.nearest import NearestModel
     from limner.systems.classic.sentences import TextKernel
@@ -125,7 +126,7 @@ class System:
         kernel = self.text.kernel(reader=reader, corpus=corpus)
         given: dict[str, Any] = {"images": self.images, "texts": kernel, "name": self.name, **options}
         if self.method == "nearest":
-            return nearest.train(collection, **given)
+            return nearest.train(collection, **{"points": training.PAPER["points"], **given})
         return training.train(collection, dev=dev, **{**training.PAPER, "fuse": dev is not None, **given})
 
 
@@ -175,3 +176,41 @@ def system(name: str) -> System:
     if full not in SYSTEMS:
         raise UnknownName("system of the ranking paper", name, [*SYSTEMS, *ALIASES])
     return SYSTEMS[full]
+
+
+def train(
+    collection: Collection,
+    *,
+    dev: Collection | None = None,
+    variant: str = "Tri5Sem",
+    corpus: str | None = None,
+    features: Any = None,
+    rank: int | None = None,
+    precision: str | None = None,
+    side: int = 192,
+    seed: int = 0,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> KccaModel | NearestModel:
+    """A system of the ranking paper by its name, with the paper's settings (Hodosh, Young & Hockenmaier 2013).
+
+    Args:
+        collection: What to learn from: images, each with one or more texts.
+        dev: Where KCCA chooses its settings; with it, fifteen models are fused for each task, as in the paper.
+        variant: The system: one of the thirty names of `SYSTEMS`, or NN, Tri5Sem, Tri5Lin as the paper's text has it.
+        corpus: A file with one sentence in each line, for systems with BNC in their name, Tri5Sem among them.
+        features: Of all images by id, in place of the pictures; an `Embeddings`, `Histograms`, or a file of either.
+        rank: Of each kernel at most, for KCCA: its leading eigenvectors; whole kernels where left out.
+        precision: Of KCCA: "double" or "single"; single from 2,000 training images on where nothing is said.
+        side: The shorter side of pictures in pixels.
+        seed: Draws the points that visual words are learned from.
+        workers: Threads; all cores by default.
+        progress: Called with (work done, work in all), counted in pictures.
+    """
+    asked = system(variant)
+    options: dict[str, Any] = {"features": features, "side": side, "seed": seed, "workers": workers}
+    learned = {name: value for name, value in (("rank", rank), ("precision", precision)) if value is not None}
+    if asked.method == "nearest" and learned:
+        raise LimnerError(f"{' and '.join(learned)} with {asked.name}: nearest neighbours decompose nothing; leave out")
+    given = None if corpus is None else Path(corpus)
+    return asked.train(collection, dev=dev, corpus=given, progress=progress, **options, **learned)

@@ -26,14 +26,26 @@ from limner.systems.classic.pairs import (
     refuse_few,
     text_kernel,
 )
-from limner.systems.classic.selection import KAPPAS, TASKS, Dev, Setting, Trial, best, fifteen, trials
+from limner.systems.classic.selection import (
+    DIAGONALS,
+    KAPPAS,
+    POWERS,
+    TASKS,
+    Dev,
+    Setting,
+    Trial,
+    best,
+    fifteen,
+    trials,
+)
 from limner.systems.classic.visualwords import IMAGES as WORD_IMAGES
+from limner.systems.classic.visualwords import POINTS as PAPER_POINTS
 from limner.systems.trained_on import TrainedOn
 
 PAPER: Mapping[str, Any] = MappingProxyType(
-    {"kappas": KAPPAS, "text_kappas": None, "diagonals": (5.0, 15.0), "powers": (2.0,)}
+    {"kappas": KAPPAS, "text_kappas": None, "diagonals": DIAGONALS, "powers": POWERS, "points": PAPER_POINTS}
 )
-"""Options of `train` for the ranking paper's systems: its kappas; diagonals and powers good on Flickr8k's dev split."""
+"""Options of `train` for the ranking paper's systems: its grid, and visual words from as many points."""
 _SINGLE_FROM = 2000  # training images from which on single precision is used, where nothing is said
 
 
@@ -134,7 +146,7 @@ def search(
         grid: What is tried.
         fuse: Whether fifteen settings are kept for each task, or the one best for both.
         method: "exact", or "cholesky" for a low rank.
-        rank: Of the Cholesky factors at most.
+        rank: Of each kernel at most: its leading eigenvectors, or of the Cholesky factors.
         precision: "double" or "single"; single from 2,000 training images on where nothing is said.
         progress: Called with (solutions done, solutions in all).
     """
@@ -210,7 +222,7 @@ def train(
         dimensions: Numbers of projections to try; 46 of them up to as many as there are where left out.
         fuse: Fuse fifteen settings for each task by Borda count, as the paper does; there is no joint space then.
         method: "exact", or "cholesky" (partial Gram-Schmidt) for more items than can be decomposed.
-        rank: Of the Cholesky factors at most.
+        rank: Of each kernel at most: its leading eigenvectors, or of the Cholesky factors; all of it where left out.
         precision: "double" or "single"; single from 2,000 training images on where nothing is said.
         side: The shorter side of pictures in pixels.
         points: Points of each of 200 pictures that visual words are learned from.

@@ -21,6 +21,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from limner.core import model_store
 from limner.core.arrays import IntArray
 from limner.core.collection import Collection
+from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.model_store import SavedModel
 from limner.core.paths import damage_told
@@ -375,6 +376,19 @@ class CrankModel:
         asked = self.queries(collection, features=features)
         return Scores.from_scorer(self, asked, list(collection.texts.values), batch=65_536, **ids)
 
+    def similarity(self, collection: Collection) -> Scores:
+        """Cosines of names and captions by the first token's state of the tuned transformer, each text read alone.
+
+        The baseline that Messina et al. (2022) call "XLM-RoBERTa similarity"; only a tuned transformer has it.
+        """
+        judge = self.judge
+        if not isinstance(judge, Tuned):
+            raise LimnerError(f"{self.name!r} reads a frozen backbone: train it with backbone= a transformer for this")
+        names, captions = image_names(collection.images), collection.texts.values
+        images, texts = (_first_states(judge, list(side)) for side in (names, captions))
+        ids = collection.images.ids, collection.texts.ids
+        return Scores.from_embeddings(Embeddings(ids[0], images), Embeddings(ids[1], texts))
+
     def save(self, path: str | Path) -> Path:
         """Writes a folder: weights, config.json, what the backbone needs, and a card."""
         tuned = isinstance(self.judge, Tuned)
@@ -406,6 +420,13 @@ class CrankModel:
         judge = judge.to(device_named(device)).eval()
         record = TrainedOn.from_content(config.get("trained_on"))
         return cls(config["name"], judge, features, config["settings"], config["trained"], record)
+
+
+def _first_states(judge: Tuned, texts: Sequence[str]) -> Scored:
+    with torch.inference_mode():
+        parts = [judge.first_states(texts[n : n + 256]).float().cpu().numpy() for n in range(0, len(texts), 256)]
+    found: Scored = np.concatenate(parts)
+    return found
 
 
 def _rebuilt(saved: SavedModel, device: torch.device) -> Judge:

@@ -225,6 +225,15 @@ class Tuned(nn.Module):
         logits: Tensor = self.model(**given).logits
         return logits[:, 0]
 
+    def first_states(self, texts: Sequence[str]) -> Tensor:
+        """The last state of the first token of each text, read alone."""
+        device = next(self.parameters()).device
+        given = self.pairs.tokenizer(
+            list(texts), padding=True, truncation=True, max_length=self.pairs.longest, return_tensors="pt"
+        )
+        states: Tensor = self.model.base_model(**given.to(device)).last_hidden_state
+        return states[:, 0]
+
     @property
     def _fill(self) -> int:
         return int(self.model.config.pad_token_id or 0)

@@ -1,7 +1,8 @@
 """MCProp: a query of a picture and its file name, and captions, in one space (Messina et al. 2022).
 
 One frozen text backbone reads names and captions; a small transformer head of its own for each makes a vector of them,
-its first output token. Name and picture are fused into the query. The loss is the max-margin loss of two towers.
+its first output token: that of the backbone's own first token where it has one. Name and picture are fused into the
+query. The loss is the max-margin loss of two towers.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from limner.core import model_store
 from limner.core.cache_dir import settle_matplotlib
 from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
-from limner.core.errors import LimnerError
+from limner.core.errors import LimnerError, UnknownName
 from limner.core.files import replacing
 from limner.core.paths import damage_told
 from limner.core.registry import takes
@@ -47,6 +48,7 @@ KIND = "mcprop"
 ABOUT = "MCProp: a picture and its file name fused into one query, and captions, compared by the cosine."
 DEFAULTS = {"loss": "max"}
 """Of `Margin`, where they differ."""
+OWN, LEARNED = "own", "learned"
 MEASURES = ("nDCG@5", "R@1", "R@5", "R@10")
 _AT_ONCE = 512
 
@@ -84,6 +86,8 @@ class Heads:
         heads: Of attention.
         dropout: Share of the numbers that is left out in training.
         fusion: "attentive", "concat", "text" (file name alone) or "image".
+        first: The token whose output is the vector of a text: the backbone's "own" first one where it has one, such
+            as `[CLS]`, or one that is "learned" along.
     """
 
     width: int = 256
@@ -91,12 +95,15 @@ class Heads:
     heads: int = 4
     dropout: float = 0.1
     fusion: str = "attentive"
+    first: str = OWN
 
     def __post_init__(self) -> None:
         """Refuses what cannot be."""
         refuse_below(self, 1, "width", "layers", "heads")
         if self.width % self.heads:
             raise LimnerError(f"width={self.width} with heads={self.heads}: expected a multiple")
+        if self.first not in (OWN, LEARNED):
+            raise UnknownName("first token", self.first, (OWN, LEARNED))
 
 
 class Head(nn.Module):
@@ -105,7 +112,8 @@ class Head(nn.Module):
     def __init__(self, reader: TextReader, shape: Heads) -> None:
         super().__init__()
         self.see = Seeing(reader, shape.width)
-        self.first = nn.Parameter(torch.randn(shape.width) * 0.02)
+        own = reader.has_first and shape.first == OWN
+        self.first = None if own else nn.Parameter(torch.randn(shape.width) * 0.02)
         self.places = nn.Parameter(torch.randn(reader.longest + 2, shape.width) * 0.02)
         layer = nn.TransformerEncoderLayer(
             shape.width, shape.heads, 2 * shape.width, shape.dropout, "gelu", batch_first=True, norm_first=True
@@ -117,6 +125,10 @@ class Head(nn.Module):
     def forward(self, states: Tensor, read: Read) -> Tensor:
         """Vectors of a batch of texts; the backbone's view of the whole text, where it has one, stands first."""
         seen, whole = self.see(states, read)
+        if self.first is None:
+            rows = seen + self.places[: seen.shape[1]]
+            own: Tensor = self.encoder(rows, src_key_padding_mask=~read.filled)[:, 0]
+            return own
         first = self.first.expand(len(seen), -1) if whole is None else self.first + whole
         rows = torch.cat([first[:, None], seen], 1) + self.places[: seen.shape[1] + 1]
         filled = read.filled
@@ -397,7 +409,7 @@ class McpropModel:
             saved.refuse_larger(*told)
             place, dim = device_named(device), int(config["sizes"]["dim"])
             reader = found_again(config["reader"], Path(path), dim=dim, device=place)
-            shape = settings(Heads, config["settings"]["heads"], what=KIND)
+            shape = settings(Heads, {"first": LEARNED, **config["settings"]["heads"]}, what=KIND)  # 0.1 had no other
             module = MCProp(reader, int(config["sizes"]["features"]), shape)
             features = features_again(config["features"], what="features", trust=trust)
         checkpoints.fill(module, saved)

@@ -73,6 +73,8 @@ class TextReader(ABC):
     size: int | None = None
     """Known words, where their vectors are learned; None where the backbone is frozen and has its own."""
     has_whole = False
+    has_first = False
+    """Whether the first token stands for the whole text, as `[CLS]` does."""
 
     def __init__(self, *, longest: int, device: torch.device) -> None:
         self.longest, self.device = longest, device
@@ -183,6 +185,7 @@ class BackboneReader(TextReader):
     """The last states of a transformer, frozen."""
 
     kind = "transformers"
+    has_first = True
 
     def __init__(self, model: str | Path, *, longest: int, device: torch.device) -> None:
         from limner.encoders.backbones import TextBackbone, frozen

@@ -52,8 +52,9 @@ class Shape:
 
     Args:
         words: Numbers per word vector.
-        hidden: Numbers per state of the GRU.
+        hidden: Numbers per state of the recurrent layer.
         joint: Numbers per vector in the joint space.
+        cell: The recurrent layer that reads words: "gru" or "lstm".
         pooling: Of the states: "last", "mean" or "max".
         dropout: Share of what goes in that is left out in training.
     """
@@ -61,6 +62,7 @@ class Shape:
     words: int = 300
     hidden: int = 1024
     joint: int = 1024
+    cell: str = "gru"
     pooling: str = "last"
     dropout: float = 0.0
 
@@ -168,4 +170,4 @@ def built(variant: str, shape: Shape, own: tuple[Any, ...], *, features: int, te
 
 def _reader(shape: Shape, size: int, *, parts: bool) -> Words:
     sizes = {"words": shape.words, "hidden": shape.hidden, "joint": shape.joint}
-    return Words(size, **sizes, pooling=shape.pooling, dropout=shape.dropout, parts=parts)
+    return Words(size, **sizes, cell=shape.cell, pooling=shape.pooling, dropout=shape.dropout, parts=parts)

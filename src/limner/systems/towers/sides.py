@@ -1,7 +1,9 @@
-"""The two sides of a tower model: vectors through a linear map, or words through a GRU."""
+"""The two sides of a tower model: vectors through a linear map, or words through a GRU or LSTM."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -11,6 +13,8 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 from limner.core.errors import UnknownName
 
 POOLINGS = ("last", "mean", "max")
+CELLS: Mapping[str, Callable[[int, int], nn.Module]] = MappingProxyType({"gru": nn.GRU, "lstm": nn.LSTM})
+"""Recurrent layers by name."""
 
 
 class Seen(NamedTuple):
@@ -60,13 +64,14 @@ class Vectors(nn.Module):
 
 
 class Words(nn.Module):
-    """Word vectors, a GRU over them, and pooling of its states (Kiros et al. 2014; Liu & Ye 2019).
+    """Word vectors, a GRU or LSTM over them, and pooling of its states (Kiros et al. 2014; Liu & Ye 2019).
 
     Args:
         size: Known words, the unknown one included.
         words: Numbers per word vector.
-        hidden: Numbers per state of the GRU.
+        hidden: Numbers per state of the recurrent layer.
         joint: Numbers per vector that goes out; a linear layer is there only where it differs from `hidden`.
+        cell: The recurrent layer, a key of `CELLS`.
         pooling: "last" state, "mean" or "max" of all states.
         dropout: Share of the numbers of word vectors that is left out in training.
         parts: Whether the states themselves are wanted too.
@@ -79,6 +84,7 @@ class Words(nn.Module):
         words: int,
         hidden: int,
         joint: int,
+        cell: str = "gru",
         pooling: str = "last",
         dropout: float = 0.0,
         parts: bool = False,
@@ -86,10 +92,12 @@ class Words(nn.Module):
         super().__init__()
         if pooling not in POOLINGS:
             raise UnknownName("pooling", pooling, POOLINGS)
+        if cell not in CELLS:
+            raise UnknownName("cell", cell, CELLS)
         self.pooling, self.parts = pooling, parts
         self.table = nn.Embedding(size, words)
         self.dropout = nn.Dropout(dropout)
-        self.gru = nn.GRU(words, hidden)
+        self.gru = CELLS[cell](words, hidden)  # the name of its weights in saved models, whichever cell it is
         self.linear = nn.Linear(hidden, joint) if hidden != joint else nn.Identity()
         for weight in self.parameters():
             if weight.ndim == 2:
@@ -99,10 +107,11 @@ class Words(nn.Module):
         """Reads a batch of texts, the longest first."""
         vectors = self.dropout(self.table(packed.data))
         states, last = self.gru(PackedSequence(vectors, packed.batch_sizes))
+        final = last[0][0] if isinstance(last, tuple) else last[0]  # an LSTM also hands out its memory
         if self.pooling == "last" and not self.parts:
-            return Seen(self.linear(last[0]))
+            return Seen(self.linear(final))
         parts, filled = self._padded(states)
-        whole = last[0] if self.pooling == "last" else self._pooled(parts, filled)
+        whole = final if self.pooling == "last" else self._pooled(parts, filled)
         return Seen(self.linear(whole), parts, filled)
 
     def _padded(self, states: PackedSequence) -> tuple[Tensor, Tensor]:

@@ -250,7 +250,7 @@ class TowersTask:
         return self.plan.shape, vectors
 
 
-STRUCTURE = ("words", "hidden", "joint", "pooling", "heads")
+STRUCTURE = ("words", "hidden", "joint", "cell", "pooling", "heads")
 """Settings that say which weights there are: a model that is begun with fixes them."""
 
 
