@@ -124,7 +124,7 @@ def plan(
         direction: "i2t" or "t2i"; both where left out.
         half_width: Wanted half-width of the widest interval, in points.
         budget: At most so many labels in this draw, all directions together.
-        judge: Whose beliefs make the strata.
+        judge: Whose beliefs make the strata; it takes no part where a measure needs all matches of a query.
         strata: How many.
         replication: People who judge each pair.
         seconds: That a person takes for a pair.
@@ -198,7 +198,7 @@ def _study(
     settings["judge"] = None if judge is None else judge.name
     known = collection.judged("pairs", direction)
     if unit_of(measures) == LEVEL:
-        return _of_levels(store, collection, systems, measures, direction, judge, settings, budget)
+        return _of_levels(store, collection, systems, measures, direction, {**settings, "judge": None}, budget)
     depth = max(m.k or 1 for m in measures)
     lists = {name: lists_of(each, depth=depth)[direction] for name, each in systems.items()}
     made = _designed(store, direction, settings)
@@ -246,7 +246,6 @@ def _of_levels(
     systems: Mapping[str, Lists],
     measures: tuple[Measure, ...],
     direction: str,
-    judge: Judge | None,
     settings: Mapping[str, Any],
     budget: int | None,
 ) -> _Study:
@@ -256,7 +255,7 @@ def _of_levels(
     made = _designed(store, direction, settings)
     if made is None:
         lists = {n: each.top(levels.depth_of(measures)) for n, each in sources.items()}
-        upper = levels.levels(lists, known, direction, None if judge is None else judge.probabilities)
+        upper = levels.levels(lists, known)
         levels.refuse_small(budget, levels.costs(upper, known), direction)
         made = _new(store, direction, LEVEL, settings, len(known.queries), levels.units_of(upper, known))
     codes = np.array([u.stratum for u in made.units])

@@ -1,19 +1,20 @@
 """Measures that need all matches of a query: the pool is labelled level by level, each level for fewer queries.
 
-The levels of a query's pool hold each other: the head of every system's list, then what the lists (or a judge) put
-next, at last everything. With `v_l` the measure of a query where the matches of the first l levels are known, and `v_0`
+The levels of a query's pool hold each other: the head of every system's list, then what the lists put next, at last
+everything. With `v_l` the measure of a query where the matches of the first l levels are known, and `v_0`
 by the given positives alone, the true value is `v_0 + sum_l (v_l - v_{l-1})`. The mean of `v_0` is known. The mean of
 each change is estimated from a random sample of queries of its own: deep levels cost many labels and change little, so
 few queries have to be labelled to the end. The last level is the whole pool, so the sum has no bias, whatever the
-systems and the judge are like; a ratio with an estimated number of matches would have one. Any measure of a query can
-be estimated so, of any system, also of one that came after the labelling.
+systems are like; a ratio with an estimated number of matches would have one. Any measure of a query can be estimated
+so, of any system, also of one that came after the labelling. A judge takes no part: levels chosen by a bad one would
+cost half the width and more.
 
 Neyman 1938 (sampling in two phases); Giles 2008 (multilevel Monte Carlo), for the allocation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,14 +32,10 @@ HEAD = 10
 """Places of each list that are the first level, or as many as the deepest cut."""
 NEXT = 5
 """How many times more places the second level holds."""
-WIDE = 4
-"""Among how many times more places a judge chooses the second level."""
 LEAST = 6
 """Queries of each level that are labelled at least."""
 BEFORE = (0.25, 0.15, 0.05)
 """Standard deviations of the changes that are expected before anything is labelled."""
-
-Believe = Callable[[Sequence[Key]], FloatArray]
 
 
 def refuse_unfit(measures: Iterable[Measure]) -> None:
@@ -56,41 +53,23 @@ def refuse_unfit(measures: Iterable[Measure]) -> None:
 def depth_of(measures: Iterable[Measure]) -> int:
     """Places of each list that a design of levels looks at."""
     head = max([HEAD, *(m.k or 0 for m in measures)])
-    return head * NEXT * WIDE
+    return head * NEXT
 
 
-def levels(
-    lists: Mapping[str, Ranking], known: Judgements, direction: str, believe: Believe | None = None
-) -> list[list[tuple[str, ...]]]:
+def levels(lists: Mapping[str, Ranking], known: Judgements) -> list[list[tuple[str, ...]]]:
     """The candidates of the first two levels, those of the first among the second, for each query of `known`.
 
     Args:
         lists: Each system's ranking, `depth_of` places deep where the pool is.
         known: The given positives, query -> candidate; they need no label.
-        direction: "i2t" or "t2i".
-        believe: What a judge says of (image, caption) pairs; it chooses the second level.
     """
-    deepest = max(ranking.depth for ranking in lists.values())
-    head = max(deepest // (NEXT * WIDE), 1)
+    head = max(max(ranking.depth for ranking in lists.values()) // NEXT, 1)
     given: dict[str, set[str]] = {query: set() for query in known.queries}
     for query, candidate, _ in known.relevant:
         given[query].add(candidate)
     best = [_best(lists.values(), query, given[query]) for query in known.queries]
-    first = [[c for c, rank in each.items() if rank < head] for each in best]
-    rest = [list(each)[len(own) :] for each, own in zip(best, first, strict=True)]
-    if believe is not None:
-        rest = _by_belief(rest, known.queries, direction, believe)
-    both = [(own, own + more[: len(own) * (NEXT - 1)]) for own, more in zip(first, rest, strict=True)]
-    return [[tuple(each[level]) for each in both] for level in (0, 1)]
-
-
-def _by_belief(rest: list[list[str]], queries: Iterable[str], direction: str, believe: Believe) -> list[list[str]]:
-    """The candidates of each query, those first that the judge believes in most; it is asked once."""
-    open_ = [(query, c) for query, own in zip(queries, rest, strict=True) for c in own]
-    said = np.asarray(believe([pair if direction == "i2t" else pair[::-1] for pair in open_]), dtype=np.float64)
-    ends = np.cumsum([len(own) for own in rest])[:-1]
-    orders = [np.argsort(-own, kind="stable").tolist() for own in np.split(said, ends)]
-    return [[own[n] for n in order] for own, order in zip(rest, orders, strict=True)]
+    first = [tuple(c for c, rank in each.items() if rank < head) for each in best]
+    return [first, [tuple(each)[: len(own) * NEXT] for each, own in zip(best, first, strict=True)]]
 
 
 def _best(lists: Iterable[Ranking], query: str, given: set[str]) -> dict[str, int]:
