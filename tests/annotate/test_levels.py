@@ -11,7 +11,8 @@ import pytest
 import limner
 from limner.annotate import levels, open_store, plan
 from limner.annotate.estimate import difference
-from limner.annotate.store.answers import submit
+from limner.annotate.given import label_quality, label_recall
+from limner.annotate.store.answers import answers, submit
 from limner.annotate.store.contents import add_collection
 from limner.annotate.store.designs import LEVEL, Design, designs
 from limner.annotate.store.people import add_annotator
@@ -21,7 +22,7 @@ from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.evaluation.measures import parse
 from limner.scores import Scores
-from limner.stats import sum_of_means
+from limner.stats import Estimate, sum_of_means
 
 N, M = 40, 30
 MEASURES = "mAP@R RP Recall@3 nDCG@5 MAP R@1 P@3 MRR"
@@ -195,3 +196,48 @@ def test_intervals_cover(world):
         made = sum_of_means(np.ravel(drawn), np.repeat([0, 1, 2], 10), [N] * 3, prior=levels.BEFORE)
         held += made.low <= values.sum() / N <= made.high
     assert held >= 370 and len(design.units) == 3 * N
+
+
+# --- the given labels -------------------------------------------------------------------------------------------
+
+
+def test_with_everything_labelled_recall_of_the_given_labels_is_exact(world, store):
+    made, systems, truth = world
+    plan(store, made, systems, measures="mAP@R", direction="i2t", half_width=0.0001)
+    label(store, truth)
+    found = label_quality(store, made, direction="i2t")
+    assert found.recall.value == pytest.approx(N / truth.sum()) and found.recall.variance < 1e-4
+    assert found.matches.value == pytest.approx(truth.sum() / N)
+    assert found.precision.value == found.precision.low == 1  # all given pairs were controls
+    assert "recall of the given labels" in str(found)
+
+
+def test_precision_of_the_given_labels_is_that_of_the_controls(world, store):
+    """People call four of the given pairs wrong; without levels there is no recall."""
+    made, systems, truth = world
+    wrong = truth.copy()
+    wrong[:20, :20][np.eye(20, dtype=bool)] = False
+    plan(store, made, systems, measures="P@3", direction="i2t", half_width=1)
+    label(store, wrong)
+    found = label_quality(store, made, direction="i2t")
+    seen = {(a.image, a.caption) for a in answers(store) if a.role == "gold_pos"}
+    right = [wrong[int(i[1:]), int(t[1:])] for i, t in seen]
+    assert found.precision.value == pytest.approx(np.mean(right)) and 0 < found.precision.value < 1
+    assert found.recall is None and "recall" not in str(found)
+
+
+def test_the_linearised_recall_covers(world):
+    """400 studies of ten queries at each level."""
+    found, given, design = everything(world, parse("mAP@R"))
+    truth = world[2]
+    said = {(f"i{i:03}", f"t{t:03}"): bool(truth[i, t]) for i in range(N) for t in range(M)}
+    more = np.array(levels.matches_found(design, range(3 * N), said)).reshape(3, N)
+    assert more.sum() == truth.sum() - N
+    sure = Estimate(1.0, 1.0, 1.0, 0.95, 0.0, 0, 0, 1.0)
+    random, held = np.random.default_rng(1), 0
+    for _ in range(400):
+        drawn = [random.choice(each, 10, replace=False) for each in more]
+        hidden = sum_of_means(np.ravel(drawn), np.repeat([0, 1, 2], 10), [N] * 3, bounds=(0, M))
+        made = label_recall(1.0, sure, hidden)
+        held += made.low <= N / truth.sum() <= made.high
+    assert held >= 366 and found and given

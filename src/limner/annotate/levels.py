@@ -174,6 +174,20 @@ def changes(
     return found
 
 
+def matches_found(made: Design, units: Sequence[int], said: Mapping[Key, bool]) -> list[float]:
+    """How many matches that are not given each labelled unit has beyond the level above it."""
+    many = len(made.units) // (_last(made) + 1)
+    found = []
+    for n in units:
+        count = [
+            sum(bool(said.get(pair)) for pair in made.units[each].pairs(made.direction))
+            for each in (n, n - many)
+            if each >= 0
+        ]
+        found.append(float(count[0] - sum(count[1:])))
+    return found
+
+
 def _revealed(
     made: Design, units: Sequence[int], level: int, known: Judgements, said: Mapping[Key, bool]
 ) -> Judgements:
