@@ -93,7 +93,8 @@ def _by_units(job: Job) -> dict[str, dict[str, float]]:
         drawn = draw(codes, job.drawn, shares=shares, pilot=PILOT, seed=seed)
         for each in prepared:
             e = each.estimate(codes, drawn, shares, job.kind)
-            found[each.target.name].append((e.value, e.low, e.high + each.target.outside))
+            beyond = each.target.outside  # may be anything: in the middle it goes on as inside
+            found[each.target.name].append((e.value + beyond * e.value, e.low, e.high + beyond))
     return {t.name: _row(found[t.name], t.true) for t in job.targets}
 
 

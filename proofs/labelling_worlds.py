@@ -59,11 +59,12 @@ class Target:
     shift: float
     bounds: tuple[float, float] = (0.0, 1.0)
     outside: float = 0.0
+    beyond: float = 0.0
 
     @property
     def true(self) -> float:
-        """The number itself, as far as the units decide it."""
-        return self.shift + self.scale * float(self.values.mean())
+        """The number itself; `beyond` is what pairs outside the design add to it."""
+        return self.shift + self.scale * float(self.values.mean()) + self.beyond
 
 
 # --- worlds -----------------------------------------------------------------------------------------------------
@@ -173,9 +174,9 @@ def _target(world: World, name: str, measure: Measure, index: dict[Any, int], pa
         right = {q: float(true[rows[q]]) for q in wanted}
     inside = [w for w in wanted if w in index]
     units, made = np.array([index[w] for w in inside]), np.array([right[w] for w in inside])
-    outside = (len(wanted) - len(inside)) / total
-    target = Target(f"{measure} {name}", units, made, len(units) / total, shift, outside=outside)
-    assert outside or abs(target.true - true.mean()) < 1e-9
+    outside, beyond = (len(wanted) - len(inside)) / total, sum(right[w] for w in wanted if w not in index) / total
+    target = Target(f"{measure} {name}", units, made, len(units) / total, shift, outside=outside, beyond=beyond)
+    assert abs(target.true - true.mean()) < 1e-9
     return target
 
 

@@ -37,8 +37,8 @@ from limner.stats import Drawn, draw, strata_of
 
 SECONDS = 8.0
 """Seconds a person takes for a pair, where nothing else is said."""
-STRATA = 5
-EACH = 15
+STRATA = 8
+EACH = 25
 """Units that are drawn from each stratum, at least on average; else there are fewer strata."""
 PILOT = 2
 _Z = 1.96
