@@ -1,10 +1,12 @@
 """The true number from few labels: do the intervals cover, how wide are they, what does a judge save?
 
-Thousands of studies, each of one measure, are simulated where the truth is known: units are drawn in strata, the
+Thousands of studies are simulated where the truth is known: units are drawn as `limner annotate plan` draws them, the
 truth answers, the interval is made as `limner evaluate --estimate` makes it. Worlds: `scenes` (complete truth); COCO's
 captions with ECCV Caption's positives as the truth, images standing for their first caption; Flickr8k's pairs that
 experts judged. Judges: none, a good one (the truth with noise), useless (random numbers), adversarial (one less the
-good one); on COCO also one that reads the candidate's other captions.
+good one); on COCO also one that reads the image's other captions.
+
+Every row of the tables is kept in `results/few_labels.KIND.rows.jsonl`; a run replaces the rows of its own worlds.
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -22,177 +25,86 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
+import labelling_worlds as worlds
+from labelling_worlds import Leveled, Target, World
+
 import limner
 from claims import Claim, log, main, result_file
-from limner.annotate.frames import frame, needed, values
+from limner.annotate.design import EACH, PILOT, STRATA
+from limner.annotate.frames import values
+from limner.annotate.levels import BEFORE, LEAST
 from limner.core.judgements import Judgements
-from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure, parse
-from limner.scores import Scores
-from limner.stats import Estimate, draw, sequential, strata_of, stratified
+from limner.stats import Estimate, draw, mean_interval, neyman, sequential, strata_of, stratified, sum_of_means
 
 BUDGETS = (100, 300, 1000)
-STRATA = 5
+TIMES = (1, 3, 10)
+"""Budgets of the measures that need all matches: so many times the least."""
+MEASURES = ("R@1", "P@5", "R@5", "MRR@5")
+PLANNED_HALF = 2.0
+WHOLE_HALF = 5.0
 
 
 @dataclass(frozen=True)
-class World:
-    """Lists of some systems in one direction, what is labelled, and what is true."""
+class Job:
+    """Simulated studies of one design: what one worker does."""
 
-    name: str
-    lists: Mapping[str, Ranking]
-    known: Judgements
-    truth: Judgements
-    captions: Any = None
-
-    @cached_property
-    def matches(self) -> set[tuple[str, str]]:
-        """All true pairs."""
-        return {(query, candidate) for query, candidate, _ in self.truth.relevant}
-
-
-@dataclass(frozen=True)
-class Target:
-    """A number to be estimated: values of its units, and how they make the number."""
-
-    name: str
-    units: np.ndarray
-    values: np.ndarray
-    scale: float
-    shift: float
-    bounds: tuple[float, float] = (0.0, 1.0)
+    kind: str
+    world: str
+    judge: str
+    labels: int
+    studies: int
+    targets: tuple[Target, ...] | tuple[Leveled, ...]
+    scores: np.ndarray | None = None
+    units: int = 0
+    drawn: int = 0
 
     @property
-    def true(self) -> float:
-        """The number itself."""
-        return self.shift + self.scale * float(self.values.mean())
-
-
-# --- worlds -----------------------------------------------------------------------------------------------------
-
-
-def scenes() -> Iterator[World]:
-    """Two systems of the built-in world, both directions."""
-    whole = limner.load("scenes")
-    held = whole.test
-    scores = {name: limner.train(whole, name).scores(held) for name in ("histograms", "colours")}
-    for direction in ("i2t", "t2i"):
-        lists = {n: (s if direction == "i2t" else s.T).top(5) for n, s in scores.items()}
-        yield World(f"scenes {direction}", lists, held.judged("pairs", direction), held.judged("complete", direction))
-
-
-def coco(data: Path) -> Iterator[World]:
-    """Captions as queries, images as their first caption: two ways to compare texts; the truth is ECCV Caption's."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    from limner.datasets.extended import read_coco_pairs, read_eccv
-
-    rows = [line.split("\t") for line in (data / "coco/karpathy_test_5k.tsv").read_text().splitlines()[1:]]
-    by_image: dict[str, list[str]] = {}
-    for image, caption, _ in rows:
-        by_image.setdefault(image, []).append(caption)
-    at = {caption: n for n, (_, caption, _) in enumerate(rows)}
-    firsts = {captions[0] for captions in by_image.values()}
-    (_, eccv), (_, pairs) = read_eccv(), read_coco_pairs()
-    queries, images = [q for q in eccv.queries if q in at and q not in firsts], list(by_image)
-    ids = {"queries": queries, "candidates": images}
-    texts = [text for _, _, text in rows]
-    words = TfidfVectorizer(stop_words="english", sublinear_tf=True).fit_transform(texts)
-    letters = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 3)).fit_transform(texts)
-    asked, shown = [at[q] for q in queries], [at[c[0]] for c in by_image.values()]
-    made = {name: (m[asked] @ m[shown].T).toarray() for name, m in (("words", words), ("letters", letters))}
-    lists = {name: Scores.from_matrix(matrix, queries, images).top(5) for name, matrix in made.items()}
-    known, truth = (judged.restrict(**ids) for judged in (pairs, eccv))
-
-    def captions(asked: list[tuple[str, str]]) -> np.ndarray:
-        others = [[at[c] for c in by_image[image][1:] if c != query] for query, image in asked]
-        return np.array([(words[o] @ words[at[q]].T).max() for o, (q, _) in zip(others, asked, strict=True)])
-
-    yield World("COCO/ECCV t2i", lists, known, known.relevant | truth.relevant, captions)
-
-
-# --- targets ----------------------------------------------------------------------------------------------------
-
-
-def targets(world: World, measures: tuple[Measure, ...]) -> tuple[list[tuple[str, tuple[str, ...]]], list[Target]]:
-    """The units of a study and every number it estimates, differences of the two systems among them."""
-    made = frame(world.lists, world.known, measures)
-    pair = made.unit == "pair"
-    index = {(q, c[0]) if pair else q: n for n, (q, c) in enumerate(made.units)}
-    found = []
-    for measure in measures:
-        parts = {}
-        for name, ranking in world.lists.items():
-            asked = needed(ranking, world.known, measure)
-            rows = {q: row for row, q in enumerate(ranking.queries)}
-            total = len(ranking.queries) * (measure.k or 1 if pair else 1)
-            true = values(ranking, world.truth, measure)
-            given = values(ranking, world.known, measure)
-            if pair:
-                wanted = [(q, c) for q, cs in asked.items() for c in cs]
-                right = np.array([p in world.matches for p in wanted], dtype=float)
-                shift = float(given.mean())
-            else:
-                wanted = list(asked)
-                right = np.array([true[rows[q]] for q in wanted])
-                shift = float(given.sum() - sum(given[rows[q]] for q in wanted)) / len(given)
-            units = np.array([index[w] for w in wanted])
-            target = Target(f"{measure} {name}", units, right, len(units) / total, shift)
-            assert abs(target.true - true.mean()) < 1e-9
-            parts[name] = target
-            found.append(target)
-        if len(parts) == 2:
-            found.append(_difference(str(measure), *parts.values(), total))
-    return list(made.units), found
-
-
-def _difference(name: str, one: Target, other: Target, total: float) -> Target:
-    both: dict[int, float] = {}
-    for sign, each in ((1, one), (-1, other)):
-        for unit, value in zip(each.units.tolist(), each.values.tolist(), strict=True):
-            both[unit] = both.get(unit, 0.0) + sign * value
-    units = np.array(list(both))
-    made = np.array(list(both.values()))
-    return Target(f"{name} difference", units, made, len(units) / total, one.shift - other.shift, (-1.0, 1.0))
-
-
-def judges(world: World, units: list[Any]) -> dict[str, np.ndarray | None]:
-    """What each judge says of each unit: of its likeliest pair."""
-    random = np.random.default_rng(1)
-    true = np.array([any((q, c) in world.matches for c in cs) for q, cs in units], dtype=float)
-    good = np.clip(0.7 * true + 0.15 + 0.25 * random.normal(size=len(true)), 0, 1)
-    found = {"none": None, "good": good, "useless": random.random(len(true)), "adversarial": 1 - good}
-    if world.captions is not None:
-        ends = np.cumsum([0, *(len(cs) for _, cs in units)])
-        found["captions"] = np.maximum.reduceat(world.captions([(q, c) for q, cs in units for c in cs]), ends[:-1])
-    return found
+    def head(self) -> dict[str, Any]:
+        """What every row of it begins with."""
+        return {"kind": self.kind, "world": self.world, "judge": self.judge, "labels": self.labels,
+                "studies": self.studies}  # fmt: skip
 
 
 # --- studies ----------------------------------------------------------------------------------------------------
 
 
-def coverage(
-    targets: list[Target], judge: np.ndarray | None, number: int, units: int, studies: int, mode: str = "fixed"
-) -> dict[str, dict[str, float]]:
-    """Of so many studies: how often the interval holds the truth, its half-width and the bias."""
-    codes = np.zeros(units, dtype=np.int64) if judge is None else strata_of(judge, STRATA)
-    ends: dict[str, list[tuple[float, float, float]]] = {t.name: [] for t in targets}
-    prepared = [_Prepared.of(target, codes) for target in targets]
-    for seed in range(studies):
-        found = draw(codes, number, pilot=2, seed=seed)
+def done(job: Job) -> list[dict[str, Any]]:
+    """The rows of a job: how often the interval holds the truth, its half-width and the bias, for each target."""
+    if job.kind.startswith("labels for"):
+        return [{**job.head, "target": job.targets[0].name, "needed": _labels_for(job)}]
+    simulate = _by_levels if job.kind == "levels" else _by_units
+    return [{**job.head, "target": name, **row} for name, row in simulate(job).items()]
+
+
+def _row(found: list[tuple[float, float, float]], true: float) -> dict[str, float]:
+    value, low, high = np.array(found).T
+    half = float((high - low).mean() / 2)
+    covered = float(((low <= true + 1e-12) & (true <= high + 1e-12)).mean())
+    return {"covered": covered, "half": 100 * half, "bias": float(value.mean() - true) / half if half else 0.0}
+
+
+def _by_units(job: Job) -> dict[str, dict[str, float]]:
+    """Studies of pairs or queries in strata; half of each draw is shared by size, half by what the judge says."""
+    codes, shares = _strata(job)
+    prepared = [_Prepared.of(target, codes) for target in job.targets]
+    found: dict[str, list[tuple[float, float, float]]] = {t.name: [] for t in job.targets}
+    for seed in range(job.studies):
+        drawn = draw(codes, job.drawn, shares=shares, pilot=PILOT, seed=seed)
         for each in prepared:
-            e = each.estimate(codes, found, mode)
-            ends[each.target.name].append((e.value, e.low, e.high))
-    rows = {}
-    for target in targets:
-        value, low, high = np.array(ends[target.name]).T
-        half = float((high - low).mean() / 2)
-        rows[target.name] = {
-            "covered": float(((low <= target.true + 1e-12) & (target.true <= high + 1e-12)).mean()),
-            "half": 100 * half,
-            "bias": float(value.mean() - target.true) / half if half else 0.0,
-        }
-    return rows
+            e = each.estimate(codes, drawn, shares, job.kind)
+            beyond = each.target.outside  # may be anything: in the middle it goes on as inside
+            found[each.target.name].append((e.value + beyond * e.value, e.low, e.high + beyond))
+    return {t.name: _row(found[t.name], t.true) for t in job.targets}
+
+
+def _strata(job: Job) -> tuple[np.ndarray, np.ndarray]:
+    if job.scores is None:
+        return np.zeros(job.units, dtype=np.int64), np.ones(1)
+    codes = strata_of(job.scores, max(min(STRATA, job.drawn // EACH), 1))
+    size = np.bincount(codes)
+    rate = np.bincount(codes, weights=np.clip(job.scores, 0.02, 0.98)) / size
+    return codes, neyman(size, np.sqrt(rate * (1 - rate)), job.drawn)
 
 
 @dataclass(frozen=True)
@@ -211,27 +123,110 @@ class _Prepared:
         size = np.bincount(codes[target.units], minlength=codes.max() + 1)
         return cls(target, values, size, np.searchsorted(np.flatnonzero(size), codes))
 
-    def estimate(self, codes: np.ndarray, found: Any, mode: str) -> Estimate:
+    def estimate(self, codes: np.ndarray, found: Any, shares: np.ndarray, kind: str) -> Estimate:
         bounds, units = self.target.bounds, found.units
         mine = ~np.isnan(self.values[units])
-        if mode == "fixed":
+        if kind == "anytime":
+            pilot = int((found.probabilities == 1).argmin())
+            e = sequential(np.nan_to_num(self.values[units]), codes[units], self.size, shares=shares, pilot=pilot,
+                           frame=np.bincount(codes), member=mine, bounds=bounds)  # fmt: skip
+        else:
             chosen = units[mine]
             e = stratified(self.values[chosen], self.compact[chosen], self.size[self.size > 0], bounds=bounds)
-        else:
-            share, pilot = np.bincount(codes) / len(codes), int((found.probabilities == 1).argmin())
-            e = sequential(np.nan_to_num(self.values[units]), codes[units], self.size, shares=share, pilot=pilot,
-                           frame=np.bincount(codes), member=mine, bounds=bounds)  # fmt: skip
         return e.scaled(self.target.scale, self.target.shift)
 
 
-def labels_for(half: float, target: Target, judge: np.ndarray | None, units: int) -> int:
-    """The least number of labels whose mean half-width is this many points, by halving, 40 studies each."""
-    low, high = 20, units
+def _by_levels(job: Job) -> dict[str, dict[str, float]]:
+    """Studies of queries down to a level, as far as the budget goes."""
+    levels, many = job.targets[0].values.shape
+    costs, codes = job.targets[0].costs, np.repeat(np.arange(levels), many)
+    shares = np.array(BEFORE) / np.sqrt(costs)
+    most = int(job.labels / (shares / shares.sum() @ costs)) + LEAST * levels
+    found: dict[str, list[tuple[float, float, float]]] = {t.name: [] for t in job.targets}
+    flat = {t.name: t.values.ravel() for t in job.targets}
+    for seed in range(job.studies):
+        units = draw(codes, most, shares=shares / shares.sum(), pilot=LEAST, seed=seed).units
+        units = units[: int(np.searchsorted(np.cumsum(costs[codes[units]]), job.labels * (1 + 1e-9), side="right"))]
+        for t in job.targets:
+            ends = (-1.0 if t.name.endswith("difference") else 0.0) - t.given, 1.0 - t.given
+            e = sum_of_means(flat[t.name][units], codes[units], [many] * levels, prior=BEFORE, bounds=ends)
+            found[t.name].append((e.value + t.given, e.low + t.given, e.high + t.given))
+    return {t.name: _row(found[t.name], t.true) for t in job.targets}
+
+
+def _labels_for(job: Job) -> int:
+    """The least number of labels whose mean half-width is what the job's name says, by halving, 40 studies each."""
+    wanted = float(job.kind.split()[-1])
+    by_level = isinstance(job.targets[0], Leveled)
+    if by_level:
+        costs = job.targets[0].costs
+        low, high = int(np.ceil(costs.sum() * LEAST)), int(costs.sum() * job.targets[0].values.shape[1])
+    else:
+        low, high = 20, job.units
     while high - low > max(low // 20, 5):
         middle = (low + high) // 2
-        wide = coverage([target], judge, middle, units, 40)[target.name]["half"] > half
+        part = Job("levels" if by_level else "fixed", job.world, job.judge, middle, 40, job.targets, job.scores,
+                   job.units, middle)  # fmt: skip
+        wide = next(iter((_by_levels if by_level else _by_units)(part).values()))["half"] > wanted
         low, high = (middle, high) if wide else (low, middle)
     return high
+
+
+# --- jobs -------------------------------------------------------------------------------------------------------
+
+
+def jobs(world: World, studies: int) -> Iterator[Job]:
+    """Everything that is simulated of a world."""
+    for text in MEASURES:
+        units, found = worlds.targets(world, parse(text))
+        each = float(np.mean([len(c) for _, c in units]))
+        for name, scores in worlds.judges(world, units).items():
+            for budget in BUDGETS:
+                number = int(min(budget / each, len(units)))
+                made = (world.name, name, budget, studies, tuple(found), scores, len(units), number)
+                if number >= 20:
+                    yield Job("fixed", *made)
+                if number >= 20 and text in ("R@1", "P@5"):
+                    yield Job("anytime", *made[:4], tuple(found[:1]), *made[5:])
+    yield from _level_jobs(world, studies)
+    yield from _efficiency_jobs(world)
+    yield from _late_jobs(world, studies)
+
+
+def _level_jobs(world: World, studies: int) -> Iterator[Job]:
+    """Measures that need all matches; a judge takes no part."""
+    found = tuple(worlds.leveled(world))
+    least = int(np.ceil(found[0].costs.sum() * LEAST))
+    for times in TIMES:
+        yield Job("levels", world.name, "none", times * least, studies, found)
+    yield Job(f"labels for {WHOLE_HALF}", world.name, "none", 0, 40, found[:1])
+
+
+def _efficiency_jobs(world: World) -> Iterator[Job]:
+    """Labels for a half-width of two points of the first system's R@1, in a study of that system alone."""
+    name = next(iter(world.lists))
+    units, found = worlds.targets(world, parse("R@1"), {name: world.lists[name]})
+    for judge, scores in worlds.judges(world, units).items():
+        yield Job(f"labels for {PLANNED_HALF}", world.name, judge, 0, 40, (found[0],), scores, len(units))
+
+
+def _late_jobs(world: World, studies: int) -> Iterator[Job]:
+    """The second system in studies that were planned for the first alone."""
+    first, second = world.lists
+    units, found = worlds.targets(world, parse("R@1"), {first: world.lists[first]})
+    late = next(t for t in found if t.name == f"R@1 {second}")
+    yield Job("late", world.name, "none", 300, studies, (late,), None, len(units), min(300, len(units)))
+    alone = [t for t in worlds.leveled(world, (first,)) if t.name.endswith(second)]
+    least = int(np.ceil(alone[0].costs.sum() * LEAST))
+    yield Job("levels", f"{world.name} late", "none", 3 * least, studies, tuple(alone))
+
+
+def _flickr_jobs(data: Path, studies: int) -> Iterator[Job]:
+    target, judges = worlds.flickr(data)
+    many = len(target.units)
+    for name, scores in judges.items():
+        for budget in BUDGETS:
+            yield Job("fixed", "Flickr8k experts", name, budget, studies, (target,), scores, many, budget)
 
 
 # --- claims -----------------------------------------------------------------------------------------------------
@@ -239,146 +234,161 @@ def labels_for(half: float, target: Target, judge: np.ndarray | None, units: int
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     """Every table of the page, and a claim for what each has to show."""
-    studies = 200 if options.quick else options.studies
-    only = options.only.lower()
-    worlds = list(scenes()) if only.startswith("scenes"[: len(only)]) else []
-    if options.data is not None and only.startswith("coco"[: len(only)]):
-        worlds += list(coco(options.data))
-    worlds = [world for world in worlds if world.name.lower().startswith(only)]
-    kept: list[dict[str, Any]] = []
-    for world in worlds:
-        for measures in ("R@1", "P@5", "R@5", "MRR@5"):
-            kept += _table(world, parse(measures), studies)
-    if options.data is not None and "flickr8k".startswith(only):
-        kept += _flickr(options.data, studies)
-    yield from _summed(kept)
-    for world in worlds:
-        if world.name.endswith("t2i"):
-            yield from _anytime(world, studies)
-            yield from _efficiency(world)
-            yield from _pool(world)
+    if options.plot:
+        import labelling_plots
+
+        labelling_plots.draw(options.plot)
+        return
+    studies = 100 if options.quick else options.studies
+    chosen = [each.strip().lower() for each in options.only.split(",")]
+
+    def wanted(name: str) -> bool:
+        return any(name.lower().startswith(each) or each.startswith(name.lower()) for each in chosen)
+
+    made = list(worlds.scenes()) if wanted("scenes") else []
+    if options.data is not None and wanted("coco"):
+        made += worlds.coco(options.data)
+    made = [world for world in made if any(world.name.lower().startswith(each) for each in chosen)]
+    todo = [job for world in made for job in jobs(world, studies)]
+    if options.data is not None and wanted("flickr8k"):
+        todo += _flickr_jobs(options.data, studies)
+    rows = list(_worked(todo, options.workers))
+    yield from _covered(rows)
+    for world in made:
+        yield from _alone(world)
+        yield from _efficient(world, rows)
+        yield from _pool(world, rows)
     if options.save:
-        target = result_file(Path(__file__), options, ".table.json")
-        target.write_text(json.dumps(kept, indent=0) + "\n")
+        _keep(result_file(Path(__file__), options, ".rows.jsonl"), rows)
 
 
-def _table(world: World, measures: tuple[Measure, ...], studies: int) -> list[dict[str, Any]]:
-    units, found = targets(world, measures)
-    rows = []
-    for name, judge in judges(world, units).items():
-        for budget in BUDGETS:
-            each = np.mean([len(c) for _, c in units])
-            number = int(min(budget / each, len(units)))
-            if number < 20:
-                continue
-            for target, row in coverage(found, judge, number, len(units), studies).items():
-                rows.append({"world": world.name, "judge": name, "labels": budget, "units": len(units),
-                             "drawn": number, "target": target, **row})  # fmt: skip
-                log(" ".join(f"{k}={v:.3f}" if isinstance(v, float) else f"{v}" for k, v in rows[-1].items()))
-    return rows
+def _worked(todo: list[Job], workers: int) -> Iterator[dict[str, Any]]:
+    """The rows of all jobs, the longest first; each is told as it is done."""
+    todo = sorted(todo, key=lambda job: -job.labels * (10 if job.kind == "anytime" else 1))
+    log(f"{len(todo)} jobs, {workers} workers")
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        for number, rows in enumerate(pool.map(done, todo), start=1):
+            for row in rows:
+                log(f"{number}/{len(todo)} " + " ".join(_written(k, v) for k, v in row.items()))
+                yield row
 
 
-def _flickr(data: Path, studies: int) -> list[dict[str, Any]]:
-    """The share of matches among the pairs that experts judged; the judge is the crowd's share of yes."""
-    held = limner.load(f"flickr8k:{data / 'flickr8k'}")
-    expert, crowd = held.extra["expert"], held.ratings["crowd"]
-    pairs = [(i, t) for i, t, _ in expert]
-    true = np.array([grade > 0 for _, _, grade in expert], dtype=float)
-    said = {(i, t): grade for i, t, grade in crowd}
-    judge = np.array([said.get(pair, 0.0) for pair in pairs])
-    target = Target("share of matches", np.arange(len(pairs)), true, 1.0, 0.0)
-    random = np.random.default_rng(0).random(len(pairs))
-    rows = []
-    for name, scores in {"none": None, "crowd": judge, "useless": random, "adversarial": 1 - judge}.items():
-        for budget in BUDGETS:
-            row = coverage([target], scores, budget, len(pairs), studies)[target.name]
-            rows.append({"world": "Flickr8k experts", "judge": name, "labels": budget, "units": len(pairs),
-                         "drawn": budget, "target": target.name, **row})  # fmt: skip
-            log(str(rows[-1]))
-    return rows
+def _written(key: str, value: Any) -> str:
+    return f"{key}={value:.3f}" if isinstance(value, float) else f"{key}={value}"
 
 
-def _summed(rows: list[dict[str, Any]]) -> Iterator[Claim]:
-    """What the tables say in one line each."""
-    for world in dict.fromkeys(r["world"] for r in rows):
-        mine = [r for r in rows if r["world"] == world]
+def _keep(target: Path, rows: list[dict[str, Any]]) -> None:
+    """Rows of worlds that were not run now stay."""
+    ran = {row["world"] for row in rows}
+    old = [json.loads(line) for line in target.read_text().splitlines()] if target.exists() else []
+    kept = [*(row for row in old if row["world"] not in ran), *rows]
+    short = [{k: round(v, 5) if isinstance(v, float) else v for k, v in row.items()} for row in kept]
+    target.write_text("".join(json.dumps(row) + "\n" for row in short))
+
+
+def _covered(rows: list[dict[str, Any]]) -> Iterator[Claim]:
+    """What the tables say in a few lines for each world and kind of study."""
+    groups = dict.fromkeys((r["world"], r["kind"]) for r in rows if "covered" in r)
+    for world, kind in groups:
+        mine = [r for r in rows if (r["world"], r["kind"]) == (world, kind)]
         covered = np.array([r["covered"] for r in mine])
-        inside = float(((covered >= 0.935) & (covered <= 0.965)).mean())
-        note = f"{len(mine)} rows; lowest {100 * covered.min():.1f}, highest {100 * covered.max():.1f}"
-        yield Claim(
-            f"{world}: mean coverage of 95% intervals, %",
-            100 * float(covered.mean()),
-            95,
-            "within 1.5",
-            note,
-            source="theory",
+        head = f"{world}, {kind}"
+        note = (
+            f"{len(mine)} rows of {mine[0]['studies']} studies, {100 * covered.min():.1f} to {100 * covered.max():.1f}%"
         )
-        yield Claim(f"{world}: share of rows covered 93.5 to 96.5%", inside, goal=">= 1", note=note)
-        yield Claim(f"{world}: largest bias / half-width", float(max(abs(r["bias"]) for r in mine)), goal="< 0.1")
+        if kind == "anytime":
+            yield Claim(f"{head}: lowest coverage at all times, %", 100 * float(covered.min()), goal=">= 95", note=note)
+            continue
+        inside = float(((covered >= 0.935) & (covered <= 0.965)).mean())
+        yield Claim(f"{head}: mean coverage of 95% intervals, %", 100 * float(covered.mean()), 95, "within 1.5", note)
+        yield Claim(f"{head}: share of rows covered 93.5 to 96.5%", inside, goal=">= 1", note=note)
+        yield Claim(f"{head}: largest bias / half-width", float(max(abs(r["bias"]) for r in mine)), goal="< 0.1")
         for judge in ("useless", "adversarial"):
-            ratios = [
-                r["half"] / o["half"]
-                for r in mine
-                for o in mine
-                if r["judge"] == judge and o["judge"] == "none" and r["target"] == o["target"]
-                and r["labels"] == o["labels"] and o["half"] > 0
-            ]  # fmt: skip
+            ratios = _ratios(mine, judge)
             if ratios:
-                yield Claim(f"{world}: width with the {judge} judge over none, at most", max(ratios), goal="<= 1.05")
+                yield Claim(f"{head}: width with the {judge} judge over none, at most", max(ratios), goal="<= 1.05")
 
 
-def _anytime(world: World, studies: int) -> Iterator[Claim]:
-    many = min(studies, 500)
-    units, (target, *_) = targets(world, parse("R@1"))
-    for name, judge in judges(world, units).items():
-        row = coverage([target], judge, 300, len(units), many, "anytime")[target.name]
-        note = f"half-width {row['half']:.2f} points; {many} studies"
-        what = f"{world.name}: anytime coverage, R@1, 300 labels, judge {name}, %"
-        yield Claim(what, 100 * row["covered"], goal=">= 95", note=note)
+def _ratios(rows: list[dict[str, Any]], judge: str) -> list[float]:
+    """Half-widths with a judge over those without, row by row."""
+    plain = {(r["target"], r["labels"]): r["half"] for r in rows if r["judge"] == "none"}
+    both = [(r["half"], plain.get((r["target"], r["labels"]))) for r in rows if r["judge"] == judge]
+    return [half / other for half, other in both if other]
 
 
-def _efficiency(world: World) -> Iterator[Claim]:
-    """Labels for a half-width of two points of the first system's R@1, in a study of that system alone."""
-    name, ranking = next(iter(world.lists.items()))
+def _alone(world: World) -> Iterator[Claim]:
+    """A judge's yes and no taken for labels, nobody asked: how many of its intervals hold the truth."""
+    names = ["good", "useless", "adversarial", *(["captions"] if world.captions else [])]
+    for judge in names:
+        held, gaps = [], []
+        for text in ("R@1", "P@5"):
+            units, found = worlds.targets(world, parse(text))
+            said = np.asarray(worlds.judges(world, units)[judge]) >= 0.5
+            for t in found[:2]:
+                e = mean_interval(said[t.units].astype(float))
+                ends = [t.shift + t.scale * end for end in (e.low, e.high)]
+                held.append(ends[0] <= t.true <= ends[1])
+                gaps.append(100 * abs(t.shift + t.scale * e.estimate - t.true))
+        note = f"off by {min(gaps):.1f} to {max(gaps):.1f} points; with people's labels the intervals above"
+        what = f"{world.name}: share of intervals that hold the truth, judge {judge} alone"
+        yield Claim(what, float(np.mean(held)), goal=">= 0", note=note)
+
+
+def _efficient(world: World, rows: list[dict[str, Any]]) -> Iterator[Claim]:
+    """Labels for a wanted half-width against simple random queries and against a pool."""
     pooled = len({(q, c) for r in world.lists.values() for q in r.queries for c in r[q][:5]})
-    units, (target,) = targets(replace(world, lists={name: ranking}), parse("R@1"))
-    free = 1.96**2 * target.true * (1 - target.true)
-    simple = free / (0.02**2 + free / len(ranking.queries))
-    for judge, scores in judges(world, units).items():
-        ours = labels_for(2.0, target, scores, len(units))
-        note = f"+- 2 points of R@1 of {name}; simple random queries {simple:.0f}, pool of two systems {pooled:,}"
-        what = f"{world.name}: labels, judge {judge}"
-        yield Claim(f"{what}, against simple random queries", ours, simple, "<= 0.2", note, source="theory")
-        yield Claim(f"{what}, against a pool of the first five", ours, pooled, "<= 0.1", note, source="limner")
+    many, pool = len(world.known.queries), len(world.known.candidates)
+    name = next(iter(world.lists))
+    true = float(values(world.lists[name], world.truth, Measure.parse("R@1")).mean())
+    for row in (r for r in rows if r["world"] == world.name and "needed" in r):
+        half = float(row["kind"].split()[-1])
+        whole = half == WHOLE_HALF
+        spread = worlds.leveled(world)[0].spread if whole else np.sqrt(true * (1 - true))
+        free = (1.96 * spread) ** 2
+        simple = free / ((half / 100) ** 2 + free / many) * (pool if whole else 1)
+        note = f"+- {half:g} points of {row['target']}; simple random queries {simple:,.0f} labels, pool {pooled:,}"
+        what = f"{world.name}: labels for {row['target'].split()[0]}, judge {row['judge']}"
+        yield Claim(f"{what}, against simple random queries", row["needed"], simple, "<= 0.2", note)
+        if not whole:
+            yield Claim(f"{what}, against a pool of the first five", row["needed"], pooled, "<= 0.1", note)
 
 
-def _pool(world: World) -> Iterator[Claim]:
-    """R@1 of a system that was not in the pool, on labels pooled by the other."""
-    one, other = world.lists.values()
-    pool = {(q, c) for q in one.queries for c in one[q][:5]}
-    yes = [(q, c) for q, c in pool if (q, c) in world.matches]
+def _pool(world: World, rows: list[dict[str, Any]]) -> Iterator[Claim]:
+    """A system that was not in the pool, on labels pooled by the other; and in studies planned for the other."""
+    first, second = world.lists
+    pool = {(q, c) for q in world.lists[first].queries for c in world.lists[first][q][:5]}
+    yes = [pair for pair in pool if pair in world.matches]
     ids = {"queries": world.known.queries, "candidates": world.known.candidates}
-    pooled = world.known.relevant | Judgements.from_pairs(yes, **ids)
-    measure = Measure.parse("R@1")
-    true, seen = (100 * values(other, j, measure).mean() for j in (world.truth, pooled))
-    units, found = targets(world, parse("R@1"))
-    ours = coverage([found[1]], None, 300, len(units), 400)[found[1].name]
-    bias = abs(ours["bias"]) * ours["half"]
-    note = f"true R@1 {true:.1f}, by the other system's pool {seen:.1f}; ours from 300 labels of both systems' design"
-    yield Claim(
-        f"{world.name}: bias in points of R@1, designed against pooled",
-        bias,
-        abs(true - seen),
-        "<= 0.1",
-        note,
-        source="limner",
-    )
+    pooled = world.known | Judgements.from_pairs(yes, **ids)
+    mine = [r for r in rows if r["world"] in (world.name, f"{world.name} late") and "covered" in r]
+    for text, kind in (("R@1", "fixed"), ("mAP@R", "levels")):
+        true, seen = (
+            100 * limner.evaluate(world.scores[second], judged, measures=text).results[0].value
+            for judged in (world.truth, pooled)
+        )
+        target = f"{text} {second}"
+        late = next(r for r in mine if r["target"] == target and (r["kind"] == "late" or r["world"].endswith("late")))
+        same = [r for r in mine if r["target"] == target and r["kind"] == kind and r["judge"] == "none"]
+        plain = min((r for r in same if r["world"] == world.name), key=lambda r: abs(r["labels"] - late["labels"]))
+        bias = abs(plain["bias"]) * plain["half"]
+        note = f"true {text} {true:.1f}, by the pool of {first} {seen:.1f}; designed: {plain['labels']:,} labels"
+        what = f"{world.name}: bias of {target} in points, designed against pooled by {first}"
+        yield Claim(what, bias, abs(true - seen), "<= 0.1", note)
+        note = (
+            f"half-width {late['half']:.2f} instead of {plain['half']:.2f} points, covered {100 * late['covered']:.1f}%"
+        )
+        what = f"{world.name}: width of {target} in a study planned for {first} alone, over planned for both"
+        yield Claim(what, late["half"], plain["half"], ">= 0", note)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """How many studies, of which world."""
-    parser.add_argument("--only", default="", help="only worlds whose name begins so, e.g. 'scenes t2i' or 'coco'")
+    parser.add_argument(
+        "--only", default="", help="only worlds whose name begins so, e.g. 'scenes t2i' or 'coco,flickr'"
+    )
     parser.add_argument("--studies", type=int, default=2000, help="simulated studies of each row (default: 2000)")
+    parser.add_argument("--workers", type=int, default=2, help="processes (default: 2)")
+    parser.add_argument("--plot", type=Path, help="draw the saved rows of all machines into this SVG, and end")
 
 
 if __name__ == "__main__":

@@ -97,11 +97,6 @@ def test_labelling_what_is_needed_decides_the_measure(world, measure):
         )
 
 
-def test_measures_that_need_all_matches_are_refused(world, store):
-    with pytest.raises(LimnerError, match="mAP@R cannot be estimated from few labels"):
-        plan(store, world[0], world[1], measures="R@1 mAP@R")
-
-
 # --- plans ------------------------------------------------------------------------------------------------------
 
 
@@ -263,8 +258,10 @@ def test_plan_judge_and_estimate_from_the_shell(tmp_path, monkeypatch):
     common = ("work.db", "scenes", "-O", "images=60", "--scores", "mine=S.npy", "--direction", "t2i")
     code, said = run("annotate", "plan", *common, "--measure", "R@1", "--budget", 12, "--judge", "scores=mine")
     assert code == 0 and "labels to give now" in said and "Next:" in said
-    code, said = run("annotate", "plan", *common, "--measure", "mAP@R")
+    code, said = run("annotate", "plan", *common, "--measure", "MedR")
     assert code == 3 and "cannot be estimated from few labels" in said
+    code, said = run("annotate", "plan", *common, "--measure", "mAP@R", "--budget", 12)
+    assert code == 3 and "too few for measures that need all matches of a query" in said
     code, said = run("annotate", "judge", "work.db", "--judge", "endpoint")
     assert code == 2 and "needs --url and --model" in said
     code, said = run("evaluate", "scenes", "-O", "images=60", "--scores", "S.npy", "--estimate", "work.db")

@@ -1,10 +1,11 @@
 """Planning a labelling: what to draw, with which probabilities, how many labels a wanted interval takes.
 
 A study is for one direction, some systems and some measures. Its units (`limner.annotate.frames`) are cut into strata:
-first places apart from deeper ones, and by what a judge says of them. The judge decides nothing else: a bad one makes
-strata that are all alike, which costs next to nothing. Each stratum gets what the measures need of it; a further `plan`
-of the same study adds a draw that follows what the answers so far say of each stratum (Neyman), never below half of its
-share by size.
+first places apart from deeper ones, and by what a judge says of them, as many as leave `EACH` units to each. The judge
+decides nothing else: a bad one makes strata that are all alike, which costs next to nothing. Half of a draw is shared
+out by size, half by what the measures need of each stratum (Neyman): from the judge at first, from the answers so far
+in every further `plan` of the same study. Measures that need all matches of a query have a design of levels
+(`limner.annotate.levels`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from limner.annotate import levels
 from limner.annotate.aggregate import by_majority
 from limner.annotate.frames import SamplingFrame, frame, needed, unit_of
 from limner.annotate.pool import Lists, lists_of, waiting
@@ -22,20 +24,22 @@ from limner.annotate.scale import relevant
 from limner.annotate.store import Store
 from limner.annotate.store.answers import answers
 from limner.annotate.store.contents import Key, add_pairs
-from limner.annotate.store.designs import Design, Unit, add_design, add_phase, designs
+from limner.annotate.store.designs import LEVEL, Design, Unit, add_design, add_phase, designs, fill_units
 from limner.annotate.store.tasks import add_tasks
 from limner.annotate.tasks import make_tasks
-from limner.core.arrays import FloatArray
+from limner.core.arrays import FloatArray, IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure, parse
-from limner.stats import draw, strata_of
+from limner.stats import Drawn, draw, strata_of
 
 SECONDS = 8.0
 """Seconds a person takes for a pair, where nothing else is said."""
-STRATA = 5
+STRATA = 8
+EACH = 25
+"""Units that are drawn from each stratum, at least on average; else there are fewer strata."""
 PILOT = 2
 _Z = 1.96
 _DOUBT = 4.0  # answers' worth of the common rate in each stratum's own
@@ -57,7 +61,7 @@ class Planned:
     Args:
         design: The design's number in the store.
         direction: "i2t" or "t2i".
-        unit: What is drawn: pairs, or queries with all their open pairs.
+        unit: What is drawn: pairs, queries with all their open pairs, or queries down to a level.
         queries: Queries of the collection.
         units: Units that could be drawn.
         strata: Units in each stratum.
@@ -82,7 +86,7 @@ class Planned:
 
     def __str__(self) -> str:
         """A few lines."""
-        many = "queries with all their open pairs" if self.unit == "query" else "pairs"
+        many = {"query": "queries with all their open pairs", LEVEL: "queries down to a level"}.get(self.unit, "pairs")
         lines = [
             f"{self.direction}: {self.drawn:,} of {self.units:,} open {many} drawn, strata of {list(self.strata)}",
             f"  labels to give now: {self.labels:,} (about {self.hours:.1f} hours of one person)",
@@ -115,11 +119,12 @@ def plan(
         store: The store; it must hold the collection (`add_collection`).
         collection: Its pairs are the given positives, which are taken as true.
         systems: By name: scores, or rankings by direction.
-        measures: R@k, S@k, MRR@k and P@k.
+        measures: R@k, S@k, MRR@k and P@k; with any that needs all matches of a query (mAP@R, RP, Recall@k, nDCG, MAP)
+            the study takes many more labels.
         direction: "i2t" or "t2i"; both where left out.
         half_width: Wanted half-width of the widest interval, in points.
         budget: At most so many labels in this draw, all directions together.
-        judge: Whose beliefs make the strata.
+        judge: Whose beliefs make the strata; it takes no part where a measure needs all matches of a query.
         strata: How many.
         replication: People who judge each pair.
         seconds: That a person takes for a pair.
@@ -140,20 +145,42 @@ def plan(
     for number, towards in enumerate(chosen):
         if progress is not None:
             progress(number, len(chosen))
-        study = _study(store, collection, systems, wanted, towards, judge, strata)
         share = None if budget is None else budget // len(chosen)
+        study = _study(store, collection, systems, wanted, towards, judge, strata, half_width, share)
         found.append(_extended(store, study, half_width, share, replication, seconds, seed))
     return found
 
 
 @dataclass(frozen=True)
 class _Study:
-    """A design with what its systems and measures need of it."""
+    """A design with what its systems and measures need of it.
+
+    Args:
+        design: The design.
+        given: The given positives, image -> caption.
+        known: The same, query -> candidate.
+        domains: Which units each number depends on, and what share of it they are together.
+        spread: Standard deviation of the values in each stratum, as far as it is known.
+        alone: The same without a judge; None where there is none.
+        costs: Labels that a unit of each stratum takes.
+        pilot: Units that each stratum gives for certain.
+        answered: Whether any unit was labelled.
+    """
 
     design: Design
+    given: Judgements
     known: Judgements
     domains: Mapping[str, tuple[FloatArray, float]]
-    believed: FloatArray | None
+    spread: FloatArray
+    alone: FloatArray | None
+    costs: FloatArray
+    pilot: int
+    answered: bool
+
+    @property
+    def codes(self) -> IntArray:
+        """The stratum of every unit."""
+        return np.array([u.stratum for u in self.design.units], dtype=np.int64)
 
 
 def _study(
@@ -164,32 +191,93 @@ def _study(
     direction: str,
     judge: Judge | None,
     strata: int,
+    half_width: float,
+    budget: int | None,
 ) -> _Study:
-    depth = max(m.k or 1 for m in measures)
-    lists = {name: lists_of(each, depth=depth)[direction] for name, each in systems.items()}
-    known = collection.judged("pairs", direction)
     settings = {"measures": [str(m) for m in measures], "systems": sorted(systems), "strata": strata}
     settings["judge"] = None if judge is None else judge.name
-    queries = len(next(iter(lists.values())).queries)
-    before = [d for d in designs(store) if d.direction == direction and d.settings == settings]
-    if not before:
-        units = _units(frame(lists, known, measures), direction, judge, strata)
-        if not units:
+    known = collection.judged("pairs", direction)
+    if unit_of(measures) == LEVEL:
+        return _of_levels(store, collection, systems, measures, direction, {**settings, "judge": None}, budget)
+    depth = max(m.k or 1 for m in measures)
+    lists = {name: lists_of(each, depth=depth)[direction] for name, each in systems.items()}
+    made = _designed(store, direction, settings)
+    if made is None:
+        found = frame(lists, known, measures)
+        if not found.units:
             raise LimnerError(f"{direction}: nothing is open; the given positives decide every query already")
-        kind = unit_of(measures)
-        add_design(store, direction=direction, unit=kind, settings=settings, queries=queries, units=units)
-        before = [d for d in designs(store) if d.direction == direction and d.settings == settings]
-    made = before[-1]
+        queries = len(next(iter(lists.values())).queries)
+        units = _units(found, direction, judge, _strata(found, queries, strata, half_width, budget))
+        made = _new(store, direction, unit_of(measures), settings, queries, units)
     domains = {f"{n} {m}": _domain(made, ranking, known, m) for n, ranking in lists.items() for m in measures}
-    scores = [u.score for u in made.units]
-    believed = None if judge is None else np.array(scores, dtype=np.float64)
-    return _Study(made, collection.judgements, domains, believed)
+    believed = None if judge is None else np.array([u.score for u in made.units], dtype=np.float64)
+    codes = np.array([u.stratum for u in made.units])
+    size, labelled = np.bincount(codes), unit_values(store, made)
+    spread = _spread(codes, size, labelled, believed)
+    alone = None if judge is None else np.full(len(size), 0.5)
+    costs = np.bincount(codes, weights=[len(u.candidates) for u in made.units]) / size
+    return _Study(made, collection.judgements, known, domains, spread, alone, costs, PILOT, bool(labelled))
+
+
+def _designed(store: Store, direction: str, settings: Mapping[str, Any]) -> Design | None:
+    """The last design of a direction with these settings, if there is one."""
+    return next((d for d in designs(store)[::-1] if d.direction == direction and d.settings == settings), None)
+
+
+def _new(
+    store: Store, direction: str, kind: str, settings: Mapping[str, Any], queries: int, units: list[Unit]
+) -> Design:
+    number = add_design(store, direction=direction, unit=kind, settings=settings, queries=queries, units=units)
+    return next(d for d in designs(store) if d.id == number)
+
+
+def _strata(found: SamplingFrame, queries: int, wanted: int, half_width: float, budget: int | None) -> int:
+    """As many strata as leave `EACH` units to each; more would cost width where the judge is of no use."""
+    each = float(np.mean([len(c) for _, c in found.units]))
+    free = (_Z * 0.5 * min(len(found.units) / queries, 1.0)) ** 2
+    number = free / ((half_width / 100) ** 2 + free / len(found.units))
+    number = number if budget is None else min(number, budget / each)
+    return max(min(wanted, int(number / EACH)), 1)
+
+
+def _of_levels(
+    store: Store,
+    collection: Collection,
+    systems: Mapping[str, Lists],
+    measures: tuple[Measure, ...],
+    direction: str,
+    settings: Mapping[str, Any],
+    budget: int | None,
+) -> _Study:
+    """The study of measures that need all matches of a query."""
+    known = levels.with_positives(collection.judged("pairs", direction))
+    sources = {n: _towards(each, direction) for n, each in systems.items()}
+    made = _designed(store, direction, settings)
+    if made is None:
+        lists = {n: each.top(levels.depth_of(measures)) for n, each in sources.items()}
+        upper = levels.levels(lists, known)
+        levels.refuse_small(budget, levels.costs(upper, known), direction)
+        made = _new(store, direction, LEVEL, settings, len(known.queries), levels.units_of(upper, known))
+    codes = np.array([u.stratum for u in made.units])
+    labelled = sorted(unit_values(store, made))
+    said = _said(store)
+    found = {n: levels.changes(each, made, labelled, known, said, measures) for n, each in sources.items()}
+    strata = int(codes.max()) + 1
+    spread = levels.spread([values for each in found.values() for values in each.values()], codes, strata)
+    domains = {f"{n} {m}": (np.ones(len(codes)), float(strata)) for n in sources for m in measures}
+    many = len(known.queries)
+    upper = [[u.candidates for u in made.units[start : start + many]] for start in range(0, (strata - 1) * many, many)]
+    costs = levels.costs(upper, known)
+    return _Study(made, collection.judgements, known, domains, spread, None, costs, levels.LEAST, bool(labelled))
+
+
+def _towards(system: Lists, direction: str) -> Any:
+    """Scores or lists of a system in one direction."""
+    return system[direction] if isinstance(system, Mapping) else system if direction == "i2t" else system.T
 
 
 def _units(found: SamplingFrame, direction: str, judge: Judge | None, strata: int) -> list[Unit]:
     drafts = [Unit(query, candidates, 0) for query, candidates in found.units]
-    if not drafts:
-        return []
     scores = None if judge is None else _believed(judge, drafts, direction)
     deeper = np.array(found.ranks) > 1 if found.unit == "pair" else np.zeros(len(drafts), dtype=bool)
     codes = np.zeros(len(drafts), dtype=np.int64)
@@ -229,35 +317,39 @@ def _extended(
     seed: int,
 ) -> Planned:
     """Draws as many more units as are needed, and asks for their pairs."""
-    made = study.design
-    codes = np.array([u.stratum for u in made.units])
+    made, codes, before = study.design, study.codes, study.design.drawn
     size = np.bincount(codes)
-    labelled = unit_values(store, made)
-    spread = _spread(codes, size, labelled, study.believed)
-    before = made.drawn
-    wanted = _wanted(study, codes, spread, half_width / 100)
-    each = np.mean([len(u.candidates) for u in made.units])
-    number = min(int(np.ceil(wanted.sum())), len(made.units)) - len(before)
-    number = max(number if budget is None else min(number, int(budget / each)), 0)
-    shares = 0.5 * wanted / wanted.sum() + 0.5 * size / size.sum() if labelled else wanted / wanted.sum()
-    found = draw(
-        codes, number, shares=shares, pilot=0 if before else PILOT, before=before, seed=seed + len(made.shares)
-    )
-    pairs = zip(found.units.tolist(), found.probabilities.tolist(), strict=True)
-    add_phase(store, made.id, pairs, shares=shares.tolist(), seed=seed + len(made.shares))
-    asked = _ask(store, study, found.units.tolist(), replication, seed)
-    total = len(before) + len(found)
-    counts = np.bincount(codes[[*before, *found.units.tolist()]], minlength=len(size))
-    expected = {n: 100 * _half(share, inside, spread, codes, counts) for n, (inside, share) in study.domains.items()}
+    wanted = _wanted(study, study.spread, half_width / 100)
+    shares = 0.5 * wanted / wanted.sum() + 0.5 * size / size.sum() if made.unit != LEVEL else wanted / wanted.sum()
+    number = max(min(int(np.ceil(wanted.sum())), len(codes)) - len(before), 0)
+    seed_now = seed + len(made.shares)
+    found = draw(codes, number, shares=shares, pilot=0 if before else study.pilot, before=before, seed=seed_now)
+    kept = _within(study, found, budget)
+    made = _filled(store, study, found.units[:kept].tolist())
+    pairs = zip(found.units[:kept].tolist(), found.probabilities[:kept].tolist(), strict=True)
+    add_phase(store, made.id, pairs, shares=shares.tolist(), seed=seed_now)
+    drawn = [*before, *found.units[:kept].tolist()]
+    asked = _ask(store, made, study.given, drawn[len(before) :], replication, seed)
+    counts = np.bincount(codes[drawn], minlength=len(size))
+    expected = {
+        n: 100 * _half(share, inside, study.spread, codes, counts) for n, (inside, share) in study.domains.items()
+    }
     alone = None
-    if study.believed is not None:
+    if study.alone is not None:
         widest = max(max(expected.values(), default=0.0) / 100, 1e-9)
-        alone = int(np.ceil(_wanted(study, codes, np.full(len(size), 0.5), widest).sum()))
-    hours = asked * replication * seconds / 3600
-    strata = tuple(size.tolist())
+        alone = int(np.ceil(_wanted(study, study.alone, widest).sum()))
+    hours, strata = asked * replication * seconds / 3600, tuple(size.tolist())
     return Planned(
-        made.id, made.direction, made.unit, made.queries, len(made.units), strata, total, asked, hours, expected, alone
+        made.id, made.direction, made.unit, made.queries, len(codes), strata, len(drawn), asked, hours, expected, alone
     )
+
+
+def _within(study: _Study, found: Drawn, budget: int | None) -> int:
+    """How many of the drawn units the budget pays for."""
+    if budget is None:
+        return len(found)
+    spent = np.cumsum(study.costs[study.codes[found.units]])
+    return int(np.searchsorted(spent, budget * (1 + 1e-9), side="right"))
 
 
 def _spread(codes: Any, size: Any, labelled: Mapping[int, float], believed: FloatArray | None) -> FloatArray:
@@ -274,22 +366,32 @@ def _spread(codes: Any, size: Any, labelled: Mapping[int, float], believed: Floa
     return np.asarray(np.sqrt(np.clip(rate * (1 - rate), 0.02, 0.25)))
 
 
-def _wanted(study: _Study, codes: Any, spread: FloatArray, half: float) -> FloatArray:
+def _wanted(study: _Study, spread: FloatArray, half: float) -> FloatArray:
     """Units of each stratum that give every measure of every system this half-width.
 
-    Of a domain with share s of the measure: `n = z^2 s^2 v / (half^2 + z^2 s^2 v / N)` of its units, shared by
-    `N_h S_h`; where a stratum holds other units too, as many more have to be drawn.
+    Of a domain with strata of weight W: `min(N, f W S / sqrt(c))` units of each (Cochran 1977, 5.5), with the least
+    factor f that does it; where a stratum holds other units too, as many more have to be drawn.
     """
-    size = np.bincount(codes)
-    most = np.zeros(len(size))
+    size = np.bincount(study.codes)
+    root, most = np.sqrt(np.maximum(study.costs, 1)), np.zeros(len(size))
     for inside, share in study.domains.values():
-        own = np.bincount(codes, weights=inside, minlength=len(size))
+        own = np.bincount(study.codes, weights=inside, minlength=len(size)).astype(np.float64)
         if own.sum():
-            free = (_Z * share) ** 2 * float(own @ spread) ** 2 / own.sum() ** 2
-            n = free / (half**2 + free / own.sum())
-            part = np.minimum(n * own * spread / (own @ spread), own)
+            part = _enough(own, spread, own * spread / root, (half / (_Z * share)) ** 2)
             most = np.maximum(most, np.divide(part * size, own, out=np.zeros_like(part), where=own > 0))
-    return np.minimum(np.maximum(most, PILOT), size)
+    return np.minimum(np.maximum(most, study.pilot), size)
+
+
+def _enough(own: FloatArray, spread: FloatArray, best: FloatArray, variance: float) -> FloatArray:
+    """Units of each stratum, in proportion to `best` as far as it holds them, that bring the variance down to this."""
+    weight, held = own / own.sum(), own > 0
+    low, high = 0.0, float((own[held] / best[held]).max())
+    for _ in range(60):
+        middle = (low + high) / 2
+        n = np.minimum(middle * best[held], own[held])
+        enough = float((weight[held] ** 2 * spread[held] ** 2 * (1 / n - 1 / own[held])).sum()) <= variance
+        low, high = (low, middle) if enough else (middle, high)
+    return np.minimum(high * best, own)
 
 
 def _half(share: float, inside: FloatArray, spread: FloatArray, codes: Any, counts: Any) -> float:
@@ -302,9 +404,8 @@ def _half(share: float, inside: FloatArray, spread: FloatArray, codes: Any, coun
     return min(_Z * share * float(np.sqrt(variance)), share)
 
 
-def _ask(store: Store, study: _Study, units: Sequence[int], replication: int, seed: int) -> int:
+def _ask(store: Store, made: Design, given: Judgements, units: Sequence[int], replication: int, seed: int) -> int:
     """Makes tasks of the drawn pairs that nobody is asked for yet, in the order they were drawn."""
-    made = study.design
     pairs = list(dict.fromkeys(p for n in units for p in made.units[n].pairs(made.direction)))
     if not pairs:
         return 0
@@ -312,17 +413,33 @@ def _ask(store: Store, study: _Study, units: Sequence[int], replication: int, se
     open_ = set(waiting(store))
     asked = [pair for pair in pairs if pair in open_]
     if asked:
-        drafts = make_tasks(asked, study.known, near=pairs, seed=seed, in_order=True)
+        rare = 2 * len(pairs) > len(given.queries) * len(given.candidates)  # hardly a pair is left for a known negative
+        drafts = make_tasks(asked, given, near=pairs, negatives=0 if rare else 1, seed=seed, in_order=True)
         add_tasks(store, drafts, replication=replication)
     return len(asked)
 
 
+def _filled(store: Store, study: _Study, units: Sequence[int]) -> Design:
+    """The design with the pairs of all drawn units: those of a last level are the whole pool of a query."""
+    made = study.design
+    empty = {n: levels.whole(study.known, made.units[n].query) for n in units if not made.units[n].candidates}
+    if not empty or made.unit != LEVEL:
+        return made
+    fill_units(store, made.id, empty)
+    return next(d for d in designs(store) if d.id == made.id)
+
+
 def unit_values(store: Store, made: Design) -> dict[int, float]:
     """Whether each drawn unit that was answered in full holds a match: by its number, 1 or 0."""
-    said = {(x.image, x.caption): relevant(x.grade) for x in by_majority(answers(store))}
+    said = _said(store)
     found = {}
     for number in made.drawn:
         pairs = made.units[number].pairs(made.direction)
         if all(pair in said for pair in pairs):
             found[number] = float(any(said[pair] for pair in pairs))
     return found
+
+
+def _said(store: Store) -> dict[Key, bool]:
+    """What people say of each pair."""
+    return {(x.image, x.caption): relevant(x.grade) for x in by_majority(answers(store))}

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from limner.annotate import levels
 from limner.annotate.aggregate import by_majority
 from limner.annotate.frames import needed, values
 from limner.annotate.merge import taken_out
@@ -21,7 +22,7 @@ from limner.annotate.scale import relevant
 from limner.annotate.store import Store
 from limner.annotate.store.answers import answers
 from limner.annotate.store.contents import Key
-from limner.annotate.store.designs import Design, designs
+from limner.annotate.store.designs import LEVEL, Design, designs
 from limner.core.arrays import FloatArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
@@ -29,7 +30,7 @@ from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.evaluation.estimated import Estimated
 from limner.evaluation.measures import Measure
-from limner.stats import Estimate, Undefined, cohen_kappa, sequential, stratified
+from limner.stats import Estimate, Undefined, cohen_kappa, sequential, stratified, sum_of_means
 
 SAMPLES = 200
 """Bootstrap samples for the interval of people's agreement."""
@@ -58,7 +59,7 @@ class Sample:
     @property
     def labels(self) -> int:
         """How many pairs people judged."""
-        return sum(len(self.design.units[n].candidates) for n in self.units)
+        return len({pair for n in self.units for pair in self.design.units[n].pairs(self.design.direction)})
 
 
 @dataclass(frozen=True)
@@ -111,8 +112,11 @@ def estimates(
             continue
         planned = [Measure.parse(m) for m in sample.design.settings["measures"]]
         wanted = [m for m in planned if measures is None or m in measures] or planned
-        ranking = _lists(source, max(m.k or 1 for m in planned))
-        found += [_estimated(sample, ranking, m, mode, level) for m in wanted]
+        if sample.design.unit == LEVEL:
+            found += _by_levels(sample, source, wanted, mode, level)
+        else:
+            ranking = _lists(source, max(m.k or 1 for m in planned))
+            found += [_estimated(sample, ranking, m, mode, level) for m in wanted]
         notes += _notes(sample, [e for e in found if e.direction == direction], mode)
     return found, notes + (_people(store) if found else [])
 
@@ -144,6 +148,10 @@ def difference(
     if sample is None:
         raise LimnerError(f"{direction}: no design in the store; make one with 'limner annotate plan'")
     chosen = Measure.parse(measure)
+    if sample.design.unit == LEVEL:
+        first, second = (_changes(sample, each, [chosen])[chosen] for each in (one, other))
+        apart = {n: first[1][n] - second[1][n] for n in first[1]}
+        return _summed(sample, apart, first[0] - second[0], (-1.0, 1.0), mode, level)
     depth = chosen.k or 1
     return _solved(sample, _sought(sample, _lists(one, depth), chosen, _lists(other, depth)), mode, level)
 
@@ -156,8 +164,12 @@ def read_sample(store: Store, collection: Collection, direction: str) -> Sample 
     design = made[-1]
     said = {(x.image, x.caption): relevant(x.grade) for x in by_majority(answers(store))}
     images, captions = map(set, taken_out(store))
-    drawn = [n for n in design.drawn if not _barred(design.units[n].pairs(direction), images, captions)]
-    whole = [all(pair in said for pair in design.units[n].pairs(direction)) for n in drawn]
+    drawn, done = design.drawn, set(said)
+    if design.unit == LEVEL:  # a whole pool stays one: what was taken out of it counts as no match
+        done |= {p for n in drawn for p in design.units[n].pairs(direction) if _barred([p], images, captions)}
+    else:
+        drawn = [n for n in drawn if not _barred(design.units[n].pairs(direction), images, captions)]
+    whole = [all(pair in done for pair in design.units[n].pairs(direction)) for n in drawn]
     units = drawn[: whole.index(False)] if False in whole else drawn
     known = collection.judged("pairs", direction)
     yes = [pair if direction == "i2t" else pair[::-1] for pair, right in said.items() if right]
@@ -185,6 +197,45 @@ def _estimated(sample: Sample, ranking: Ranking, measure: Measure, mode: str, le
     return Estimated(
         sample.design.direction, measure, number, len(ranking.queries), sample.labels, given, sought.outside
     )
+
+
+def _by_levels(sample: Sample, source: Any, measures: Sequence[Measure], mode: str, level: float) -> list[Estimated]:
+    """Each measure from a design of levels."""
+    found = []
+    for measure, (given, moved) in _changes(sample, source, measures).items():
+        number = _summed(sample, moved, given, (0.0, 1.0), mode, level)
+        found.append(Estimated(sample.design.direction, measure, number, sample.design.queries, sample.labels, given))
+    return found
+
+
+def _changes(sample: Sample, source: Any, measures: Sequence[Measure]) -> dict[Measure, tuple[float, dict[int, float]]]:
+    """Each measure by the given positives, and by how much each labelled unit changes it."""
+    known = levels.with_positives(sample.known)
+    given = levels.given_values(source, known, measures)
+    moved = levels.changes(source, sample.design, sample.units, known, sample.said, measures)
+    return {measure: (given[measure], moved[measure]) for measure in measures}
+
+
+def _summed(
+    sample: Sample, moved: Mapping[int, float], given: float, bounds: tuple[float, float], mode: str, level: float
+) -> Estimate:
+    """What was known, and the mean change of every level."""
+    if mode != "fixed":
+        raise LimnerError(
+            "anytime intervals of measures that need all matches of a query would take hundreds of queries labelled to "
+            "the end: take mode 'fixed' once the labelling is over"
+        )
+    strata = np.array([sample.design.units[n].stratum for n in moved], dtype=np.int64)
+    count = np.bincount(strata, minlength=len(levels.BEFORE))
+    if count.min() < 2:
+        raise LimnerError(
+            f"queries labelled at each level: {count.tolist()}; an interval needs 2 or more of each: label more of the "
+            "drawn pairs first"
+        )
+    sizes = [sample.design.queries] * len(count)
+    ends = bounds[0] - given, bounds[1] - given
+    made = sum_of_means(list(moved.values()), strata, sizes, prior=levels.BEFORE, bounds=ends, level=level)
+    return made.scaled(1.0, given)
 
 
 def _sought(sample: Sample, ranking: Ranking, measure: Measure, rival: Ranking | None = None) -> _Sought:

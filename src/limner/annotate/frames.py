@@ -6,7 +6,8 @@ The given positives are taken as true. Two kinds of units can be drawn:
 - a query with all its open pairs, for R@k, S@k and MRR@k: whether any of the first k is a match is known once all of
   them above the first given positive were looked at. A query with a given positive in its first place needs no label.
 
-Measures that need the number of all matches of a query (mAP@R, RP, Recall@k, nDCG, MAP) are refused.
+Measures that need the number of all matches of a query (mAP@R, RP, Recall@k, nDCG, MAP) take a design of levels:
+`limner.annotate.levels`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from limner.annotate.bias import grades_at
+from limner.annotate.levels import refuse_unfit
+from limner.annotate.store.designs import LEVEL
 from limner.core.arrays import FloatArray
-from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure
@@ -43,23 +45,17 @@ class SamplingFrame:
     ranks: tuple[int, ...]
 
 
-def refuse_unfit(measures: Sequence[Measure]) -> None:
-    """Refuses measures that a sample of pairs or queries cannot give, and says why."""
-    for measure in measures:
-        if measure.name not in (*FIRST, "P") or measure.k is None or measure.options:
-            raise LimnerError(
-                f"{measure} cannot be estimated from few labels: expected R@k, S@k, MRR@k or P@k without options; "
-                "measures that need the number of all matches of a query would need its whole list labelled"
-            )
-
-
 def unit_of(measures: Sequence[Measure]) -> str:
-    """What is drawn as one: "pair" where every measure is a weighted sum over pairs, else "query".
+    """What is drawn as one: a "pair" where every measure is a weighted sum over pairs, a "query", or a "level" of one.
 
     >>> unit_of([Measure.parse("R@1"), Measure.parse("P@5")]), unit_of([Measure.parse("R@5")])
     ('pair', 'query')
+    >>> unit_of([Measure.parse("R@5"), Measure.parse("mAP@R")])
+    'level'
     """
     refuse_unfit(measures)
+    if not all(m.name in (*FIRST, "P") and m.k is not None for m in measures):
+        return LEVEL
     return "pair" if all(m.k == 1 or m.name == "P" for m in measures) else "query"
 
 

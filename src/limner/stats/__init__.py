@@ -12,7 +12,7 @@ from limner.stats.bradley_terry import Preference, bradley_terry
 from limner.stats.correlation import correlation_matrix, kendall_tau_b, spearman
 from limner.stats.dawid_skene import DawidSkene, dawid_skene
 from limner.stats.effects import cliff_delta, cohen_d, cohen_g, odds_ratio, rank_biserial
-from limner.stats.estimators import CrossFit, Estimate, cross_fit, hajek, horvitz_thompson, stratified
+from limner.stats.estimators import CrossFit, Estimate, cross_fit, hajek, horvitz_thompson, stratified, sum_of_means
 from limner.stats.paired import PairedTest, holm, mcnemar, sign_test, wilcoxon
 from limner.stats.randomisation import randomisation, randomisation_of
 from limner.stats.sampling import Drawn, draw, inclusion, neyman, strata_of, systematic
@@ -61,6 +61,7 @@ __all__ = [
     "strata_of",
     "stratified",
     "sum_interval",
+    "sum_of_means",
     "systematic",
     "wilcoxon",
 ]

@@ -136,6 +136,51 @@ def stratified(
     return Estimate(value, low, high, level, variance, len(y), int(size.sum()), effect)
 
 
+def sum_of_means(
+    values: npt.ArrayLike,
+    parts: npt.ArrayLike,
+    sizes: npt.ArrayLike,
+    *,
+    prior: npt.ArrayLike = 0.0,
+    bounds: tuple[float, float] = (-1.0, 1.0),
+    level: float = 0.95,
+) -> Estimate:
+    """The sum of the means of several populations, each sampled at random without replacement on its own.
+
+    Variance `sum_h (1 - n_h / N_h) s_h^2 / n_h`; Student's t with the degrees of freedom of Satterthwaite (1946).
+
+    Args:
+        values: One for each sampled unit.
+        parts: The population of each, numbered from 0.
+        sizes: Units in each population.
+        prior: A standard deviation for each population that counts as one answer more: few equal answers are no
+            certainty.
+        bounds: Of the sum.
+        level: How often the interval is to hold the truth.
+
+    >>> found = sum_of_means([0.2, 0.4, 0.3, -0.1, 0.0, -0.2], [0, 0, 0, 1, 1, 1], [100, 100])
+    >>> round(found.value, 2), found.low < 0.2 < found.high
+    (0.2, True)
+    """
+    from scipy.special import stdtrit
+
+    y, size, h = vector(values), vector(sizes, "sizes"), np.asarray(parts, dtype=np.intp)
+    n = np.bincount(h, minlength=len(size)).astype(np.float64)
+    if len(n) != len(size) or (n > size).any() or (n < 2).any():
+        raise LimnerError(
+            f"got {n.astype(int).tolist()} values for populations of {size.astype(int).tolist()}: expected 2 to all"
+        )
+    mean = np.bincount(h, weights=y) / n
+    square = np.bincount(h, weights=(y - mean[h]) ** 2)
+    before = np.broadcast_to(np.asarray(prior, dtype=np.float64), size.shape) ** 2
+    part = (1 - n / size) * (square + before) / (n - 1 + (before > 0)) / n
+    variance, value = float(part.sum()), float(mean.sum())
+    freedom = variance**2 / float((part**2 / (n - 1)).sum()) if variance > 0 else 1.0
+    half = float(stdtrit(max(freedom, 1.0), (1 + share(level, "level")) / 2)) * float(np.sqrt(variance))
+    value, low, high = (float(np.clip(end, *bounds)) for end in (value, value - half, value + half))
+    return Estimate(value, low, high, level, variance, len(y), int(size.sum()), float("nan"))
+
+
 def _least(n: int) -> float:
     """The variance of n equal answers of which one more might have been the other way."""
     return (n + 1) / (n + 2) ** 2

@@ -13,6 +13,9 @@ from limner.annotate.store.contents import Key, insert, keys, number
 from limner.annotate.store.schema import caption, design, design_phase, design_unit, image, judge, machine_answer
 from limner.core.errors import LimnerError, UnknownId
 
+LEVEL = "level"
+"""The unit of a design whose queries are labelled down to a level."""
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -48,7 +51,7 @@ class Design:
     Args:
         id: Its number.
         direction: "i2t" or "t2i".
-        unit: "pair" or "query".
+        unit: "pair", "query" or "level" (a query down to a level; its strata are the levels).
         settings: Measures, systems, judge, strata.
         queries: Queries of the collection in this direction.
         units: All units, in order of their numbers.
@@ -74,7 +77,9 @@ def add_design(
     store: Store, *, direction: str, unit: str, settings: Mapping[str, Any], queries: int, units: Sequence[Unit]
 ) -> int:
     """Keeps a design with all its units, none drawn yet; returns its number."""
-    values = {"direction": direction, "unit": unit, "settings": json.dumps(settings), "queries": queries}
+    kind = "query" if unit == LEVEL else unit  # the column knows pairs and queries
+    kept = json.dumps({**settings, LEVEL: True} if unit == LEVEL else settings)
+    values = {"direction": direction, "unit": kind, "settings": kept, "queries": queries}
     with store.writing() as connection:
         key = inserted(connection, design, **values, added=store.now())
         rows = [
@@ -84,6 +89,14 @@ def add_design(
         ]  # fmt: skip
         insert(connection, design_unit, rows)
     return key
+
+
+def fill_units(store: Store, number: int, candidates: Mapping[int, Sequence[str]]) -> None:
+    """Writes what units hold whose candidates were left open when the design was made."""
+    rows = [{"unit": unit, "held": json.dumps(list(each))} for unit, each in candidates.items()]
+    mine = (design_unit.c.design_id == number, design_unit.c.number == sa.bindparam("unit"))
+    with store.writing() as connection:
+        connection.execute(sa.update(design_unit).where(*mine).values(candidates=sa.bindparam("held")), rows)
 
 
 def add_phase(
@@ -121,7 +134,8 @@ def _read(store: Store, row: Mapping[str, Any]) -> Design:
     phases = sa.select(design_phase.c.shares).where(design_phase.c.design_id == row["id"])
     shares = tuple(tuple(json.loads(each["shares"])) for each in store.rows(phases.order_by(design_phase.c.phase)))
     settings = json.loads(row["settings"])
-    return Design(row["id"], row["direction"], row["unit"], settings, row["queries"], tuple(units), shares)
+    unit = LEVEL if settings.pop(LEVEL, False) else row["unit"]
+    return Design(row["id"], row["direction"], unit, settings, row["queries"], tuple(units), shares)
 
 
 # --- machines ---------------------------------------------------------------------------------------------------

@@ -28,7 +28,10 @@ def plan(
     system: Annotated[list[str] | None, word("A system that is trained first. Repeatable.")] = None,
     scores: Annotated[list[str] | None, word("Similarities, images by texts. Repeatable.", metavar="NAME=FILE")] = None,
     run: Annotated[list[str] | None, word("A TREC run. Repeatable, both directions.", metavar="NAME=FILE")] = None,
-    measure: Annotated[list[str] | None, word("R@k, S@k, MRR@k or P@k. Repeatable.", show_default="R@1")] = None,
+    measure: Annotated[
+        list[str] | None,
+        word("R@k, P@k, MRR@k; mAP@R, nDCG@k and others need far more labels. Repeatable.", show_default="R@1"),
+    ] = None,
     half_width: Annotated[float, word("Wanted half-width of the widest interval, in points.", metavar="X")] = 2.0,
     budget: Annotated[int | None, word("At most so many labels in this draw.", metavar="N", min=1)] = None,
     judge: Annotated[str | None, word(f"Whose beliefs make the strata: {JUDGE}")] = None,

@@ -1,0 +1,254 @@
+"""Worlds for `few_labels.py` whose truth is known, as arrays of units that studies can be simulated on.
+
+`scenes` (complete truth, two systems); COCO's captions with ECCV Caption's positives as the truth, an image standing
+for its first caption and systems that compare texts; Flickr8k's pairs that experts judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import limner
+from limner.annotate import levels
+from limner.annotate.frames import frame, needed, values
+from limner.core.judgements import Judgements
+from limner.core.ranking import Ranking
+from limner.evaluation.measures import Measure, parse
+from limner.evaluation.placements import Asked, place
+from limner.scores import Scores
+
+WHOLE = parse("mAP@R RP Recall@5 nDCG@10 MAP")
+"""Measures that need all matches of a query."""
+
+
+@dataclass(frozen=True)
+class World:
+    """Scores of some systems in one direction, what is labelled, and what is true."""
+
+    name: str
+    scores: Mapping[str, Scores]
+    known: Judgements
+    truth: Judgements
+    captions: Callable[[list[tuple[str, str]]], np.ndarray] | None = None
+
+    @cached_property
+    def matches(self) -> set[tuple[str, str]]:
+        """All true pairs."""
+        return {(query, candidate) for query, candidate, _ in self.truth.relevant}
+
+    @cached_property
+    def lists(self) -> dict[str, Ranking]:
+        """The first places of each system."""
+        return {name: scores.top(5) for name, scores in self.scores.items()}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A number to be estimated: values of its units, and how they make the number."""
+
+    name: str
+    units: np.ndarray
+    values: np.ndarray
+    scale: float
+    shift: float
+    bounds: tuple[float, float] = (0.0, 1.0)
+    outside: float = 0.0
+    beyond: float = 0.0
+
+    @property
+    def true(self) -> float:
+        """The number itself; `beyond` is what pairs outside the design add to it."""
+        return self.shift + self.scale * float(self.values.mean()) + self.beyond
+
+
+# --- worlds -----------------------------------------------------------------------------------------------------
+
+
+def scenes() -> Iterator[World]:
+    """Two systems of the built-in world, both directions."""
+    whole = limner.load("scenes")
+    held = whole.test
+    scores = {name: limner.train(whole, name).scores(held) for name in ("histograms", "colours")}
+    for direction in ("i2t", "t2i"):
+        sides = {n: s if direction == "i2t" else s.T for n, s in scores.items()}
+        known, truth = (held.judged(view, direction).relevant for view in ("pairs", "complete"))
+        yield World(f"scenes {direction}", sides, known, truth)
+
+
+def coco(data: Path) -> Iterator[World]:
+    """Captions and images of COCO's test split; an image is its first caption, which is no caption of the world."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    from limner.datasets.extended import read_coco_pairs, read_eccv
+
+    rows = [line.split("\t") for line in (data / "coco/karpathy_test_5k.tsv").read_text().splitlines()[1:]]
+    by_image: dict[str, list[str]] = {}
+    for image, caption, _ in rows:
+        by_image.setdefault(image, []).append(caption)
+    at = {caption: n for n, (_, caption, _) in enumerate(rows)}
+    firsts = {captions[0] for captions in by_image.values()}
+    place_of = {image: at[captions[0]] for image, captions in by_image.items()} | at
+    others = [caption for _, caption, _ in rows if caption not in firsts]
+    texts = [text for _, _, text in rows]
+    words = TfidfVectorizer(stop_words="english", sublinear_tf=True).fit_transform(texts)
+    letters = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 3)).fit_transform(texts)
+    for direction, eccv, pairs in zip(("i2t", "t2i"), read_eccv(), read_coco_pairs(), strict=True):
+        images = direction == "i2t"
+        queries = [q for q in eccv.queries if q in (by_image if images else at) and q not in firsts]
+        ids = {"queries": queries, "candidates": others if images else list(by_image)}
+        asked, shown = ([place_of[each] for each in side] for side in ids.values())
+        made = {
+            name: Scores.from_matrix((m[asked] @ m[shown].T).toarray(), *ids.values())
+            for name, m in (("words", words), ("letters", letters))
+        }
+        known, truth = (judged.restrict(**ids).relevant for judged in (pairs, eccv))
+        likeness = _likeness(words, at, by_image, images)
+        yield World(f"COCO/ECCV {direction}", made, known, known | truth, likeness)
+
+
+def _likeness(words: Any, at: dict[str, int], by_image: dict[str, list[str]], images: bool) -> Any:
+    """A judge that compares a caption with the captions of the image that nobody else has seen: all but the first."""
+
+    def said(asked: list[tuple[str, str]]) -> np.ndarray:
+        found = np.zeros(len(asked))
+        for n, (query, candidate) in enumerate(asked):
+            image, caption = (query, candidate) if images else (candidate, query)
+            rest = [at[c] for c in by_image[image][1:] if c != caption]
+            found[n] = (words[rest] @ words[at[caption]].T).max() if rest else 0.0
+        return found
+
+    return said
+
+
+def flickr(data: Path) -> tuple[Target, dict[str, np.ndarray | None]]:
+    """The share of matches among the pairs that experts judged; the judge is the crowd's share of yes."""
+    held = limner.load(f"flickr8k:{data / 'flickr8k'}")
+    expert, crowd = held.extra["expert"], held.ratings["crowd"]
+    pairs = [(i, t) for i, t, _ in expert]
+    true = np.array([grade > 0 for _, _, grade in expert], dtype=float)
+    said = {(i, t): grade for i, t, grade in crowd}
+    judge = np.array([said.get(pair, 0.0) for pair in pairs])
+    random = np.random.default_rng(0).random(len(pairs))
+    target = Target("share of matches", np.arange(len(pairs)), true, 1.0, 0.0)
+    return target, {"none": None, "crowd": judge, "useless": random, "adversarial": 1 - judge}
+
+
+# --- targets of pairs and queries -------------------------------------------------------------------------------
+
+
+def targets(
+    world: World, measures: tuple[Measure, ...], planned: Mapping[str, Ranking] | None = None
+) -> tuple[list[tuple[str, tuple[str, ...]]], list[Target]]:
+    """The units of a study of the planned systems and every number it estimates, differences among them."""
+    made = frame(planned or world.lists, world.known, measures)
+    pair = made.unit == "pair"
+    index = {(q, c[0]) if pair else q: n for n, (q, c) in enumerate(made.units)}
+    found: list[Target] = []
+    for measure in measures:
+        total = len(world.known.queries) * ((measure.k or 1) if pair else 1)
+        parts = [_target(world, name, measure, index, pair, total) for name in world.lists]
+        found += parts
+        if len(parts) == 2 and not any(each.outside for each in parts):
+            found.append(_difference(str(measure), *parts, total))
+    return list(made.units), found
+
+
+def _target(world: World, name: str, measure: Measure, index: dict[Any, int], pair: bool, total: int) -> Target:
+    ranking = world.lists[name]
+    asked = needed(ranking, world.known, measure)
+    rows = {q: row for row, q in enumerate(ranking.queries)}
+    true, given = (values(ranking, judged, measure) for judged in (world.truth, world.known))
+    if pair:
+        wanted: list[Any] = [(q, c) for q, cs in asked.items() for c in cs]
+        shift = float(given.mean())
+        right = {w: float(w in world.matches) for w in wanted}
+    else:
+        wanted = list(asked)
+        shift = float(given.sum() - sum(given[rows[q]] for q in wanted)) / len(given)
+        right = {q: float(true[rows[q]]) for q in wanted}
+    inside = [w for w in wanted if w in index]
+    units, made = np.array([index[w] for w in inside]), np.array([right[w] for w in inside])
+    outside, beyond = (len(wanted) - len(inside)) / total, sum(right[w] for w in wanted if w not in index) / total
+    target = Target(f"{measure} {name}", units, made, len(units) / total, shift, outside=outside, beyond=beyond)
+    assert abs(target.true - true.mean()) < 1e-9
+    return target
+
+
+def _difference(name: str, one: Target, other: Target, total: float) -> Target:
+    both: dict[int, float] = {}
+    for sign, each in ((1, one), (-1, other)):
+        for unit, value in zip(each.units.tolist(), each.values.tolist(), strict=True):
+            both[unit] = both.get(unit, 0.0) + sign * value
+    units, made = np.array(list(both)), np.array(list(both.values()))
+    return Target(f"{name} difference", units, made, len(units) / total, one.shift - other.shift, (-1.0, 1.0))
+
+
+def judges(world: World, units: list[Any]) -> dict[str, np.ndarray | None]:
+    """What each judge says of each unit: of its likeliest pair."""
+    random = np.random.default_rng(1)
+    true = np.array([any((q, c) in world.matches for c in cs) for q, cs in units], dtype=float)
+    good = np.clip(0.7 * true + 0.15 + 0.25 * random.normal(size=len(true)), 0, 1)
+    found: dict[str, np.ndarray | None] = {"none": None, "good": good}
+    found |= {"useless": random.random(len(true)), "adversarial": 1 - good}
+    if world.captions is not None:
+        ends = np.cumsum([0, *(len(cs) for _, cs in units)])
+        found["captions"] = np.maximum.reduceat(world.captions([(q, c) for q, cs in units for c in cs]), ends[:-1])
+    return found
+
+
+# --- levels -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Leveled:
+    """Numbers that need all matches: what every level changes of every query.
+
+    Args:
+        name: Measure and system.
+        given: By the given positives.
+        values: (levels, queries).
+        costs: Labels of a query at each level.
+        spread: Standard deviation of the true values of the queries.
+    """
+
+    name: str
+    given: float
+    values: np.ndarray
+    costs: np.ndarray
+    spread: float
+
+    @property
+    def true(self) -> float:
+        """The number itself."""
+        return self.given + float(self.values.mean(axis=1).sum())
+
+
+def leveled(world: World, planned: tuple[str, ...] | None = None) -> list[Leveled]:
+    """Every number of a study by levels of the planned systems."""
+    names = planned or tuple(world.scores)
+    lists = {n: world.scores[n].top(levels.depth_of(WHOLE)) for n in names}
+    upper = levels.levels(lists, world.known)
+    costs = levels.costs(upper, world.known)
+    known = world.known
+    revealed = [known, *(_revealed(world, each) for each in upper), known | world.truth]
+    placed = {n: place(each, [Asked(judged) for judged in revealed])[0] for n, each in world.scores.items()}
+    found = []
+    for measure in WHOLE:
+        steps = {n: np.array([measure(at) for at in each]) for n, each in placed.items()}
+        one, other = steps.values()
+        for name, each in {**steps, "difference": one - other}.items():
+            moved, spread = np.diff(each, axis=0), float(each[-1].std())
+            found.append(Leveled(f"{measure} {name}", float(each[0].mean()), moved, costs, spread))
+    return found
+
+
+def _revealed(world: World, held: list[tuple[str, ...]]) -> Judgements:
+    yes = [(q, c) for q, own in zip(world.known.queries, held, strict=True) for c in own if (q, c) in world.matches]
+    ids = {"queries": world.known.queries, "candidates": world.known.candidates}
+    return world.known | Judgements.from_pairs(yes, **ids)

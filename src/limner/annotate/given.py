@@ -1,0 +1,126 @@
+"""How good the given labels are: which share of them is true, and which share of all matches they are.
+
+Precision comes from the known positives that people see as controls: they are drawn at random from the given pairs, and
+nobody knows which pairs are controls. Recall needs the number of all matches, so a design of levels
+(`limner.annotate.levels`): with p the precision, g given pairs for each query and h matches more, it is
+`p g / (p g + h)`, a ratio of two independent estimates, with a linearised interval (Cochran 1977, 6.4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from limner.annotate import levels
+from limner.annotate.aggregate import majority
+from limner.annotate.estimate import Sample, read_sample
+from limner.annotate.scale import relevant
+from limner.annotate.store import Store
+from limner.annotate.store.answers import answers
+from limner.annotate.store.designs import LEVEL
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError
+from limner.stats import Estimate, stratified, sum_of_means
+
+
+@dataclass(frozen=True)
+class LabelQuality:
+    """The given labels under the complete truth.
+
+    Args:
+        precision: Share of the given pairs that are true; None where nobody has judged a known positive.
+        recall: Share of all true pairs that are given; None without answers to a design of levels.
+        matches: Mean number of true matches of a query, likewise.
+    """
+
+    precision: Estimate | None
+    recall: Estimate | None
+    matches: Estimate | None
+
+    def __str__(self) -> str:
+        """One line for each number there is."""
+        named = (("precision", self.precision), ("recall", self.recall))
+        lines = [f"{name} of the given labels: {_percent(e)}" for name, e in named if e is not None]
+        if self.matches is not None:
+            e = self.matches
+            lines.append(f"true matches of a query: {e.value:.2f} [{e.low:.2f}, {e.high:.2f}]")
+        return "\n".join(lines)
+
+
+def _percent(e: Estimate) -> str:
+    return f"{100 * e.value:.1f} [{100 * e.low:.1f}, {100 * e.high:.1f}] from {e.n:,} answers"
+
+
+def label_quality(store: Store, collection: Collection, *, direction: str, level: float = 0.95) -> LabelQuality:
+    """Precision and recall of the given pairs, from people's answers.
+
+    Args:
+        store: With answers; for the recall, to a design of levels in this direction.
+        collection: Whose pairs are looked at.
+        direction: "i2t" or "t2i".
+        level: Of the intervals.
+    """
+    precision = _precision(store, collection, level)
+    sample = read_sample(store, collection, direction)
+    if sample is None or sample.design.unit != LEVEL or not sample.units:
+        return LabelQuality(precision, None, None)
+    given = len(collection.judgements.relevant) / sample.design.queries
+    hidden = _hidden(sample, level)
+    right = precision or Estimate(1.0, 1.0, 1.0, level, 0.0, 0, 0, float("nan"))
+    matches = _linear(right.value * given + hidden.value, given**2 * right.variance + hidden.variance, hidden)
+    return LabelQuality(precision, label_recall(given, right, hidden), matches)
+
+
+def _precision(store: Store, collection: Collection, level: float) -> Estimate | None:
+    """The share of known positives that people call matches, of those they have seen."""
+    pairs = {(image, caption) for image, caption, _ in collection.judgements.relevant}
+    said: dict[tuple[str, str], list[int]] = {}
+    for answer in answers(store):
+        if answer.role == "gold_pos" and (answer.image, answer.caption) in pairs:
+            said.setdefault((answer.image, answer.caption), []).append(answer.grade)
+    if not said:
+        return None
+    right = [float(relevant(majority(grades)[0])) for grades in said.values()]
+    return stratified(right, np.zeros(len(right), dtype=int), [len(pairs)], level=level)
+
+
+def _hidden(sample: Sample, level: float) -> Estimate:
+    """Mean number of a query's matches that are not given."""
+    design, strata = sample.design, [sample.design.units[n].stratum for n in sample.units]
+    count = np.bincount(strata, minlength=len(levels.BEFORE))
+    if count.min() < 2:
+        raise LimnerError(f"queries labelled at each level: {count.tolist()}; an interval needs 2 or more of each")
+    known = levels.with_positives(sample.known)
+    more = levels.matches_found(design, sample.units, sample.said)
+    pool = len(known.candidates)
+    return sum_of_means(more, strata, [design.queries] * len(count), bounds=(0.0, float(pool)), level=level)
+
+
+def label_recall(given: float, precision: Estimate, hidden: Estimate) -> Estimate:
+    """`p g / (p g + h)` with a linearised interval, from independent estimates of p and h.
+
+    Args:
+        given: Given pairs for each query, g.
+        precision: Share of them that is true, p.
+        hidden: Further matches of a query, h.
+
+    >>> sure = Estimate(1.0, 1.0, 1.0, 0.95, 0.0, 0, 0, 1.0)
+    >>> found = label_recall(1.0, sure, Estimate(3.0, 2.0, 4.0, 0.95, 0.25, 50, 100, 1.0))
+    >>> round(found.value, 3), round(found.low, 3), round(found.high, 3)
+    (0.25, 0.189, 0.311)
+    """
+    p, h = precision.value, hidden.value
+    total = p * given + h
+    if total <= 0:
+        raise LimnerError("the answers hold no match, given or not: nothing to take a share of")
+    variance = given**2 * (h**2 * precision.variance + p**2 * hidden.variance) / total**4
+    return _linear(p * given / total, variance, hidden, high=1.0)
+
+
+def _linear(value: float, variance: float, like: Estimate, high: float = np.inf) -> Estimate:
+    """An estimate with a normal interval, with the other facts of another."""
+    from scipy.special import ndtri
+
+    half = float(ndtri((1 + like.level) / 2)) * float(np.sqrt(variance))
+    return replace(like, value=value, low=max(value - half, 0.0), high=min(value + half, high), variance=variance)

@@ -1,0 +1,219 @@
+"""Measures that need all matches of a query: the pool is labelled level by level, each level for fewer queries.
+
+The levels of a query's pool hold each other: the head of every system's list, then what the lists put next, at last
+everything. With `v_l` the measure of a query where the matches of the first l levels are known, and `v_0`
+by the given positives alone, the true value is `v_0 + sum_l (v_l - v_{l-1})`. The mean of `v_0` is known. The mean of
+each change is estimated from a random sample of queries of its own: deep levels cost many labels and change little, so
+few queries have to be labelled to the end. The last level is the whole pool, so the sum has no bias, whatever the
+systems are like; a ratio with an estimated number of matches would have one. Any measure of a query can be estimated
+so, of any system, also of one that came after the labelling. A judge takes no part: levels chosen by a bad one would
+cost half the width and more.
+
+Neyman 1938 (sampling in two phases); Giles 2008 (multilevel Monte Carlo), for the allocation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from limner.annotate.store.contents import Key
+from limner.annotate.store.designs import Design, Unit
+from limner.core.arrays import FloatArray
+from limner.core.errors import LimnerError, shown
+from limner.core.judgements import Judgements
+from limner.core.ranking import Ranking
+from limner.evaluation.measures import Measure
+from limner.evaluation.placements import Asked, place
+from limner.scores import Scores
+
+HEAD = 10
+"""Places of each list that are the first level, or as many as the deepest cut."""
+NEXT = 5
+"""How many times more places the second level holds."""
+LEAST = 6
+"""Queries of each level that are labelled at least."""
+BEFORE = (0.25, 0.15, 0.05)
+"""Standard deviations of the changes that are expected before anything is labelled."""
+
+
+def refuse_unfit(measures: Iterable[Measure]) -> None:
+    """Refuses what is no mean over queries of values between 0 and 1 that yes and no decide."""
+    for measure in measures:
+        kind = measure.kind
+        plain = measure.statistic == "mean" and kind.bounds == (0.0, 1.0) and not kind.judged
+        if not plain or kind.composite or measure.options:
+            raise LimnerError(
+                f"{measure} cannot be estimated from few labels: expected a mean over queries of values between 0 and "
+                "1, without options, such as R@1, P@5, mAP@R, RP, Recall@10, nDCG@10 or MAP"
+            )
+
+
+def depth_of(measures: Iterable[Measure]) -> int:
+    """Places of each list that a design of levels looks at."""
+    head = max([HEAD, *(m.k or 0 for m in measures)])
+    return head * NEXT
+
+
+def levels(lists: Mapping[str, Ranking], known: Judgements) -> list[list[tuple[str, ...]]]:
+    """The candidates of the first two levels, those of the first among the second, for each query of `known`.
+
+    Args:
+        lists: Each system's ranking, `depth_of` places deep where the pool is.
+        known: The given positives, query -> candidate; they need no label.
+    """
+    head = max(max(ranking.depth for ranking in lists.values()) // NEXT, 1)
+    given: dict[str, set[str]] = {query: set() for query in known.queries}
+    for query, candidate, _ in known.relevant:
+        given[query].add(candidate)
+    best = [_best(lists.values(), query, given[query]) for query in known.queries]
+    first = [tuple(c for c, rank in each.items() if rank < head) for each in best]
+    return [first, [tuple(each)[: len(own) * NEXT] for each, own in zip(best, first, strict=True)]]
+
+
+def _best(lists: Iterable[Ranking], query: str, given: set[str]) -> dict[str, int]:
+    """The best rank of each candidate that is no given positive, in order of it."""
+    best: dict[str, int] = {}
+    for ranking in lists:
+        for rank, column in enumerate(ranking.indices[ranking.queries.index(query)].tolist()):
+            candidate = ranking.candidates[column] if column >= 0 else None
+            if candidate is not None and candidate not in given:
+                best[candidate] = min(rank, best.get(candidate, rank))
+    return dict(sorted(best.items(), key=lambda item: item[1]))
+
+
+def units_of(made: Sequence[Sequence[tuple[str, ...]]], known: Judgements) -> list[Unit]:
+    """All units of a design, level by level; what the last level holds is written when it is drawn."""
+    upper = [
+        Unit(query, candidates, level)
+        for level, each in enumerate(made)
+        for query, candidates in zip(known.queries, each, strict=True)
+    ]
+    return upper + [Unit(query, (), len(made)) for query in known.queries]
+
+
+def whole(known: Judgements, query: str) -> tuple[str, ...]:
+    """Every candidate of a query that is no given positive."""
+    given = set(known.columns[known.rows == known.queries.index(query)].tolist())
+    return tuple(c for n, c in enumerate(known.candidates) if n not in given)
+
+
+def costs(made: Sequence[Sequence[tuple[str, ...]]], known: Judgements) -> FloatArray:
+    """Labels that a unit of each level takes, on average."""
+    pool = len(known.candidates) - len(known) / len(known.queries)
+    return np.array([*(float(np.mean([len(c) for c in each])) for each in made), pool])
+
+
+def refuse_small(budget: int | None, each: FloatArray, direction: str) -> None:
+    """Refuses a budget that cannot pay for the fewest queries of every level."""
+    least = int(np.ceil(each.sum() * LEAST))
+    if budget is not None and budget < least:
+        raise LimnerError(
+            f"{direction}: {budget:,} labels are too few for measures that need all matches of a query: expected "
+            f"{least:,} or more ({LEAST} queries at each level, the last with all {int(each[-1]):,} candidates), or "
+            "only R@k, S@k, MRR@k and P@k, which need far fewer"
+        )
+
+
+def _last(made: Design) -> int:
+    return made.units[-1].stratum
+
+
+def with_positives(known: Judgements) -> Judgements:
+    """The given positives of the queries that have one; a design of levels is over these queries."""
+    held = np.unique(known.rows[known.grades > 0])
+    if not len(held):
+        raise LimnerError(
+            f"{shown(known.queries)}: no query has a given positive, so no measure is known to begin with"
+        )
+    return known.relevant.restrict(queries=known.queries[held])
+
+
+def given_values(source: Scores | Ranking, known: Judgements, measures: Sequence[Measure]) -> dict[Measure, float]:
+    """Each measure by the given positives alone."""
+    (placed,), _ = place(source, [Asked(known)])
+    return {measure: float(measure(placed).mean()) for measure in measures}
+
+
+def changes(
+    source: Scores | Ranking,
+    made: Design,
+    units: Sequence[int],
+    known: Judgements,
+    said: Mapping[Key, bool],
+    measures: Sequence[Measure],
+) -> dict[Measure, dict[int, float]]:
+    """By how much each labelled unit changes each measure of its query: `v_l - v_{l-1}`.
+
+    Args:
+        source: Scores or a ranking in the design's direction.
+        made: The design.
+        units: Its units that people have labelled.
+        known: The given positives of all queries of the design.
+        said: What people say of each (image, caption).
+        measures: Measures.
+    """
+    found: dict[Measure, dict[int, float]] = {measure: {} for measure in measures}
+    if not units:
+        return found
+    queries = list(dict.fromkeys(made.units[n].query for n in units))
+    part = source.restrict(queries=queries) if isinstance(source, Scores) else source
+    by_level = [[n for n in units if made.units[n].stratum == level] for level in range(_last(made) + 1)]
+    asked = [
+        Asked(_revealed(made, numbers, level, known, said))
+        for level, numbers in enumerate(by_level)
+        for level in (level - 1, level)
+    ]
+    placed, _ = place(part, asked)
+    for numbers, before, after in zip(by_level, placed[::2], placed[1::2], strict=True):
+        number = {made.units[n].query: n for n in numbers}
+        for measure in measures:
+            moved = measure(after) - measure(before)
+            found[measure] |= {number[q]: v for q, v in zip(after.queries, moved.tolist(), strict=True)}
+    return found
+
+
+def matches_found(made: Design, units: Sequence[int], said: Mapping[Key, bool]) -> list[float]:
+    """How many matches that are not given each labelled unit has beyond the level above it."""
+    many = len(made.units) // (_last(made) + 1)
+    found = []
+    for n in units:
+        count = [
+            sum(bool(said.get(pair)) for pair in made.units[each].pairs(made.direction))
+            for each in (n, n - many)
+            if each >= 0
+        ]
+        found.append(float(count[0] - sum(count[1:])))
+    return found
+
+
+def _revealed(
+    made: Design, units: Sequence[int], level: int, known: Judgements, said: Mapping[Key, bool]
+) -> Judgements:
+    """The given positives of these units' queries, and the matches that people found down to a level."""
+    queries = [made.units[n].query for n in units]
+    many = len(made.units) // (_last(made) + 1)
+    pairs: list[tuple[str, str]] = []
+    for n in units if level >= 0 else ():
+        unit = made.units[level * many + n % many]
+        keys = zip(unit.candidates, unit.pairs(made.direction), strict=True)
+        pairs += [(unit.query, c) for c, key in keys if said.get(key)]
+    given = known.restrict(queries=queries)
+    return given | Judgements.from_pairs(pairs, queries=given.queries, candidates=given.candidates)
+
+
+def spread(values: Iterable[Mapping[int, float]], codes: Any, strata: int) -> FloatArray:
+    """The standard deviation of each level's changes, of the system and measure that varies most there.
+
+    What was expected beforehand counts as two answers more.
+    """
+    before, most = np.array(BEFORE), np.zeros(strata)
+    for each in values:
+        units, y = np.array(list(each), dtype=np.int64), np.array(list(each.values()))
+        for level in range(strata):
+            own = y[codes[units] == level]
+            square = float(((own - own.mean()) ** 2).sum()) if len(own) else 0.0
+            most[level] = max(most[level], (square + 2 * before[level] ** 2) / (max(len(own) - 1, 0) + 2))
+    return np.asarray(np.sqrt(most))

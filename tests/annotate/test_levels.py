@@ -1,0 +1,243 @@
+"""Measures that need all matches of a query, estimated level by level, beside all samples there are."""
+
+from __future__ import annotations
+
+import uuid
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+
+import limner
+from limner.annotate import levels, open_store, plan
+from limner.annotate.estimate import difference
+from limner.annotate.given import label_quality, label_recall
+from limner.annotate.store.answers import answers, submit
+from limner.annotate.store.contents import add_collection
+from limner.annotate.store.designs import LEVEL, Design, designs
+from limner.annotate.store.people import add_annotator
+from limner.annotate.store.tasks import lease
+from limner.core.collection import Collection, Items
+from limner.core.errors import LimnerError
+from limner.core.judgements import Judgements
+from limner.evaluation.measures import parse
+from limner.scores import Scores
+from limner.stats import Estimate, sum_of_means
+
+N, M = 40, 30
+MEASURES = "mAP@R RP Recall@3 nDCG@5 MAP R@1 P@3 MRR"
+
+
+@pytest.fixture(scope="module")
+def world():
+    """Images and texts, one given pair for each image, about three true ones; two systems, one better."""
+    random = np.random.default_rng(3)
+    images, texts = [f"i{n:03}" for n in range(N)], [f"t{n:03}" for n in range(M)]
+    given = [(f"i{n:03}", f"t{n % M:03}") for n in range(N)]
+    truth = random.random((N, M)) < 0.08
+    truth[np.arange(N), np.arange(N) % M] = True
+    pairs = Judgements.from_pairs(given, queries=images, candidates=texts, name="pairs")
+    made = Collection("toy", Items(images, [None] * N), Items(texts, texts, kind="text"), pairs)
+    systems = {
+        name: Scores.from_matrix(truth + noise * random.normal(size=(N, M)), images, texts)
+        for name, noise in (("good", 0.5), ("bad", 1.0))
+    }
+    return made, systems, truth
+
+
+@pytest.fixture
+def store(world, tmp_path):
+    with open_store(tmp_path / "work.db") as opened:
+        add_collection(opened, world[0])
+        yield opened
+
+
+def label(store, truth):
+    who = add_annotator(store, f"ada{uuid.uuid4().hex[:4]}").id
+    while (held := lease(store, who)) is not None:
+        for item in held.items:
+            right = truth[int(item.image[1:]), int(item.caption[1:])]
+            submit(store, who, item.id, key=uuid.uuid4().hex, grade=4 if right else 1)
+
+
+def complete(truth, direction="i2t"):
+    made = Judgements.from_pairs(
+        [(f"i{i:03}", f"t{t:03}") for i, t in np.argwhere(truth)],
+        queries=[f"i{n:03}" for n in range(N)],
+        candidates=[f"t{n:03}" for n in range(M)],
+    )
+    return made if direction == "i2t" else made.T
+
+
+def true_value(scores, truth, measure, direction="i2t"):
+    source = scores if direction == "i2t" else scores.T
+    return limner.evaluate(source, complete(truth, direction), measures=measure).results[0].value
+
+
+def everything(world, measures, names=("good", "bad")):
+    """A design with all units known: what each changes, by measure."""
+    made, systems, truth = world
+    known = levels.with_positives(made.judged("pairs", "i2t"))
+    lists = {n: systems[n].top(levels.depth_of(measures)) for n in names}
+    units = levels.units_of(levels.levels(lists, known), known)
+    full = [u if u.candidates else type(u)(u.query, levels.whole(known, u.query), u.stratum) for u in units]
+    design = Design(1, "i2t", LEVEL, {}, N, tuple(full), ())
+    said = {(f"i{i:03}", f"t{t:03}"): bool(truth[i, t]) for i in range(N) for t in range(M)}
+    found = levels.changes(systems["bad"], design, range(len(full)), known, said, measures)
+    return found, levels.given_values(systems["bad"], known, measures), design
+
+
+def test_the_changes_of_all_levels_add_up_to_the_true_value(world):
+    measures = parse(MEASURES)
+    found, given, _ = everything(world, measures)
+    for measure in measures:
+        mean = sum(found[measure].values()) / N
+        assert given[measure] + mean == pytest.approx(true_value(world[1]["bad"], world[2], str(measure)), abs=1e-12)
+
+
+def test_a_system_that_was_not_planned_for_has_no_bias_either(world):
+    """Levels made from the other system's lists alone."""
+    measures = parse("mAP@R nDCG@5")
+    found, given, _ = everything(world, measures, names=("good",))
+    for measure in measures:
+        mean = sum(found[measure].values()) / N
+        assert given[measure] + mean == pytest.approx(true_value(world[1]["bad"], world[2], str(measure)), abs=1e-12)
+
+
+def test_over_all_samples_of_a_tiny_world_the_estimate_is_the_truth(world):
+    """Every sample of two of five queries at each of three levels: 1,000 studies, each as likely as the others."""
+    measures = parse("mAP@R Recall@3")
+    found, _, design = everything(world, measures)
+    for measure in measures:
+        by_level = [[found[measure][n] for n, u in enumerate(design.units) if u.stratum == k][:5] for k in range(3)]
+        samples = list(product(*(list(combinations(each, 2)) for each in by_level)))
+        made = [sum_of_means(np.ravel(s), np.repeat([0, 1, 2], 2), [5, 5, 5], bounds=(-9, 9)) for s in samples]
+        assert len(samples) == 1000
+        assert np.mean([e.value for e in made]) == pytest.approx(sum(map(np.mean, by_level)), abs=1e-12)
+        assert np.mean([e.variance for e in made]) == pytest.approx(np.var([e.value for e in made]), abs=1e-12)
+
+
+def test_levels_hold_each_other_and_no_given_positive(world):
+    made, systems, _ = world
+    known = levels.with_positives(made.judged("pairs", "i2t"))
+    first, second = levels.levels({n: s.top(M) for n, s in systems.items()}, known)
+    for row, query in enumerate(known.queries):
+        assert first[row] == second[row][: len(first[row])] and len(set(second[row])) == len(second[row])
+        best = {s.top(1)[query][0] for s in systems.values()}
+        assert best <= {*first[row], *(c for _, c, _ in known.restrict(queries=[query]))}
+        assert not any(known.grade(query, c) for c in second[row])
+
+
+# --- in a store -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("direction", ["i2t", "t2i"])
+def test_with_everything_labelled_the_estimate_is_the_truth(world, store, direction):
+    made, systems, truth = world
+    plan(store, made, systems, measures=MEASURES, direction=direction, half_width=0.0001)
+    label(store, truth)
+    for scores in systems.values():
+        source = scores if direction == "i2t" else scores.T
+        report = limner.evaluate(source, made, labels=store)
+        assert [str(e.measure) for e in report.estimates] == MEASURES.split()
+        for each in report.estimates:
+            expected = true_value(scores, truth, str(each.measure), direction)
+            assert each.estimate.value == pytest.approx(expected, abs=1e-9)
+            assert each.estimate.high - each.estimate.low == pytest.approx(0, abs=1e-9)
+    sides = [s if direction == "i2t" else s.T for s in systems.values()]
+    gap = difference(store, *sides, made, "mAP@R", direction=direction)
+    assert gap.value == pytest.approx(
+        np.subtract(*(true_value(s, truth, "mAP@R", direction) for s in systems.values())), abs=1e-9
+    )
+
+
+def test_a_part_gives_an_interval_and_a_further_plan_a_narrower_one(world, store):
+    made, systems, truth = world
+    (found,) = plan(store, made, systems, measures="mAP@R RP", direction="i2t", budget=500)
+    assert found.unit == "level" and found.drawn >= 3 * levels.LEAST and found.strata == (N, N, N)
+    assert found.labels <= 500 and "queries down to a level" in str(found)
+    label(store, truth)
+    before = limner.evaluate(systems["good"], made, labels=store)
+    assert all(e.estimate.low <= true_value(systems["good"], truth, str(e.measure)) <= e.estimate.high
+               for e in before.estimates)  # fmt: skip
+    (more,) = plan(store, made, systems, measures="mAP@R RP", direction="i2t", half_width=3)
+    assert more.drawn > found.drawn and len(designs(store)) == 1
+    label(store, truth)
+    after = limner.evaluate(systems["good"], made, labels=store)
+    widths = [[e.estimate.half_width for e in each.estimates] for each in (before, after)]
+    assert (np.array(widths[1]) < np.array(widths[0])).all()
+
+
+def test_what_the_design_cannot_give_is_refused_with_a_reason(world, store):
+    made, systems, truth = world
+    with pytest.raises(LimnerError, match="too few for measures that need all matches"):
+        plan(store, made, systems, measures="mAP@R", direction="i2t", budget=50)
+    for measure in ("MedR", "rsum", "nDCG@5(linear)", "Judged@5"):
+        with pytest.raises(LimnerError, match="cannot be estimated from few labels"):
+            plan(store, made, systems, measures=measure)
+    plan(store, made, systems, measures="mAP@R", direction="i2t", budget=500)
+    with pytest.raises(LimnerError, match="2 or more of each"):
+        limner.evaluate(systems["good"], made, labels=store)
+    label(store, truth)
+    with pytest.raises(LimnerError, match="take mode 'fixed'"):
+        limner.evaluate(systems["good"], made, labels=store, mode="anytime")
+    with pytest.raises(LimnerError, match="truncated ranking"):
+        limner.evaluate(systems["good"].top(2), made, labels=store)
+
+
+def test_intervals_cover(world):
+    """400 studies of ten queries at each level; the truth is that of this world."""
+    (measure,) = parse("mAP@R")
+    found, _, design = everything(world, (measure,))
+    values = np.array(list(found[measure].values())).reshape(3, N)
+    random, held = np.random.default_rng(0), 0
+    for _ in range(400):
+        drawn = [random.choice(each, 10, replace=False) for each in values]
+        made = sum_of_means(np.ravel(drawn), np.repeat([0, 1, 2], 10), [N] * 3, prior=levels.BEFORE)
+        held += made.low <= values.sum() / N <= made.high
+    assert held >= 370 and len(design.units) == 3 * N
+
+
+# --- the given labels -------------------------------------------------------------------------------------------
+
+
+def test_with_everything_labelled_recall_of_the_given_labels_is_exact(world, store):
+    made, systems, truth = world
+    plan(store, made, systems, measures="mAP@R", direction="i2t", half_width=0.0001)
+    label(store, truth)
+    found = label_quality(store, made, direction="i2t")
+    assert found.recall.value == pytest.approx(N / truth.sum()) and found.recall.variance < 1e-4
+    assert found.matches.value == pytest.approx(truth.sum() / N)
+    assert found.precision.value == found.precision.low == 1  # all given pairs were controls
+    assert "recall of the given labels" in str(found)
+
+
+def test_precision_of_the_given_labels_is_that_of_the_controls(world, store):
+    """People call four of the given pairs wrong; without levels there is no recall."""
+    made, systems, truth = world
+    wrong = truth.copy()
+    wrong[:20, :20][np.eye(20, dtype=bool)] = False
+    plan(store, made, systems, measures="P@3", direction="i2t", half_width=1)
+    label(store, wrong)
+    found = label_quality(store, made, direction="i2t")
+    seen = {(a.image, a.caption) for a in answers(store) if a.role == "gold_pos"}
+    right = [wrong[int(i[1:]), int(t[1:])] for i, t in seen]
+    assert found.precision.value == pytest.approx(np.mean(right)) and 0 < found.precision.value < 1
+    assert found.recall is None and "recall" not in str(found)
+
+
+def test_the_linearised_recall_covers(world):
+    """400 studies of ten queries at each level."""
+    found, given, design = everything(world, parse("mAP@R"))
+    truth = world[2]
+    said = {(f"i{i:03}", f"t{t:03}"): bool(truth[i, t]) for i in range(N) for t in range(M)}
+    more = np.array(levels.matches_found(design, range(3 * N), said)).reshape(3, N)
+    assert more.sum() == truth.sum() - N
+    sure = Estimate(1.0, 1.0, 1.0, 0.95, 0.0, 0, 0, 1.0)
+    random, held = np.random.default_rng(1), 0
+    for _ in range(400):
+        drawn = [random.choice(each, 10, replace=False) for each in more]
+        hidden = sum_of_means(np.ravel(drawn), np.repeat([0, 1, 2], 10), [N] * 3, bounds=(0, M))
+        made = label_recall(1.0, sure, hidden)
+        held += made.low <= N / truth.sum() <= made.high
+    assert held >= 366 and found and given
