@@ -19,8 +19,11 @@ if TYPE_CHECKING:
         pool,
         preference,
         quality,
+        reliability,
+        results,
         scale,
         store,
+        studies,
         tasks,
         turns,
     )
@@ -53,8 +56,11 @@ __all__ = [
     "pool",
     "preference",
     "quality",
+    "reliability",
+    "results",
     "scale",
     "store",
+    "studies",
     "tasks",
     "turns",
 ]

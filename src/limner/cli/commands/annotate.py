@@ -9,7 +9,7 @@ import typer
 
 from limner.cli.commands import answers as later
 from limner.cli.commands import designs
-from limner.cli.commands.answers import Where, opened, original, shown
+from limner.cli.commands.answers import Where, opened, shown
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.commands.people import people
 from limner.cli.commands.serve import Certificate, Key, Proxy, Url
@@ -131,6 +131,7 @@ def tasks(
     from limner.annotate.pool import waiting
     from limner.annotate.store.contents import pairs, proposals
     from limner.annotate.store.tasks import add_tasks
+    from limner.annotate.studies import original
     from limner.annotate.tasks import make_caption_tasks, make_tasks
 
     if form not in FORMS:

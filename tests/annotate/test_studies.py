@@ -1,0 +1,227 @@
+"""What people see of a study: systems against each other, intervals so far, strata, what reports say of labels."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import labelling
+import limner
+from limner.annotate import open_store, plan
+from limner.annotate.estimate import difference
+from limner.annotate.results import studies
+from limner.annotate.store.contents import add_collection
+from limner.annotate.store.designs import designs
+from limner.annotate.studies import kept_study, stored_collection
+from limner.core.errors import LimnerError
+
+
+@pytest.fixture
+def store(tmp_path):
+    with open_store(tmp_path / "work.db") as opened:
+        add_collection(opened, labelling.study()[0])
+        yield opened
+
+
+@pytest.fixture
+def labelled(store):
+    """A study of two systems, drawn and labelled."""
+    made, systems, truth = labelling.study()
+    plan(store, made, systems, measures="R@1", direction="t2i", budget=45, half_width=9)
+    labelling.label(store, truth)
+    return store
+
+
+def reports(store, **more):
+    made, systems, _ = labelling.study()
+    return [limner.evaluate(s.T, made, labels=store, name=name, **more) for name, s in systems.items()]
+
+
+def true_difference(direction="t2i"):
+    _, systems, truth = labelling.study()
+    tops = [np.asarray((s if direction == "i2t" else s.T).top(1).indices)[:, 0] for s in systems.values()]
+    side = truth if direction == "i2t" else truth.T
+    hits = [side[np.arange(len(side)), top].mean() for top in tops]
+    return hits[0] - hits[1]
+
+
+# --- kept with the plan -----------------------------------------------------------------------------------------
+
+
+def test_a_plan_keeps_what_its_systems_return_and_which_pairs_are_given(where):
+    """In both kinds of stores; nothing else is needed to estimate later."""
+    made, systems, _ = labelling.study()
+    with open_store(where) as store:
+        add_collection(store, made)
+        plan(store, made, systems, measures="R@1 P@3", budget=20, half_width=3)
+        again = stored_collection(store)
+        assert again.judged("pairs", "i2t").relevant == made.judged("pairs", "i2t").relevant
+        for design in designs(store):
+            kept = kept_study(store, design)
+            assert kept.half_width == 3
+            for name, scores in systems.items():
+                ranking = (scores if design.direction == "i2t" else scores.T).top(3)
+                assert dict(kept.lists[name]) == dict(ranking)
+
+
+# --- one system against another ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["fixed", "anytime"])
+def test_compare_shows_the_difference_under_the_complete_truth(labelled, mode):
+    made, systems, _ = labelling.study()
+    both = reports(labelled)
+    compared = limner.compare(both, labels=labelled, mode=mode)
+    (found,) = compared.estimated
+    sides = [s.T for s in systems.values()]
+    assert found.estimate == difference(labelled, *sides, made, "R@1", direction="t2i", mode=mode)
+    assert found.estimate.low <= true_difference() <= found.estimate.high
+    assert found.given == pytest.approx(both[0].value("R@1", direction="t2i") - both[1].value("R@1", direction="t2i"))
+    text = str(compared)
+    assert "estimated, text -> image" in text and f"{mode} intervals" in text and str(found) in text
+    (row,) = [row for row in compared.rows() if row["view"] == "estimated"]
+    assert row["difference"] == found.estimate.value and row["p"] is None and row["a"] == "good"
+
+
+def test_a_difference_is_marked_only_where_its_interval_excludes_nothing_else(labelled):
+    """The same system against itself differs by nothing, whatever the labels say."""
+    one = reports(labelled)[0]
+    (found,) = limner.compare([one, one], labels=labelled).estimated
+    assert found.estimate.value == 0 and not found.significant
+
+
+def test_three_systems_are_compared_pair_by_pair_with_a_correction(labelled):
+    good, bad = reports(labelled)
+    compared = limner.compare([good, bad, good], labels=labelled)
+    assert [(each.a, each.b) for each in compared.estimated] == [(0, 1), (0, 2), (1, 2)]
+    assert "corrected over these 3 comparisons (Bonferroni)" in str(compared)
+
+
+def test_reports_with_estimates_say_when_a_comparison_leaves_them_out(labelled, tmp_path):
+    compared = limner.compare(reports(labelled))
+    assert compared.estimated == () and any("--estimate STORE" in note for note in compared.notes)
+    with open_store(tmp_path / "empty.db") as empty:
+        add_collection(empty, labelling.study()[0])
+        with pytest.raises(LimnerError, match="no design"):
+            limner.compare(reports(labelled), labels=empty, collection=labelling.study()[0])
+
+
+def test_compare_at_the_shell(labelled, tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from limner.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    for report in reports(labelled):
+        report.save(f"{report.system}.json")
+
+    def run(*words):
+        done = CliRunner().invoke(app, list(words))
+        return done.exit_code, done.output
+
+    code, said = run("compare", "good.json", "bad.json", "--estimate", "work.db", "--samples", "500")
+    assert code == 0 and "estimated, text -> image" in said and "labels" in said
+    both = ("compare", "good.json", "bad.json", "--samples", "500", "--estimate", "work.db")
+    code, said = run(*both, "--mode", "anytime", "--json")
+    (row,) = [
+        row for row in json.loads(said[said.index("{") : said.rindex("}") + 1])["rows"] if row["view"] == "estimated"
+    ]
+    assert code == 0 and row["low"] <= true_difference() <= row["high"] and "anytime" in row["test"]
+    run(*both, "--save", "both.csv", "--save", "both.md", "--save", "both.tex")
+    assert all("estimated" in (tmp_path / f"both.{ending}").read_text() for ending in ("csv", "md", "tex"))
+    code, said = run("compare", "good.json", "bad.json", "--estimate", "none.db")
+    assert code == 3 and "no store none.db" in said
+    code, said = run("compare", "good.json", "bad.json", "--estimate", "work.db", "--mode", "sometimes")
+    assert code in (2, 3) and "mode" in said and "Traceback" not in said
+
+
+# --- what a report says of its labels ---------------------------------------------------------------------------
+
+
+class Known:
+    """A judge that is right three times of four."""
+
+    name = "known"
+
+    def probabilities(self, pairs):
+        truth = labelling.study()[2]
+        said = [truth[int(i[1:]), int(t[1:])] ^ (hash_of(i, t) % 4 == 0) for i, t in pairs]
+        return np.where(said, 0.9, 0.1)
+
+
+def hash_of(image, caption):
+    return 7 * int(image[1:]) + 3 * int(caption[1:])
+
+
+def test_a_report_says_how_many_labels_how_people_agree_and_how_good_the_judge_is(store, tmp_path):
+    made, systems, truth = labelling.study()
+    plan(store, made, systems, measures="R@1", direction="t2i", budget=24, judge=Known(), replication=2)
+    labelling.label(store, truth, name="ada")
+    labelling.label(store, truth, name="bob")
+    report = reports(store)[1]
+    again = limner.Report.load(report.save(tmp_path / "r.json"))
+    about = again.settings["labels"]
+    assert about["labels"] == {"t2i": report.estimates[0].labels} and about["waiting"] == {"t2i": 0}
+    assert about["agreement"]["alpha"] == 1 and about["agreement"]["pairs"] >= 24
+    judge = about["judges"]["t2i"]
+    drawn = [designs(store)[0].units[n] for n in designs(store)[0].drawn]
+    believed = np.array([unit.score >= 0.5 for unit in drawn])
+    right = np.array([truth[int(u.candidates[0][1:]), int(u.query[1:])] for u in drawn])
+    assert judge["judge"] == "known" and judge["units"] == len(drawn)
+    assert judge["right"]["yes"] == (believed & right).sum() and judge["right"]["of"] == believed.sum()
+    assert judge["found"]["of"] == right.sum()
+    assert judge["right"]["low"] <= judge["right"]["yes"] / judge["right"]["of"] <= judge["right"]["high"]
+    text = str(report)
+    assert "design effect" in text and "alpha 1.00" in text and "judge 'known'" in text and "fixed intervals" in text
+
+
+# --- how far it is ----------------------------------------------------------------------------------------------
+
+
+def test_a_study_narrows_until_it_is_narrow_enough(store):
+    made, systems, truth = labelling.study()
+    plan(store, made, systems, measures="R@1", direction="t2i", half_width=1)
+    (before,) = studies(store)
+    assert before.labels == 0 and not before.narrow and before.widest is None
+    assert all("label some of the drawn pairs first" in row.missing for row in before.rows)
+    widths = []
+    for _ in range(20):
+        labelling.label(store, truth, tasks=1)
+        (now,) = studies(store)
+        widths.append(now.widest)
+        if not now.waiting:
+            break
+    assert widths == sorted(widths, reverse=True) and widths[-1] < widths[0]
+    assert [(row.system, row.measure) for row in now.rows] == [("bad", "R@1"), ("good", "R@1")]
+    assert sum(each.answered for each in now.strata) == sum(each.drawn for each in now.strata)
+    assert now.anytime and now.narrow == (now.widest <= 1)
+
+
+def test_a_fixed_interval_never_says_that_people_can_stop(labelled):
+    (now,) = studies(labelled, mode="anytime")
+    (once,) = studies(labelled, mode="fixed")
+    assert once.widest < now.widest and not once.anytime and not once.narrow
+    wide = [row.narrow(100.0) for row in once.rows]
+    assert wide == [False, False] and all(row.narrow(100.0) for row in now.rows)
+
+
+def test_a_measure_without_an_anytime_interval_is_shown_with_a_fixed_one(labelled, monkeypatch):
+    from limner.annotate import results
+
+    usual = results.estimates
+
+    def only_fixed(*args, mode, **more):
+        if mode == "anytime":
+            raise LimnerError("no anytime interval for this")
+        return usual(*args, mode=mode, **more)
+
+    monkeypatch.setattr(results, "estimates", only_fixed)
+    (now,) = studies(labelled)
+    assert not now.anytime and not now.narrow and all(row.found is not None for row in now.rows)
+    assert any("to be looked at once" in note for note in now.notes)
+
+
+def test_a_store_without_a_plan_has_no_study(store):
+    assert studies(store) == []
