@@ -9,11 +9,15 @@ import pytest
 
 import labelling
 import limner
-from limner.annotate import open_store, plan
-from limner.annotate.estimate import difference
+from limner.annotate import open_store, plan, quality
+from limner.annotate.estimate import difference, read_sample
 from limner.annotate.results import studies
+from limner.annotate.store import NotAllowed
+from limner.annotate.store.answers import answers
 from limner.annotate.store.contents import add_collection
 from limner.annotate.store.designs import designs
+from limner.annotate.store.exclusions import exclude
+from limner.annotate.store.tasks import lease
 from limner.annotate.studies import kept_study, stored_collection
 from limner.core.errors import LimnerError
 
@@ -225,3 +229,92 @@ def test_a_measure_without_an_anytime_interval_is_shown_with_a_fixed_one(labelle
 
 def test_a_store_without_a_plan_has_no_study(store):
     assert studies(store) == []
+
+
+# --- what is asked again ----------------------------------------------------------------------------------------
+
+
+def drawn_of(store):
+    """What a design is made of, beside the answers."""
+    (design,) = designs(store)
+    return design.shares, [(n, design.units[n].place, design.units[n].probability) for n in design.drawn]
+
+
+def estimate_of(store, mode="fixed"):
+    made, systems, _ = labelling.study()
+    (found,) = limner.evaluate({"t2i": systems["bad"].T}, made, labels=store, mode=mode).estimates
+    return found
+
+
+def test_an_excluded_annotators_pairs_are_asked_again_and_the_design_stays(where):
+    """In both kinds of stores: the sample shrinks to what was drawn before the gap, and comes back whole."""
+    made, systems, truth = labelling.study()
+    with open_store(where) as store:
+        add_collection(store, made)
+        plan(store, made, systems, measures="R@1", direction="t2i", half_width=0.5)
+        before = drawn_of(store)
+        labelling.label(store, truth, name="ada", tasks=1)
+        liar = labelling.label(store, ~truth, name="liar", tasks=1)
+        labelling.label(store, truth, name="ada")
+        exclude(store, "annotator", liar, reason="answers the contrary")
+        (now,) = studies(store)
+        early = estimate_of(store).labels
+        assert 0 < early == now.labels and now.waiting > 0, "what was drawn before the gap counts, and no more"
+        assert drawn_of(store) == before
+        with pytest.raises(NotAllowed, match="set aside"):
+            lease(store, liar)
+        labelling.label(store, truth, name="bob")  # somebody who has not seen these pairs
+        (again,) = studies(store)
+        assert again.waiting == 0 and again.labels == len(before[1]) and drawn_of(store) == before
+        whole = estimate_of(store)
+    top = np.asarray(systems["bad"].T.top(1).indices)[:, 0]
+    true = truth.T[np.arange(len(top)), top].mean()
+    assert whole.estimate.low - 1e-9 <= true <= whole.estimate.high + 1e-9, "the liar left no trace"
+
+
+def test_a_rejected_task_is_asked_again(where):
+    made, systems, truth = labelling.study()
+    with open_store(where) as store:
+        add_collection(store, made)
+        plan(store, made, systems, measures="R@1", direction="t2i", budget=30, half_width=0.5)
+        before = drawn_of(store)
+        hasty = labelling.label(store, ~truth, name="hasty", tasks=1)
+        labelling.label(store, truth, name="ada")
+        wrong = estimate_of(store)
+        (number,) = {a.assignment for a in answers(store) if a.annotator == "hasty"}
+        quality.review(store, number, "reject", reason="controls wrong")
+        assert studies(store)[0].labels < wrong.labels and lease(store, hasty) is None
+        labelling.label(store, truth, name="bob")
+        again = estimate_of(store)
+        assert again.labels == wrong.labels and drawn_of(store) == before
+        assert again.estimate.value != wrong.estimate.value
+
+
+def test_with_two_people_for_each_pair_the_other_answer_counts_meanwhile(where):
+    made, systems, truth = labelling.study()
+    with open_store(where) as store:
+        add_collection(store, made)
+        plan(store, made, systems, measures="R@1", direction="t2i", budget=30, half_width=0.5, replication=2)
+        labelling.label(store, truth, name="ada")
+        labelling.label(store, truth, name="bob")
+        whole = estimate_of(store)
+        exclude(store, "annotator", "bob", reason="left")
+        assert estimate_of(store).estimate == whole.estimate
+        held = lease(store, labelling.label(store, truth, name="eve", tasks=0))
+        assert held is not None, "every pair is asked of a second person again"
+
+
+def test_labels_are_counted_in_the_order_of_the_draw_after_an_exclusion(store):
+    """An interval that may be looked at any time is valid only if no answer chooses what counts."""
+    made, systems, truth = labelling.study()
+    plan(store, made, systems, measures="R@1", direction="t2i", half_width=0.5)
+    liar = labelling.label(store, ~truth, name="liar", tasks=1, items=7)  # leaves a task half done
+    labelling.label(store, truth, name="ada")
+    exclude(store, "annotator", liar, reason="answers the contrary")
+    labelling.label(store, truth, name="bob")
+    (design,) = designs(store)
+    sample = read_sample(store, made, "t2i")
+    assert list(sample.units) == design.drawn
+    units = [design.units[n] for n in sample.units]
+    said = [sample.said[pair] for unit in units for pair in unit.pairs("t2i")]
+    assert said == [bool(truth[int(u.candidates[0][1:]), int(u.query[1:])]) for u in units]
