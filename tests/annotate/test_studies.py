@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -179,6 +180,19 @@ def test_a_report_says_how_many_labels_how_people_agree_and_how_good_the_judge_i
     assert judge["right"]["low"] <= judge["right"]["yes"] / judge["right"]["of"] <= judge["right"]["high"]
     text = str(report)
     assert "design effect" in text and "alpha 1.00" in text and "judge 'known'" in text and "fixed intervals" in text
+
+
+def test_an_exact_number_survives_a_file(store, tmp_path):
+    """With everything labelled there is no design effect; a file holds that too, and the page can be made of it."""
+    made, systems, truth = labelling.study()
+    plan(store, made, systems, measures="R@1", direction="t2i", half_width=0.001)
+    labelling.label(store, truth)
+    report = reports(store)[0]
+    again = limner.Report.load(report.save(tmp_path / "r.json"))
+    (one,), (other,) = report.estimates, again.estimates
+    assert np.isnan(one.estimate.effect) and np.isnan(other.estimate.effect)
+    assert replace(one.estimate, effect=0.0) == replace(other.estimate, effect=0.0)
+    assert "Under the complete truth" in again.save(tmp_path / "r.html").read_text()
 
 
 # --- how far it is ----------------------------------------------------------------------------------------------

@@ -65,7 +65,9 @@ class Estimated:
     def from_json(cls, content: Mapping[str, Any], traits: Mapping[str, Any]) -> Estimated:
         """What `to_json` wrote; the traits are of a measure that is not limner's own."""
         values = {**content, "measure": Measure.foreign(content["measure"], traits)}
-        return cls(**{**values, "estimate": Estimate(**content["estimate"])})
+        kept = content["estimate"]  # JSON has no NaN: of numbers that are exact there is no design effect
+        unsure = {name: float(kept[name]) for name in ("variance", "effect")}
+        return cls(**{**values, "estimate": Estimate(**{**kept, **unsure})})
 
 
 @dataclass(frozen=True)
