@@ -12,6 +12,7 @@ import labelling
 import limner
 from limner.annotate import open_store, plan, quality
 from limner.annotate.estimate import difference, read_sample
+from limner.annotate.narrowing import narrow, shares_for, telling
 from limner.annotate.results import studies
 from limner.annotate.store import NotAllowed
 from limner.annotate.store.answers import answers
@@ -21,6 +22,7 @@ from limner.annotate.store.exclusions import exclude
 from limner.annotate.store.tasks import lease
 from limner.annotate.studies import kept_study, stored_collection
 from limner.core.errors import LimnerError
+from limner.stats import draw, stratified
 
 
 @pytest.fixture
@@ -332,3 +334,114 @@ def test_labels_are_counted_in_the_order_of_the_draw_after_an_exclusion(store):
     units = [design.units[n] for n in sample.units]
     said = [sample.said[pair] for unit in units for pair in unit.pairs("t2i")]
     assert said == [bool(truth[int(u.candidates[0][1:]), int(u.query[1:])]) for u in units]
+
+
+# --- where to look next -----------------------------------------------------------------------------------------
+
+
+class ByNumber:
+    """A judge whose belief follows the image: strata that differ in what they hold of a comparison."""
+
+    name = "by-number"
+
+    def probabilities(self, pairs):
+        return np.array([int(image[1:]) / 60 for image, _ in pairs])
+
+
+def test_the_next_labels_go_where_the_systems_differ(where):
+    """In both kinds of stores: one more draw of the same design, whose probabilities are known."""
+    made, systems, truth = labelling.study()
+    with open_store(where) as store:
+        add_collection(store, made)
+        plan(store, made, systems, measures="R@1", direction="t2i", budget=30, half_width=0.5, judge=ByNumber())
+        labelling.label(store, truth)
+        before = designs(store)[0].drawn
+        (found,) = narrow(store, made, systems, 12)
+        (design,) = designs(store)
+        new = design.drawn[len(before) :]
+        assert design.drawn[: len(before)] == before and len(new) == sum(found.drawn) == found.labels == 12
+        assert len(design.shares) == 2 and sum(design.shares[1]) == pytest.approx(1)
+        check_probabilities(design, before, new)
+        labelling.label(store, truth)
+        for mode in ("fixed", "anytime"):
+            sides = [s.T for s in systems.values()]
+            gap = difference(store, *sides, made, "R@1", direction="t2i", mode=mode)
+            assert gap.low - 1e-9 <= true_difference() <= gap.high + 1e-9
+
+
+def check_probabilities(design, before, new):
+    """Each draw had the probability that its stratum's share and what was left of it say, by a slow count."""
+    left = {h: sum(u.stratum == h for u in design.units) for h in range(len(design.shares[1]))}
+    for n in before:
+        left[design.units[n].stratum] -= 1
+    for n in new:
+        h = design.units[n].stratum
+        open_ = sum(share for k, share in enumerate(design.shares[1]) if left[k])
+        assert design.units[n].probability == pytest.approx(design.shares[1][h] / open_ / left[h])
+        left[h] -= 1
+
+
+def test_what_both_systems_return_is_not_worth_a_label(store):
+    made, systems, _ = labelling.study()
+    plan(store, made, systems, measures="R@1", direction="t2i", budget=20)
+    (design,) = designs(store)
+    known = made.judged("pairs", "t2i")
+    good, bad = ({(q, ranking[q][0]) for q in ranking.queries} for ranking in (s.T.top(1) for s in systems.values()))
+    pairs = [(unit.query, unit.candidates[0]) for unit in design.units]
+    assert telling(design, systems, known).tolist() == [float((p in good) != (p in bad)) for p in pairs]
+    alone = telling(design, {"good": systems["good"]}, known)
+    assert alone.tolist() == [float(p in good) for p in pairs]
+
+
+def test_shares_narrow_a_difference_more_than_shares_by_size_and_cover():
+    """Simulated: two strata, of which one holds nearly all that can tell two systems apart."""
+    random = np.random.default_rng(3)
+    codes = np.repeat([0, 1], [300, 300])
+    apart = (random.random(600) < np.where(codes == 0, 0.9, 0.05)).astype(float)
+    sign = np.where(random.random(600) < 0.5, 1.0, -1.0)
+    truth = (random.random(600) < 0.4) * sign * apart
+    true, widths, held = truth[apart > 0].sum() / 600, {}, {}
+    sizes = np.array([apart[codes == h].sum() for h in (0, 1)])
+    for how in ("size", "narrow"):
+        covered, wide = [], []
+        for seed in range(300):
+            first = draw(codes, 40, pilot=2, seed=seed).units
+            said = {int(n): float(truth[n] != 0) for n in first}
+            shares = shares_for(codes, apart, said) if how == "narrow" else None
+            more = draw(codes, 80, shares=shares, before=first, seed=1000 + seed).units
+            mine = np.array([n for n in (*first, *more) if apart[n]])
+            e = stratified(truth[mine], codes[mine], sizes, bounds=(-1.0, 1.0)).scaled(sizes.sum() / 600)
+            covered.append(e.low <= true <= e.high)
+            wide.append(e.half_width)
+        widths[how], held[how] = np.mean(wide), np.mean(covered)
+    assert widths["narrow"] < 0.93 * widths["size"] and held["narrow"] > 0.92
+
+
+def test_narrowing_refuses_what_it_cannot_do(store):
+    made, systems, _ = labelling.study()
+    with pytest.raises(LimnerError, match="no design to add to"):
+        narrow(store, made, systems, 5)
+    plan(store, made, systems, measures="R@1", direction="t2i", budget=20)
+    with pytest.raises(LimnerError, match="got 3 systems"):
+        narrow(store, made, {**systems, "third": systems["good"]}, 5)
+    with pytest.raises(LimnerError, match="1 or more"):
+        narrow(store, made, systems, 0)
+
+
+def test_a_turn_narrows_at_the_shell(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from limner.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    held = limner.load("scenes", images=60).test
+    random = np.random.default_rng(0)
+    for name in ("a", "b"):
+        np.save(f"{name}.npy", random.normal(size=(len(held.images), len(held.texts))))
+    common = ["scenes", "-O", "images=60", "--scores", "a=a.npy", "--scores", "b=b.npy"]
+    run = CliRunner().invoke
+    assert run(app, ["annotate", "plan", "work.db", *common, "--direction", "t2i", "--budget", "20"]).exit_code == 0
+    done = run(app, ["annotate", "pool", "work.db", *common, "--again", "10", "--strategy", "narrow"])
+    assert done.exit_code == 0 and "10 further units drawn" in done.output and "limner annotate serve" in done.output
+    done = run(app, ["annotate", "pool", "other.db", *common, "--again", "10", "--strategy", "narrow"])
+    assert done.exit_code == 3 and "limner annotate plan" in done.output

@@ -23,13 +23,13 @@ from limner.annotate.store import open_store
 from limner.annotate.store.answers import answers
 
 SIZES = ({"width": 390, "height": 844}, {"width": 1024, "height": 768}, {"width": 1440, "height": 900})
-GOAL = 4.0
+GOAL = 7.5
 
 
 @pytest.fixture(scope="module")
 def world():
     """The test part of a small world, and two systems, one of which knows more."""
-    held = limner.load("scenes", images=60).test
+    held = limner.load("scenes", images=100).test
     complete = held.extra["complete"]
     truth = np.array([[(complete.grade(i, t) or 0) > 0 for t in held.texts.ids] for i in held.images.ids])
     random = np.random.default_rng(0)
@@ -71,7 +71,7 @@ def server(tmp_path, world):
     """A planned study, served."""
     for name, matrix in world[1].items():
         np.save(tmp_path / f"{name}.npy", matrix)
-    run(tmp_path, "annotate", "plan", "work.db", "scenes", "-O", "images=60", "--scores", "good=good.npy", "--scores",
+    run(tmp_path, "annotate", "plan", "work.db", "scenes", "-O", "images=100", "--scores", "good=good.npy", "--scores",
         "bad=bad.npy", "--direction", "t2i", "--measure", "R@1", "--half-width", GOAL)  # fmt: skip
     made = Server(tmp_path).start()
     yield made
@@ -122,7 +122,7 @@ def judge_task(page, held, *, between=None):
 
 def width(page):
     """The widest half-width that the page shows."""
-    cells = page.locator("table").first.locator("tbody tr td:nth-of-type(5)").all_inner_texts()
+    cells = page.locator("table").first.locator("tbody tr td:nth-of-type(3)").all_inner_texts()
     return max(map(float, cells))
 
 
@@ -199,7 +199,7 @@ def check_report(browser, folder, study, held):
     for name in ("good", "bad"):
         files = ("--scores", f"{name}.npy", "--save", f"{name}.json", "--save", f"{name}.html")
         how = ("--split", "test", "--estimate", "work.db", "--mode", "anytime", "--name", name)
-        run(folder, "evaluate", "scenes", "-O", "images=60", *files, *how)
+        run(folder, "evaluate", "scenes", "-O", "images=100", *files, *how)
     shown = {row.system: row.found.estimate for row in study.rows}
     for name, estimate in shown.items():
         (found,) = limner.Report.load(folder / f"{name}.json").estimates

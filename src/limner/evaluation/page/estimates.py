@@ -14,7 +14,7 @@ from limner.evaluation.page.figures import LEFT, RIGHT, drawing, element
 from limner.evaluation.page.words import count, direction_title, number
 from limner.evaluation.report import Report
 
-ROW = 46
+ROW = 58
 """Height of one row of the drawing."""
 _EDGE = 14
 
@@ -124,15 +124,16 @@ def _reach(found: Sequence[Estimated]) -> tuple[float, float]:
 
 
 def _drawn(called: str, found: Estimated, top: float, place: Any) -> Markup:
-    e, y = found.estimate, top + 31
-    left, right, usual = place(e.low), place(e.high), place(found.given)
+    """The usual number above the estimate, so that neither hides the other."""
+    e, x = found.estimate, place(found.given)
+    usual, y, left, right = top + 28, top + 43, place(e.low), place(e.high)
+    diamond = f"M{x:.1f} {usual - 6:g}L{x + 6:.1f} {usual:g}L{x:.1f} {usual + 6:g}L{x - 6:.1f} {usual:g}Z"
     return Markup("").join(
         [
-            element("text", called, x=LEFT, y=top + 16, class_="name"),
+            element("text", called, x=LEFT, y=top + 15, class_="name"),
+            element("path", d=diamond, class_="usual"),
             element("rect", element("title", _told(called, found)), x=left, y=y - 4, width=max(right - left, 1.5),
                     height=8, rx=4, class_="interval"),
-            element("path", d=f"M{usual:.1f} {y - 7}L{usual + 7:.1f} {y}L{usual:.1f} {y + 7}L{usual - 7:.1f} {y}Z",
-                    class_="usual"),
             element("circle", cx=place(e.value), cy=y, r=5.5, class_="estimate"),
         ]
     )  # fmt: skip
