@@ -329,7 +329,8 @@ def judged(sample: Sample) -> JudgeQuality | None:
     """How far the judge agrees with people, on the labelled units; None without a judge or labels."""
     design = sample.design
     name, units = design.settings.get("judge"), [design.units[n] for n in sample.units]
-    if name is None or not units:
+    scores = [unit.score for unit in units if unit.score is not None]
+    if name is None or not units or len(scores) < len(units):
         return None
-    people = [any(sample.said[p] for p in unit.pairs(design.direction)) for unit in units]
-    return judge_quality(str(name), design.direction, [unit.score for unit in units], people)
+    people = [any(sample.said.get(p) for p in unit.pairs(design.direction)) for unit in units]
+    return judge_quality(str(name), design.direction, scores, people)

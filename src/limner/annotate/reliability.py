@@ -68,7 +68,7 @@ class JudgeQuality:
         )
 
 
-def judge_quality(judge: str, direction: str, believed: Sequence[float | None], people: Sequence[bool]) -> JudgeQuality:
+def judge_quality(judge: str, direction: str, believed: Sequence[float], people: Sequence[bool]) -> JudgeQuality:
     """A judge beside people.
 
     Args:
