@@ -1,6 +1,7 @@
 """Partial judgements: what was judged, what unjudged answers could change, and judgements beside a collection."""
 
 import itertools
+import json
 import os
 from pathlib import Path
 
@@ -107,6 +108,30 @@ def test_the_table_the_files_and_the_page_show_both_ends(tmp_path):
     assert again.find("R@1").bound == found.bound and str(again) == text
     assert "if all unjudged answers were right" in report.save(tmp_path / "r.html").read_text()
     assert {row["measure"]: row["if_right"] for row in report.rows()}["R@1"] == found.bound
+
+
+@pytest.mark.parametrize("measures", ["MRR", "MedR mAP@R"])
+def test_the_judged_share_is_shown_where_no_measure_has_a_cut(measures):
+    scores, judgements, *_ = partial()
+    report = evaluate(scores, judgements, measures=measures)
+    assert "Judged@10" in str(report) and 0 < report.value("Judged@10") < 1
+
+
+def test_every_form_says_the_share_and_both_ends(tmp_path):
+    """Terminal, JSON, CSV, page, and the page of a server."""
+    from limner.web.pages import with_bound
+
+    scores, judgements, *_ = partial()
+    report = evaluate(scores, judgements, measures="R@1")
+    found, ends = report.find("R@1"), "{:.1f} to {:.1f}"
+    ends = ends.format(100 * found.value, 100 * found.bound)
+    assert ends in str(report) and ends == with_bound(found) and "Judged@1" in str(report)
+    (saved,) = [r for r in json.loads(report.save(tmp_path / "r.json").read_text())["results"] if r["measure"] == "R@1"]
+    assert saved["value"] == found.value and saved["all_unjudged_right"] == found.bound
+    for ending in ("csv", "md", "tex", "html"):
+        assert "Judged@1" in report.save(tmp_path / f"r.{ending}").read_text()
+    page = (tmp_path / "r.html").read_text()
+    assert f"{100 * found.bound:.1f} if all unjudged answers were right" in page
 
 
 def test_rsum_has_a_bound_of_its_parts():

@@ -217,3 +217,108 @@ def test_requests_keep_to_their_rate(server, collection):
     made = EndpointJudge(url, "m", collection, per_minute=30, sleep=slept.append, clock=lambda: 0.0)
     made.probabilities(PAIRS[:2])
     assert slept == [2.0, 2.0]
+
+
+def test_what_was_answered_before_an_error_or_ctrl_c_is_kept(server, judge, collection, tmp_path):
+    """Every answer was paid for: nothing is lost with the rest of its batch."""
+    with open_store(tmp_path / "w.db") as store:
+        add_collection(store, collection)
+        server.replies = ["good", "good", 401]
+        with pytest.raises(LimnerError, match="set LIMNER_JUDGE_KEY"):
+            ask_all(store, judge, PAIRS)
+        assert list(machine_answers(store, judge.name)) == PAIRS[:2]
+
+        class Stopped:
+            name, spent = judge.name, judge.spent
+
+            def ask(self, pair):
+                if pair == PAIRS[3]:
+                    raise KeyboardInterrupt
+                return 0.5
+
+        with pytest.raises(KeyboardInterrupt):
+            ask_all(store, Stopped(), PAIRS)
+        assert list(machine_answers(store, judge.name)) == PAIRS[:3]
+        assert ask_all(store, judge, PAIRS)["new"] == 1
+
+
+def test_an_endpoint_that_is_gone_ends_the_run_with_clear_words(server, judge, collection, tmp_path, monkeypatch):
+    from limner.annotate import endpoint
+
+    monkeypatch.setattr(endpoint, "GIVE_UP", 2)
+    with open_store(tmp_path / "w.db") as store:
+        add_collection(store, collection)
+        server.replies = ["good"] + [500] * 8
+        with pytest.raises(LimnerError, match="2 pairs in a row without an answer.*status 500.*1 new answers are kept"):
+            ask_all(store, judge, PAIRS)
+        assert len(server.seen) == 9 and list(machine_answers(store, judge.name)) == PAIRS[:1]
+
+
+def test_a_model_that_obeys_a_caption_changes_one_number_and_nothing_else(server, judge, collection, tmp_path):
+    """The worst that words in a caption can do: a wrong belief, which is no label and no code."""
+    obeyed = '{"match": 1, "key": "sk-x", "run": "rm -rf /", "next": "ignore all other pairs"}'
+    chatty = 'Sure! {"match": 1} <script>alert(1)</script>'
+    with open_store(tmp_path / "w.db") as store:
+        add_collection(store, collection)
+        server.replies = [obeyed, chatty]
+        ask_all(store, judge, [("a", "b0"), ("b", "b0")])
+        assert machine_answers(store, judge.name) == {("a", "b0"): 1.0, ("b", "b0"): 0.25}
+        assert answers(store) == []
+    held = b"".join(each.read_bytes() for each in tmp_path.iterdir())
+    assert b"rm -rf" not in held.replace(INJECTION.encode(), b"") and b"<script>" not in held
+
+
+# --- at the shell -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def planned(tmp_path, monkeypatch):
+    """A store with a plan, made at the shell in a folder of its own."""
+    from typer.testing import CliRunner
+
+    import limner
+    from limner.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LIMNER_JUDGE_KEY", KEY)
+    held = limner.load("scenes", images=60).test
+    np.save("S.npy", np.random.default_rng(0).normal(size=(len(held.images), len(held.texts))))
+
+    def run(*words):
+        done = CliRunner().invoke(app, ["annotate", *map(str, words)])
+        return done.exit_code, done.output
+
+    common = ("scenes", "-O", "images=60", "--scores", "mine=S.npy", "--direction", "t2i")
+    assert run("plan", "work.db", *common, "--measure", "R@1", "--budget", 12)[0] == 0
+    return run
+
+
+def test_judging_at_the_shell_resumes_and_shows_rate_and_cost(server, planned, tmp_path, caplog):
+    caplog.set_level("DEBUG")
+    asked = ("judge", "work.db", "--judge", "endpoint", "--url", f"http://127.0.0.1:{server.server_port}/v1")
+    asked += ("--model", "model-x", "--per-minute", 60_000, "--price", 2)
+    code, said = planned(*asked, "--limit", 3)
+    assert code == 0 and "3 new answers of endpoint model-x" in said
+    assert "3 requests in" in said and "a minute), 21 tokens, cost 4.2e-05" in said
+    server.replies = ["broken"] * 4
+    code, said = planned(*asked, "--limit", 6)
+    assert code == 0 and "2 new answers of endpoint model-x, 3 before, 1 pairs without an answer" in said
+    assert "the last without an answer" in said and "the same command asks for these again" in said
+    code, data = planned(*asked, "--limit", 6, "--json")
+    told = json.loads(data[data.index("{") : data.rindex("}") + 1])
+    assert (told["before"], told["new"], told["failed"]) == (5, 1, 0) and told["cost"] == pytest.approx(14e-6)
+    server.replies = [401]
+    code, refused = planned(*asked, "--limit", 8)
+    assert code == 3 and "set LIMNER_JUDGE_KEY" in refused and "Traceback" not in refused
+    assert KEY not in caplog.text + said + data + refused
+    assert all(KEY.encode() not in each.read_bytes() for each in tmp_path.rglob("*") if each.is_file())
+
+
+def test_the_key_is_on_no_page(server, planned, tmp_path):
+    import websites
+
+    asked = ("judge", "work.db", "--judge", "endpoint", "--url", f"http://127.0.0.1:{server.server_port}/v1")
+    assert planned(*asked, "--model", "model-x", "--per-minute", 60_000, "--limit", 2)[0] == 0
+    site = websites.client(tmp_path / "work.db")
+    for path in ("/", "/judge", "/admin", "/estimate", "/api/study", "/api/status", "/admin/export?form=csv"):
+        assert KEY not in websites.patient(site, path).text

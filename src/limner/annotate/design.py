@@ -26,6 +26,7 @@ from limner.annotate.store.answers import answers
 from limner.annotate.store.contents import Key, add_pairs
 from limner.annotate.store.designs import LEVEL, Design, Unit, add_design, add_phase, designs, fill_units
 from limner.annotate.store.tasks import add_tasks
+from limner.annotate.studies import keep_study
 from limner.annotate.tasks import make_tasks
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.collection import Collection
@@ -141,6 +142,7 @@ def plan(
     if half_width <= 0 or (budget is not None and budget < 1):
         raise LimnerError(f"half-width {half_width:g}, budget {budget}: expected numbers above 0")
     chosen = ("i2t", "t2i") if direction is None else (direction,)
+    keep_study(store, collection, systems, wanted, chosen, half_width)
     found = []
     for number, towards in enumerate(chosen):
         if progress is not None:

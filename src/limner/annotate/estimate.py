@@ -17,7 +17,7 @@ from limner.annotate import levels
 from limner.annotate.aggregate import by_majority
 from limner.annotate.frames import needed, values
 from limner.annotate.merge import taken_out
-from limner.annotate.quality import agreement
+from limner.annotate.reliability import JudgeQuality, agreement_words, judge_quality, people_agree
 from limner.annotate.scale import relevant
 from limner.annotate.store import Store
 from limner.annotate.store.answers import answers
@@ -30,10 +30,7 @@ from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.evaluation.estimated import Estimated
 from limner.evaluation.measures import Measure
-from limner.stats import Estimate, Undefined, cohen_kappa, sequential, stratified, sum_of_means
-
-SAMPLES = 200
-"""Bootstrap samples for the interval of people's agreement."""
+from limner.stats import Estimate, sequential, stratified, sum_of_means
 
 
 @dataclass(frozen=True)
@@ -118,7 +115,7 @@ def estimates(
             ranking = _lists(source, max(m.k or 1 for m in planned))
             found += [_estimated(sample, ranking, m, mode, level) for m in wanted]
         notes += _notes(sample, [e for e in found if e.direction == direction], mode)
-    return found, notes + (_people(store) if found else [])
+    return found, notes + ([agreement_words(people_agree(store))] if found else [])
 
 
 def difference(
@@ -376,31 +373,16 @@ def _notes(sample: Sample, found: Sequence[Estimated], mode: str) -> list[str]:
         for e in found
         if e.outside
     ]
-    return notes + _judged(sample)
+    quality = judged(sample)
+    return notes + ([] if quality is None else [str(quality)])
 
 
-def _judged(sample: Sample) -> list[str]:
-    """How far the judge agrees with people, on the labelled units."""
-    name = sample.design.settings.get("judge")
-    scores = [sample.design.units[n].score for n in sample.units]
-    if name is None or not scores:
-        return []
-    believed = np.array(scores, dtype=np.float64) >= 0.5
-    pairs = [sample.design.units[n].pairs(sample.design.direction) for n in sample.units]
-    people = np.array([any(sample.said[p] for p in each) for each in pairs])
-    both = int((believed & people).sum())
-    try:
-        kappa = f"{cohen_kappa(believed.astype(int), people.astype(int)):.2f}"
-    except Undefined:
-        kappa = "undefined"
-    right = f"{both} of its {int(believed.sum())} yes right, {both} of people's {int(people.sum())} yes found"
-    return [
-        f"judge {name!r} on {len(people):,} labelled units: {right}, kappa {kappa}; it made the strata, nothing else"
-    ]
-
-
-def _people(store: Store) -> list[str]:
-    found = agreement(answers(store), samples=SAMPLES)
-    if found.pairs == 0:
-        return ["people's agreement is unknown: no pair was judged by two people"]
-    return [f"people's agreement: alpha {found.alpha:.2f} [{found.low:.2f}, {found.high:.2f}] on {found.pairs:,} pairs"]
+def judged(sample: Sample) -> JudgeQuality | None:
+    """How far the judge agrees with people, on the labelled units; None without a judge or labels."""
+    design = sample.design
+    name, units = design.settings.get("judge"), [design.units[n] for n in sample.units]
+    scores = [unit.score for unit in units if unit.score is not None]
+    if name is None or not units or len(scores) < len(units):
+        return None
+    people = [any(sample.said.get(p) for p in unit.pairs(design.direction)) for unit in units]
+    return judge_quality(str(name), design.direction, scores, people)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from limner.cli.commands.answers import ORIGINAL, opened
+from limner.cli.commands.answers import opened
 from limner.cli.console import progress, tell
 
 if TYPE_CHECKING:
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 def remember(store: Store, held: Collection, spec: str, options: dict[str, object], split: str | None) -> None:
     """Keeps the collection in the store, how to load it again, and its original pairs."""
     from limner.annotate.store.contents import add_collection
+    from limner.annotate.studies import keep_original
 
     with progress(f"reading {len(held.images):,} images") as told:
         add_collection(store, held, spec=spec, progress=told)
     store.set("loading", {"options": options, "split": split})
-    store.set(ORIGINAL, [[i, t, g] for i, t, g in held.judgements.relevant])
+    keep_original(store, held.judgements)
 
 
 def several(

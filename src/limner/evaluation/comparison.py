@@ -20,10 +20,12 @@ import numpy as np
 
 from limner import stats
 from limner.core.arrays import FloatArray, IntArray
+from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.files import write_file
 from limner.core.frames import Tabular, by_column
 from limner.core.registry import Registry, checked
+from limner.evaluation.estimated import EstimatedDifference, estimated_differences
 from limner.evaluation.measures import Measure
 from limner.evaluation.plain import plain
 from limner.evaluation.results import ALONE, Evaluated, Result, written
@@ -32,6 +34,10 @@ from limner.stats import Interval, PairedTest, correlation_matrix, holm
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+ESTIMATES_LOST = (
+    "the reports have estimated numbers, which this table does not compare: give the store too (labels=store, or "
+    "--estimate STORE)"
+)
 TESTS = ("auto", "mcnemar", "randomisation", "sign", "wilcoxon")
 FAMILIES = ("table", "line")
 
@@ -124,13 +130,23 @@ class Line:
 
 @dataclass(frozen=True)
 class Comparison(Tabular):
-    """Two or more systems on the same queries. Prints as a table with significance marks."""
+    """Two or more systems on the same queries. Prints as a table with significance marks.
+
+    Args:
+        systems: Their names.
+        lines: One for each measure that all reports have.
+        notes: What a reader must know.
+        level: What counts as significant after correction.
+        family: What p-values are corrected over: "table" or "line".
+        estimated: Differences under the complete truth, from labels drawn by design.
+    """
 
     systems: tuple[str, ...]
     lines: tuple[Line, ...]
     notes: tuple[str, ...] = ()
     level: float = 0.05
     family: str = "table"
+    estimated: tuple[EstimatedDifference, ...] = ()
 
     @property
     def corrected(self) -> str:
@@ -168,7 +184,8 @@ class Comparison(Tabular):
 
     def rows(self) -> list[dict[str, Any]]:
         """One flat record per measure and pair of systems: the form of the CSV file."""
-        return [_row(self, line, d) for line in self.lines for d in line.differences]
+        tested = [_row(self, line, d) for line in self.lines for d in line.differences]
+        return [*tested, *(each.row(self.systems) for each in self.estimated)]
 
     def columns(self) -> dict[str, list[Any]]:
         """The columns of `rows`, as `to_pandas`, `to_polars` and `to_arrow` give them."""
@@ -224,6 +241,9 @@ def compare(
     samples: int = 100_000,
     seed: int = 0,
     level: float = 0.05,
+    labels: object | None = None,
+    collection: Collection | None = None,
+    mode: str = "fixed",
 ) -> Comparison:
     """Compares systems on the queries they share.
 
@@ -236,6 +256,10 @@ def compare(
         samples: Random swaps of the randomisation test.
         seed: The same seed gives the same p-values.
         level: What counts as significant after correction.
+        labels: A store of answers to a designed sample (`limner.annotate.plan`): the comparison then has the view
+            "estimated", differences under the complete truth, from the lists that the reports keep.
+        collection: Whose pairs are given, for `labels`; as the store has it where left out.
+        mode: Of the intervals from labels: "fixed", to be looked at once, or "anytime", after every answer.
 
     Returns:
         A comparison with one line per measure that all reports have.
@@ -260,7 +284,29 @@ def compare(
         )
     lines = _corrected([_line([k[key] for k in keyed], test, samples, seed) for key in shared], family)
     notes = [*different, *_notes(reports, keyed, shared), *_test_notes(lines, test)]
-    return Comparison(system_names(reports), lines, tuple(notes), level, family)
+    found, told = _estimated(reports, labels, collection, mode)
+    return Comparison(system_names(reports), lines, (*notes, *told), level, family, found)
+
+
+def _estimated(
+    reports: Sequence[Evaluated], labels: object | None, collection: Collection | None, mode: str
+) -> tuple[tuple[EstimatedDifference, ...], list[str]]:
+    """The differences that labels tell, and what to know of them."""
+    if labels is None:
+        lost = any(getattr(report, "estimates", ()) for report in reports)
+        return (), [ESTIMATES_LOST] if lost else []
+    found = estimated_differences(labels, [getattr(report, "top", {}) for report in reports], collection, mode)
+    if not found:
+        raise LimnerError(
+            "labels: the store has no design for a direction that all reports keep lists of; make one with 'limner "
+            "annotate plan'"
+        )
+    how = "to be looked at once" if mode == "fixed" else "may be looked at after every answer"
+    most = max(e.labels for each in found for e in each.values)
+    return found, [
+        f"estimated: differences under the complete truth of this collection from up to {most:,} labels, {mode} "
+        f"intervals ({how}); *: 0 is outside the interval, corrected over these {len(found)} comparisons (Bonferroni)"
+    ]
 
 
 def system_names(reports: Sequence[Evaluated]) -> tuple[str, ...]:

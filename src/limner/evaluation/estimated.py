@@ -2,12 +2,13 @@
 
 Who has labels says how to estimate from them: any object with an attribute `estimator`, a function or its address
 "module:function". It is called with the object, the sources by direction, the collection, the measures that were asked
-for (None: all that the labels were drawn for) and the mode, and returns (estimates, notes).
+for (None: all that the labels were drawn for) and the mode, and returns (estimates, notes). Likewise an attribute
+`comparer` gives differences of systems, from their lists by direction, and `describer` plain values about the labels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -64,7 +65,69 @@ class Estimated:
     def from_json(cls, content: Mapping[str, Any], traits: Mapping[str, Any]) -> Estimated:
         """What `to_json` wrote; the traits are of a measure that is not limner's own."""
         values = {**content, "measure": Measure.foreign(content["measure"], traits)}
-        return cls(**{**values, "estimate": Estimate(**content["estimate"])})
+        kept = content["estimate"]  # JSON has no NaN: of numbers that are exact there is no design effect
+        unsure = {name: float(kept[name]) for name in ("variance", "effect")}
+        return cls(**{**values, "estimate": Estimate(**{**kept, **unsure})})
+
+
+@dataclass(frozen=True)
+class EstimatedDifference:
+    """One system less another on one measure under the complete truth, from the same labels.
+
+    Args:
+        direction: "i2t" or "t2i".
+        measure: What is estimated.
+        a: Number of the one system.
+        b: Number of the other.
+        values: The estimates of both.
+        estimate: Their difference with its interval.
+        significant: Whether 0 is outside the interval at the level that Bonferroni asks for, over all comparisons.
+    """
+
+    direction: str
+    measure: Measure
+    a: int
+    b: int
+    values: tuple[Estimated, Estimated]
+    estimate: Estimate
+    significant: bool
+
+    @property
+    def given(self) -> float:
+        """The difference by the given positives alone."""
+        return self.values[0].given - self.values[1].given
+
+    def __str__(self) -> str:
+        show, e = self.measure.show, self.estimate
+        return f"{self.measure.show_change(e.value)} [{show(e.low)}, {show(e.high)}]"
+
+    def row(self, systems: Sequence[str]) -> dict[str, Any]:
+        """As in the flat form of a comparison; there is an interval, and no test."""
+        e, (one, other) = self.estimate, self.values
+        return {
+            "view": VIEW, "direction": self.direction, "measure": str(self.measure),
+            "a": systems[self.a], "b": systems[self.b], "value_a": one.estimate.value, "value_b": other.estimate.value,
+            "difference": e.value, "low": e.low, "high": e.high, "p": None, "p_holm": None, "p_holm_table": None,
+            "significant": self.significant, "test": f"{e.mode} interval from {max(one.labels, other.labels)} labels",
+            "effect": None,
+        }  # fmt: skip
+
+
+def _way(labels: Any, what: str) -> Callable[..., Any]:
+    """How labels do something, as they say themselves."""
+    how = getattr(labels, what, None)
+    if how is None:
+        raise LimnerError(
+            f"labels: got {type(labels).__name__}, expected a store of answers (limner.annotate.open_store)"
+        )
+    found: Callable[..., Any] = ESTIMATORS.find(how) if isinstance(how, str) else how
+    return found
+
+
+def _known_mode(mode: str) -> str:
+    if mode not in MODES:
+        raise UnknownName("mode", mode, MODES)
+    return mode
 
 
 def estimated(
@@ -75,16 +138,22 @@ def estimated(
     mode: str,
 ) -> tuple[tuple[Estimated, ...], list[str]]:
     """Asks the labels for estimates, and gives the notes that go with them."""
-    if mode not in MODES:
-        raise UnknownName("mode", mode, MODES)
-    how = getattr(labels, "estimator", None)
-    if how is None:
-        raise LimnerError(
-            f"labels: got {type(labels).__name__}, expected a store of answers (limner.annotate.open_store)"
-        )
-    estimate = ESTIMATORS.find(how) if isinstance(how, str) else how
-    found, notes = estimate(labels, sources, truth, measures, mode=mode)
+    found, notes = _way(labels, "estimator")(labels, sources, truth, measures, mode=_known_mode(mode))
     return tuple(found), list(notes)
+
+
+def estimated_differences(
+    labels: Any, lists: Sequence[Mapping[str, Any]], collection: Collection | None, mode: str
+) -> tuple[EstimatedDifference, ...]:
+    """Asks the labels for the differences of every two systems, whose lists are given by direction."""
+    return tuple(_way(labels, "comparer")(labels, lists, collection, mode=_known_mode(mode)))
+
+
+def described(labels: Any, directions: Iterable[str], collection: Collection) -> dict[str, Any]:
+    """What labels say of themselves, for the settings of a report; nothing where they say nothing."""
+    if getattr(labels, "describer", None) is None:
+        return {}
+    return {"labels": _way(labels, "describer")(labels, directions, collection)}
 
 
 def estimate_rows(found: Sequence[Estimated], directions: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:

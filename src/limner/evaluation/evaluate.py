@@ -16,7 +16,7 @@ from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.core.version import VERSION
 from limner.evaluation.coverage import covered, unjudged_queries
-from limner.evaluation.estimated import estimated
+from limner.evaluation.estimated import described, estimated
 from limner.evaluation.inputs import EXPECTED, understood
 from limner.evaluation.judging import (
     Given,
@@ -118,6 +118,7 @@ def evaluate(
     settings = _settings(how, {f"{view} {d}": j for (view, d), j in judged.items()}, sources)
     settings |= _judged_pools(asked, truth, sources)
     found, more = estimated(labels, sources, truth, chosen, mode) if labels is not None else ((), [])
+    settings |= described(labels, sources, truth) if found else {}
     return Report(name, truth.name, tuple(results), top, settings, (*notes, *more), found)
 
 

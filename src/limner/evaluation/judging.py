@@ -28,6 +28,8 @@ Given = Judgements | Mapping[str, Judgements] | str | Path
 
 MOST_CELLS = 50_000_000
 """Queries times candidates that are looked at, at most, for a measure that depends on all relevant candidates."""
+USUAL_CUT = 10
+"""Answers of which the judged share is shown where no measure has a cut."""
 _CHUNK = 2_000_000
 
 
@@ -130,13 +132,16 @@ def pool_notes(view: View, collection: Collection, direction: str, candidates: I
 
 
 def judged_measures(placements: Placements, measures: Sequence[Measure]) -> list[Measure]:
-    """How many of the first answers somebody judged, for every cut that is measured; nothing where all were.
+    """How many of the first answers somebody judged, for every cut that is measured, or the first ten where none is.
+
+    Nothing where all were judged.
 
     A cut below which a list ends is left out: nobody asked for it, and what follows in the list is not known.
     """
     if not placements.partly_judged:
         return []
-    cuts = sorted({m.k for m in measures if m.k is not None and not m.kind.judged})
+    asked = any(m.kind.judged for m in measures)
+    cuts = sorted({m.k for m in measures if m.k is not None and not m.kind.judged}) or ([] if asked else [USUAL_CUT])
     return [measure for measure in (Measure("Judged", k) for k in cuts) if _is_known(placements, measure)]
 
 

@@ -85,6 +85,8 @@ def _result_to_json(r: Result, id_lists: dict[int, list[str]]) -> dict[str, Any]
     }
     if r.if_right is not None:
         content["if_right"] = plain(r.if_right.tolist())
+    if r.bound is not None:
+        content["all_unjudged_right"] = plain(r.bound)
     images = next((part.clusters for part in r.parts if part.direction == "i2t"), None)
     return content if images is None else {**content, "images": images.tolist()}
 

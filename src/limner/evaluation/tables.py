@@ -132,13 +132,25 @@ def comparison_grids(comparison: Comparison) -> list[Grid]:
     """One grid per view and direction; two systems are shown with their difference, more with letters."""
     keys = dict.fromkeys((n.view, n.direction) for n in comparison.lines)
     make = _two if len(comparison.systems) == 2 else _many
-    return [
+    grids = [
         Grid(
             heading(*key),
             make(comparison, heading(*key), [n for n in comparison.lines if (n.view, n.direction) == key]),
         )
         for key in keys
     ]
+    return [*grids, *(_estimated_grid(comparison, d) for d in dict.fromkeys(e.direction for e in comparison.estimated))]
+
+
+def _estimated_grid(comparison: Comparison, direction: str) -> Grid:
+    """Every two systems under the complete truth: both estimates, and the difference with its interval."""
+    names = comparison.systems
+    rows = [(heading(VIEW, direction), "one", "other", "difference", "by the given pairs")]
+    for each in (e for e in comparison.estimated if e.direction == direction):
+        one, other = (f"{names[n]} {value}" for n, value in zip((each.a, each.b), each.values, strict=True))
+        mark = " *" if each.significant else ""
+        rows.append((str(each.measure), one, other, f"{each}{mark}", each.measure.show_change(each.given)))
+    return Grid(heading(VIEW, direction), tuple(rows))
 
 
 def _two(comparison: Comparison, title: str, lines: list[Line]) -> tuple[tuple[str, ...], ...]:

@@ -150,6 +150,7 @@ def description(corrections: Iterable[str] = CORRECTIONS) -> dict[str, Any]:
         "/api/mine": {"get": _operation("What I have done", role="annotator")},
         "/api/comparison": {"get": _operation("The next comparison", role="annotator")},
         "/api/votes": {"post": _operation("Vote", role="annotator", sent=vote)},
+        "/api/study": {"get": _operation("Estimates so far, and whether labelling can stop", role="reviewer")},
         "/api/status": {"get": _operation("Progress, agreement, annotators", role="reviewer")},
     }
     about = "Judging pairs of images and texts. Send Content-Type: application/json; in a team, the session's cookie."

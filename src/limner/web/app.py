@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from limner.core.errors import LimnerError
-from limner.web import accounts, admin, api, effect, judging, pages, preferring, team
+from limner.web import accounts, admin, api, effect, estimating, judging, pages, preferring, team
 from limner.web.jobs import Pending
 from limner.web.security import Guard, checked_proxies, names_of
 from limner.web.site import HERE, Site, endpoint, failed, open_endpoint
@@ -94,6 +94,7 @@ def _admins() -> list[BaseRoute]:
     """The addresses of those who look after the judging."""
     return [
         Route("/admin", endpoint(admin.admin_page, role="reviewer")),
+        Route("/estimate", endpoint(estimating.estimate_page, role="reviewer")),
         Route("/admin/effect", endpoint(effect.effect_page, role="reviewer")),
         Route("/admin/export", endpoint(effect.export_file, role="admin")),
         Route("/admin/tasks", endpoint(admin.make_tasks, role="admin"), methods=["POST"]),
@@ -122,5 +123,6 @@ def _machines() -> list[BaseRoute]:
         Route("/api/mine", endpoint(judging.api_mine)),
         Route("/api/comparison", endpoint(preferring.api_comparison)),
         Route("/api/votes", endpoint(preferring.api_vote), methods=["POST"]),
+        Route("/api/study", endpoint(estimating.api_study, role="reviewer")),
         Route("/api/status", endpoint(admin.api_status, role="reviewer")),
     ]

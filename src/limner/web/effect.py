@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from limner.core.errors import LimnerError, UnknownName
-from limner.evaluation.page.words import plain
 from limner.web.jobs import Job
 from limner.web.judging import judged_collection
-from limner.web.pages import MEASURES
+from limner.web.pages import MEASURES, with_bound
 from limner.web.site import Ask, page
 
 if TYPE_CHECKING:
@@ -124,5 +123,5 @@ def change(system: str, before: Result, after: Result) -> MeasureChange:
     """One measure before and after; what changed is the numbers, not their rounded text."""
     measure, apart = before.measure, after.value - before.value
     moved = measure.show_change(apart) if math.isfinite(apart) else "–"
-    was, now = (plain(measure, result.value) for result in (before, after))
+    was, now = (with_bound(result) for result in (before, after))
     return MeasureChange(system, DIRECTIONS[before.direction], str(measure), was, now, moved)

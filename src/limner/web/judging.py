@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from limner.core.errors import LimnerError
+from limner.web.estimating import can_stop
 from limner.web.site import Ask, page, query
 
 if TYPE_CHECKING:
@@ -34,13 +35,13 @@ def judge_page(ask: Ask) -> Response:
     held = lease(store, me)
     mine = progress_of(store, me)
     if held is None or not held.items:
-        return page(ask, "judged.html", mine=mine, admin=ask.visitor.may("admin"))
+        return page(ask, "judged.html", mine=mine, admin=ask.visitor.may("admin"), enough=can_stop(ask))
     at = min(ask.number("at", _first(held)), len(held.items) - 1)
     return page(
         ask, "judge.html", held=held, at=at, item=held.items[at], mine=mine, grades=GRADES, reasons=REASONS,
         guideline=GUIDELINE, key=secrets.token_urlsafe(16), task=json.dumps(task_of(ask, held)),
         source=picture_of(judged_collection(ask), held.items[at]),
-        done=sum(item.grade is not None for item in held.items),
+        done=sum(item.grade is not None for item in held.items), enough=can_stop(ask),
     )  # fmt: skip
 
 

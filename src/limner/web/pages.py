@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import RedirectResponse, Response
 
 from limner.core.errors import LimnerError
+from limner.evaluation.page.words import plain
 from limner.web.failing import failures_of, story
 from limner.web.jobs import Job
 from limner.web.library import Library
@@ -17,6 +18,7 @@ from limner.web.site import NAME, PAGES, Ask, page, query
 
 if TYPE_CHECKING:
     from limner.evaluation.report import Report
+    from limner.evaluation.results import Result
 
 MOST_SYSTEMS = 8
 """Systems side by side."""
@@ -153,6 +155,12 @@ def report_of(library: Library, collection: str, system: str, correction: str = 
     return found
 
 
+def with_bound(result: Result) -> str:
+    """A number; where answers are not judged, with what it would be if all of them were right."""
+    shown = plain(result.measure, result.value)
+    return shown if result.bound is None else f"{shown} to {plain(result.measure, result.bound)}"
+
+
 def compare(ask: Ask) -> Response:
     """Systems on collections, side by side."""
     library = ask.site.library
@@ -173,10 +181,10 @@ def _table(library: Library, collection: str, systems: Sequence[str], correction
     columns = [f"{name} with {way}" if way else name for name, way in ways]
     held, whole = loaded.held, loaded.whole
     counts = f"{len(held.images):,} images and {len(held.texts):,} texts, held out of {len(whole.images):,} images"
-    shown = {result.key: [result.measure.show(result.value)] for result in reports[0].results}
+    shown = {result.key: [with_bound(result)] for result in reports[0].results}
     for report in reports[1:]:
         for result in report.results:
-            shown.get(result.key, []).append(result.measure.show(result.value))
+            shown.get(result.key, []).append(with_bound(result))
     words = {"i2t": "image → text", "t2i": "text → image"}
     rows = [MeasureRow(key[0], words.get(key[1], key[1]), str(key[2]), values) for key, values in shown.items()]
     return CollectionTable(collection, counts, columns, rows)

@@ -40,6 +40,7 @@ PAGES = (
     ("/failures", "Failures", "reviewer", "What the wrong answers got wrong, drawn on the pictures."),
     ("/judge", "Judge", "annotator", "Does this caption fit this picture? With the keyboard alone, if you like."),
     ("/prefer", "Prefer", "annotator", "Which of two lists answers better?"),
+    ("/estimate", "Estimate", "reviewer", "The true numbers while people label, and when it is enough."),
     ("/admin", "Progress", "reviewer", "How far the judging is, how well people agree, and the answers to take away."),
 )
 """Address, name, who may, and what for."""

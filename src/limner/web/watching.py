@@ -6,8 +6,9 @@ known so far.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from limner.web.jobs import Job, Pending
 from limner.web.site import Ask
@@ -41,28 +42,58 @@ class Known:
     agreed: Agreement | None
 
 
+class Dated(Protocol):
+    """What was worked out of a known state of the store."""
+
+    @property
+    def state(self) -> tuple[int, ...]:
+        """The state."""
+
+
+T = TypeVar("T", bound=Dated)
+
+
 @dataclass
 class Watch:
-    """The last that was worked out; None before the first time."""
+    """The last that was worked out, by what it is; nothing before the first time."""
 
-    known: Known | None = None
+    known: dict[str, Any] = field(default_factory=dict)
+
+
+def watched(
+    ask: Ask, name: str, what: str, state: Callable[[], tuple[int, ...]], make: Callable[[], T], *, patience: float
+) -> tuple[T | None, Job | None]:
+    """What is known, and the work under way where that is not the newest.
+
+    Args:
+        ask: The request.
+        name: What is worked out; equal names are one work.
+        what: In words, for the person who waits.
+        state: The store's state now.
+        make: Works it out.
+        patience: Seconds to wait for the first; for a newer one nobody waits.
+    """
+    jobs, known = ask.site.library.jobs, ask.request.app.state.watch.known
+    key = (name, ask.site.store_at)
+    for seconds in (patience, 0.0):  # what is ready may be old: then the next is begun
+        if name in known and known[name].state == state():
+            break
+        try:
+            known[name] = jobs.value(key, what, lambda job: make(), patience=seconds)
+        except Pending as pending:
+            return known.get(name), pending.job
+        jobs.forget(key)
+    return known.get(name), None
 
 
 def people_of(ask: Ask) -> tuple[Known | None, Job | None]:
-    """What is known, and the work under way where that is not the newest."""
+    """What is known of people, and the work under way where that is not the newest."""
     from limner.annotate.store.answers import latest
 
-    store, jobs, watch = ask.site.store, ask.site.library.jobs, ask.request.app.state.watch
-    key = ("people", ask.site.store_at)
-    for patience in (PATIENCE, 0.0):  # what is ready may be old: then the next is begun, but nobody waits for it
-        if watch.known is not None and watch.known.state == latest(store):
-            break
-        try:
-            watch.known = jobs.value(key, "comparing answers", lambda job: _worked_out(store), patience=patience)
-        except Pending as pending:
-            return watch.known, pending.job
-        jobs.forget(key)
-    return watch.known, None
+    store = ask.site.store
+    return watched(
+        ask, "people", "comparing answers", lambda: latest(store), lambda: _worked_out(store), patience=PATIENCE
+    )
 
 
 def _worked_out(store: Store) -> Known:

@@ -131,6 +131,10 @@ class Store:
 
     estimator = "limner.annotate.estimate:estimates"
     """How `limner.evaluate(..., labels=store)` estimates from the answers."""
+    comparer = "limner.annotate.results:differences"
+    """How `limner.compare(..., labels=store)` estimates differences of systems."""
+    describer = "limner.annotate.results:described"
+    """What a report says of the answers: how many, how far people agree, how good a judge is."""
 
     def __init__(self, engine: sa.Engine, *, now: Callable[[], float] = time.time) -> None:
         """Remembers the database; `open_store` makes one."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from limner.cli.commands import answers as later
 from limner.cli.commands import designs
-from limner.cli.commands.answers import Where, opened, original, shown
+from limner.cli.commands.answers import Where, opened, shown
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.commands.people import people
 from limner.cli.commands.serve import Certificate, Key, Proxy, Url
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Judge pairs with people: pool, tasks, answers, quality, merge, bias.")
 FORMS = ("pairs", "captions")
+STRATEGY = "narrow"
 
 
 # --- pool and tasks ---------------------------------------------------------------------------------------------
@@ -43,7 +45,7 @@ def pool(
     keep: Annotated[int, word("Places of each list that are remembered.", metavar="K", min=1)] = 25,
     bleu: Annotated[float | None, word("Least BLEU-pre with the image's own captions, e.g. 0.25.", metavar="X")] = None,
     again: Annotated[int | None, word("A further turn: so many pairs, learned from the answers.", metavar="N")] = None,
-    strategy: Annotated[str, word("Of a further turn: sure, unsure, disagree, mixed.")] = "sure",
+    strategy: Annotated[str, word("Of a further turn: sure, unsure, disagree, mixed, or narrow.")] = "sure",
     split: Split = None,
     option: Loading = None,
     trust: Trust = False,
@@ -52,22 +54,34 @@ def pool(
     """Pool what several systems rank high, both directions, into a store; each pair remembers who proposed it.
 
     With --again, the systems are weighed by the answers so far and propose beyond the first pool; pairs that are surely
-    no match are not asked.
+    no match are not asked. With --strategy narrow, a plan is extended instead: by the labels that narrow the comparison
+    of the two systems most.
 
     Examples:
       $ limner annotate pool work.db scenes --system histograms --system colours
       $ limner annotate pool work.db captions.csv --scores mine=S.npy --run theirs=t2i.run --bleu 0.25
       $ limner annotate pool work.db scenes --system histograms --system colours --again 100
+      $ limner annotate pool work.db scenes --system histograms --system colours --again 100 --strategy narrow
     """
     whole = load(collection, option)
     systems, held = several(system or [], scores or [], run or [], whole, split, features=features, trust=trust)
     with opened(store, create=True) as db:
         if again is None:
             remember(db, held, collection, loading(option), split)
-            data = _filled(db, systems, held, depth, max(keep, depth), bleu)
+            data: dict[str, Any] = dict(_filled(db, systems, held, depth, max(keep, depth), bleu))
+        elif strategy == STRATEGY:
+            data = _narrowed(db, held, systems, again)
         else:
             data = _again(db, systems, again, strategy)
     answer(_pooled(data, store), data, as_json=as_json)
+
+
+def _narrowed(store: Store, held: Collection, systems: Mapping[str, Lists], number: int) -> dict[str, Any]:
+    """A further draw of a plan, as plain values."""
+    from limner.annotate.narrowing import narrow
+
+    with progress("drawing what narrows the comparison most"):
+        return {"narrowed": [asdict(each) | {"told": str(each)} for each in narrow(store, held, systems, number)]}
 
 
 def _filled(
@@ -100,7 +114,10 @@ def _again(store: Store, systems: Mapping[str, Lists], number: int, strategy: st
     }
 
 
-def _pooled(data: Mapping[str, int], store: str) -> str:
+def _pooled(data: Mapping[str, Any], store: str) -> str:
+    if "narrowed" in data:
+        told = [each["told"] for each in data["narrowed"]]
+        return "\n".join([*told, f"Next: limner annotate serve {shown(store)}"])
     if "turn" in data:
         head = (
             f"turn {data['turn']}: {data['new']:,} new pairs of {data['candidates']:,}, from {data['answers']:,} labels"
@@ -131,6 +148,7 @@ def tasks(
     from limner.annotate.pool import waiting
     from limner.annotate.store.contents import pairs, proposals
     from limner.annotate.store.tasks import add_tasks
+    from limner.annotate.studies import original
     from limner.annotate.tasks import make_caption_tasks, make_tasks
 
     if form not in FORMS:

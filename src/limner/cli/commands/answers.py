@@ -12,14 +12,12 @@ import typer
 from limner.cli.console import answer, progress, table
 from limner.cli.options import Json, flag, saved, word
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.paths import damage_told
 
 if TYPE_CHECKING:
     from limner.annotate.store import Store
     from limner.core.judgements import Judgements
 
 Where = Annotated[str, typer.Argument(metavar="STORE", help="A file for SQLite, or postgresql://user@host/name.")]
-ORIGINAL = "original"
 
 
 @contextmanager
@@ -36,21 +34,6 @@ def shown(where: str) -> str:
     from limner.annotate.store import without_password
 
     return without_password(where)
-
-
-def original(store: Store) -> Judgements:
-    """The original pairs, as the pool kept them, over all images and captions of the store."""
-    from limner.annotate._sql import sa
-    from limner.annotate.store.schema import caption, image
-    from limner.core.judgements import Judgements
-
-    rows = store.setting(ORIGINAL)
-    if rows is None:
-        raise LimnerError("the store holds no original pairs: make it with 'limner annotate pool'")
-    images, captions = ([r["key"] for r in store.rows(sa.select(t.c.key).order_by(t.c.id))] for t in (image, caption))
-    with damage_told(store.where, what="store of original pairs"):
-        pairs = [(i, t, g) for i, t, g in rows]
-        return Judgements.from_pairs(pairs, queries=images, candidates=captions, name=ORIGINAL)
 
 
 # --- looking at it ----------------------------------------------------------------------------------------------
@@ -199,6 +182,7 @@ def merge(
     from limner.annotate.merge import merge as join
     from limner.annotate.merge import taken_out
     from limner.annotate.store.answers import answers
+    from limner.annotate.studies import original
 
     if method not in METHODS:
         raise UnknownName("way to aggregate", method, METHODS)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from limner.cli.commands.evaluate import labels_of
 from limner.cli.console import answer, progress, table, tell
 from limner.cli.errors import Status
 from limner.cli.options import Json, flag, refuse_ending, saved, word
@@ -36,6 +37,11 @@ def compare(
         bool, flag("--published", "The place among published systems (COCO, CxC, ECCV Caption).")
     ] = False,
     fail_if_worse: Annotated[bool, flag("--fail-if-worse", "Status 1 if the first is significantly worse.")] = False,
+    estimate: Annotated[
+        str | None,
+        word("Answers to 'limner annotate plan': differences under the complete truth.", metavar="STORE"),
+    ] = None,
+    mode: Annotated[str, word("Of estimated intervals: fixed (looked at once) or anytime.", metavar="HOW")] = "fixed",
     save: Annotated[
         list[Path] | None, word("Write it: .json .csv .md .tex .txt .pdf .svg .png. Repeatable.", metavar="FILE")
     ] = None,
@@ -51,14 +57,18 @@ def compare(
       $ limner compare a.json b.json c.json --agreement --save table.tex
       $ limner compare new.json old.json --fail-if-worse --family line
       $ limner compare ours.json --published
+      $ limner compare ours.json baseline.json --estimate work.db
     """
     from limner.evaluation.comparison import COMPARISON_FORMATS
 
     refuse_ending(save, tuple(COMPARISON_FORMATS), "comparison")
     loaded = _loaded(reports, published)
-    how = {"family": family, "allow_different": allow_different, "samples": samples, "seed": seed, "level": level}
-    compared = _compared(loaded, test=test, **how) if len(loaded) > 1 else None
-    _refuse_lone(compared, {"--agreement": agreement, "--fail-if-worse": fail_if_worse, "--save": bool(save)})
+    how: dict[str, Any] = {"family": family, "allow_different": allow_different, "samples": samples, "seed": seed}
+    with labels_of(estimate) as labels:
+        how |= {"level": level, "labels": labels, "mode": mode}
+        compared = _compared(loaded, test=test, **how) if len(loaded) > 1 else None
+    lone = {"--agreement": agreement, "--fail-if-worse": fail_if_worse, "--save": bool(save)}
+    _refuse_lone(compared, {**lone, "--estimate": estimate is not None})
     placed = [(report, placements(report)) for report in loaded] if published else []
     if compared is not None and save:
         saved([compared.save(file) for file in save])

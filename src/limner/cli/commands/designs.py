@@ -114,10 +114,20 @@ def judge(
 
 
 def _told(name: str, data: Mapping[str, Any]) -> str:
-    spent = [f"{data[each]:,.10g} {each}" for each in ("requests", "tokens", "cost") if each in data]
     counted = f"{data['before']:,} before, {data['failed']:,} pairs without an answer"
-    lines = [f"{data['new']:,} new answers of {name}, {counted}", *([", ".join(spent)] if spent else [])]
+    lines = [f"{data['new']:,} new answers of {name}, {counted}", *_spent(data)]
+    if data["failed"]:
+        lines.append(f"the last without an answer: {data['why']}; the same command asks for these again")
     return "\n".join([*lines, f"Next: limner annotate plan ... --judge 'stored={name}'"])
+
+
+def _spent(data: Mapping[str, Any]) -> list[str]:
+    """One line of what it took, where the judge counts it."""
+    if "requests" not in data:
+        return []
+    rate = "" if data["per_minute"] is None else f" ({data['per_minute']:.0f} a minute)"
+    cost = f", cost {data['cost']:.4g}" if "cost" in data else ""
+    return [f"{data['requests']:,} requests in {data['seconds']:.0f} s{rate}, {data['tokens']:,} tokens{cost}"]
 
 
 def _held(spec: str, options: dict[str, Any], split: str | None) -> Collection:

@@ -139,7 +139,7 @@ def evaluate(
     how["missing"] = missing
     how["groups"] = None if groups is None else _groups(groups, truth)
     how["judgements"] = _beside(truth, judgements or [])
-    with on_cluster(cluster), _labels(estimate) as labels:
+    with on_cluster(cluster), labels_of(estimate) as labels:
         how |= {"labels": labels, "mode": mode}
         report = _measured(source, truth, name or _name(way, correct), notes, {**how, "workers": workers})
     parts = _parts(report, truth, by or [])
@@ -150,7 +150,7 @@ def evaluate(
 
 
 @contextmanager
-def _labels(store: str | None) -> Iterator[Store | None]:
+def labels_of(store: str | None) -> Iterator[Store | None]:
     """The store that estimates come from, if one was named."""
     if store is None:
         yield None
@@ -286,6 +286,8 @@ def _save(report: Report, truth: Any, files: list[Path]) -> None:
 
 def summary(report: Report) -> dict[str, Any]:
     """The report without its values per query, which `--save FILE.json` keeps."""
+    from limner.evaluation.plain import plain
+
     return {
         "system": report.system,
         "collection": report.collection,
@@ -293,4 +295,5 @@ def summary(report: Report) -> dict[str, Any]:
         "hubs": {direction: hubs.describe() for direction, hubs in report.hubs.items()},
         "settings": dict(report.settings),
         "notes": list(report.notes),
+        "estimates": [plain(each.to_json()) for each in report.estimates],
     }

@@ -13,8 +13,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from limner.core.collection import Collection
+from limner.evaluation.page import estimates, headline, hubness, labels, ranks, rivals
 from limner.evaluation.page import examples as queries
-from limner.evaluation.page import headline, hubness, labels, ranks, rivals
 from limner.evaluation.page.failures import Failures, section
 from limner.evaluation.page.method import method
 from limner.evaluation.page.pictures import Gallery
@@ -29,6 +29,7 @@ __all__ = ["render"]
 SECTIONS = (
     ("glance", "At a glance"),
     ("numbers", "All numbers"),
+    ("estimated", "Under the complete truth"),
     ("systems", "Against other systems"),
     ("curves", "Recall curves"),
     ("ranks", "Where right answers stand"),
@@ -85,6 +86,8 @@ def _measured(report: Report, others: Sequence[Report], compared: Comparison | N
         "lead": headline.lead(report),
         "cards": headline.cards(report),
         "tables": headline.tables(report),
+        "estimates": estimates.estimate_panels(report),
+        "estimate_legend": estimates.legend(),
         "curves": ranks.curve_panels(report, others),
         "curve_legend": ranks.legend(report, others, kind="line"),
         "ranks": ranks.rank_panels(report),
@@ -121,6 +124,7 @@ def _findings(report: Report, compared: Comparison | None, content: dict[str, An
 def _present(name: str, content: dict[str, object]) -> bool:
     """Whether a section has anything to say; curves and ranks say so themselves when they have not."""
     needs = {
+        "estimated": "estimates",
         "systems": "contests",
         "labels": "gaps",
         "examples": "examples",

@@ -50,7 +50,7 @@ def _plain(value: object) -> object:
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value
 
 
-def drawing(name: str, title: str, description: str, *inside: object) -> Markup:
+def drawing(name: str, title: str, description: str, *inside: object, height: float = HEIGHT) -> Markup:
     """The outer element: an image with a name and a description for those who cannot see it."""
     return element(
         "svg",
@@ -58,7 +58,7 @@ def drawing(name: str, title: str, description: str, *inside: object) -> Markup:
         element("desc", description, id=f"{name}-desc"),
         *inside,
         class_="chart",
-        viewBox=f"0 0 {WIDTH} {HEIGHT}",
+        viewBox=f"0 0 {WIDTH} {height:g}",
         role="img",
         aria_labelledby=f"{name}-title {name}-desc",
     )

@@ -10,6 +10,7 @@ import numpy as np
 
 from limner.core.arrays import FloatArray
 from limner.evaluation.comparison import Comparison, Line, compare
+from limner.evaluation.estimated import VIEW, EstimatedDifference
 from limner.evaluation.page.words import direction_title, plain
 from limner.evaluation.report import Report
 from limner.evaluation.results import Result
@@ -59,9 +60,41 @@ def comparison_of(report: Report, others: Sequence[Report], given: Comparison | 
 def contests(comparison: Comparison) -> list[Contest]:
     """One table per view and direction."""
     keys = sorted(dict.fromkeys((n.view, n.direction) for n in comparison.lines), key=lambda key: key[1] == "both")
-    return [
+    tested = [
         _contest(comparison, view, d, [n for n in comparison.lines if (n.view, n.direction) == (view, d)])
         for view, d in keys
+    ]
+    return tested + [_estimated(comparison, d) for d in dict.fromkeys(e.direction for e in comparison.estimated)]
+
+
+def _estimated(comparison: Comparison, direction: str) -> Contest:
+    """The same under the complete truth, from labels; the interval decides, corrected over all pairs."""
+    found = [e for e in comparison.estimated if e.direction == direction]
+    title = f"{direction_title(direction)}, {VIEW}"
+    if len(comparison.systems) > 2:
+        measures = dict.fromkeys(e.measure for e in found)
+        return Contest(title, many=[(str(m), _estimated_cells([e for e in found if e.measure == m])) for m in measures])
+    reach = max(max(abs(e.estimate.low), abs(e.estimate.high)) for e in found)
+    return Contest(title, rows=[_estimated_versus(e, reach) for e in found])
+
+
+def _estimated_versus(found: EstimatedDifference, reach: float) -> Versus:
+    show, e, scale = found.measure.show, found.estimate, 50 / reach if reach else 0.0
+    values = [plain(found.measure, each.estimate.value) for each in found.values]
+    within = f"{signed(show(e.low))} to {signed(show(e.high))}"
+    bar = (50 + scale * e.low, 50 + scale * e.value, 50 + scale * e.high) if scale else None
+    verdict = "unclear" if not found.significant else "better" if e.value > 0 else "worse"
+    return Versus(str(found.measure), values, signed(show(e.value)), within, "–", verdict, bar)
+
+
+def _estimated_cells(found: Sequence[EstimatedDifference]) -> list[tuple[str, str, bool]]:
+    """(estimate, letters of the systems it beats, whether it is the best) of every system."""
+    values = {n: each for d in found for n, each in zip((d.a, d.b), d.values, strict=True)}
+    won = [(d.a, d.b) if d.estimate.value > 0 else (d.b, d.a) for d in found if d.significant]
+    best = max(each.estimate.value for each in values.values())
+    return [
+        (str(values[n]), "".join(LETTERS[b % 26] for a, b in won if a == n), values[n].estimate.value == best)
+        for n in sorted(values)
     ]
 
 

@@ -1,0 +1,166 @@
+"""Where to look next: the labels that narrow a chosen comparison most, as one more draw of the design.
+
+Each stratum gets half of its share by size, and the other half by what it holds of the comparison: with N units of
+which a can tell the two systems apart, and answers of standard deviation S, `sqrt(N a) S`: Neyman's allocation for a
+part of each stratum. Within a stratum every unit that is left is as likely as any other, and the shares are kept with
+the draw. So the design stays valid: for these two systems, for all others, and in both modes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from limner.annotate.design import unit_values
+from limner.annotate.frames import needed
+from limner.annotate.pool import Lists, lists_of, waiting
+from limner.annotate.store import Store
+from limner.annotate.store.contents import add_pairs
+from limner.annotate.store.designs import Design, add_phase, designs
+from limner.annotate.store.tasks import add_tasks
+from limner.annotate.tasks import make_tasks
+from limner.core.arrays import FloatArray, IntArray
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError
+from limner.core.judgements import Judgements
+from limner.core.ranking import Ranking
+from limner.evaluation.measures import Measure
+from limner.stats import draw
+
+_DOUBT = 4.0  # answers' worth of the common rate in each stratum's own
+
+
+@dataclass(frozen=True)
+class Narrowed:
+    """What one more draw asks for.
+
+    Args:
+        direction: "i2t" or "t2i".
+        apart: Units of each stratum that can tell the systems apart.
+        drawn: Units drawn from each stratum now.
+        labels: Pairs that people are asked for.
+    """
+
+    direction: str
+    apart: tuple[int, ...]
+    drawn: tuple[int, ...]
+    labels: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.direction}: {sum(self.drawn):,} further units drawn, {list(self.drawn)} by stratum, of which "
+            f"{list(self.apart)} can tell the systems apart; labels to give now: {self.labels:,}"
+        )
+
+
+def narrow(
+    store: Store,
+    collection: Collection,
+    systems: Mapping[str, Lists],
+    number: int,
+    *,
+    direction: str | None = None,
+    replication: int = 1,
+    seed: int = 0,
+) -> list[Narrowed]:
+    """Draws so many further units of the last design of each direction, and writes the tasks.
+
+    Args:
+        store: With a plan (`limner.annotate.plan`) of pairs or queries.
+        collection: Its pairs are the given positives.
+        systems: The two that are compared; or one, whose own intervals are to be narrowed.
+        number: Units to draw, all directions together.
+        direction: "i2t" or "t2i"; every direction that was planned where left out.
+        replication: People who judge each pair.
+        seed: Another seed, another draw.
+    """
+    if not 1 <= len(systems) <= 2:
+        raise LimnerError(f"got {len(systems)} systems: expected the two to compare, or one to narrow by itself")
+    if number < 1:
+        raise LimnerError(f"got {number} labels to ask for: expected 1 or more")
+    last = {d.direction: d for d in designs(store) if direction in (None, d.direction)}
+    if not last:
+        raise LimnerError("the store has no design to add to: run 'limner annotate plan' first")
+    each = max(number // len(last), 1)
+    return [_narrowed(store, collection, systems, made, each, replication, seed) for made in last.values()]
+
+
+def _narrowed(
+    store: Store,
+    collection: Collection,
+    systems: Mapping[str, Lists],
+    made: Design,
+    number: int,
+    replication: int,
+    seed: int,
+) -> Narrowed:
+    known = collection.judged("pairs", made.direction)
+    apart = telling(made, systems, known)
+    codes = np.array([u.stratum for u in made.units])
+    shares = shares_for(codes, apart, unit_values(store, made))
+    seed_now = seed + len(made.shares)
+    found = draw(codes, number, shares=shares, before=made.drawn, seed=seed_now)
+    pairs = zip(found.units.tolist(), found.probabilities.tolist(), strict=True)
+    add_phase(store, made.id, pairs, shares=shares.tolist(), seed=seed_now)
+    asked = _asked(store, made, found.units.tolist(), collection.judgements, replication, seed)
+    counts = np.bincount(codes[found.units], minlength=len(shares))
+    own = np.bincount(codes, weights=apart, minlength=len(shares)).astype(int)
+    return Narrowed(made.direction, tuple(own.tolist()), tuple(counts.tolist()), asked)
+
+
+def telling(made: Design, systems: Mapping[str, Lists], known: Judgements) -> FloatArray:
+    """Which units can tell the systems apart (1 or 0): what all of them return alike cancels out of a difference."""
+    if made.unit not in ("pair", "query"):
+        raise LimnerError(f"a design of {made.unit}s cannot be narrowed: expected one of pairs or queries")
+    measures = [Measure.parse(m) for m in made.settings["measures"]]
+    lists = [lists_of(each, depth=max(m.k or 1 for m in measures)) for each in systems.values()]
+    rankings = [each[made.direction] for each in lists if made.direction in each]
+    if len(rankings) < len(systems):
+        raise LimnerError(f"a system has no lists in direction {made.direction}: expected them of every system")
+    found = set.union(*(_apart([_looked_at(r, known, m) for r in rankings]) for m in measures))
+    return np.array([any((u.query, c) in found for c in u.candidates) for u in made.units], dtype=np.float64)
+
+
+def _looked_at(ranking: Ranking, known: Judgements, measure: Measure) -> set[tuple[str, str]]:
+    """The pairs that decide a measure of one system."""
+    return {(query, c) for query, found in needed(ranking, known, measure).items() for c in found}
+
+
+def _apart(found: Sequence[set[tuple[str, str]]]) -> set[tuple[str, str]]:
+    return found[0] if len(found) == 1 else found[0] ^ found[1]
+
+
+def shares_for(codes: IntArray, apart: FloatArray, labelled: Mapping[int, float]) -> FloatArray:
+    """How a further draw is shared among strata.
+
+    Args:
+        codes: The stratum of every unit.
+        apart: Whether each can tell the systems apart, 1 or 0.
+        labelled: What people say of labelled units, 1 or 0.
+
+    >>> shares_for(np.array([0, 0, 1, 1]), np.array([1.0, 1.0, 0.0, 0.0]), {}).tolist()
+    [0.75, 0.25]
+    """
+    size = np.bincount(codes).astype(np.float64)
+    own = np.bincount(codes, weights=apart, minlength=len(size))
+    units, said = np.array(list(labelled), dtype=np.int64), np.array(list(labelled.values()))
+    rate = np.full(len(size), 0.5)
+    if len(units):
+        n, yes = (np.bincount(codes[units], weights=w, minlength=len(size)) for w in (np.ones(len(said)), said))
+        rate = (yes + _DOUBT * said.mean()) / (n + _DOUBT)
+    wanted = np.sqrt(size * own * np.clip(rate * (1 - rate), 0.02, 0.25))
+    even = size / size.sum()
+    return np.asarray(0.5 * even + 0.5 * (wanted / wanted.sum() if wanted.sum() else even))
+
+
+def _asked(store: Store, made: Design, units: Sequence[int], given: Judgements, replication: int, seed: int) -> int:
+    """Makes tasks of the drawn pairs that nobody is asked for yet, in the order they were drawn."""
+    pairs = list(dict.fromkeys(p for n in units for p in made.units[n].pairs(made.direction)))
+    add_pairs(store, pairs)
+    open_ = set(waiting(store))
+    wanted = [pair for pair in pairs if pair in open_]
+    if wanted:
+        add_tasks(store, make_tasks(wanted, given, near=pairs, seed=seed, in_order=True), replication=replication)
+    return len(wanted)

@@ -1,0 +1,98 @@
+"""How far answers can be trusted: people's agreement with each other, and a judge's with people, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.annotate.quality import Agreement, agreement
+from limner.annotate.store import Store
+from limner.annotate.store.answers import answers
+from limner.stats import Undefined, cohen_kappa, mean_interval
+
+SAMPLES = 200
+"""Bootstrap samples for the interval of people's agreement."""
+
+
+@dataclass(frozen=True)
+class Proportion:
+    """`yes` of `of`, with the 95% interval of the share (Wilson's)."""
+
+    yes: int
+    of: int
+    low: float
+    high: float
+
+    @classmethod
+    def over(cls, hits: npt.NDArray[np.bool_]) -> Proportion:
+        """Counts hits."""
+        if not len(hits):
+            return cls(0, 0, 0.0, 1.0)
+        found = mean_interval(hits.astype(np.float64), bounds=(0.0, 1.0))
+        return cls(int(hits.sum()), len(hits), found.low, found.high)
+
+    def __str__(self) -> str:
+        if not self.of:
+            return "0 of 0"
+        return f"{self.yes} of {self.of} ({self.yes / self.of:.0%}, {self.low:.0%} to {self.high:.0%})"
+
+
+@dataclass(frozen=True)
+class JudgeQuality:
+    """How far a judge agrees with people on the labelled units; its yes is a belief of one half or more.
+
+    Args:
+        judge: Its name.
+        direction: "i2t" or "t2i".
+        units: Labelled units.
+        right: Those of its yes that are right: precision.
+        found: Those of people's yes that it found: recall.
+        kappa: Cohen's kappa; None where it is undefined.
+    """
+
+    judge: str
+    direction: str
+    units: int
+    right: Proportion
+    found: Proportion
+    kappa: float | None
+
+    def __str__(self) -> str:
+        kappa = "undefined" if self.kappa is None else f"{self.kappa:.2f}"
+        return (
+            f"judge {self.judge!r} ({self.direction}) on {self.units:,} labelled units: {self.right} of its yes right, "
+            f"{self.found} of people's yes found, kappa {kappa}; people's answers count, not its own"
+        )
+
+
+def judge_quality(judge: str, direction: str, believed: Sequence[float], people: Sequence[bool]) -> JudgeQuality:
+    """A judge beside people.
+
+    Args:
+        judge: Its name.
+        direction: "i2t" or "t2i".
+        believed: What it says of each labelled unit, from 0 to 1.
+        people: What people say of the same.
+    """
+    mine, theirs = np.array(believed, dtype=np.float64) >= 0.5, np.array(people, dtype=bool)
+    try:
+        kappa = float(cohen_kappa(mine.astype(int), theirs.astype(int)))
+    except Undefined:
+        kappa = None
+    right, found = Proportion.over(theirs[mine]), Proportion.over(mine[theirs])
+    return JudgeQuality(judge, direction, len(theirs), right, found, kappa)
+
+
+def people_agree(store: Store) -> Agreement:
+    """How far people agree on what several of them judged."""
+    return agreement(answers(store), samples=SAMPLES)
+
+
+def agreement_words(found: Agreement) -> str:
+    """One line for a report."""
+    if found.pairs == 0:
+        return "people's agreement is unknown: no pair was judged by two people"
+    return f"people's agreement: alpha {found.alpha:.2f} [{found.low:.2f}, {found.high:.2f}] on {found.pairs:,} pairs"

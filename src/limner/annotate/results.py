@@ -1,0 +1,247 @@
+"""A study as people see it: the intervals so far, what each stratum still lacks, and one system against another.
+
+The numbers are those of `limner.annotate.estimate`, from the lists that a plan keeps in the store, or from reports.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from limner.annotate._sql import sa
+from limner.annotate.estimate import Sample, difference, estimates, judged, read_sample
+from limner.annotate.reliability import people_agree
+from limner.annotate.store import Store
+from limner.annotate.store.answers import latest
+from limner.annotate.store.designs import Design, designs
+from limner.annotate.store.schema import design_phase
+from limner.annotate.studies import kept_study, stored_collection
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError
+from limner.core.ranking import Ranking
+from limner.evaluation.estimated import Estimated, EstimatedDifference
+from limner.evaluation.measures import Measure
+from limner.evaluation.plain import plain
+from limner.stats import Estimate
+
+# --- how far it is ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StratumProgress:
+    """How far one stratum is.
+
+    Args:
+        number: From 1.
+        units: Units in it.
+        drawn: Those that were drawn.
+        answered: Those of them that count: answered in full, as all that were drawn before them.
+    """
+
+    number: int
+    units: int
+    drawn: int
+    answered: int
+
+
+@dataclass(frozen=True)
+class StudyRow:
+    """One measure of one system: the estimate, or why there is none yet."""
+
+    system: str
+    measure: str
+    found: Estimated | None
+    missing: str = ""
+
+    def narrow(self, half_width: float) -> bool:
+        """Whether the interval may be looked at now, and is as narrow as wanted (in points)."""
+        estimate = None if self.found is None else self.found.estimate
+        return estimate is not None and estimate.mode == "anytime" and 100 * estimate.half_width <= half_width
+
+
+@dataclass(frozen=True)
+class Study:
+    """One direction of a study.
+
+    Args:
+        direction: "i2t" or "t2i".
+        unit: "pair" or "query".
+        half_width: What is wanted, in points.
+        labels: Pairs that people judged and that count.
+        waiting: Drawn units that wait for answers.
+        rows: Every measure of every system.
+        strata: How far each stratum is.
+        notes: What a reader has to know.
+    """
+
+    direction: str
+    unit: str
+    half_width: float
+    labels: int
+    waiting: int
+    rows: tuple[StudyRow, ...]
+    strata: tuple[StratumProgress, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def narrow(self) -> bool:
+        """Whether every interval is narrow enough, and may be looked at now: labelling can stop."""
+        return bool(self.rows) and all(row.narrow(self.half_width) for row in self.rows)
+
+    @property
+    def anytime(self) -> bool:
+        """Whether every interval that is there may be looked at after each answer."""
+        return all(row.found is None or row.found.estimate.mode == "anytime" for row in self.rows)
+
+    @property
+    def widest(self) -> float | None:
+        """The widest half-width so far, in points."""
+        widths = [100 * row.found.estimate.half_width for row in self.rows if row.found is not None]
+        return max(widths, default=None)
+
+
+def stamp(store: Store) -> tuple[int, ...]:
+    """What changes whenever `studies` may: answers, what was decided of them, and draws; it is cheap to ask for."""
+    with store.reading() as connection:
+        drawn = connection.scalar(sa.select(sa.func.count()).select_from(design_phase)) or 0
+    return (*latest(store), int(drawn))
+
+
+def studies(store: Store, *, mode: str = "anytime") -> list[Study]:
+    """The last design of each direction: intervals so far, and what is left to label.
+
+    Args:
+        store: With designs (`limner.annotate.plan`).
+        mode: "anytime", or "fixed" for intervals to be looked at once. A measure that has no anytime interval gets a
+            fixed one, and a note says so.
+    """
+    last = {design.direction: design for design in designs(store)}
+    collection = stored_collection(store) if last else None
+    return [_study(store, collection, last[d], mode) for d in ("i2t", "t2i") if collection and d in last]
+
+
+def _study(store: Store, collection: Collection, design: Design, mode: str) -> Study:
+    sample = read_sample(store, collection, design.direction)
+    if sample is None:
+        raise LimnerError(f"{design.direction}: no design in the store")
+    measures = [Measure.parse(m) for m in design.settings["measures"]]
+    kept = kept_study(store, design)
+    lists = {} if kept is None else kept.lists
+    notes: list[str] = []
+    rows = [
+        _row(store, collection, design, name, ranking, m, mode, notes)
+        for name, ranking in lists.items()
+        for m in measures
+    ]
+    if kept is None:
+        notes.append("the plan was made by an earlier version of limner: plan once more to see its intervals here")
+    goal = 2.0 if kept is None else kept.half_width
+    strata = _strata(sample)
+    told = tuple(dict.fromkeys(notes))
+    return Study(design.direction, design.unit, goal, sample.labels, sample.open, tuple(rows), strata, told)
+
+
+def _strata(sample: Sample) -> tuple[StratumProgress, ...]:
+    codes = np.array([u.stratum for u in sample.design.units])
+    every, drawn, answered = (
+        np.bincount(codes[np.array(numbers, dtype=np.int64)], minlength=int(codes.max()) + 1)
+        for numbers in (range(len(codes)), sample.design.drawn, sample.units)
+    )
+    counts = zip(every.tolist(), drawn.tolist(), answered.tolist(), strict=True)
+    return tuple(StratumProgress(n + 1, *each) for n, each in enumerate(counts))
+
+
+def _row(
+    store: Store,
+    collection: Collection,
+    design: Design,
+    name: str,
+    ranking: Ranking,
+    measure: Measure,
+    mode: str,
+    notes: list[str],
+) -> StudyRow:
+    """One estimate, with a fixed interval where there is no other."""
+    why = ""
+    for each in dict.fromkeys((mode, "fixed")):
+        try:
+            found, told = estimates(store, {design.direction: ranking}, collection, [measure], mode=each)
+        except LimnerError as error:
+            why = why or str(error)
+            continue
+        if each != mode:
+            notes.append(f"{measure} has no {mode} interval ({why}): this one is to be looked at once, at the end")
+        notes += [note for note in told if not note.startswith("estimated (")]
+        return StudyRow(name, str(measure), found[0])
+    return StudyRow(name, str(measure), None, why)
+
+
+# --- one system against another ---------------------------------------------------------------------------------
+
+
+def differences(
+    store: Store,
+    lists: Sequence[Mapping[str, Ranking]],
+    collection: Collection | None = None,
+    *,
+    mode: str = "fixed",
+    level: float = 0.95,
+) -> list[EstimatedDifference]:
+    """Every two systems under the complete truth, for every measure that the store's designs were made for.
+
+    Args:
+        store: With designs and answers.
+        lists: Each system's rankings by direction, as deep as the measures look.
+        collection: Whose pairs are given; as the store has it where left out.
+        mode: "fixed" or "anytime".
+        level: Of the intervals. A difference is marked where its interval does not hold 0 at the level that Bonferroni
+            asks for, over all these comparisons.
+    """
+    truth = stored_collection(store) if collection is None else collection
+    last = {design.direction: design for design in designs(store)}
+    asked = [
+        (direction, Measure.parse(m), a, b)
+        for direction, design in last.items()
+        if all(direction in each for each in lists)
+        for m in design.settings["measures"]
+        for a, b in itertools.combinations(range(len(lists)), 2)
+    ]
+    strict = 1 - (1 - level) / max(len(asked), 1)
+    known = {
+        (n, e.direction, e.measure): e
+        for n, each in enumerate(lists)
+        for e in estimates(store, {d: r for d, r in each.items() if d in last}, truth, mode=mode, level=level)[0]
+    }
+    found = []
+    for direction, measure, a, b in asked:
+        how: dict[str, Any] = {"direction": direction, "mode": mode}
+        sides = lists[a][direction], lists[b][direction]
+        plain, careful = (difference(store, *sides, truth, measure, level=at, **how) for at in (level, strict))
+        both = known[a, direction, measure], known[b, direction, measure]
+        found.append(EstimatedDifference(direction, measure, a, b, both, plain, _apart(careful)))
+    return found
+
+
+def _apart(found: Estimate) -> bool:
+    return found.low > 0 or found.high < 0
+
+
+# --- what a report says of its labels ---------------------------------------------------------------------------
+
+
+def described(store: Store, directions: Iterable[str], collection: Collection) -> dict[str, Any]:
+    """Labels, people's agreement and judges, as plain values for the settings of a report."""
+    found = {d: read_sample(store, collection, d) for d in directions}
+    samples = {d: sample for d, sample in found.items() if sample is not None}
+    qualities = {d: judged(sample) for d, sample in samples.items()}
+    agreed = people_agree(store)
+    return {
+        "labels": {d: sample.labels for d, sample in samples.items()},
+        "waiting": {d: sample.open for d, sample in samples.items()},
+        "agreement": plain({name: getattr(agreed, name) for name in ("alpha", "low", "high", "pairs")}),
+        "judges": {d: plain(asdict(each)) for d, each in qualities.items() if each is not None},
+    }

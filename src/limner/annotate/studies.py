@@ -1,0 +1,126 @@
+"""What a plan keeps in the store beside its design: given pairs, the lists of its systems, the wanted half-width.
+
+So a page that shows intervals, or a later comparison, needs neither the systems nor the collection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from limner.annotate._sql import sa
+from limner.annotate.pool import Lists, lists_of
+from limner.annotate.store import Store
+from limner.annotate.store.designs import Design
+from limner.annotate.store.schema import caption, image
+from limner.core.collection import Collection, Items
+from limner.core.errors import LimnerError
+from limner.core.ids import Ids
+from limner.core.judgements import Judgements
+from limner.core.paths import damage_told
+from limner.core.ranking import Ranking
+from limner.evaluation.measures import Measure
+
+ORIGINAL = "original"
+"""The setting of a store that holds the given pairs."""
+DEPTH = 50
+"""Places of each list that are kept for a measure without a cut."""
+
+
+def keep_original(store: Store, pairs: Judgements) -> None:
+    """Keeps the given pairs, image -> text."""
+    store.set(ORIGINAL, [[i, t, g] for i, t, g in pairs.relevant])
+
+
+def original(store: Store) -> Judgements:
+    """The given pairs, over all images and captions of the store."""
+    rows = store.setting(ORIGINAL)
+    if rows is None:
+        raise LimnerError("the store holds no original pairs: make it with 'limner annotate pool' or 'plan'")
+    images, captions = (_keys(store, table) for table in (image, caption))
+    with damage_told(store.where, what="store of original pairs"):
+        pairs = [(i, t, g) for i, t, g in rows]
+        return Judgements.from_pairs(pairs, queries=images, candidates=captions, name=ORIGINAL)
+
+
+def stored_collection(store: Store) -> Collection:
+    """Images, captions and given pairs as the store has them; without pictures."""
+    known = original(store).named("pairs")
+    images = Items(known.queries, [None] * len(known.queries))
+    texts = Items(known.candidates, list(known.candidates), kind="text")
+    name = (store.setting("collection") or {}).get("name") or "collection"
+    return Collection(str(name), images, texts, known)
+
+
+def _keys(store: Store, table: sa.Table) -> list[str]:
+    return [row["key"] for row in store.rows(sa.select(table.c.key).order_by(table.c.id))]
+
+
+def keep_study(
+    store: Store,
+    collection: Collection,
+    systems: Mapping[str, Lists],
+    measures: Sequence[Measure],
+    directions: Sequence[str],
+    half_width: float,
+) -> None:
+    """Keeps what a plan is about: given pairs, what each system returns, and the wanted half-width in points."""
+    keep_original(store, collection.judgements)
+    depth = max((m.k or DEPTH) for m in measures)
+    lists = {name: lists_of(each, depth=depth) for name, each in systems.items()}
+    for direction in directions:
+        found = {name: each[direction] for name, each in lists.items() if direction in each}
+        kept = {"measures": [str(m) for m in measures], "half_width": half_width, **_numbered(store, found, direction)}
+        store.set(f"study {direction}", kept)
+
+
+def _numbered(store: Store, lists: Mapping[str, Ranking], direction: str) -> dict[str, Any]:
+    """Lists as numbers of the store's images and captions."""
+    queries, candidates = (Ids(keys) for keys in _sides(store, direction))
+    asked = next(iter(lists.values())).queries if lists else Ids([])
+    rows = {name: _places(ranking, asked, candidates) for name, ranking in lists.items()}
+    return {"queries": queries.positions(asked).tolist(), "systems": rows}
+
+
+def _sides(store: Store, direction: str) -> tuple[list[str], list[str]]:
+    """The keys of queries and candidates, in the store's order."""
+    images, captions = (_keys(store, table) for table in (image, caption))
+    return (images, captions) if direction == "i2t" else (captions, images)
+
+
+def _places(ranking: Ranking, queries: Ids, candidates: Ids) -> list[list[int]]:
+    """The lists as numbers, in the order of these queries."""
+    numbers = np.append(candidates.positions(ranking.candidates), -1)
+    listed: list[list[int]] = numbers[ranking.indices[ranking.queries.positions(queries)]].tolist()
+    return listed
+
+
+@dataclass(frozen=True)
+class KeptStudy:
+    """What a plan was about.
+
+    Args:
+        lists: What each system returns.
+        half_width: The wanted half-width of the widest interval, in points.
+    """
+
+    lists: Mapping[str, Ranking]
+    half_width: float
+
+
+def kept_study(store: Store, design: Design) -> KeptStudy | None:
+    """What the plan of a design was about; None where an earlier version of limner made it."""
+    kept = store.setting(f"study {design.direction}")
+    if kept is None or not set(design.settings["systems"]) <= set(kept["systems"]):
+        return None
+    queries, candidates = _sides(store, design.direction)
+    with damage_told(store.where, what="store of a study"):
+        asked, pool = Ids([queries[n] for n in kept["queries"]]), Ids(candidates)
+        lists = {
+            name: Ranking(asked, pool, np.array(kept["systems"][name], dtype=np.int64), None, len(pool))
+            for name in design.settings["systems"]
+        }
+        return KeptStudy(lists, float(kept["half_width"]))

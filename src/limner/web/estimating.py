@@ -1,0 +1,134 @@
+"""The true numbers while people label: intervals so far, what each stratum lacks, and whether labelling can stop.
+
+Only those who look after the judging see numbers; who judges is told no more than that the intervals are narrow enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+from starlette.responses import JSONResponse, Response
+
+from limner.core.errors import LimnerError
+from limner.evaluation.page.estimates import both_drawn, legend
+from limner.evaluation.page.words import direction_title
+from limner.evaluation.plain import plain
+from limner.web.jobs import Job
+from limner.web.site import Ask, page
+from limner.web.watching import PATIENCE, watched
+
+if TYPE_CHECKING:
+    from limner.annotate.results import Study, StudyRow
+    from limner.annotate.store import Store
+
+SECONDS = 5
+"""Between two looks of an open page."""
+
+
+@dataclass(frozen=True)
+class KnownStudies:
+    """What was worked out, of which state of the store.
+
+    Args:
+        state: `limner.annotate.results.stamp`.
+        studies: One for each direction.
+        error: Why there are none, where the store could not be read.
+    """
+
+    state: tuple[int, ...]
+    studies: Sequence[Study]
+    error: str = ""
+
+    @property
+    def narrow(self) -> bool:
+        """Whether labelling can stop."""
+        return bool(self.studies) and all(study.narrow for study in self.studies)
+
+
+def studies_of(ask: Ask, *, patience: float = PATIENCE) -> tuple[KnownStudies | None, Job | None]:
+    """What is known of the studies, and the work under way where that is not the newest."""
+    from limner.annotate.results import stamp
+
+    store = ask.site.store
+    return watched(ask, "studies", "estimating", lambda: stamp(store), lambda: _worked_out(store), patience=patience)
+
+
+def _worked_out(store: Store) -> KnownStudies:
+    from limner.annotate.results import stamp, studies
+
+    state = stamp(store)  # first: what comes in between counts next time
+    try:
+        return KnownStudies(state, studies(store))
+    except LimnerError as error:
+        return KnownStudies(state, (), str(error))
+
+
+def can_stop(ask: Ask) -> bool:
+    """Whether every interval is narrow enough, as far as is known by now; nobody waits for it."""
+    known, _ = studies_of(ask, patience=0.0)
+    return known is not None and known.narrow
+
+
+# --- the page ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StudyPart:
+    """One direction as the page shows it."""
+
+    name: str
+    title: str
+    study: Study
+    figure: Markup | None
+    rows: Sequence[tuple[StudyRow, dict[str, str]]]
+
+
+def estimate_page(ask: Ask) -> Response:
+    """The intervals so far; an open page looks again by itself."""
+    known, job = studies_of(ask)
+    parts = [_part(study) for study in known.studies] if known else []
+    return page(
+        ask, "estimate.html", parts=parts, job=job, known=known, legend=legend(), seconds=SECONDS,
+        headers={"Refresh": "2"} if known is None else None,
+    )  # fmt: skip
+
+
+def _part(study: Study) -> StudyPart:
+    title = direction_title(study.direction)
+    drawn = [(f"{row.system}, {row.measure}", row.found) for row in study.rows if row.found is not None]
+    name = f"study-{study.direction}"
+    figure = both_drawn(f"{name}-figure", f"{title}: usual numbers and estimates", drawn) if drawn else None
+    return StudyPart(name, title, study, figure, [(row, _cells(row)) for row in study.rows])
+
+
+def _cells(row: StudyRow) -> dict[str, str]:
+    """The numbers of a row as they are shown."""
+    if row.found is None:
+        return {}
+    e, show = row.found.estimate, row.found.measure.show
+    effect = f"{e.effect:.2f}" if e.effect == e.effect else "–"
+    return {
+        "usual": show(row.found.given), "value": show(e.value), "span": f"{show(e.low)} to {show(e.high)}",
+        "half": f"{100 * e.half_width:.1f}", "mode": e.mode, "effect": effect,
+    }  # fmt: skip
+
+
+def api_study(ask: Ask) -> Response:
+    """The same for machines."""
+    known, job = studies_of(ask)
+    found = [] if known is None else [_plain(study) for study in known.studies]
+    return JSONResponse({"newest": job is None, "narrow": known is not None and known.narrow, "studies": found})
+
+
+def _plain(study: Study) -> dict[str, Any]:
+    rows = [
+        {"system": row.system, "measure": row.measure, "estimate": None if row.found is None else row.found.to_json(),
+         "missing": row.missing, "narrow": row.narrow(study.half_width)}
+        for row in study.rows
+    ]  # fmt: skip
+    kept = {name: getattr(study, name) for name in ("direction", "unit", "half_width", "labels", "waiting", "narrow")}
+    whole: dict[str, Any] = plain({**kept, "rows": rows, "strata": [vars(each) for each in study.strata]})
+    return {**whole, "notes": list(study.notes)}
