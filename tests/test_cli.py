@@ -45,6 +45,9 @@ ANNOTATE = [
     "bias",
     "export",
     "import",
+    "study",
+    "votes",
+    "preferences",
 ]
 GROUPS = [*(["data", c] for c in DATA), *(["annotate", c] for c in ANNOTATE)]
 
