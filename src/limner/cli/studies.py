@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from limner.annotate.pool import Lists
     from limner.annotate.store import Store
     from limner.core.collection import Collection
+    from limner.core.judgements import Judgements
 
 
 def remember(store: Store, held: Collection, spec: str, options: dict[str, Any], split: str | None) -> None:
@@ -25,6 +26,21 @@ def remember(store: Store, held: Collection, spec: str, options: dict[str, Any],
         add_collection(store, held, spec=spec, progress=told)
     store.set("loading", {"options": options, "split": split})
     store.set(ORIGINAL, [[i, t, g] for i, t, g in held.judgements.relevant])
+
+
+def further_images(store: Store, where: str, split: str, *, trust: bool) -> Judgements:
+    """Adds the images and captions of another split of the store's collection; their original pairs, for controls."""
+    import limner
+    from limner.annotate.store.contents import add_collection
+
+    spec, options = pictures(where, None, {}, trust=trust)
+    with progress(f"loading {spec}"):
+        held = limner.load(spec, **options).split(split)
+    kept = store.setting("collection")
+    with progress(f"reading {len(held.images):,} images") as told:
+        add_collection(store, held, spec=spec, progress=told)
+    store.set("collection", kept)
+    return held.judgements
 
 
 def several(

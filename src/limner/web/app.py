@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from limner.core.errors import LimnerError
-from limner.web import accounts, admin, api, effect, judging, pages, preferring, studies, team
+from limner.web import accounts, admin, api, crowding, effect, judging, pages, preferring, studies, team
 from limner.web.jobs import Pending
 from limner.web.security import Guard, checked_proxies, names_of
 from limner.web.site import HERE, Site, endpoint, failed, open_endpoint
@@ -83,6 +83,7 @@ def routes() -> list[BaseRoute]:
     judged = [
         Route("/judge", endpoint(judging.judge_page), methods=["GET"]),
         Route("/judge", endpoint(judging.judge_form), methods=["POST"]),
+        Route("/captions", endpoint(crowding.captions_form), methods=["POST"]),
         Route("/prefer", endpoint(preferring.prefer_page), methods=["GET"]),
         Route("/prefer", endpoint(preferring.prefer_form), methods=["POST"]),
         Route("/studies", endpoint(studies.studies_page, role="reviewer")),

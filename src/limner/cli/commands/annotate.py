@@ -15,7 +15,7 @@ from limner.cli.commands.people import people
 from limner.cli.commands.serve import Certificate, Key, Proxy, Url
 from limner.cli.console import answer, progress
 from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading, word
-from limner.cli.studies import pictures, remember, several
+from limner.cli.studies import further_images, pictures, remember, several
 from limner.cli.training import SYSTEM, Features
 from limner.core.errors import LimnerError, UnknownName
 
@@ -116,9 +116,21 @@ def tasks(
     store: Where,
     replication: Annotated[int, word("So many people judge each pair.", metavar="N", min=1)] = 1,
     form: Annotated[str, word("pairs (20 pairs), or captions (six images, ten captions each).")] = "pairs",
-    real: Annotated[int, word("Pooled pairs per task.", metavar="N", min=1)] = 18,
-    positives: Annotated[int, word("Known positives per task.", metavar="N", min=0)] = 1,
-    negatives: Annotated[int, word("Known negatives per task, in nobody's list.", metavar="N", min=0)] = 1,
+    real: Annotated[int | None, word("Pooled pairs per task.", metavar="N", min=1, show_default="18")] = None,
+    positives: Annotated[int | None, word("Known positives per task.", metavar="N", min=0, show_default="1")] = None,
+    negatives: Annotated[
+        int | None, word("Known negatives per task, in nobody's list.", metavar="N", min=0, show_default="1")
+    ] = None,
+    images: Annotated[
+        int | None, word("Of captions: images per task, one a control.", metavar="N", min=2, show_default="6")
+    ] = None,
+    captions: Annotated[
+        int | None, word("Of captions: captions per image.", metavar="N", min=2, show_default="10")
+    ] = None,
+    controls: Annotated[
+        str | None, word("Of captions: split that control images are from.", metavar="SPLIT", show_default="the pool")
+    ] = None,
+    trust: Trust = False,
     seed: Annotated[int, word("Another seed, other tasks.", metavar="N", min=0)] = 0,
     as_json: Json = False,
 ) -> None:
@@ -126,15 +138,18 @@ def tasks(
 
     Examples:
       $ limner annotate tasks work.db --replication 3
-      $ limner annotate tasks work.db --form captions
+      $ limner annotate tasks work.db --form captions --controls dev --replication 3
     """
     from limner.annotate.pool import waiting
     from limner.annotate.store.contents import pairs, proposals
     from limner.annotate.store.tasks import add_tasks
     from limner.annotate.tasks import make_caption_tasks, make_tasks
 
-    if form not in FORMS:
-        raise UnknownName("form of tasks", form, FORMS)
+    how = _of_form(
+        form,
+        pairs={"real": real, "positives": positives, "negatives": negatives},
+        captions={"images": images, "captions": captions, "controls": controls},
+    )
     with opened(store) as db:
         open_pairs, known = waiting(db), original(db)
         if not open_pairs:
@@ -142,14 +157,27 @@ def tasks(
         near = {(p.image, p.caption) for p in proposals(db)}
         common: dict[str, Any] = {"near": near, "seed": seed}
         if form == "pairs":
-            drafts = make_tasks(open_pairs, known, real=real, positives=positives, negatives=negatives, **common)
+            drafts = make_tasks(open_pairs, known, **how, **common)
         else:
-            drafts = make_caption_tasks(open_pairs, known, **common)
+            if controls is not None:
+                how["controls"] = further_images(db, store, controls, trust=trust)
+            drafts = make_caption_tasks(open_pairs, known, **how, **common)
         turn = max(p.turn for p in pairs(db))
         made = add_tasks(db, drafts, replication=replication, turn=turn)
     data = {"tasks": len(made), "pairs": len(open_pairs), "replication": replication, "form": form}
     text = f"{len(made):,} tasks for {len(open_pairs):,} pairs, {replication} people each"
     answer(f"{text}\nNext: limner annotate serve {shown(store)}", data, as_json=as_json)
+
+
+def _of_form(form: str, **options: dict[str, Any]) -> dict[str, Any]:
+    """The options of one form that were given; those of the other form are refused."""
+    if form not in FORMS:
+        raise UnknownName("form of tasks", form, FORMS)
+    for other in FORMS:
+        given = [name for name, value in options[other].items() if value is not None]
+        if other != form and given:
+            raise typer.BadParameter(f"--{given[0]} is for --form {other}, and this is --form {form}: leave it out")
+    return {name: value for name, value in options[form].items() if value is not None}
 
 
 @app.command()
