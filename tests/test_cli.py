@@ -45,6 +45,8 @@ ANNOTATE = [
     "bias",
     "export",
     "import",
+    "failures",
+    "classes",
     "study",
     "votes",
     "preferences",

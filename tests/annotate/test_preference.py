@@ -344,7 +344,7 @@ def test_the_paper_study_is_made_on_the_page(tmp_path):
 
     from limner.web import make_app
 
-    site = make_app([limner.load("scenes", images=120)], systems=("colours",), store=tmp_path / "a.db")
+    site = make_app([limner.load("scenes", images=300).test], systems=(), store=tmp_path / "a.db")
     asked = TestClient(site, base_url="http://localhost", follow_redirects=False)
     for name in ("rankings", "rankings 2"):
         assert asked.post("/admin/study", data={"kind": "rankings", "queries": "2"}).status_code == 303

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.commands import answers as later
-from limner.cli.commands import designs, preferring
+from limner.cli.commands import designs, failing, preferring
 from limner.cli.commands.answers import Where, opened, original, shown
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.commands.people import people
@@ -220,6 +220,8 @@ def serve(
 app.command("plan")(designs.plan)
 app.command("judge")(designs.judge)
 app.command("people")(people)
+app.command("failures")(failing.failures)
+app.command("classes")(failing.classes)
 app.command("study")(preferring.study)
 app.command("votes")(preferring.votes)
 app.command("preferences")(preferring.preferences)
