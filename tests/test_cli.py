@@ -47,6 +47,7 @@ ANNOTATE = [
     "import",
     "failures",
     "classes",
+    "tables",
     "study",
     "votes",
     "preferences",

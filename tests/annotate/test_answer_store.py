@@ -154,6 +154,7 @@ def test_a_store_of_the_first_version_is_moved_up_with_all_its_answers(where):
                 "design",
             ):
                 connection.execute(sa.text(f"DROP TABLE {table}"))
+            connection.execute(sa.text("ALTER TABLE task DROP COLUMN reasons"))
             connection.execute(sa.text("UPDATE alembic_version SET version_num = '0001'"))
     with open_store(where) as store:
         assert progress(store) == before

@@ -34,6 +34,7 @@ def make_tasks(
     negatives: int = 1,
     seed: int = 0,
     in_order: bool = False,
+    reasons: str = "optional",
 ) -> list[Draft]:
     """Cuts a pool into tasks of `real` pairs and controls; the last one may be shorter.
 
@@ -46,6 +47,8 @@ def make_tasks(
         negatives: Known negatives per task.
         seed: Another seed, other tasks.
         in_order: Keep the order of the pool from task to task; within a task it is shuffled anyhow.
+        reasons: Whether "partially yes" and "mostly no" need a reason: "required" (the paper's first stage),
+            "optional", or "off" (its second stage).
 
     >>> known = Judgements.from_pairs([(f"i{n}", f"t{n}") for n in range(30)])
     >>> first, second = make_tasks([(f"i{n}", f"t{n + 1}") for n in range(24)], known)
@@ -64,7 +67,7 @@ def make_tasks(
         items += [TaskPair(*pair, "gold_pos") for pair in _distinct(gold, positives, chosen)]
         items += [TaskPair(*pair, "gold_neg") for pair in _distinct(bad, negatives, chosen)]
         draw.shuffle(items)
-        drafts.append(Draft(tuple(items), "pairs", seed))
+        drafts.append(Draft(tuple(items), "pairs", seed, reasons))
     return drafts
 
 

@@ -74,6 +74,7 @@ def task_of(ask: Ask, held: Held) -> dict[str, Any]:
         "assignment": held.id,
         "kind": held.kind,
         "expires": held.expires,
+        "reasons": held.reasons,
         "items": [
             {
                 "id": item.id,

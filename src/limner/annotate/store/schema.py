@@ -20,6 +20,8 @@ NAMES = {
 }
 ROLES = ("annotator", "reviewer", "admin")
 KINDS = ("pairs", "captions")
+REASONED = ("required", "optional", "off")
+"""Whether the two middle answers of a task need a reason, may have one, or are given without."""
 GOLD = ("gold_pos", "gold_neg")
 EXCLUDABLE = ("annotator", "assignment", "image", "caption", "pair")
 
@@ -91,6 +93,7 @@ task = sa.Table(
     sa.Column("replication", sa.Integer, nullable=False),
     sa.Column("done", sa.Boolean, nullable=False, index=True),
     _time("added"),
+    sa.Column("reasons", sa.Text, nullable=False, server_default="optional"),  # of `REASONED`
     _one_of("kind", KINDS),
     sa.CheckConstraint("replication >= 1", name="replication"),
 )

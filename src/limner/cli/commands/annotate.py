@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.commands import answers as later
-from limner.cli.commands import designs, failing, preferring
+from limner.cli.commands import designs, failing, preferring, side_tables
 from limner.cli.commands.answers import Where, opened, original, shown
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.commands.people import people
@@ -42,6 +42,10 @@ def pool(
     depth: Annotated[int, word("Places of each list that are pooled.", metavar="K", min=1)] = 5,
     keep: Annotated[int, word("Places of each list that are remembered.", metavar="K", min=1)] = 25,
     bleu: Annotated[float | None, word("Least BLEU-pre with the image's own captions, e.g. 0.25.", metavar="X")] = None,
+    queries: Annotated[
+        list[str] | None, word("Pool for so many queries only: i2t=1261, t2i=1333. Repeatable.", metavar="WAY=N")
+    ] = None,
+    seed: Annotated[int, word("Another seed, other queries.", metavar="N", min=0)] = 0,
     again: Annotated[int | None, word("A further turn: so many pairs, learned from the answers.", metavar="N")] = None,
     strategy: Annotated[str, word("Of a further turn: sure, unsure, disagree, mixed.")] = "sure",
     split: Split = None,
@@ -56,11 +60,14 @@ def pool(
 
     Examples:
       $ limner annotate pool work.db scenes --system histograms --system colours
+      $ limner annotate pool work.db scenes --system histograms --queries i2t=50 --queries t2i=80
       $ limner annotate pool work.db captions.csv --scores mine=S.npy --run theirs=t2i.run --bleu 0.25
       $ limner annotate pool work.db scenes --system histograms --system colours --again 100
     """
     whole = load(collection, option)
     systems, held = several(system or [], scores or [], run or [], whole, split, features=features, trust=trust)
+    if queries and again is None:
+        systems = dict(_subsampled(systems, queries, max(keep, depth), seed))
     with opened(store, create=True) as db:
         if again is None:
             remember(db, held, collection, loading(option), split)
@@ -68,6 +75,18 @@ def pool(
         else:
             data = _again(db, systems, again, strategy)
     answer(_pooled(data, store), data, as_json=as_json)
+
+
+def _subsampled(systems: Mapping[str, Lists], words: list[str], depth: int, seed: int) -> Mapping[str, Lists]:
+    from limner.annotate.pool import subsampled
+
+    wanted = {}
+    for each in words:
+        direction, equals, number = each.partition("=")
+        if not equals or not (number.isascii() and number.isdigit() and len(number) < 10):
+            raise typer.BadParameter(f"--queries got {each!r}: expected i2t=N or t2i=N")
+        wanted[direction] = int(number)
+    return subsampled(systems, wanted, depth=depth, seed=seed)
 
 
 def _filled(
@@ -130,6 +149,13 @@ def tasks(
     controls: Annotated[
         str | None, word("Of captions: split that control images are from.", metavar="SPLIT", show_default="the pool")
     ] = None,
+    reasons: Annotated[
+        str | None, word("Of pairs: required, optional or off.", metavar="HOW", show_default="optional")
+    ] = None,
+    direction: Annotated[
+        str | None, word("Only pairs proposed i2t, or t2i: a stage of its own.", metavar="WAY")
+    ] = None,
+    depth: Annotated[int, word("Of --direction: places that were pooled.", metavar="K", min=1)] = 5,
     trust: Trust = False,
     seed: Annotated[int, word("Another seed, other tasks.", metavar="N", min=0)] = 0,
     as_json: Json = False,
@@ -138,6 +164,8 @@ def tasks(
 
     Examples:
       $ limner annotate tasks work.db --replication 3
+      $ limner annotate tasks work.db --direction i2t --reasons required
+      $ limner annotate tasks work.db --direction t2i --reasons off
       $ limner annotate tasks work.db --form captions --controls dev --replication 3
     """
     from limner.annotate.pool import waiting
@@ -147,11 +175,11 @@ def tasks(
 
     how = _of_form(
         form,
-        pairs={"real": real, "positives": positives, "negatives": negatives},
+        pairs={"real": real, "positives": positives, "negatives": negatives, "reasons": reasons},
         captions={"images": images, "captions": captions, "controls": controls},
     )
     with opened(store) as db:
-        open_pairs, known = waiting(db), original(db)
+        open_pairs, known = waiting(db, direction=direction, depth=depth), original(db)
         if not open_pairs:
             raise LimnerError("no pooled pair waits for a task: run 'limner annotate pool' first, or again")
         near = {(p.image, p.caption) for p in proposals(db)}
@@ -225,6 +253,7 @@ app.command("classes")(failing.classes)
 app.command("study")(preferring.study)
 app.command("votes")(preferring.votes)
 app.command("preferences")(preferring.preferences)
+app.command("tables")(side_tables.tables)
 app.command("status")(later.status)
 app.command("review")(later.review)
 app.command("aggregate")(later.aggregate)

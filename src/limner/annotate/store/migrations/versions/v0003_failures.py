@@ -1,4 +1,4 @@
-"""Failures that people classify: the query, the truth, what came instead, and who said what is wrong with it."""
+"""Failures that people classify, and whether a task asks for reasons."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """Adds the tables; nothing that is there changes."""
+    """Adds the tables, and to every task there is that reasons are welcome; nothing else changes."""
+    op.add_column("task", sa.Column("reasons", sa.Text(), nullable=False, server_default="optional"))
     op.create_table(
         "failure",
         sa.Column("id", sa.Integer(), nullable=False),
