@@ -15,7 +15,7 @@ from limner.cli.commands.people import people
 from limner.cli.commands.serve import Certificate, Key, Proxy, Url
 from limner.cli.console import answer, progress
 from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading, word
-from limner.cli.studies import further_images, pictures, remember, several
+from limner.cli.studies import further_images, pictures, remember, several, trained_again
 from limner.cli.training import SYSTEM, Features
 from limner.core.errors import LimnerError, UnknownName
 
@@ -47,6 +47,9 @@ def pool(
     ] = None,
     seed: Annotated[int, word("Another seed, other queries.", metavar="N", min=0)] = 0,
     again: Annotated[int | None, word("A further turn: so many pairs, learned from the answers.", metavar="N")] = None,
+    retrain: Annotated[
+        bool, flag("--retrain", "Of a further turn: train the systems anew, on accepted pairs too.")
+    ] = False,
     strategy: Annotated[str, word("Of a further turn: sure, unsure, disagree, mixed.")] = "sure",
     split: Split = None,
     option: Loading = None,
@@ -62,10 +65,12 @@ def pool(
       $ limner annotate pool work.db scenes --system histograms --system colours
       $ limner annotate pool work.db scenes --system histograms --queries i2t=50 --queries t2i=80
       $ limner annotate pool work.db captions.csv --scores mine=S.npy --run theirs=t2i.run --bleu 0.25
-      $ limner annotate pool work.db scenes --system histograms --system colours --again 100
+      $ limner annotate pool work.db scenes --system histograms --system colours --again 100 --retrain
     """
     whole = load(collection, option)
     systems, held = several(system or [], scores or [], run or [], whole, split, features=features, trust=trust)
+    if retrain and (again is None or scores or run):
+        raise typer.BadParameter("--retrain is for a further turn (--again N) of systems that limner trains (--system)")
     if queries and again is None:
         systems = dict(_subsampled(systems, queries, max(keep, depth), seed))
     with opened(store, create=True) as db:
@@ -73,6 +78,8 @@ def pool(
             remember(db, held, collection, loading(option), split)
             data = _filled(db, systems, held, depth, max(keep, depth), bleu)
         else:
+            if retrain:
+                systems = trained_again(db, system or [], held, whole)
             data = _again(db, systems, again, strategy)
     answer(_pooled(data, store), data, as_json=as_json)
 
