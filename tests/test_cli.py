@@ -45,6 +45,12 @@ ANNOTATE = [
     "bias",
     "export",
     "import",
+    "failures",
+    "classes",
+    "tables",
+    "study",
+    "votes",
+    "preferences",
 ]
 GROUPS = [*(["data", c] for c in DATA), *(["annotate", c] for c in ANNOTATE)]
 

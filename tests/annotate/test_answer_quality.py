@@ -283,7 +283,7 @@ def test_the_rankings_of_the_study_have_their_faults():
     lists = {name: items for r in rivals for name, items in ((r.left, r.left_items), (r.right, r.right_items))}
     marks = {name: "".join(item[0] for item in items) for name, items in lists.items()}
     assert marks == {"A": "nppppppp", "B": "pnnnnnnn", "C": "nnnnnppp", "D": "nnnnpnnn", "E": "nnnnnnnn"}
-    assert (len(rivals), len(study(list("abcde"), list("vwxyz"), "q"))) == (10, 6)
+    assert (len(rivals), len(study(list("abcde"), list("vwxyz"), "q"))) == (10, 10)
     with pytest.raises(LimnerError):
         study(["a"], ["b"], "q")
 

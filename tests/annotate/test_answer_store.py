@@ -137,15 +137,24 @@ def test_migrations_make_the_very_tables_of_the_code(store):
 
 
 def test_a_store_of_the_first_version_is_moved_up_with_all_its_answers(where):
-    """Made older by hand: the tables of version 0002 gone, the number set back."""
+    """Made older by hand: the tables of versions 0002 and 0003 gone, the number set back."""
     import sqlalchemy as sa
 
     with open_store(where) as store:
         filled(store)
         before = progress(store)
         with store.writing() as connection:
-            for table in ("machine_answer", "judge", "design_unit", "design_phase", "design"):
+            for table in (
+                "failure_answer",
+                "failure",
+                "machine_answer",
+                "judge",
+                "design_unit",
+                "design_phase",
+                "design",
+            ):
                 connection.execute(sa.text(f"DROP TABLE {table}"))
+            connection.execute(sa.text("ALTER TABLE task DROP COLUMN reasons"))
             connection.execute(sa.text("UPDATE alembic_version SET version_num = '0001'"))
     with open_store(where) as store:
         assert progress(store) == before

@@ -9,12 +9,14 @@ from pathlib import Path
 
 from limner.annotate._sql import inserted, sa
 from limner.annotate.aggregate import METHODS, majority
+from limner.annotate.failing import labelled
 from limner.annotate.forms import FORMS, Given, write
 from limner.annotate.merge import to_judgements
 from limner.annotate.scale import GUIDELINE
 from limner.annotate.store import Store
 from limner.annotate.store.answers import Answer, answers
 from limner.annotate.store.contents import Key, pair_numbers
+from limner.annotate.store.failures import failure_answers
 from limner.annotate.store.people import add_annotator
 from limner.annotate.store.schema import assignment, caption, judgement, task, task_item
 from limner.core.errors import LimnerError, UnknownName
@@ -29,6 +31,7 @@ CLASS_OF = {
     "not-in-caption": "detail",
     "wrong-quantity": "number",
     "wrong-colour": "colour",
+    "wrong-size": "size",
     "wrong-species": "object",
     "wrong-action": "action",
     **{f"wrong-{what}": "detail" for what in ("gender", "age", "emotion", "location", "orientation", "other")},
@@ -141,7 +144,8 @@ def _import_task(
 def failure_labels(store: Store, found: Iterable[Failure]) -> dict[str, frozenset[str]]:
     """People's failure classes, by query, of failures whose pair the store has answers for.
 
-    A pair that the majority calls "100% yes" is a successful alternative, and so is one graded "partially yes" without
+    Where people judged the failures themselves (`limner.annotate.failing`), those classes count. Else a pair that the
+    majority calls "100% yes" is a successful alternative, and so is one graded "partially yes" without
     a reason. Else the classes are those of the reasons that at least half of the doubters gave. Failures that nobody
     judged, or with no class, are left out. The form is that of `limner.explain.labels.read_labels`.
     """
@@ -153,7 +157,13 @@ def failure_labels(store: Store, found: Iterable[Failure]) -> dict[str, frozense
     for row in store.rows(sa.select(caption.c.key, caption.c.text)):
         texts.setdefault(row["text"], []).append(row["key"])
     labels = {}
-    for failure in found:
+    failed = list(found)
+    wanted = {(failure.query, failure.returned) for failure in failed}
+    judged = labelled(a for a in failure_answers(store) if (a.query, a.returned) in wanted)
+    for failure in failed:
+        if judged.get(failure.query):
+            labels[failure.query] = judged[failure.query]
+            continue
         keys = [(failure.returned, failure.query)] if failure.by_text else _of_text(failure, texts)
         given = next((by_pair[key] for key in keys if key in by_pair), [])
         if given and (classes := _classes(given)):

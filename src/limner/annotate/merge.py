@@ -6,8 +6,8 @@ Captions and images that were taken out go. Original pairs stay unless people sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -62,6 +62,8 @@ class Merged:
         refuted: How many original pairs people said no to; they are positives no longer.
         removed: How many images and captions were taken out.
         counted: The figures, one per direction.
+        quality: Precision and recall of the original and of each further set of judgements against `verified`, by name
+            and direction (the paper's Table 2).
     """
 
     judgements: Judgements
@@ -69,6 +71,7 @@ class Merged:
     refuted: int
     removed: int
     counted: tuple[Counted, Counted]
+    quality: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """A small table."""
@@ -77,6 +80,9 @@ class Merged:
             verified, merged = f"{c.verified:,} (x{c.verified_factor:.2f})", f"{c.merged:,} (x{c.factor:.2f})"
             shares = f"{100 * c.precision:9.1f}  {100 * c.recall:6.1f}"
             rows.append(f"{c.direction:9}  {c.queries:7,}  {c.original:8,}  {verified:17}  {merged:17}  {shares}")
+        for name, sides in list(self.quality.items())[1:]:  # that of the original stands in the table
+            both = (f"{d} precision {100 * p:.1f}, recall {100 * r:.1f}" for d, (p, r) in sides.items())
+            rows.append(f"{name}: {'; '.join(both)}")
         rows.append(f"{self.refuted:,} original pairs were refuted; {self.removed:,} images and captions taken out")
         return "\n".join(rows)
 
@@ -124,11 +130,19 @@ def merge(
     verified = to_judgements(kept, images=images, captions=captions, name="verified")
     base = original.restrict(queries=images, candidates=captions)
     joined, refuted = _unless_refuted(base, verified)
-    for other in further:
-        joined = joined | other.restrict(queries=images, candidates=captions).relevant
+    others = [other.restrict(queries=images, candidates=captions) for other in further]
+    for other in others:
+        joined = joined | other.relevant
     counted = tuple(_counted(d, base, verified, joined) for d in ("i2t", "t2i"))
     removed = len(original.queries) + len(original.candidates) - len(images) - len(captions)
-    return Merged(joined.named(name), verified, refuted, removed, (counted[0], counted[1]))
+    quality = {"original": _quality(base, verified)}
+    for number, other in enumerate(others):
+        quality[other.name if other.name not in quality else f"{other.name} {number + 1}"] = _quality(other, verified)
+    return Merged(joined.named(name), verified, refuted, removed, (counted[0], counted[1]), quality)
+
+
+def _quality(judged: Judgements, verified: Judgements) -> dict[str, tuple[float, float]]:
+    return {"i2t": precision_recall(judged, verified), "t2i": precision_recall(judged.T, verified.T)}
 
 
 def _unless_refuted(original: Judgements, verified: Judgements) -> tuple[Judgements, int]:

@@ -7,12 +7,14 @@ which `limner.annotate.bias` measures.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from limner.annotate.store import Store
-from limner.annotate.store.contents import DEPTH, Key, Listed, Proposal, add_pool, pairs
+from limner.annotate.store.contents import DEPTH, DIRECTIONS, Key, Listed, Proposal, add_pool, pairs, proposals
 from limner.core.collection import Collection
-from limner.core.errors import LimnerError
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.ids import Ids
 from limner.core.ranking import Ranking
 from limner.language.overlap import bleu, content_words
 from limner.scores import Scores
@@ -130,6 +132,57 @@ def fill(
     return {"proposals": len(found), "merged": len(pool), "kept": len(kept), "new": added}
 
 
-def waiting(store: Store) -> list[Key]:
-    """Pooled pairs that no task asks for yet."""
-    return [(p.image, p.caption) for p in pairs(store) if not p.asked and p.origin == "pool"]
+def waiting(store: Store, *, direction: str | None = None, depth: int = TOP) -> list[Key]:
+    """Pooled pairs that no task asks for yet.
+
+    Args:
+        store: The store.
+        direction: Only those that some system proposed in this direction, "i2t" or "t2i": a stage of its own.
+        depth: Of its lists' first so many places.
+    """
+    found = [(p.image, p.caption) for p in pairs(store) if not p.asked and p.origin == "pool"]
+    if direction is None:
+        return found
+    if direction not in DIRECTIONS:
+        raise UnknownName("direction", direction, DIRECTIONS)
+    there = {(p.image, p.caption) for p in proposals(store, depth=depth) if p.direction == direction}
+    return [pair for pair in found if pair in there]
+
+
+def subsampled(
+    systems: Mapping[str, Lists], queries: Mapping[str, int], *, depth: int = DEPTH, seed: int = 0
+) -> dict[str, dict[str, Ranking]]:
+    """Every system's lists for some queries only, the same for all systems.
+
+    Chun et al. (2022) pooled for 1,261 images and 1,333 captions of 5,000 and 25,000.
+
+    Args:
+        systems: By name.
+        queries: How many queries of each direction, "i2t" (images) and "t2i" (captions); a direction that is not named
+            keeps all its queries.
+        depth: Places of each list.
+        seed: Another seed, other queries.
+    """
+    for direction, number in queries.items():
+        if direction not in DIRECTIONS:
+            raise UnknownName("direction", direction, DIRECTIONS)
+        if number < 1:
+            raise LimnerError(f"{number} queries of {direction}: expected 1 or more")
+    found = {name: lists_of(system, depth=depth) for name, system in systems.items()}
+    for direction, number in queries.items():
+        sides = [lists[direction] for lists in found.values() if direction in lists]
+        known = sorted({query for ranking in sides for query in ranking.queries})
+        if len(known) < number:
+            raise LimnerError(f"{len(known):,} queries of {direction}, {number:,} are wanted: ask for fewer")
+        drawn = set(random.Random(f"{seed} {direction}").sample(known, number))
+        for lists in found.values():
+            if direction in lists:
+                lists[direction] = _only(lists[direction], drawn)
+    return found
+
+
+def _only(ranking: Ranking, queries: set[str]) -> Ranking:
+    rows = [row for row, query in enumerate(ranking.queries) if query in queries]
+    scores = None if ranking.scores is None else ranking.scores[rows]
+    names = [ranking.queries[row] for row in rows]
+    return Ranking(Ids(names, what="query"), ranking.candidates, ranking.indices[rows], scores, ranking.n_candidates)

@@ -1,20 +1,29 @@
-"""Which ranking do people prefer? Votes, counted for `limner.stats.bradley_terry`, and the study that collects them.
+"""Which ranking do people prefer? The study that asks: rankings with known faults, or systems, two side by side.
 
-The study of Chun et al. (2022, appendix D.1): five rankings with known faults, every two of them shown side by side.
-Their counts are `limner.evaluation.published.table("eccv-d1")`. The scores of its rows A to E are 10.66, 4.89, 70.85,
-13.15 and 0.44, which are the values of the paper's text under other names (A 70.85, B 13.15, C 10.66, D 4.89, E 0.44):
-the labels of the table's rows, not its numbers, are off.
+The study of Chun et al. (2022, appendix D.1): 40 captions with five to eight images that fit, five rankings of each
+with known faults, every two of them shown side by side to eight people. `limner.annotate.preferred` counts the votes.
+
+The paper's counts are `limner.evaluation.published.table("eccv-d1")`. The scores of its rows A to E are 10.66, 4.89,
+70.85, 13.15 and 0.44, which are the values of the paper's text under other names (A 70.85, B 13.15, C 10.66, D 4.89, E
+0.44). The totals tell which row is ranking C: with five right answers C counts as E, so every pair with C lacks 24
+votes of 320, every other pair with E has 24 more, and 24 are E against E. That is row D, with 13.15. So by the counts
+people prefer C (13.15) to B, and not B to C as the text has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
 
-from limner.annotate.store.votes import Rivals, Vote
+from limner.annotate.store import Store
+from limner.annotate.store.votes import STUDY, Rivals, Vote, add_comparisons, studies
 from limner.core.errors import LimnerError
+from limner.core.judgements import Judgements
+from limner.core.ranking import Ranking
 from limner.stats.inputs import Vector
 
 FAULTS = {
@@ -25,35 +34,79 @@ FAULTS = {
     "E": "all are wrong",
 }
 """The five rankings of the paper's study."""
+QUERIES, LEAST, MOST, PEOPLE = 40, 5, 8, 8
+"""Of the paper's study: queries, right answers of each, people who compare every two rankings."""
 
 
-def counted(votes: Iterable[Vote], names: Sequence[str] | None = None) -> tuple[tuple[str, ...], Vector]:
-    """How often each ranking (row) was preferred to each other (column); a tie counts half for both."""
-    listed = list(votes)
-    found = tuple(names) if names is not None else tuple(sorted({n for v in listed for n in (v.left, v.right)}))
+@dataclass(frozen=True)
+class Study:
+    """Comparisons to ask for, and what is right for each of their queries.
+
+    Args:
+        rivals: The comparisons.
+        positives: The right answers of each query, so that measures can be computed of what was shown.
+        direction: "t2i" or "i2t".
+        ties: Whether people may say that neither is better. The paper's study is binary.
+    """
+
+    rivals: tuple[Rivals, ...]
+    positives: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    direction: str = "t2i"
+    ties: bool = False
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        """The queries that are asked with, in order."""
+        return tuple(dict.fromkeys(each.query for each in self.rivals))
+
+
+def counted(
+    votes: Iterable[Vote],
+    names: Sequence[str] | None = None,
+    *,
+    same: Mapping[tuple[str, str], str] | None = None,
+) -> tuple[tuple[str, ...], Vector]:
+    """How often each ranking (row) was preferred to each other (column); a tie counts half for both.
+
+    Args:
+        votes: The votes.
+        names: Order of the rankings; all that occur, sorted, where left out.
+        same: (query, ranking) -> the ranking it counts as, where both show the same list for that query.
+    """
+    merged = same or {}
+    listed = [(merged.get((v.query, v.left), v.left), merged.get((v.query, v.right), v.right), v) for v in votes]
+    found = tuple(names) if names is not None else tuple(sorted({n for one, two, _ in listed for n in (one, two)}))
     row = {name: number for number, name in enumerate(found)}
     counts = np.zeros((len(found), len(found)))
-    for vote in listed:
-        left, right = row[vote.left], row[vote.right]
+    for one, two, vote in listed:
         share = {"left": 1.0, "right": 0.0, "tie": 0.5}[vote.choice]
-        counts[left, right] += share
-        counts[right, left] += 1 - share
+        counts[row[one], row[two]] += share
+        counts[row[two], row[one]] += 1 - share
     return found, counts
 
 
-def study(positives: Sequence[str], others: Sequence[str], query: str, *, length: int | None = None) -> list[Rivals]:
+# --- rankings with known faults ---------------------------------------------------------------------------------
+
+
+def study(
+    positives: Sequence[str], others: Sequence[str], query: str, *, length: int | None = None, direction: str = "t2i"
+) -> list[Rivals]:
     """The ten comparisons of the paper's study for one query: rankings A to E, each with its known fault.
+
+    With five places, ranking C shows what E shows; the paper asks all ten all the same and counts C as E there.
 
     Args:
         positives: Right answers, five or more; as many places are shown as there are.
         others: Wrong answers, at least as many.
         query: The query's id.
         length: Places shown; the number of positives where left out.
+        direction: "t2i" or "i2t".
     """
-    size = length or len(positives)
-    if len(positives) < 5 or size < 5 or len(others) < size or len(positives) < size:
+    size = len(positives) if length is None else length
+    if not LEAST <= size <= min(len(positives), len(others)):
         raise LimnerError(
-            f"{len(positives)} right and {len(others)} wrong answers: expected 5 or more, and as many wrong"
+            f"{size} places of {len(positives)} right and {len(others)} wrong answers: expected {LEAST} places or "
+            "more, and at least as many right and wrong answers"
         )
     places = {
         "A": [place != 0 for place in range(size)],
@@ -63,11 +116,136 @@ def study(positives: Sequence[str], others: Sequence[str], query: str, *, length
         "E": [False] * size,
     }
     lists = {name: _mixed(right, positives, others) for name, right in places.items()}
-    if size == 5:
-        del lists["C"]  # with five positives it would be E
-    return [Rivals(query, one, two, lists[one], lists[two]) for one, two in combinations(lists, 2)]
+    return [Rivals(query, one, two, lists[one], lists[two], direction) for one, two in combinations(lists, 2)]
 
 
 def _mixed(right: Sequence[bool], positives: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
     good, bad = iter(positives), iter(others)
     return tuple(next(good) if each else next(bad) for each in right)
+
+
+def study_of_rankings(
+    judgements: Judgements,
+    *,
+    queries: int = QUERIES,
+    least: int = LEAST,
+    most: int = MOST,
+    direction: str = "t2i",
+    ties: bool = False,
+    seed: int = 0,
+) -> Study:
+    """The paper's study: queries drawn at random among those with five to eight right answers, rankings A to E of each.
+
+    Wrong answers are drawn at random from the candidates that nobody judged right; the paper does not say how it chose
+    them.
+
+    Args:
+        judgements: Query -> candidate, complete enough that most queries' right answers are all known.
+        queries: How many queries.
+        least: Right answers of a query, at least; 5 or more, since ranking D needs a fifth place.
+        most: And at most.
+        direction: "t2i" or "i2t": what the queries are.
+        ties: Whether people may say that neither is better.
+        seed: Another seed, other queries and lists.
+    """
+    if not LEAST <= least <= most:
+        raise LimnerError(f"{least} to {most} right answers: expected {LEAST} or more, the smaller number first")
+    if queries < 1:
+        raise LimnerError(f"{queries} queries: expected 1 or more")
+    draw = random.Random(seed)
+    fitting = [
+        q for q, count in zip(judgements.queries, judgements.counts.tolist(), strict=True) if least <= count <= most
+    ]
+    if len(fitting) < queries:
+        raise LimnerError(
+            f"{len(fitting):,} queries of {judgements.name!r} have {least} to {most} right answers, {queries:,} are "
+            "wanted: ask for fewer queries, or use judgements that know more right answers"
+        )
+    right = _right(judgements, draw.sample(fitting, queries))
+    rivals = [r for query, good in right.items() for r in _asked(query, good, judgements, direction, draw)]
+    return Study(tuple(rivals), right, direction, ties)
+
+
+def _right(judgements: Judgements, queries: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The right answers of some queries."""
+    found: dict[str, tuple[str, ...]] = {}
+    for query in queries:
+        row = judgements.queries.index(query)
+        span = slice(judgements.indptr[row], judgements.indptr[row + 1])
+        judged = zip(judgements.columns[span].tolist(), judgements.grades[span].tolist(), strict=True)
+        found[query] = tuple(judgements.candidates[column] for column, grade in judged if grade > 0)
+    return found
+
+
+def _asked(
+    query: str, positives: Sequence[str], judgements: Judgements, direction: str, draw: random.Random
+) -> list[Rivals]:
+    known = set(positives)
+    drawn = draw.sample(list(judgements.candidates), min(len(judgements.candidates), 2 * len(known)))
+    return study(
+        draw.sample(positives, len(positives)), [c for c in drawn if c not in known], query, direction=direction
+    )
+
+
+# --- systems ----------------------------------------------------------------------------------------------------
+
+
+def study_of_systems(
+    lists: Mapping[str, Ranking],
+    *,
+    judgements: Judgements | None = None,
+    queries: int = QUERIES,
+    length: int = LEAST,
+    direction: str = "t2i",
+    ties: bool = True,
+    seed: int = 0,
+) -> Study:
+    """The first places of every two systems side by side, where they differ.
+
+    Args:
+        lists: Each system's ranking, query -> candidate, over the same queries.
+        judgements: Query -> candidate; only with them can measures be set beside the votes.
+        queries: How many queries, drawn at random.
+        length: Places shown.
+        direction: "t2i" or "i2t".
+        ties: Whether people may say that neither is better.
+        seed: Another seed, other queries.
+    """
+    if len(lists) < 2:
+        raise LimnerError(f"{len(lists)} systems: a study needs two or more to compare")
+    if length < 1 or queries < 1:
+        raise LimnerError(f"{queries} queries, {length} places: expected 1 or more of both")
+    common = [q for q in next(iter(lists.values())).queries if all(q in r for r in lists.values())]
+    if not common:
+        raise LimnerError("the systems share no query: expected lists of the same queries")
+    drawn = random.Random(seed).sample(common, min(queries, len(common)))
+    shown = {name: {q: tuple(ranking[q][:length]) for q in drawn} for name, ranking in lists.items()}
+    rivals = tuple(
+        Rivals(q, one, two, shown[one][q], shown[two][q], direction)
+        for q in drawn
+        for one, two in combinations(shown, 2)
+        if shown[one][q] != shown[two][q]
+    )
+    if not rivals:
+        raise LimnerError("every two systems show the same lists: there is nothing to compare")
+    return Study(rivals, {} if judgements is None else _right(judgements, drawn), direction, ties)
+
+
+# --- into the store ---------------------------------------------------------------------------------------------
+
+
+def add_study(store: Store, made: Study, *, name: str = STUDY, people: int = 1, seed: int = 0) -> int:
+    """Puts a study into a store that holds its images and captions. Returns how many comparisons it has.
+
+    Args:
+        store: The store.
+        made: The study.
+        name: What it is called; one that is there already is refused.
+        people: How many people are asked each comparison.
+        seed: Decides which ranking stands on the left.
+    """
+    if not name or name in studies(store):
+        raise LimnerError(f"study {name!r}: expected a name that no study of the store has")
+    positives = {query: list(good) for query, good in made.positives.items()}
+    store.set(f"study {name}", {"ties": made.ties, "direction": made.direction, "positives": positives})
+    return add_comparisons(store, made.rivals, study=name, replication=people, seed=seed)

@@ -17,9 +17,9 @@ RELEVANCE = {4: 1.0, 3: 0.5, 2: 0.0, 1: 0.0}
 """Grade -> grade of the judgement: yes and weak yes are positives, and are kept apart."""
 
 WRONG = (
-    "quantity", "colour", "species", "gender", "age", "action", "emotion", "location", "orientation", "other",
+    "quantity", "colour", "size", "species", "gender", "age", "action", "emotion", "location", "orientation", "other",
 )  # fmt: skip
-"""How a description can be wrong."""
+"""How a description can be wrong: as in ECCV Caption, and size, which the classes of failures have too."""
 
 REASONS = {
     "not-in-image": "the caption tells of what is not in the image",
@@ -29,7 +29,7 @@ REASONS = {
 }
 """Reason -> what the annotator reads."""
 
-GUIDELINE = "1"
+GUIDELINE = "2"
 """Version of the words above; every answer remembers the version it was given under."""
 
 

@@ -1,8 +1,9 @@
 """Tasks: what one annotator does in one sitting, with controls whose answers are known.
 
 Two forms. Chun et al. (2022): 20 pairs, 18 of the pool, one known positive, one known negative that is in nobody's
-top-25. Hodosh et al. (2013): six images with ten captions each, one of them a control image with one to three of its
-own captions among captions of others. Both are shuffled, and the same seed gives the same tasks.
+top-25. Hodosh et al. (2013): six images with ten captions each, one of them a control image, of the development set in
+the paper, with one to three of its own captions among captions of others. Both are shuffled, and the same seed gives
+the same tasks.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from limner.core.judgements import Judgements
 
 REAL = 18
 CAPTIONS = 10
-IMAGES = 5
+IMAGES = 6
 _TRIES = 10_000
 T = TypeVar("T")
 
@@ -33,6 +34,7 @@ def make_tasks(
     negatives: int = 1,
     seed: int = 0,
     in_order: bool = False,
+    reasons: str = "optional",
 ) -> list[Draft]:
     """Cuts a pool into tasks of `real` pairs and controls; the last one may be shorter.
 
@@ -45,6 +47,8 @@ def make_tasks(
         negatives: Known negatives per task.
         seed: Another seed, other tasks.
         in_order: Keep the order of the pool from task to task; within a task it is shuffled anyhow.
+        reasons: Whether "partially yes" and "mostly no" need a reason: "required" (the paper's first stage),
+            "optional", or "off" (its second stage).
 
     >>> known = Judgements.from_pairs([(f"i{n}", f"t{n}") for n in range(30)])
     >>> first, second = make_tasks([(f"i{n}", f"t{n + 1}") for n in range(24)], known)
@@ -63,7 +67,7 @@ def make_tasks(
         items += [TaskPair(*pair, "gold_pos") for pair in _distinct(gold, positives, chosen)]
         items += [TaskPair(*pair, "gold_neg") for pair in _distinct(bad, negatives, chosen)]
         draw.shuffle(items)
-        drafts.append(Draft(tuple(items), "pairs", seed))
+        drafts.append(Draft(tuple(items), "pairs", seed, reasons))
     return drafts
 
 
@@ -72,12 +76,12 @@ def make_caption_tasks(
     known: Judgements,
     *,
     near: Iterable[Key] = (),
-    control_images: Sequence[str] | None = None,
+    controls: Judgements | None = None,
     images: int = IMAGES,
     captions: int = CAPTIONS,
     seed: int = 0,
 ) -> list[Draft]:
-    """Tasks of the Flickr8k form: some images with ten captions each, and one control image.
+    """Tasks of the Flickr8k form: six images with ten captions each, one of them a control image.
 
     A block of an image that the pool does not fill is filled with captions drawn at random, which are judged like the
     others (that is how the paper could test its filter). The control image has one to three of its own captions among
@@ -87,28 +91,41 @@ def make_caption_tasks(
         pool: The pairs to judge, (image, caption).
         known: The original pairs, image -> text.
         near: Pairs in some system's top-25, which are no known negatives.
-        control_images: Where control images come from; all of `known` where left out.
-        images: Images per task, beside the control image.
+        controls: Original pairs, image -> text, of which control images are made: those of the development set in the
+            paper. `known` where left out.
+        images: Images per task, the control image among them.
         captions: Captions per image.
         seed: Another seed, other tasks.
     """
+    if images < 2 or captions < 2:
+        raise LimnerError(f"{images} images with {captions} captions: expected 2 or more of both, one image a control")
     draw = random.Random(seed)
     asked = dict.fromkeys(pool)
     blocks = _blocks(asked, known, captions, draw)
     draw.shuffle(blocks)
-    sources = [i for i in (control_images or known.relevant.queries) if known.counts[known.queries.index(i)]]
-    if not sources:
-        raise LimnerError("no image with captions of its own to make controls of")
-    controls = _forever(sources, draw)
+    source = known if controls is None else controls
+    able = [i for i, count in zip(source.queries, source.counts.tolist(), strict=True) if count]
+    if len(able) < (1 if controls is not None else images):
+        raise LimnerError(f"{len(able)} images with captions of their own to make controls of: expected more")
+    golden = _forever(able, draw)
     drafts = []
-    for start in range(0, len(blocks), images):
-        chosen = blocks[start : start + images]
+    for start in range(0, len(blocks), images - 1):
+        chosen = blocks[start : start + images - 1]
         taken = {item.image for block in chosen for item in block}
-        control = _control(next(i for i in controls if i not in taken), known, {*near, *asked}, captions, draw)
+        control = _control(_free(golden, taken), source, {*near, *asked}, captions, draw)
         shown = [*chosen, control]
         draw.shuffle(shown)
         drafts.append(Draft(tuple(item for block in shown for item in block), "captions", seed))
     return drafts
+
+
+def _free(golden: Iterator[str], taken: set[str]) -> str:
+    """The next control image that the task does not ask about."""
+    for _ in range(_TRIES):
+        image = next(golden)
+        if image not in taken:
+            return image
+    raise LimnerError("every image that could be a control is in the task already: give others with controls")
 
 
 def _blocks(asked: Iterable[Key], known: Judgements, captions: int, draw: random.Random) -> list[list[TaskPair]]:
@@ -116,11 +133,12 @@ def _blocks(asked: Iterable[Key], known: Judgements, captions: int, draw: random
     by_image: dict[str, list[str]] = {}
     for image, caption in asked:
         by_image.setdefault(image, []).append(caption)
+    others = [known.candidates[column] for column in sorted(set(known.relevant.columns.tolist()))]
     blocks = []
     for image, wanted in by_image.items():
         draw.shuffle(wanted)
         lacking = -len(wanted) % captions
-        drawn = draw.sample(list(known.candidates), min(len(known.candidates), len(wanted) + captions))
+        drawn = draw.sample(others, min(len(others), len(wanted) + captions))
         fill = [caption for caption in drawn if caption not in wanted][:lacking]
         whole = [TaskPair(image, caption) for caption in [*wanted, *fill]]
         draw.shuffle(whole)

@@ -26,8 +26,10 @@ from limner.annotate.pool import Lists, lists_of
 from limner.annotate.scale import relevant
 from limner.annotate.store.contents import Key
 from limner.core.arrays import FloatArray, IntArray
+from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
+from limner.core.judgements import Judgements
 from limner.scores import Scores
 
 STRATEGIES = ("sure", "unsure", "disagree", "mixed")
@@ -238,6 +240,7 @@ def in_turns(
     first: int | None = None,
     start_depth: int = 1,
     seed: int = 0,
+    retrain: Callable[[Mapping[Key, bool]], Candidates] | None = None,
 ) -> tuple[dict[Key, bool], list[Turn]]:
     """Asks in several turns and returns all answers and what each turn brought.
 
@@ -250,6 +253,8 @@ def in_turns(
         first: Answers in the first turn; an equal share where left out.
         start_depth: The first turn asks pairs among the first so many places of some system's lists.
         seed: Of the order within the first turn.
+        retrain: Called with all answers before each later turn; gives the candidates of systems that have learned from
+            them (`trained_again`). Without it the systems stay, and only their weights are learned.
     """
     draw = np.random.default_rng(seed)
     size = (first or budget // turns) if turns > 1 else budget
@@ -257,6 +262,7 @@ def in_turns(
     known: dict[Key, bool] = dict(ask([found.pairs[r] for r in pool[:size]]))
     record = [Turn(1, len(known), sum(known.values()))]
     for turn in range(2, turns + 1):
+        found = found if retrain is None else retrain(known)
         share = (budget - len(known)) // (turns - turn + 1)
         chosen = choose(found, known, share, strategy=strategy)
         known.update(ask(chosen))
@@ -267,3 +273,40 @@ def in_turns(
 def known_from(labels: Sequence[Label]) -> dict[Key, bool]:
     """Labels as yes and no."""
     return {(x.image, x.caption): relevant(x.grade) for x in labels}
+
+
+def trained_again(collection: Collection, known: Mapping[Key, bool], *, train: Collection | None = None) -> Collection:
+    """What systems are trained on in a later turn: the training pairs, and every pair that people accepted.
+
+    Pairs that they refused are left out, also where they are original pairs. Scores of a system trained so are for
+    finding more matches among these images, never for reporting how good the system is on them.
+
+    Args:
+        collection: What is judged.
+        known: What people said of its pairs.
+        train: The training part; only accepted pairs are learned from where left out.
+    """
+    yes = [(image, caption, 1.0) for (image, caption), said in known.items() if said]
+    if not yes:
+        raise LimnerError("no accepted pair yet: there is nothing to train on")
+    images = list(dict.fromkeys(image for image, _, _ in yes))
+    texts = list(dict.fromkeys(caption for _, caption, _ in yes))
+    shown, said = collection.images.subset(images), collection.texts.subset(texts)
+    pairs = list(yes)
+    if train is not None:
+        pairs = [*train.judgements.relevant, *yes]
+        shown, said = _joined(train.images, shown), _joined(train.texts, said)
+    judged = Judgements.from_pairs(pairs, queries=shown.ids, candidates=said.ids, name=collection.judgements.name)
+    return Collection(f"{collection.name}, learned", shown, said, judged)
+
+
+def _joined(one: Items, other: Items) -> Items:
+    """Two sets of items; those of the second that the first has are left out, fields that only one has are dropped."""
+    new = [row for row, key in enumerate(other.ids) if key not in one.ids]
+    fields = {
+        name: [*one.fields[name], *(other.fields[name][row] for row in new)]
+        for name in one.fields
+        if name in other.fields
+    }
+    ids = Ids([*one.ids, *(other.ids[row] for row in new)], what=one.kind)
+    return Items(ids, [*one.values, *(other.values[row] for row in new)], fields, kind=one.kind)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from limner.annotate.pool import Lists
     from limner.annotate.store import Store
     from limner.core.collection import Collection
+    from limner.core.judgements import Judgements
 
 
 def remember(store: Store, held: Collection, spec: str, options: dict[str, object], split: str | None) -> None:
@@ -26,6 +27,38 @@ def remember(store: Store, held: Collection, spec: str, options: dict[str, objec
         add_collection(store, held, spec=spec, progress=told)
     store.set("loading", {"options": options, "split": split})
     keep_original(store, held.judgements)
+
+
+def further_images(store: Store, where: str, split: str, *, trust: bool) -> Judgements:
+    """Adds the images and captions of another split of the store's collection; their original pairs, for controls."""
+    import limner
+    from limner.annotate.store.contents import add_collection
+
+    spec, options = pictures(where, None, {}, trust=trust)
+    with progress(f"loading {spec}"):
+        held = limner.load(spec, **options).split(split)
+    kept = store.setting("collection")
+    with progress(f"reading {len(held.images):,} images") as told:
+        add_collection(store, held, spec=spec, progress=told)
+    store.set("collection", kept)
+    return held.judgements
+
+
+def trained_again(store: Store, names: list[str], held: Collection, whole: Collection) -> dict[str, Lists]:
+    """Systems trained anew on the training part and on the pairs that people accepted so far."""
+    import limner
+    from limner.annotate import turns
+    from limner.annotate.aggregate import by_majority
+    from limner.annotate.store.answers import answers
+    from limner.systems import SYSTEMS
+
+    foreign = next((name for name in names if name not in SYSTEMS), None)
+    if foreign is not None or not names:
+        raise typer.BadParameter(f"--retrain: {foreign or 'no system'} is none that limner trains by name")
+    train = whole.train if "train" in whole.splits else None
+    learned = turns.trained_again(held, turns.known_from(by_majority(answers(store))), train=train)
+    with progress(f"training {len(names)} systems on {len(learned.judgements):,} pairs"):
+        return {name: limner.train(learned, name).scores(held) for name in names}
 
 
 def several(

@@ -6,6 +6,7 @@ depends on nothing but the seed and the text, and records where it was made and 
 | kind | change |
 |---|---|
 | antonym | an adjective becomes its antonym, from an allow-list (WordNet's green -> ripe denies no colour) |
+| antonym-wordnet | any adjective becomes one of its antonyms in WordNet, drawn at random, as in the paper; on request |
 | colour-all | a colour becomes any other that English has a plain word for and that is far from it in RGB |
 | colour-in | the same, among the colours that the data mentions |
 | size | big words become small ones and the reverse |
@@ -95,7 +96,7 @@ def attack(
 
     Args:
         text: The query, in English.
-        kind: One of `KINDS`.
+        kind: One of `KINDS` or `FURTHER`.
         seed: Another seed, another choice; the same seed, the same edit.
         colours: For "colour-in", the colours that the data mentions (`colours_in`).
         wordnet: The graph; limner's own where left out.
@@ -106,8 +107,8 @@ def attack(
     >>> attack("A dog.", "size") is None
     True
     """
-    if kind not in KINDS:
-        raise UnknownName("kind of adversarial query", kind, KINDS)
+    if kind not in (*KINDS, *FURTHER):
+        raise UnknownName("kind of adversarial query", kind, (*KINDS, *FURTHER))
     context = Context(wordnet or WordNet.load(), _dice(text, kind, seed), tuple(colours))
     tokens = [Token(m.group(), m.start()) for m in WORD.finditer(text)]
     order = context.dice.permutation(len(tokens))
@@ -171,6 +172,13 @@ def _antonym(tokens: list[Token], at: int, context: Context) -> str | None:
     # Only before a noun or another adjective, so that "a light" and "to open" stay what they are.
     follows = at + 1 < len(tokens) and _is_nominal(tokens[at + 1].low, context.wordnet) and tokens[at + 1].low != "air"
     return listed if follows else None
+
+
+def _antonym_wordnet(tokens: list[Token], at: int, context: Context) -> str | None:
+    """As the paper has it: every adjective, whatever WordNet calls its antonym in any of its meanings."""
+    word = tokens[at].low
+    found = () if word in FUNCTION else context.wordnet.antonyms(word, "a")
+    return context.choose(found).replace("_", " ") if found else None
 
 
 def _is_nominal(word: str, wordnet: WordNet) -> bool:
@@ -347,6 +355,7 @@ def _verb_after(text: str, tokens: list[Token], head: int, wordnet: WordNet, *, 
 
 PROPOSERS: dict[str, Proposer] = {
     "antonym": _antonym,
+    "antonym-wordnet": _antonym_wordnet,
     "colour-all": _colour_all,
     "colour-in": _colour_in,
     "size": _size,
@@ -355,7 +364,9 @@ PROPOSERS: dict[str, Proposer] = {
     "synonym": _synonym,
 }
 KINDS = ("antonym", "colour-all", "colour-in", "size", "number", "verb", "plural", "synonym")
-DENIES = frozenset(KINDS) - {"synonym"}
+FURTHER = ("antonym-wordnet",)
+"""Kinds that are made on request only: the paper's way, where limner's own lists do better."""
+DENIES = frozenset((*KINDS, *FURTHER)) - {"synonym"}
 """Kinds whose edits deny what the query said; a rare synonym says the same again."""
 
 

@@ -5,7 +5,7 @@ What Lymperaiou et al. (2022) measure. A system that looks at pictures should be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -19,6 +19,7 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.encoders.contract import Encoder, TwoSided, encoded
+from limner.explain.corpora import Summarise
 from limner.scores import Scores
 
 Vectors = npt.NDArray[np.floating[Any]]
@@ -36,7 +37,8 @@ def text_only(
     *,
     query: int = 0,
     corpus: str = "mean",
-    summarise: Callable[[Sequence[str]], str] | None = None,
+    summarise: Summarise | None = None,
+    regions: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[Scores, Judgements]:
     """Scores one caption of every image against the other captions of all images.
 
@@ -47,7 +49,9 @@ def text_only(
             the longest, #0, finds far more than the shortest, #4 (see `length_note`).
         corpus: What stands for an image: "mean", the mean of the vectors of its other captions; "joined", the vector of
             these captions joined by spaces into one text; "summary", the vector of what `summarise` makes of them.
-        summarise: For "summary": takes the other captions of an image, gives one text.
+        summarise: For "summary": takes the other captions of an image, gives one text (`limner.explain.corpora`).
+        regions: What stands for each image instead of its other captions, by image id, such as Visual Genome's region
+            descriptions (`limner.explain.corpora.read_regions`). Images without any are left out.
 
     Returns:
         Scores from texts to images, and the judgements to evaluate them with.
@@ -63,13 +67,16 @@ def text_only(
         raise UnknownName("corpus", corpus, CORPUS)
     if (corpus == "summary") != (summarise is not None):
         raise LimnerError("a summariser goes with corpus='summary': give both or neither")
-    asked, others = parted(collection, query)
     said = dict(zip(collection.texts.ids, collection.texts.values, strict=True))
+    if regions is None:
+        asked, others = parted(collection, query)
+        shown, rest = collection.images.ids, [[said[t] for t in each] for each in others]
+    else:
+        shown, asked, rest = _with_regions(collection, query, regions)
     queries = Embeddings(Ids(asked, what="text"), _vectors(encode, [said[t] for t in asked]))
-    rest = [[said[t] for t in each] for each in others]
-    images = Embeddings(collection.images.ids, _corpus(encode, rest, corpus, summarise))
+    images = Embeddings(shown, _corpus(encode, rest, corpus, summarise))
     pairs = Judgements.from_pairs(
-        zip(asked, collection.images.ids, strict=True), queries=queries.ids, candidates=images.ids, name="text only"
+        zip(asked, shown, strict=True), queries=queries.ids, candidates=images.ids, name="text only"
     )
     return Scores.from_embeddings(queries, images), pairs
 
@@ -88,6 +95,27 @@ def parted(collection: Collection, query: int) -> tuple[list[str], list[list[str
         asked.append(texts[query])
         others.append([t for at, t in enumerate(texts) if at != query])
     return asked, others
+
+
+def _with_regions(
+    collection: Collection, query: int, regions: Mapping[str, Sequence[str]]
+) -> tuple[Ids, list[str], list[list[str]]]:
+    """The images with region descriptions, the caption of each that asks, and the descriptions."""
+    pairs = collection.judgements.relevant
+    shown, asked = [], []
+    for row, image in enumerate(collection.images.ids):
+        texts = pairs.columns[pairs.indptr[row] : pairs.indptr[row + 1]]
+        if regions.get(image):
+            if not 0 <= query < len(texts):
+                raise LimnerError(f"image {image!r} has {len(texts)} captions: there is no number {query} to ask with")
+            shown.append(image)
+            asked.append(pairs.candidates[int(texts[query])])
+    if not shown:
+        raise LimnerError(
+            f"no image of {collection.name!r} has region descriptions, e.g. {next(iter(collection.images.ids), '')!r}: "
+            f"they are of {len(regions):,} images, e.g. {next(iter(regions), '')!r}; do the ids need image_data.json?"
+        )
+    return Ids(shown, what="image"), asked, [list(regions[image]) for image in shown]
 
 
 def words_by_number(collection: Collection) -> list[float]:
@@ -113,13 +141,12 @@ def length_note(collection: Collection, query: int) -> list[str]:
     ]
 
 
-def _corpus(
-    encode: Encode, rest: list[list[str]], corpus: str, summarise: Callable[[Sequence[str]], str] | None
-) -> npt.NDArray[np.float32]:
+def _corpus(encode: Encode, rest: list[list[str]], corpus: str, summarise: Summarise | None) -> npt.NDArray[np.float32]:
     if corpus == "joined":
         return _vectors(encode, [" ".join(each) for each in rest])
     if summarise is not None:
-        return _vectors(encode, [summarise(each) for each in rest])
+        many = getattr(summarise, "many", None)  # a model that takes several at a time
+        return _vectors(encode, many(rest) if many is not None else [summarise(each) for each in rest])
     flat = _vectors(encode, [text for each in rest for text in each])
     ends = np.cumsum([len(each) for each in rest])
     return np.stack([part.mean(axis=0) for part in np.split(flat, ends[:-1])])

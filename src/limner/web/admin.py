@@ -7,22 +7,18 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from limner.core.errors import LimnerError
+from limner.web import studies
 from limner.web.effect import FORMS
 from limner.web.jobs import Job, Pending
 from limner.web.judging import judged_collection, whole
 from limner.web.site import ROLES, Ask, page
 from limner.web.team import accounts_of
-from limner.web.watching import SAMPLES, people_of
-
-if TYPE_CHECKING:
-    from limner.stats import Preference
-    from limner.systems.opening import OpenSystem
-    from limner.web.library import Loaded
+from limner.web.watching import people_of
 
 MOST = 50
 """Rows of a table that grows with the number of people or tasks."""
@@ -70,7 +66,6 @@ def admin_page(ask: Ask) -> Response:
         "lowest": _lowest,
         "exclusions": exclusions(store),
         "ids": {each.name: each.id for each in annotators(store)},
-        "preferred": _preferred(ask),
         **(accounts_of(ask) if site.team else {}),
     }
     nothing_yet = people is None or not people.answers
@@ -97,22 +92,6 @@ def _moment(milliseconds: int) -> str:
     '2023-11-14 22:13 UTC'
     """
     return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def _preferred(ask: Ask) -> tuple[Preference | None, str]:
-    """Scores of the study, or why there are none."""
-    from limner.annotate.preference import counted
-    from limner.annotate.store.votes import votes
-    from limner.stats import bradley_terry
-
-    given = votes(ask.site.store)
-    if not given:
-        return None, "No vote is given yet."
-    names, counts = counted(given)
-    try:
-        return bradley_terry(counts, names, samples=SAMPLES), ""
-    except LimnerError as error:
-        return None, str(error)
 
 
 def _state(ask: Ask) -> tuple[Job | None, str, bool]:
@@ -185,34 +164,10 @@ def _spec(ask: Ask, name: str) -> str:
 
 
 def make_study(ask: Ask) -> Response:
-    """Sets the lists of every two systems against each other."""
-    queries = whole(ask.field("queries") or "20", "queries", high=10_000)
-    replication = whole(ask.field("people") or "1", "people", high=20)
+    """Sets the lists of every two systems, or rankings with known faults, against each other."""
+    how = studies.asked_for(ask)
     name = judged_collection(ask)
-    return _begin(ask, f"making a study on {name}", lambda job: _studied(ask, job, name, queries, replication))
-
-
-def _studied(ask: Ask, job: Job, name: str, queries: int, replication: int) -> str:
-    from limner.annotate.store.contents import add_collection
-    from limner.annotate.store.votes import add_comparisons
-
-    library = ask.site.library
-    loaded = library.loaded(name, patience=None)
-    ready = [library.system(name, each, patience=None) for each in library.names]
-    add_collection(ask.site.store, loaded.held, spec=_spec(ask, name), progress=job.told)
-    rivals = [each for pair in itertools.combinations(ready, 2) for each in _rivals(*pair, loaded, queries)]
-    added = add_comparisons(ask.site.store, rivals, replication=replication)
-    return f"{added:,} comparisons made"
-
-
-def _rivals(one: OpenSystem, other: OpenSystem, loaded: Loaded, queries: int) -> list[Any]:
-    """The lists of two systems where they differ."""
-    from limner.annotate.store.votes import Rivals
-
-    texts = list(loaded.held.texts.ids)[:: max(1, len(loaded.held.texts) // queries)][:queries]
-    lists = [system.scores.T.restrict(queries=texts).top(5) for system in (one, other)]
-    pairs = [(text, tuple(lists[0][text]), tuple(lists[1][text])) for text in texts]
-    return [Rivals(text, one.name, other.name, a, b) for text, a, b in pairs if a != b]
+    return _begin(ask, f"making a study on {name}", lambda job: studies.make(ask, job, how))
 
 
 # --- people -----------------------------------------------------------------------------------------------------

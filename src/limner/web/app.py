@@ -14,7 +14,20 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from limner.core.errors import LimnerError
-from limner.web import accounts, admin, api, effect, estimating, judging, pages, preferring, team
+from limner.web import (
+    accounts,
+    admin,
+    api,
+    classifying,
+    crowding,
+    effect,
+    estimating,
+    judging,
+    pages,
+    preferring,
+    studies,
+    team,
+)
 from limner.web.jobs import Pending
 from limner.web.security import Guard, checked_proxies, names_of
 from limner.web.site import HERE, Site, endpoint, failed, open_endpoint
@@ -83,8 +96,13 @@ def routes() -> list[BaseRoute]:
     judged = [
         Route("/judge", endpoint(judging.judge_page), methods=["GET"]),
         Route("/judge", endpoint(judging.judge_form), methods=["POST"]),
+        Route("/captions", endpoint(crowding.captions_form), methods=["POST"]),
         Route("/prefer", endpoint(preferring.prefer_page), methods=["GET"]),
         Route("/prefer", endpoint(preferring.prefer_form), methods=["POST"]),
+        Route("/classify", endpoint(classifying.classify_page), methods=["GET"]),
+        Route("/classify", endpoint(classifying.classify_form), methods=["POST"]),
+        Route("/classes", endpoint(classifying.classes_page, role="reviewer")),
+        Route("/studies", endpoint(studies.studies_page, role="reviewer")),
     ]
     static = Mount("/static", StaticFiles(directory=HERE / "static"))
     return [*looking, *people, *judged, *_admins(), *_machines(), static]
@@ -124,5 +142,6 @@ def _machines() -> list[BaseRoute]:
         Route("/api/comparison", endpoint(preferring.api_comparison)),
         Route("/api/votes", endpoint(preferring.api_vote), methods=["POST"]),
         Route("/api/study", endpoint(estimating.api_study, role="reviewer")),
+        Route("/api/failure-answers", endpoint(classifying.api_failure_answer), methods=["POST"]),
         Route("/api/status", endpoint(admin.api_status, role="reviewer")),
     ]

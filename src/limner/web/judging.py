@@ -36,6 +36,10 @@ def judge_page(ask: Ask) -> Response:
     mine = progress_of(store, me)
     if held is None or not held.items:
         return page(ask, "judged.html", mine=mine, admin=ask.visitor.may("admin"), enough=can_stop(ask))
+    if held.kind == "captions":
+        from limner.web.crowding import captions_page
+
+        return captions_page(ask, held, mine)
     at = min(ask.number("at", _first(held)), len(held.items) - 1)
     return page(
         ask, "judge.html", held=held, at=at, item=held.items[at], mine=mine, grades=GRADES, reasons=REASONS,
@@ -71,6 +75,7 @@ def task_of(ask: Ask, held: Held) -> dict[str, object]:
         "assignment": held.id,
         "kind": held.kind,
         "expires": held.expires,
+        "reasons": held.reasons,
         "items": [
             {
                 "id": item.id,

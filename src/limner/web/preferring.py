@@ -14,13 +14,10 @@ from limner.web.site import Ask, page
 if TYPE_CHECKING:
     from limner.annotate.store.votes import ListComparison
 
-SHOWN = 5
-"""How many of each list are shown."""
-
 
 def prefer_page(ask: Ask) -> Response:
     """The next comparison, or how far the study is."""
-    from limner.annotate.store.votes import next_comparison, study_progress
+    from limner.annotate.store.votes import next_comparison, study_progress, study_setting
 
     asked = next_comparison(ask.site.store, ask.site.annotator(ask.visitor))
     done = study_progress(ask.site.store)
@@ -28,7 +25,7 @@ def prefer_page(ask: Ask) -> Response:
         return page(ask, "preferred.html", done=done, admin=ask.visitor.may("admin"))
     return page(
         ask, "prefer.html", asked=asked, shown=_shown(ask, asked), collection=judged_collection(ask), done=done,
-        key=secrets.token_urlsafe(16),
+        key=secrets.token_urlsafe(16), ties=study_setting(ask.site.store, asked.study).get("ties", True),
     )  # fmt: skip
 
 
@@ -38,7 +35,7 @@ def _shown(ask: Ask, asked: ListComparison) -> dict[str, object]:
 
     texts = asked.direction == "i2t"
     lists = {
-        side: [caption_text(ask.site.store, key) if texts else key for key in listed[:SHOWN]]
+        side: [caption_text(ask.site.store, key) if texts else key for key in listed]
         for side, listed in (("left", asked.left_items), ("right", asked.right_items))
     }
     return {"query": asked.query if texts else caption_text(ask.site.store, asked.query), **lists}
@@ -61,12 +58,14 @@ def _vote(ask: Ask, comparison: int, key: object, choice: object, milliseconds: 
 
 def api_comparison(ask: Ask) -> Response:
     """The next comparison."""
-    from limner.annotate.store.votes import next_comparison
+    from limner.annotate.store.votes import next_comparison, study_setting
 
     asked = next_comparison(ask.site.store, ask.site.annotator(ask.visitor))
     if asked is None:
         return JSONResponse({"comparison": None})
-    return JSONResponse({"comparison": {"id": asked.id, "direction": asked.direction, **_shown(ask, asked)}})
+    ties = study_setting(ask.site.store, asked.study).get("ties", True)
+    known = {"id": asked.id, "direction": asked.direction, "ties": ties}
+    return JSONResponse({"comparison": {**known, **_shown(ask, asked)}})
 
 
 def api_vote(ask: Ask) -> Response:

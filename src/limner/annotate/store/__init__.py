@@ -17,7 +17,7 @@ What a page calls:
 | `store.tasks` | `add_tasks`, `lease`, `assignment_of`, `renew`, `give_back`, `progress`, `progress_of` |
 | `store.answers` | `submit`, `undo`, `answers`, `history` |
 | `store.exclusions` | `exclude`, `lift`, `exclusions` |
-| `store.votes` | `add_comparisons`, `next_comparison`, `cast_vote`, `votes`, `study_progress` |
+| `store.votes` | `add_comparisons`, `next_comparison`, `cast_vote`, `add_votes`, `votes`, `studies`, `study_progress` |
 | `quality` | `agreement`, `annotator_table`, `review_queue`, `review`, `set_aside` |
 | `export` | `export`, `FORMS`, `judgements` |
 | `scale` | `GRADES`, `REASONS`, `GUIDELINE` |

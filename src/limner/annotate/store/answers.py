@@ -132,6 +132,7 @@ def _append(store: Store, annotator_id: int, item_id: int, key: str, values: dic
         if before is not None:
             return _repeated(before, mine, item_id, values)
         _refuse_unfit(state, mine, item_id, now, withdraws=values["grade"] is None)
+        _refuse_unreasoned(state.task["reasons"], values)
         last = state.latest.get((mine["id"], item_id))
         values |= {"assignment_id": mine["id"], "item_id": item_id, "revision": last["revision"] + 1 if last else 1}
         made = inserted(connection, judgement, _KEY_USED, **values, client_key=key, added=now)
@@ -166,6 +167,15 @@ def _refuse_unfit(state: TaskState, mine: Any, item_id: int, now: int, *, withdr
         raise LeaseLost("your time for this task ran out and somebody else has it now: ask for another task")
     if item["role"] == "real" and state.answered(item_id, but=mine["id"]) >= state.task["replication"]:
         raise AlreadyFull("this pair has all the answers it needs: go on with the next one")
+
+
+def _refuse_unreasoned(wanted: str, values: dict[str, Any]) -> None:
+    """A task may require a reason for the two middle answers, or ask for none."""
+    given = values["reasons"] != "[]"
+    if wanted == "required" and values["grade"] in (2, 3) and not given:
+        raise LimnerError("this task needs a reason for 'partially yes' and 'mostly no': choose one or more")
+    if wanted == "off" and given:
+        raise LimnerError("this task asks for no reasons: leave them out")
 
 
 def _settle(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from limner.annotate._sql import sa
 
-VERSION = "0002"
+VERSION = "0003"
 """The newest migration: a store with another one is moved up, or refused where it is from a later limner."""
 
 NAMES = {
@@ -20,6 +20,8 @@ NAMES = {
 }
 ROLES = ("annotator", "reviewer", "admin")
 KINDS = ("pairs", "captions")
+REASONED = ("required", "optional", "off")
+"""Whether the two middle answers of a task need a reason, may have one, or are given without."""
 GOLD = ("gold_pos", "gold_neg")
 EXCLUDABLE = ("annotator", "assignment", "image", "caption", "pair")
 
@@ -91,6 +93,7 @@ task = sa.Table(
     sa.Column("replication", sa.Integer, nullable=False),
     sa.Column("done", sa.Boolean, nullable=False, index=True),
     _time("added"),
+    sa.Column("reasons", sa.Text, nullable=False, server_default="optional"),  # of `REASONED`
     _one_of("kind", KINDS),
     sa.CheckConstraint("replication >= 1", name="replication"),
 )
@@ -252,6 +255,38 @@ vote = sa.Table(
     _time("added"),
     sa.UniqueConstraint("comparison_id", "annotator_id"),
     _one_of("choice", ("left", "right", "tie")),
+)
+
+# A query whose first answer is not the truth; people say what is wrong with the answer, and rate it.
+failure = sa.Table(
+    "failure",
+    metadata,
+    _number(),
+    _text("study"),
+    _text("query"),
+    _text("text"),
+    _text("truth"),
+    _text("returned"),
+    sa.Column("by_text", sa.Boolean, nullable=False),
+    sa.Column("replication", sa.Integer, nullable=False),
+    _time("added"),
+    sa.UniqueConstraint("study", "query"),
+    sa.CheckConstraint("replication >= 1", name="replication"),
+)
+
+failure_answer = sa.Table(
+    "failure_answer",
+    metadata,
+    _number(),
+    _to("failure"),
+    _to("annotator"),
+    _text("classes"),
+    sa.Column("rating", sa.Integer, nullable=False),
+    _text("client_key", unique=True),
+    sa.Column("milliseconds", sa.Integer, nullable=True),
+    _time("added"),
+    sa.UniqueConstraint("failure_id", "annotator_id"),
+    sa.CheckConstraint("rating BETWEEN 1 AND 10", name="rating"),
 )
 
 # What is to be estimated, from which systems, with which judge; fixed when it is made.

@@ -13,6 +13,7 @@ from limner.annotate.store.contents import pair_numbers
 from limner.annotate.store.schema import (
     GOLD,
     KINDS,
+    REASONED,
     annotator,
     assignment,
     caption,
@@ -47,11 +48,14 @@ class Draft:
         items: The pairs in the order they are shown.
         kind: "pairs" (one by one) or "captions" (one image with its ten captions at a time).
         seed: What it was shuffled with.
+        reasons: Whether "partially yes" and "mostly no" need a reason ("required"), may have one ("optional"), or are
+            given without ("off").
     """
 
     items: tuple[TaskPair, ...]
     kind: str = "pairs"
     seed: int = 0
+    reasons: str = "optional"
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,7 @@ class Held:
     expires: int
     finished: bool
     items: tuple[Item, ...]
+    reasons: str = "optional"
 
 
 def add_tasks(store: Store, drafts: Iterable[Draft], *, replication: int = 1, turn: int = 1) -> list[int]:
@@ -105,6 +110,8 @@ def _refuse_bad(drafts: Sequence[Draft], replication: int) -> None:
     for draft in drafts:
         if draft.kind not in KINDS:
             raise UnknownName("kind of task", draft.kind, KINDS)
+        if draft.reasons not in REASONED:
+            raise UnknownName("word for reasons", draft.reasons, REASONED)
         if not any(item.role == "real" for item in draft.items):
             raise LimnerError("a task without a pair to judge: expected at least one that is no control")
         for item in draft.items:
@@ -121,6 +128,7 @@ def _added(
     turn: int,
 ) -> int:
     values = {"kind": draft.kind, "seed": draft.seed, "turn": turn, "replication": replication}
+    values["reasons"] = draft.reasons
     key = inserted(connection, task, **values, done=False, added=store.now())
     rows = [
         {"task_id": key, "position": place, "pair_id": numbers[item.image, item.caption], "role": item.role}
@@ -325,7 +333,8 @@ def _held(connection: sa.Connection, assignment_id: int) -> Held:
     state = state_of(connection, row["task_id"])
     items = tuple(_item(item, state.latest.get((assignment_id, item["id"]))) for item in state.open_to(assignment_id))
     done = row["finished"] is not None
-    return Held(row["id"], row["task_id"], state.task["kind"], row["annotator_id"], row["expires"], done, items)
+    kind, why = state.task["kind"], state.task["reasons"]
+    return Held(row["id"], row["task_id"], kind, row["annotator_id"], row["expires"], done, items, why)
 
 
 def _item(item: Any, answer: Any) -> Item:

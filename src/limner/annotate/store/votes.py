@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from limner.annotate._sql import inserted, sa
-from limner.annotate.store import AlreadyFull, Store
+from limner.annotate.store import AlreadyFull, Store, alone
 from limner.annotate.store.contents import DIRECTIONS
-from limner.annotate.store.schema import annotator, comparison, vote
+from limner.annotate.store.schema import annotator, comparison, setting, vote
 from limner.core.errors import LimnerError, UnknownId, UnknownName
+from limner.core.paths import parse_json
 
 CHOICES = ("left", "right", "tie")
+STUDY = "preference"
+"""What a study is called that was given no name."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ class Vote:
 
 
 def add_comparisons(
-    store: Store, rivals: Iterable[Rivals], *, study: str = "preference", replication: int = 1, seed: int = 0
+    store: Store, rivals: Iterable[Rivals], *, study: str = STUDY, replication: int = 1, seed: int = 0
 ) -> int:
     """Adds comparisons; which ranking stands on the left is drawn anew. Returns how many were added."""
     if replication < 1:
@@ -90,16 +94,26 @@ def add_comparisons(
     return len(rows)
 
 
-def next_comparison(store: Store, annotator_id: int, *, study: str = "preference") -> ListComparison | None:
-    """A comparison this annotator has not voted on and that lacks votes, the least voted first; None when none is."""
+def next_comparison(store: Store, annotator_id: int, *, study: str | None = None) -> ListComparison | None:
+    """A comparison this annotator has not voted on and that lacks votes, the least voted first; None when none is.
+
+    Args:
+        store: The store.
+        annotator_id: Who is asked.
+        study: Of this study only; of any where left out.
+    """
     given = sa.select(sa.func.count()).where(vote.c.comparison_id == comparison.c.id)
     votes = given.correlate(comparison).scalar_subquery()
     mine = sa.exists().where(vote.c.comparison_id == comparison.c.id, vote.c.annotator_id == annotator_id)
-    lacking = sa.select(comparison).where(comparison.c.study == study, votes < comparison.c.replication, sa.not_(mine))
+    lacking = sa.select(comparison).where(votes < comparison.c.replication, sa.not_(mine), _of(study))
     # People start at different places, so that they seldom meet at one comparison.
     spread = (comparison.c.id * 7919 + annotator_id * 104_729) % 1_000_003
     rows = store.rows(lacking.order_by(votes, spread).limit(1))
     return None if not rows else _shown(rows[0])
+
+
+def _of(study: str | None) -> sa.ColumnElement[bool]:
+    return sa.true() if study is None else comparison.c.study == study
 
 
 def _shown(row: dict[str, Any]) -> ListComparison:
@@ -129,6 +143,7 @@ def cast_vote(
         row = connection.execute(query).mappings().first()
         if row is None:
             raise UnknownId(f"no comparison number {comparison_id}")
+        _refuse_tie(store, connection, row["study"], choice)
         given = connection.execute(sa.select(vote).where(vote.c.comparison_id == comparison_id)).mappings().all()
         if any(v["client_key"] == key and v["annotator_id"] == annotator_id for v in given):
             return False
@@ -140,7 +155,63 @@ def cast_vote(
         return True
 
 
-def votes(store: Store, *, study: str = "preference") -> list[Vote]:
+def _refuse_tie(store: Store, connection: sa.Connection, study: str, choice: str) -> None:
+    """A binary study, as the paper's is, has no ties."""
+    kept = connection.scalar(sa.select(setting.c.value).where(setting.c.name == f"study {study}"))
+    known = {} if kept is None else parse_json(kept, where=f"study {study!r} of the store {store.where}")
+    if choice == "tie" and not known.get("ties", True):
+        raise LimnerError(f"the study {study!r} has no ties: expected left or right")
+
+
+def add_votes(store: Store, given: Iterable[tuple[int, int, str]], *, study: str = STUDY) -> int:
+    """Stores votes that were given elsewhere, all or none; those that are there already are left out.
+
+    Args:
+        store: The store.
+        given: Number of the comparison, number of the annotator, choice.
+        study: The study they belong to.
+
+    Returns:
+        How many are new.
+    """
+    with store.writing() as connection:
+        alone(store, connection)
+        sizes = sa.select(comparison.c.id, comparison.c.replication).where(comparison.c.study == study)
+        places = {row.id: int(row.replication) for row in connection.execute(sizes)}
+        columns = sa.select(vote.c.comparison_id, vote.c.annotator_id, vote.c.choice)
+        stored = {(number, who): said for number, who, said in connection.execute(columns).all() if number in places}
+        new = _new_votes(given, places, stored)
+        for choice in set(new.values()):
+            _refuse_tie(store, connection, study, choice)
+        rows = [
+            {"comparison_id": number, "annotator_id": who, "choice": said, "client_key": f"votes:{number}:{who}"}
+            for (number, who), said in new.items()
+        ]
+        if rows:
+            connection.execute(sa.insert(vote), [{**row, "milliseconds": None, "added": store.now()} for row in rows])
+        return len(rows)
+
+
+def _new_votes(
+    given: Iterable[tuple[int, int, str]], places: dict[int, int], stored: dict[tuple[int, int], str]
+) -> dict[tuple[int, int], str]:
+    """The votes that are not there yet; refused where a person voted otherwise, or there are more than asked for."""
+    new: dict[tuple[int, int], str] = {}
+    for number, who, said in given:
+        if stored.get((number, who), new.get((number, who), said)) != said:
+            raise LimnerError(f"annotator {who} voted otherwise on comparison {number}: no vote was added")
+        if (number, who) not in stored:
+            new[number, who] = said
+    full = Counter(number for number, _ in (*stored, *new))
+    over = next((number for number, count in full.items() if count > places[number]), None)
+    if over is not None:
+        raise LimnerError(
+            f"comparison {over} would get {full[over]} votes, {places[over]} are asked for: no vote was added"
+        )
+    return new
+
+
+def votes(store: Store, *, study: str = STUDY) -> list[Vote]:
     """All votes of a study, in order."""
     named = {"left": comparison.c.left_name, "right": comparison.c.right_name, "annotator": annotator.c.name}
     columns = (comparison.c.study, comparison.c.query, vote.c.choice, vote.c.added)
@@ -149,10 +220,32 @@ def votes(store: Store, *, study: str = "preference") -> list[Vote]:
     return [Vote(**row) for row in store.rows(query)]
 
 
-def study_progress(store: Store, *, study: str = "preference") -> dict[str, int]:
-    """Comparisons, votes given and votes asked for."""
+def comparisons(store: Store, *, study: str = STUDY) -> dict[int, Rivals]:
+    """All comparisons of a study by number, as they are shown, with the rankings' names."""
+    query = sa.select(comparison).where(comparison.c.study == study).order_by(comparison.c.id)
+    found = {}
+    for row in store.rows(query):
+        left, right = (tuple(json.loads(row[name])) for name in ("left_items", "right_items"))
+        found[row["id"]] = Rivals(row["query"], row["left_name"], row["right_name"], left, right, row["direction"])
+    return found
+
+
+def studies(store: Store) -> list[str]:
+    """The studies of a store, in the order they were made."""
+    query = sa.select(comparison.c.study).group_by(comparison.c.study).order_by(sa.func.min(comparison.c.id))
+    return [row["study"] for row in store.rows(query)]
+
+
+def study_setting(store: Store, study: str) -> dict[str, Any]:
+    """What was fixed when a study was made: `ties`, `direction` and the `positives` of its queries; else nothing."""
+    kept = store.setting(f"study {study}")
+    return kept if isinstance(kept, dict) else {}
+
+
+def study_progress(store: Store, *, study: str | None = None) -> dict[str, int]:
+    """Comparisons, votes given and votes asked for; of one study, or of all."""
     asked = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(comparison.c.replication), 0))
-    given = sa.select(sa.func.count()).join_from(vote, comparison).where(comparison.c.study == study)
+    given = sa.select(sa.func.count()).join_from(vote, comparison).where(_of(study))
     with store.reading() as connection:
-        count, wanted = connection.execute(asked.where(comparison.c.study == study)).one()
+        count, wanted = connection.execute(asked.select_from(comparison).where(_of(study))).one()
         return {"comparisons": count, "votes": connection.scalar(given) or 0, "asked": int(wanted)}

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.commands import answers as later
-from limner.cli.commands import designs
+from limner.cli.commands import designs, failing, preferring, side_tables
 from limner.cli.commands.answers import Where, opened, shown
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.commands.people import people
 from limner.cli.commands.serve import Certificate, Key, Proxy, Url
 from limner.cli.console import answer, progress
 from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading, word
-from limner.cli.studies import pictures, remember, several
+from limner.cli.studies import further_images, pictures, remember, several, trained_again
 from limner.cli.training import SYSTEM, Features
 from limner.core.errors import LimnerError, UnknownName
 
@@ -44,7 +44,14 @@ def pool(
     depth: Annotated[int, word("Places of each list that are pooled.", metavar="K", min=1)] = 5,
     keep: Annotated[int, word("Places of each list that are remembered.", metavar="K", min=1)] = 25,
     bleu: Annotated[float | None, word("Least BLEU-pre with the image's own captions, e.g. 0.25.", metavar="X")] = None,
+    queries: Annotated[
+        list[str] | None, word("Pool for so many queries only: i2t=1261, t2i=1333. Repeatable.", metavar="WAY=N")
+    ] = None,
+    seed: Annotated[int, word("Another seed, other queries.", metavar="N", min=0)] = 0,
     again: Annotated[int | None, word("A further turn: so many pairs, learned from the answers.", metavar="N")] = None,
+    retrain: Annotated[
+        bool, flag("--retrain", "Of a further turn: train the systems anew, on accepted pairs too.")
+    ] = False,
     strategy: Annotated[str, word("Of a further turn: sure, unsure, disagree, mixed, or narrow.")] = "sure",
     split: Split = None,
     option: Loading = None,
@@ -59,12 +66,18 @@ def pool(
 
     Examples:
       $ limner annotate pool work.db scenes --system histograms --system colours
+      $ limner annotate pool work.db scenes --system histograms --queries i2t=50 --queries t2i=80
       $ limner annotate pool work.db captions.csv --scores mine=S.npy --run theirs=t2i.run --bleu 0.25
       $ limner annotate pool work.db scenes --system histograms --system colours --again 100
       $ limner annotate pool work.db scenes --system histograms --system colours --again 100 --strategy narrow
+      $ limner annotate pool work.db scenes --system histograms --system colours --again 100 --retrain
     """
     whole = load(collection, option)
     systems, held = several(system or [], scores or [], run or [], whole, split, features=features, trust=trust)
+    if retrain and (again is None or scores or run):
+        raise typer.BadParameter("--retrain is for a further turn (--again N) of systems that limner trains (--system)")
+    if queries and again is None:
+        systems = dict(_subsampled(systems, queries, max(keep, depth), seed))
     with opened(store, create=True) as db:
         if again is None:
             remember(db, held, collection, loading(option), split)
@@ -72,6 +85,8 @@ def pool(
         elif strategy == STRATEGY:
             data = _narrowed(db, held, systems, again)
         else:
+            if retrain:
+                systems = trained_again(db, system or [], held, whole)
             data = _again(db, systems, again, strategy)
     answer(_pooled(data, store), data, as_json=as_json)
 
@@ -82,6 +97,18 @@ def _narrowed(store: Store, held: Collection, systems: Mapping[str, Lists], numb
 
     with progress("drawing what narrows the comparison most"):
         return {"narrowed": [asdict(each) | {"told": str(each)} for each in narrow(store, held, systems, number)]}
+
+
+def _subsampled(systems: Mapping[str, Lists], words: list[str], depth: int, seed: int) -> Mapping[str, Lists]:
+    from limner.annotate.pool import subsampled
+
+    wanted = {}
+    for each in words:
+        direction, equals, number = each.partition("=")
+        if not equals or not (number.isascii() and number.isdigit() and len(number) < 10):
+            raise typer.BadParameter(f"--queries got {each!r}: expected i2t=N or t2i=N")
+        wanted[direction] = int(number)
+    return subsampled(systems, wanted, depth=depth, seed=seed)
 
 
 def _filled(
@@ -133,9 +160,28 @@ def tasks(
     store: Where,
     replication: Annotated[int, word("So many people judge each pair.", metavar="N", min=1)] = 1,
     form: Annotated[str, word("pairs (20 pairs), or captions (six images, ten captions each).")] = "pairs",
-    real: Annotated[int, word("Pooled pairs per task.", metavar="N", min=1)] = 18,
-    positives: Annotated[int, word("Known positives per task.", metavar="N", min=0)] = 1,
-    negatives: Annotated[int, word("Known negatives per task, in nobody's list.", metavar="N", min=0)] = 1,
+    real: Annotated[int | None, word("Pooled pairs per task.", metavar="N", min=1, show_default="18")] = None,
+    positives: Annotated[int | None, word("Known positives per task.", metavar="N", min=0, show_default="1")] = None,
+    negatives: Annotated[
+        int | None, word("Known negatives per task, in nobody's list.", metavar="N", min=0, show_default="1")
+    ] = None,
+    images: Annotated[
+        int | None, word("Of captions: images per task, one a control.", metavar="N", min=2, show_default="6")
+    ] = None,
+    captions: Annotated[
+        int | None, word("Of captions: captions per image.", metavar="N", min=2, show_default="10")
+    ] = None,
+    controls: Annotated[
+        str | None, word("Of captions: split that control images are from.", metavar="SPLIT", show_default="the pool")
+    ] = None,
+    reasons: Annotated[
+        str | None, word("Of pairs: required, optional or off.", metavar="HOW", show_default="optional")
+    ] = None,
+    direction: Annotated[
+        str | None, word("Only pairs proposed i2t, or t2i: a stage of its own.", metavar="WAY")
+    ] = None,
+    depth: Annotated[int, word("Of --direction: places that were pooled.", metavar="K", min=1)] = 5,
+    trust: Trust = False,
     seed: Annotated[int, word("Another seed, other tasks.", metavar="N", min=0)] = 0,
     as_json: Json = False,
 ) -> None:
@@ -143,7 +189,9 @@ def tasks(
 
     Examples:
       $ limner annotate tasks work.db --replication 3
-      $ limner annotate tasks work.db --form captions
+      $ limner annotate tasks work.db --direction i2t --reasons required
+      $ limner annotate tasks work.db --direction t2i --reasons off
+      $ limner annotate tasks work.db --form captions --controls dev --replication 3
     """
     from limner.annotate.pool import waiting
     from limner.annotate.store.contents import pairs, proposals
@@ -151,23 +199,39 @@ def tasks(
     from limner.annotate.studies import original
     from limner.annotate.tasks import make_caption_tasks, make_tasks
 
-    if form not in FORMS:
-        raise UnknownName("form of tasks", form, FORMS)
+    how = _of_form(
+        form,
+        pairs={"real": real, "positives": positives, "negatives": negatives, "reasons": reasons},
+        captions={"images": images, "captions": captions, "controls": controls},
+    )
     with opened(store) as db:
-        open_pairs, known = waiting(db), original(db)
+        open_pairs, known = waiting(db, direction=direction, depth=depth), original(db)
         if not open_pairs:
             raise LimnerError("no pooled pair waits for a task: run 'limner annotate pool' first, or again")
         near = {(p.image, p.caption) for p in proposals(db)}
         common: dict[str, Any] = {"near": near, "seed": seed}
         if form == "pairs":
-            drafts = make_tasks(open_pairs, known, real=real, positives=positives, negatives=negatives, **common)
+            drafts = make_tasks(open_pairs, known, **how, **common)
         else:
-            drafts = make_caption_tasks(open_pairs, known, **common)
+            if controls is not None:
+                how["controls"] = further_images(db, store, controls, trust=trust)
+            drafts = make_caption_tasks(open_pairs, known, **how, **common)
         turn = max(p.turn for p in pairs(db))
         made = add_tasks(db, drafts, replication=replication, turn=turn)
     data = {"tasks": len(made), "pairs": len(open_pairs), "replication": replication, "form": form}
     text = f"{len(made):,} tasks for {len(open_pairs):,} pairs, {replication} people each"
     answer(f"{text}\nNext: limner annotate serve {shown(store)}", data, as_json=as_json)
+
+
+def _of_form(form: str, **options: dict[str, Any]) -> dict[str, Any]:
+    """The options of one form that were given; those of the other form are refused."""
+    if form not in FORMS:
+        raise UnknownName("form of tasks", form, FORMS)
+    for other in FORMS:
+        given = [name for name, value in options[other].items() if value is not None]
+        if other != form and given:
+            raise typer.BadParameter(f"--{given[0]} is for --form {other}, and this is --form {form}: leave it out")
+    return {name: value for name, value in options[form].items() if value is not None}
 
 
 @app.command()
@@ -210,6 +274,12 @@ def serve(
 app.command("plan")(designs.plan)
 app.command("judge")(designs.judge)
 app.command("people")(people)
+app.command("failures")(failing.failures)
+app.command("classes")(failing.classes)
+app.command("study")(preferring.study)
+app.command("votes")(preferring.votes)
+app.command("preferences")(preferring.preferences)
+app.command("tables")(side_tables.tables)
 app.command("status")(later.status)
 app.command("review")(later.review)
 app.command("aggregate")(later.aggregate)

@@ -169,13 +169,14 @@ def merge(
     ] = None,
     method: Method = "majority",
     save: Annotated[Path | None, word("Write the judgements: .qrels, or a folder (ECCV form).", metavar="FILE")] = None,
+    save_verified: Annotated[Path | None, word("Write only what people judged, likewise.", metavar="FILE")] = None,
     as_json: Json = False,
 ) -> None:
     """Join the answers with the original pairs and others; count what is new, and how right the original was.
 
     Examples:
       $ limner annotate merge work.db --save better.qrels
-      $ limner annotate merge work.db --with cxc.qrels --method dawid-skene
+      $ limner annotate merge work.db --with cxc.qrels --save all.qrels --save-verified people.qrels
     """
     from limner.annotate.aggregate import METHODS
     from limner.annotate.forms import read_judgements
@@ -192,8 +193,15 @@ def merge(
     merged = join(labels, known, further=others, invalid_images=images, invalid_captions=captions)
     if save is not None:
         _save(merged.judgements, save)
+    if save_verified is not None:
+        _save(merged.verified, save_verified)
     counted = [{**vars(c), "factor": c.factor, "verified_factor": c.verified_factor} for c in merged.counted]
+    quality = {
+        name: {d: {"precision": p, "recall": r} for d, (p, r) in sides.items()}
+        for name, sides in merged.quality.items()
+    }
     data = {"labels": len(labels), "refuted": merged.refuted, "removed": merged.removed, "directions": counted}
+    data["quality"] = quality
     answer(str(merged), data, as_json=as_json)
 
 

@@ -27,7 +27,9 @@ Asker = Callable[[Sequence[str]], Any]
 def attack(
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
     system: Annotated[str | None, word(f"A system: {SYSTEM}")] = None,
-    kind: Annotated[list[str] | None, word("Kind of change; all by default. Repeatable.", metavar="KIND")] = None,
+    kind: Annotated[
+        list[str] | None, word("Kind of change; all but antonym-wordnet by default. Repeatable.", metavar="KIND")
+    ] = None,
     seed: Annotated[int, word("Another seed, other edits.", metavar="N", min=0)] = 0,
     save: Annotated[Path | None, word("Write every edit: a csv.", metavar="FILE")] = None,
     split: Split = None,
@@ -46,11 +48,11 @@ def attack(
       $ limner attack captions.csv --save edits.csv
       $ limner attack captions.csv --system 'clip(model=clip-vit-base-patch32/)'
     """
-    from limner.explain.adversarial import KINDS
+    from limner.explain.adversarial import FURTHER, KINDS
 
     for name in kind or ():
-        if name not in KINDS:
-            raise UnknownName("kind of change", name, KINDS)
+        if name not in (*KINDS, *FURTHER):
+            raise UnknownName("kind of change", name, (*KINDS, *FURTHER))
     if save is None and system is None:
         raise typer.BadParameter("give --system to ask again, or --save FILE.csv to write the edits, or both")
     refuse_ending([save] if save else [], (".csv",), "list of edits")

@@ -61,7 +61,7 @@ def explain(
     _refuse_words(direction, only)
     whole = load(collection, option)
     way = Way(images, texts, None, None, scores, tuple(run or ()), system, trust, features)
-    source, chosen = _opened(way, whole, split, direction)
+    source, chosen = opened_system(way, whole, split, direction)
     chosen = _with_objects(chosen, objects)
     towards = _towards(source, direction)
     with progress("explaining"):
@@ -81,7 +81,7 @@ def _refuse_words(direction: str | None, only: str | None) -> None:
         raise UnknownName("class of failure", only, (*CLASSES, NONE))
 
 
-def _opened(
+def opened_system(
     way: Way, whole: Collection, split: str | None, direction: str | None
 ) -> tuple[Mapping[str, object], Collection]:
     """The system by direction, and what it is measured on. One run is of the direction that was asked for."""

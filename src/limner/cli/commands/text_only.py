@@ -29,8 +29,18 @@ def text_only(
         str, word("Which caption of each image asks, from 0; or 'each', one after the other.", metavar="N")
     ] = "0",
     corpus: Annotated[
-        str, word("What stands for an image: mean (of vectors) or joined (captions).", metavar="HOW")
+        str, word("What stands for an image: mean (of vectors), joined (captions) or summary.", metavar="HOW")
     ] = "mean",
+    summariser: Annotated[
+        str | None, word("Of a summary: extractive, transformers, or module:thing.", show_default="extractive")
+    ] = None,
+    summariser_option: Annotated[
+        list[str] | None, word("Option of it, such as model=t5-small. Repeatable.", metavar="NAME=VALUE")
+    ] = None,
+    regions: Annotated[
+        Path | None, word("Region descriptions instead of captions: Visual Genome's json.", metavar="FILE")
+    ] = None,
+    image_data: Annotated[Path | None, word("Its image_data.json, where images go by COCO id.", metavar="FILE")] = None,
     measures: Annotated[str | None, word("Such as 'R@1 MRR@10 MedR'.", metavar="LIST")] = None,
     cache: Annotated[Path | None, word("A folder that keeps every vector.", metavar="DIR", show_default="none")] = None,
     split: Split = None,
@@ -48,6 +58,8 @@ def text_only(
     Examples:
       $ limner text-only flickr8k:DIR --encoder minilm --corpus joined
       $ limner text-only flickr30k:DIR --encoder minilm --query each --cache vectors/
+      $ limner text-only flickr8k:DIR --encoder minilm --corpus summary --summariser extractive
+      $ limner text-only coco:DIR --encoder minilm --regions region_descriptions.json --image-data image_data.json
       $ limner text-only scenes --encoder word-vectors -E file=glove.txt --query 4
     """
     refuse_report_ending(save)
@@ -56,7 +68,12 @@ def text_only(
     if save and len(numbers) > 1:
         raise typer.BadParameter("--save is for one report: name the caption that asks with --query N")
     work = _encoder(encoder, loading(encoder_option), cache, trust=trust)
-    reports = [_measured(chosen, work, number, corpus, measures, encoder) for number in numbers]
+    how = {
+        "corpus": corpus,
+        "summarise": _summariser(corpus, summariser, loading(summariser_option), trust=trust),
+        "regions": _regions(regions, image_data),
+    }
+    reports = [_measured(chosen, work, number, measures, encoder, how) for number in numbers]
     for file in save or []:
         reports[0].save(file)
     saved(save or [])
@@ -79,8 +96,30 @@ def _encoder(name: str, options: dict[str, object], cache: Path | None, *, trust
     return made if cache is None else Cached(made, cache)
 
 
+def _summariser(corpus: str, name: str | None, options: dict[str, Any], *, trust: bool) -> Any:
+    """The summariser of a summary; refused beside anything else, where it would do nothing."""
+    from limner.explain.corpora import summariser
+
+    if corpus != "summary":
+        if name is not None or options:
+            raise typer.BadParameter(
+                f"--summariser is for --corpus summary, and this is --corpus {corpus}: leave it out"
+            )
+        return None
+    with progress("loading the summariser"):
+        return summariser(name or "extractive", trusted=trust, **options)
+
+
+def _regions(file: Path | None, image_data: Path | None) -> dict[str, list[str]] | None:
+    from limner.explain.corpora import read_regions
+
+    if file is None and image_data is not None:
+        raise typer.BadParameter("--image-data is for --regions FILE: give both or neither")
+    return None if file is None else read_regions(file, image_data=image_data)
+
+
 def _measured(
-    collection: Collection, work: Any, number: int, corpus: str, measures: str | None, encoder: str
+    collection: Collection, work: Any, number: int, measures: str | None, encoder: str, how: dict[str, Any]
 ) -> Report:
     import limner
     from limner.encoders import encoded
@@ -89,9 +128,10 @@ def _measured(
 
     with pace(f"encoding, caption {number} asks", "texts") as told:
         scores, right = scored(
-            collection, lambda texts: encoded(work, texts, progress=told).matrix, query=number, corpus=corpus
+            collection, lambda texts: encoded(work, texts, progress=told).matrix, query=number, **how
         )
-    name = f"{encoder}, caption {number} asks, {corpus} corpus"
+    regions = " of region descriptions" if how["regions"] is not None else ""
+    name = f"{encoder}, caption {number} asks, {how['corpus']} corpus{regions}"
     with progress("evaluating"):
         report = limner.evaluate(scores, right, measures=measures or MEASURES, name=name)
     return replace(report, collection=collection.name, notes=(*report.notes, *length_note(collection, number)))

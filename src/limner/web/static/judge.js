@@ -71,7 +71,7 @@ function chosen() {
 }
 
 // Reasons are asked for the two middle answers only.
-function middle() { at("reasons").hidden = ![2, 3].includes(chosen()); }
+function middle() { at("reasons").hidden = task.reasons === "off" || ![2, 3].includes(chosen()); }
 
 function choose(grade) {
   if (root.hidden) return;
@@ -91,7 +91,8 @@ function save() {
   const grade = chosen();
   if (grade === null) { say("Choose one of the four answers first."); grades[0].focus(); return; }
   const item = items[place];
-  const why = [2, 3].includes(grade) ? reasons.filter((box) => box.checked).map((box) => box.value) : [];
+  const why = [2, 3].includes(grade) && task.reasons !== "off" ? reasons.filter((box) => box.checked).map((box) => box.value) : [];
+  if (task.reasons === "required" && [2, 3].includes(grade) && !why.length) { say("Choose at least one reason first."); reasons[0].focus(); return; }
   item.grade = grade;
   item.reasons = why;
   last = place;

@@ -1,0 +1,184 @@
+"""People judging failures (Lymperaiou et al. 2022, section 4.2): what disagrees with the query, and a rating.
+
+People see the query, the image that belongs to it and the one that came, and mark what was misread among object class,
+colour, enumeration, action, size and details, or call the answer a successful alternative. Only what the query mentions
+counts. They rate the answer from 1 to 10. The paper's results are its Table 2 (share of each class), figure 9 (ratings)
+and figure 10 (classes per failure).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from limner.annotate.store import Store
+from limner.annotate.store.failures import (
+    RATINGS,
+    STUDY,
+    FailureAnswer,
+    failure_answers,
+    failure_progress,
+    failure_studies,
+)
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError, UnknownName
+from limner.explain.failures import Failure
+from limner.explain.labels import ALTERNATIVE, CLASSES
+from limner.explain.rules import Rule, rules
+from limner.language.overlap import content_words
+from limner.stats import Interval, mean_interval
+
+CHOICES = {
+    "object": "object class: another kind of thing",
+    "colour": "object colour",
+    "number": "object enumeration: too many or too few",
+    "action": "action",
+    "size": "size",
+    "detail": "details",
+    ALTERNATIVE: "nothing: a successful alternative",
+}
+"""Class -> what people read."""
+QUESTION = "How similar in meaning are both images, given the query? 1 is not at all, 10 is the same."
+COMMON = 2
+"""Words that a query and the other captions of its image must share, at least; the paper says "very few" is too few."""
+
+
+def with_keywords(found: Sequence[Failure], collection: Collection, *, least: int = COMMON) -> list[Failure]:
+    """The failures whose query shares enough words with the other captions of its own image.
+
+    The paper leaves out the others: where the captions of the truth do not say what the query asks for, the data failed
+    and not the system. Words are stems without stop words.
+
+    Args:
+        found: The failures.
+        collection: Which captions belong to which image.
+        least: Common words, at least; 0 keeps all.
+
+    >>> import limner
+    >>> world = limner.load("scenes", images=20)
+    >>> one = Failure(world.texts.ids[0], world.texts.values[0], world.images.ids[0], world.images.ids[1])
+    >>> len(with_keywords([one], world, least=1)), len(with_keywords([one], world, least=99))
+    (1, 0)
+    """
+    if least < 0:
+        raise LimnerError(f"{least} common words: expected 0 or more")
+    captions = _captions(collection)
+    return [f for f in found if common_words(f, captions) >= least]
+
+
+def _captions(collection: Collection) -> dict[str, list[tuple[str, str]]]:
+    """The captions of every image, id and words."""
+    said = dict(zip(collection.texts.ids, collection.texts.values, strict=True))
+    found: dict[str, list[tuple[str, str]]] = {}
+    for image, text, _ in collection.judgements.relevant:
+        found.setdefault(image, []).append((text, said.get(text, "")))
+    return found
+
+
+def common_words(failure: Failure, captions: Mapping[str, Sequence[tuple[str, str]]]) -> int:
+    """How many words of a failure's text occur in the other captions of the truth."""
+    asked = set(content_words(failure.text))
+    others = [text for key, text in captions.get(failure.truth, ()) if key != failure.query and text != failure.text]
+    return len(asked & {word for text in others for word in content_words(text)})
+
+
+# --- what the answers say ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ClassShare:
+    """How many failures have a class, their share, and its 95% interval; None where there are too few."""
+
+    failures: int
+    share: float
+    interval: Interval | None
+
+
+@dataclass(frozen=True)
+class FailureStudy:
+    """What people said of failures.
+
+    Args:
+        study: Its name.
+        labels: The classes of each judged failure, by query: those that at least half of its judges marked.
+        shares: Of each class, over the judged failures (the paper's Table 2).
+        ratings: How many answers gave each rating from 1 to 10 (figure 9).
+        mean_rating: Their mean.
+        rating_interval: Its 95% interval, failures counting as independent.
+        numbers: How many failures have no, one, two, ... classes that disagree (figure 10).
+        rules: If one class disagrees, then another.
+        answers: How many answers there are.
+        asked: How many were asked for.
+    """
+
+    study: str
+    labels: Mapping[str, frozenset[str]]
+    shares: Mapping[str, ClassShare]
+    ratings: Mapping[int, int]
+    mean_rating: float
+    rating_interval: Interval | None
+    numbers: Mapping[int, int]
+    rules: Sequence[Rule]
+    answers: int
+    asked: int
+
+
+def results(store: Store, *, study: str = STUDY) -> FailureStudy:
+    """Table 2 and figures 9 and 10 of the paper, of the answers so far."""
+    if study not in failure_studies(store):
+        raise UnknownName("study of failures", study, failure_studies(store))
+    return summed_up(
+        failure_answers(store, study=study), study=study, asked=failure_progress(store, study=study)["asked"]
+    )
+
+
+def summed_up(given: Sequence[FailureAnswer], *, study: str = STUDY, asked: int = 0) -> FailureStudy:
+    """The same, of answers from anywhere."""
+    labels = labelled(given)
+    rated = np.array([a.rating for a in given], dtype=float)
+    queries = np.unique([a.query for a in given], return_inverse=True)[1] if given else np.zeros(0)
+    several = len(labels) > 1
+    interval = mean_interval(rated, clusters=queries, bounds=(1, 10)) if several else None
+    counted = Counter(int(rating) for rating in rated)
+    disagreeing = Counter(len(each - {ALTERNATIVE}) for each in labels.values())
+    return FailureStudy(
+        study,
+        labels,
+        {name: _share([name in each for each in labels.values()]) for name in CLASSES},
+        {rating: counted[rating] for rating in RATINGS},
+        float(rated.mean()) if len(rated) else float("nan"),
+        interval,
+        {number: disagreeing[number] for number in range(max(disagreeing, default=0) + 1)},
+        rules(labels.values()) if labels else (),
+        len(given),
+        asked,
+    )
+
+
+def _share(has: Sequence[bool]) -> ClassShare:
+    values = np.array(has, dtype=float)
+    if not len(values):
+        return ClassShare(0, float("nan"), None)
+    interval = mean_interval(values, bounds=(0, 1)) if len(values) > 1 else None
+    return ClassShare(int(values.sum()), float(values.mean()), interval)
+
+
+def labelled(given: Iterable[FailureAnswer]) -> dict[str, frozenset[str]]:
+    """The classes of each failure, by query: those that at least half of the people who looked at it marked.
+
+    Where more than half see a successful alternative, it is one. Where half do and half see faults, the faults count.
+    """
+    by_query: dict[str, list[frozenset[str]]] = {}
+    for answer in given:
+        by_query.setdefault(answer.query, []).append(answer.classes)
+    return {query: _majority(said) for query, said in by_query.items()}
+
+
+def _majority(said: Sequence[frozenset[str]]) -> frozenset[str]:
+    if 2 * sum(ALTERNATIVE in each for each in said) > len(said):
+        return frozenset({ALTERNATIVE})
+    counts = Counter(name for each in said for name in each if name != ALTERNATIVE)
+    return frozenset(name for name, count in counts.items() if 2 * count >= len(said))

@@ -1,0 +1,203 @@
+"""The side tables of ECCV Caption (Chun et al. 2022, appendix B and C) from any store of answers.
+
+| table | what | here |
+|---|---|---|
+| B.1 | people by how many tasks they did, and how many of these were approved | `by_workload` |
+| B.2 | share of each answer by system and rank | `by_rank` |
+| B.3a | shortcomings of doubtful pairs by system | `shortcomings` |
+| B.3b | how the caption is wrong, by system | `wrong_ways` |
+| C.1 | original pairs that somebody called "100% no" | `refuted_originals` |
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from limner.annotate._sql import sa
+from limner.annotate.scale import GRADES, WRONG
+from limner.annotate.store import Store
+from limner.annotate.store.answers import Answer
+from limner.annotate.store.contents import Key, Proposal
+from limner.annotate.store.schema import annotator, assignment, caption
+from limner.annotate.store.tasks import excluded
+from limner.core.judgements import Judgements
+
+WORKLOADS = ((1, 1), (2, 5), (6, 10), (11, 15), (16, 25), (26, None))
+"""Tasks of one person, from and to, as the paper groups them."""
+WRONG_WAYS = {f"wrong-{what}": what for what in WRONG}
+SHORTCOMINGS = ("not-in-image", "not-in-caption", "wrong", "grammar")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """People who did so many tasks (B.1).
+
+    Args:
+        least: Tasks of each, at least.
+        most: And at most; None for any number.
+        people: How many people.
+        submitted: Tasks they finished.
+        approved: Those of them that count: neither rejected nor of somebody who was set aside.
+    """
+
+    least: int
+    most: int | None
+    people: int
+    submitted: int
+    approved: int
+
+    @property
+    def ratio(self) -> float:
+        """Share of the tasks that were approved."""
+        return self.approved / self.submitted if self.submitted else float("nan")
+
+
+def by_workload(store: Store) -> list[Workload]:
+    """Table B.1: people, tasks and approval by how many tasks a person finished."""
+    query = (
+        sa.select(annotator.c.id, excluded().label("out"))
+        .join_from(assignment, annotator)
+        .where(assignment.c.finished.is_not(None))
+    )
+    done: dict[int, list[bool]] = {}
+    for row in store.rows(query):
+        done.setdefault(row["id"], []).append(not row["out"])
+    found = []
+    for least, most in WORKLOADS:
+        own = [tasks for tasks in done.values() if least <= len(tasks) and (most is None or len(tasks) <= most)]
+        found.append(Workload(least, most, len(own), sum(map(len, own)), sum(map(sum, own))))
+    return found
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How many answers there are of each kind, and the share of each; NaN where there are none."""
+
+    counts: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return sum(self.counts.values())
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Of each kind."""
+        return {name: n / self.total if self.total else float("nan") for name, n in self.counts.items()}
+
+
+def by_rank(
+    given: Iterable[Answer], proposals: Iterable[Proposal], *, depth: int = 5
+) -> dict[str, dict[int | None, Shares]]:
+    """Table B.2: how people answered what each system proposed at each rank; under None, at all of them together.
+
+    Every answer to a pooled pair counts for every list that has the pair among its first places, in both directions.
+
+    Args:
+        given: The answers; controls are left out.
+        proposals: The systems' lists.
+        depth: Places of each list that were pooled.
+    """
+    answers = _by_pair(given)
+    counts: dict[tuple[str, int | None], Counter[str]] = {}
+    for each in proposals:
+        if each.rank <= depth:
+            said = Counter(GRADES[a.grade] for a in answers.get((each.image, each.caption), ()))
+            for rank in (each.rank, None):
+                counts.setdefault((each.system, rank), Counter()).update(said)
+    systems = dict.fromkeys(system for system, _ in counts)
+    ranks = [*range(1, depth + 1), None]
+    return {name: {rank: _grades(counts.get((name, rank), Counter())) for rank in ranks} for name in systems}
+
+
+def _grades(counts: Counter[str]) -> Shares:
+    return Shares({words: counts[words] for words in GRADES.values()})
+
+
+def _by_pair(given: Iterable[Answer]) -> dict[Key, list[Answer]]:
+    found: dict[Key, list[Answer]] = {}
+    for answer in given:
+        if answer.role == "real":
+            found.setdefault((answer.image, answer.caption), []).append(answer)
+    return found
+
+
+def shortcomings(given: Iterable[Answer], proposals: Iterable[Proposal], *, depth: int = 5) -> dict[str, Shares]:
+    """Table B.3a: why answers are not a plain yes or no, by the system that proposed the pair.
+
+    Not in the image, not in the caption, described wrongly (in whatever way), grammar; an answer may give several.
+    """
+    return _reasons(given, proposals, depth, SHORTCOMINGS, lambda why: {"wrong" if r in WRONG_WAYS else r for r in why})
+
+
+def wrong_ways(given: Iterable[Answer], proposals: Iterable[Proposal], *, depth: int = 5) -> dict[str, Shares]:
+    """Table B.3b: how captions describe wrongly (quantity, colour, ...), by the system that proposed the pair."""
+    return _reasons(given, proposals, depth, WRONG, lambda why: {WRONG_WAYS[r] for r in why if r in WRONG_WAYS})
+
+
+def _reasons(
+    given: Iterable[Answer],
+    proposals: Iterable[Proposal],
+    depth: int,
+    names: Sequence[str],
+    kinds: Callable[[Iterable[str]], set[str]],
+) -> dict[str, Shares]:
+    answers = _by_pair(given)
+    proposed: dict[str, dict[Key, None]] = {}
+    for each in proposals:
+        if each.rank <= depth:
+            proposed.setdefault(each.system, {})[each.image, each.caption] = None
+    found = {}
+    for system, pairs in proposed.items():
+        counts = Counter(kind for pair in pairs for a in answers.get(pair, ()) for kind in kinds(a.reasons))
+        found[system] = Shares({name: counts[name] for name in names})
+    return found
+
+
+@dataclass(frozen=True)
+class Refuted:
+    """An original pair that somebody called "100% no": the candidate for a caption that describes nothing (C.1).
+
+    Args:
+        image: Its id.
+        caption: Its id.
+        text: Its words.
+        refusals: Answers "100% no".
+        answers: All answers to it, as a control or not.
+        elsewhere: Whether other judgements refuse it too.
+    """
+
+    image: str
+    caption: str
+    text: str
+    refusals: int
+    answers: int
+    elsewhere: bool
+
+
+def refuted_originals(
+    store: Store, given: Iterable[Answer], original: Judgements, *, further: Iterable[Judgements] = ()
+) -> list[Refuted]:
+    """The list that the paper validated by hand (C.1), the most refused first.
+
+    Args:
+        store: Where the captions' words are.
+        given: The answers, controls included: most original pairs are asked as controls.
+        original: The original pairs, image -> text.
+        further: Other judgements, image -> text, that may refuse an original pair with grade 0, such as CxC.
+    """
+    pairs = {(image, text) for image, text, _ in original.relevant}
+    said: dict[Key, list[int]] = {pair: [] for pair in pairs}
+    for answer in given:
+        if (answer.image, answer.caption) in said:
+            said[answer.image, answer.caption].append(answer.grade)
+    refused = {(image, text) for judged in further for image, text, grade in judged if grade == 0}
+    texts = {row["key"]: row["text"] for row in store.rows(sa.select(caption.c.key, caption.c.text))}
+    found = [
+        Refuted(*pair, texts.get(pair[1], ""), grades.count(1), len(grades), pair in refused)
+        for pair, grades in said.items()
+        if 1 in grades or pair in refused
+    ]
+    return sorted(found, key=lambda each: (-each.refusals, not each.elsewhere, each.image, each.caption))

@@ -1,0 +1,178 @@
+"""Failures that people look at: kept with what came instead of the truth, one answer per person."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from limner.annotate._sql import inserted, sa
+from limner.annotate.store import AlreadyFull, Store
+from limner.annotate.store.schema import annotator, failure, failure_answer
+from limner.core.errors import LimnerError, UnknownId, UnknownName
+from limner.explain.failures import Failure
+from limner.explain.labels import ALTERNATIVE, CLASSES
+
+STUDY = "failures"
+"""What a study of failures is called that was given no name."""
+RATINGS = range(1, 11)
+"""How similar in meaning what came and the truth are, given the query; 10 is best."""
+
+
+@dataclass(frozen=True)
+class AskedFailure:
+    """A failure as somebody is shown it."""
+
+    id: int
+    study: str
+    query: str
+    text: str
+    truth: str
+    returned: str
+    by_text: bool
+
+
+@dataclass(frozen=True)
+class FailureAnswer:
+    """What one person said of one failure: which classes disagree, and a rating from 1 to 10."""
+
+    study: str
+    query: str
+    returned: str
+    classes: frozenset[str]
+    rating: int
+    annotator: str
+    milliseconds: int | None
+    added: int
+
+
+def add_failures(store: Store, found: Iterable[Failure], *, study: str = STUDY, replication: int = 1) -> int:
+    """Adds failures that are to be looked at; those of a query that is there are left out. Returns how many are new."""
+    if replication < 1:
+        raise LimnerError(f"replication {replication}: expected 1 or more people per failure")
+    if not study:
+        raise LimnerError("a study of failures needs a name")
+    same = {"study": study, "replication": replication}
+    with store.writing() as connection:
+        known = set(connection.scalars(sa.select(failure.c.query).where(failure.c.study == study)))
+        rows = [
+            {"query": f.query, "text": f.text, "truth": f.truth, "returned": f.returned, "by_text": f.by_text, **same}
+            for f in found
+            if f.query not in known
+        ]
+        if rows:
+            connection.execute(sa.insert(failure), [{**row, "added": store.now()} for row in rows])
+    return len(rows)
+
+
+def next_failure(store: Store, annotator_id: int, *, study: str | None = None) -> AskedFailure | None:
+    """A failure that lacks answers and that this annotator has not looked at, the least answered first, or None."""
+    given = sa.select(sa.func.count()).where(failure_answer.c.failure_id == failure.c.id)
+    answers = given.correlate(failure).scalar_subquery()
+    mine = sa.exists().where(failure_answer.c.failure_id == failure.c.id, failure_answer.c.annotator_id == annotator_id)
+    spread = (failure.c.id * 7919 + annotator_id * 104_729) % 1_000_003  # people start at different places
+    names = ("id", "study", "query", "text", "truth", "returned", "by_text")
+    lacking = sa.select(*(failure.c[name] for name in names)).where(
+        answers < failure.c.replication, sa.not_(mine), _of(study)
+    )
+    rows = store.rows(lacking.order_by(answers, spread).limit(1))
+    return AskedFailure(**{**rows[0], "by_text": bool(rows[0]["by_text"])}) if rows else None
+
+
+def _of(study: str | None) -> sa.ColumnElement[bool]:
+    return sa.true() if study is None else failure.c.study == study
+
+
+def check_classes(classes: Iterable[str]) -> frozenset[str]:
+    """The classes, refused where there are none, one is unknown, or an alternative has faults.
+
+    >>> sorted(check_classes(["colour", "detail"]))
+    ['colour', 'detail']
+    """
+    found = frozenset(classes)
+    for name in found - set(CLASSES):
+        raise UnknownName("class of failure", str(name)[:80], CLASSES)
+    if not found:
+        raise LimnerError(f"no class: expected what disagrees, or {ALTERNATIVE!r} where nothing does")
+    if ALTERNATIVE in found and len(found) > 1:
+        raise LimnerError(
+            f"{ALTERNATIVE!r} with {', '.join(sorted(found - {ALTERNATIVE}))}: nothing disagrees, or something"
+        )
+    return found
+
+
+def judge_failure(
+    store: Store,
+    annotator_id: int,
+    failure_id: int,
+    *,
+    key: str,
+    classes: Iterable[str],
+    rating: int,
+    milliseconds: int | None = None,
+) -> bool:
+    """Stores what somebody says of a failure; False where this very answer was stored before.
+
+    Args:
+        store: The store.
+        annotator_id: Who answers.
+        failure_id: Which failure.
+        key: Made by the client; the same when the answer is sent again.
+        classes: What disagrees, of `limner.explain.labels.CLASSES`; "alternative" alone where nothing does.
+        rating: 1 to 10, how similar in meaning both images are given the query.
+        milliseconds: How long it took.
+    """
+    named = check_classes(classes)
+    if isinstance(rating, bool) or not isinstance(rating, int) or rating not in RATINGS:
+        raise LimnerError(f"rating {str(rating)[:20]!r}: expected a whole number from 1 to 10")
+    if not key:
+        raise LimnerError("an answer needs a key of its own")
+    with store.writing() as connection:
+        query = sa.select(failure).where(failure.c.id == failure_id).with_for_update()
+        row = connection.execute(query).mappings().first()
+        if row is None:
+            raise UnknownId(f"no failure number {failure_id}")
+        of_this = sa.select(failure_answer).where(failure_answer.c.failure_id == failure_id)
+        given = connection.execute(of_this).mappings().all()
+        if any(a["client_key"] == key and a["annotator_id"] == annotator_id for a in given):
+            return False
+        if any(a["annotator_id"] == annotator_id for a in given) or len(given) >= row["replication"]:
+            raise AlreadyFull("this failure has your answer, or all the answers it needs: go on with the next one")
+        values = {"failure_id": failure_id, "annotator_id": annotator_id, "client_key": key, "rating": rating}
+        clash = "this key was used for another answer: make a new key for every answer"
+        said = json.dumps(sorted(named))
+        inserted(
+            connection, failure_answer, clash, **values, classes=said, milliseconds=milliseconds, added=store.now()
+        )
+        return True
+
+
+def asked_failures(store: Store, *, study: str | None = None) -> list[AskedFailure]:
+    """All failures of a study, or of all studies, in the order they came."""
+    names = ("id", "study", "query", "text", "truth", "returned", "by_text")
+    query = sa.select(*(failure.c[name] for name in names)).where(_of(study)).order_by(failure.c.id)
+    return [AskedFailure(**{**row, "by_text": bool(row["by_text"])}) for row in store.rows(query)]
+
+
+def failure_answers(store: Store, *, study: str | None = None) -> list[FailureAnswer]:
+    """All answers of a study, or of all studies, in the order they came."""
+    columns = (failure.c.study, failure.c.query, failure.c.returned, annotator.c.name.label("annotator"))
+    own = (failure_answer.c[name] for name in ("classes", "rating", "milliseconds", "added"))
+    query = sa.select(*columns, *own).join_from(failure_answer, failure).join(annotator).where(_of(study))
+    rows = store.rows(query.order_by(failure_answer.c.id))
+    return [FailureAnswer(**{**row, "classes": frozenset(json.loads(row["classes"]))}) for row in rows]
+
+
+def failure_studies(store: Store) -> list[str]:
+    """The studies of failures, in the order they were made."""
+    query = sa.select(failure.c.study).group_by(failure.c.study).order_by(sa.func.min(failure.c.id))
+    return [row["study"] for row in store.rows(query)]
+
+
+def failure_progress(store: Store, *, study: str | None = None) -> dict[str, int]:
+    """Failures, answers given and answers asked for."""
+    asked = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(failure.c.replication), 0)).select_from(failure)
+    given = sa.select(sa.func.count()).join_from(failure_answer, failure).where(_of(study))
+    with store.reading() as connection:
+        count, wanted = connection.execute(asked.where(_of(study))).one()
+        return {"failures": count, "answers": connection.scalar(given) or 0, "asked": int(wanted)}

@@ -1,0 +1,138 @@
+"""limner annotate failures, classes: people say what is wrong with wrong answers, and what they said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limner.cli.commands.answers import Where, opened, shown
+from limner.cli.commands.evaluate import COLLECTION
+from limner.cli.commands.explain import opened_system
+from limner.cli.console import answer, progress, table
+from limner.cli.inputs import Way
+from limner.cli.options import Json, Loading, Split, Trust, load, loading, word
+from limner.cli.studies import remember
+from limner.cli.training import SYSTEM, Features
+from limner.core.errors import LimnerError, UnknownName
+
+if TYPE_CHECKING:
+    from limner.annotate.failing import FailureStudy
+
+COMMANDS: dict[str, Any] = {}  # subcommands of annotate
+DIRECTIONS = ("t2i", "i2t")
+Name = Annotated[str, word("Name of the study.", "--study")]
+
+
+def failures(
+    store: Where,
+    collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
+    system: Annotated[str | None, word(f"A system: {SYSTEM}")] = None,
+    features: Features = None,
+    scores: Annotated[Path | None, word("Or a similarity matrix, images by texts: npy.", metavar="FILE")] = None,
+    run: Annotated[list[Path] | None, word("Or a TREC run, or JSON lists.", metavar="FILE")] = None,
+    direction: Annotated[str, word("t2i (a text asks) or i2t.")] = "t2i",
+    keywords: Annotated[
+        int, word("Words that a query and its image's other captions share, at least.", metavar="N", min=0)
+    ] = 2,
+    most: Annotated[int | None, word("At most so many failures, drawn at random.", metavar="N", min=1)] = None,
+    people: Annotated[int, word("So many people look at each failure.", metavar="N", min=1)] = 1,
+    name: Name = "failures",
+    seed: Annotated[int, word("Another seed, other failures.", metavar="N", min=0)] = 0,
+    split: Split = None,
+    option: Loading = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Let people say what is wrong with a system's wrong first answers: object, colour, number, action, size, details.
+
+    Failures whose query says nothing that the image's other captions say are left out (--keywords).
+
+    Examples:
+      $ limner annotate failures work.db scenes --system histograms --most 100 --people 3
+      $ limner annotate failures work.db flickr8k:DIR --run t2i.run --keywords 3
+    """
+    import random
+
+    from limner.annotate.failing import with_keywords
+    from limner.annotate.store.failures import add_failures
+    from limner.explain.failures import failures as failed
+
+    if direction not in DIRECTIONS:
+        raise UnknownName("direction", direction, DIRECTIONS)
+    way = Way(None, None, None, None, scores, tuple(run or ()), system, trust, features)
+    source, held = opened_system(way, load(collection, option), split, direction)
+    if direction not in source:
+        raise LimnerError(f"no system for {direction!r}: got {', '.join(source)}; give a run of that direction")
+    with progress("finding failures"):
+        found = failed(source[direction], held, direction=direction, judgements=held.judgements.name)
+        kept = with_keywords(found, held, least=keywords)
+    chosen = kept if most is None or most >= len(kept) else random.Random(seed).sample(kept, most)
+    with opened(store, create=True) as db:
+        remember(db, held, collection, loading(option), split)
+        added = add_failures(db, chosen, study=name, replication=people)
+    data = {"study": name, "failures": len(found), "kept": len(kept), "added": added, "people": people}
+    text = (
+        f"{len(found):,} failures, {len(kept):,} with {keywords} common words or more; {added:,} added, {people} people"
+    )
+    answer(f"{text} each\nNext: limner annotate serve {shown(store)}, page /classify", data, as_json=as_json)
+
+
+def classes(store: Where, name: Name = "failures", as_json: Json = False) -> None:
+    """Show what people said of failures: share of each class, ratings, classes per failure, rules.
+
+    Examples:
+      $ limner annotate classes work.db
+      $ limner annotate classes work.db --study failures --json
+    """
+    from limner.annotate.failing import results
+
+    with opened(store) as db:
+        found = results(db, study=name)
+    answer(_shown(found), _data(found), as_json=as_json)
+
+
+def _shown(found: FailureStudy) -> str:
+    total = max(1, len(found.labels))
+    head = f"study {found.study!r}: {found.answers:,} of {found.asked:,} answers on {len(found.labels):,} failures"
+    rows = [
+        (name, f"{each.failures:,}", _percent(each.share), _ends(each.interval)) for name, each in found.shares.items()
+    ]
+    numbers = [(n, f"{count:,}", _percent(count / total)) for n, count in found.numbers.items()]
+    rated = [(rating, f"{count:,}") for rating, count in found.ratings.items()]
+    ends = found.rating_interval
+    mean = f"mean rating {found.mean_rating:.2f}" + (f" ({ends.low:.2f} to {ends.high:.2f})" if ends else "")
+    parts = [
+        head,
+        table([("class", "failures", "share", "95% interval"), *rows]),
+        table([("classes that disagree", "failures", "share"), *numbers]),
+        f"{table([('rating', 'answers'), *rated])}\n{mean}",
+    ]
+    return "\n\n".join([*parts, *([f"rule: {rule}" for rule in found.rules])])
+
+
+def _percent(share: float) -> str:
+    return "-" if share != share else f"{100 * share:.2f}%"
+
+
+def _ends(interval: Any) -> str:
+    return "-" if interval is None else f"{100 * interval.low:.1f} to {100 * interval.high:.1f}"
+
+
+def _data(found: FailureStudy) -> dict[str, Any]:
+    shares = {
+        name: {"failures": each.failures, "share": each.share, "interval": _both(each.interval)}
+        for name, each in found.shares.items()
+    }
+    return {
+        "study": found.study, "answers": found.answers, "asked": found.asked, "failures": len(found.labels),
+        "classes": shares, "ratings": dict(found.ratings), "mean_rating": found.mean_rating,
+        "rating_interval": _both(found.rating_interval), "numbers": dict(found.numbers),
+        "rules": [vars(rule) for rule in found.rules],
+        "labels": {query: sorted(names) for query, names in found.labels.items()},
+    }  # fmt: skip
+
+
+def _both(interval: Any) -> list[float] | None:
+    return None if interval is None else [interval.low, interval.high]

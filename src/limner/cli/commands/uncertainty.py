@@ -1,0 +1,57 @@
+"""limner uncertainty: is a model less sure of queries with more right answers?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from limner.cli.commands.evaluate import COLLECTION
+from limner.cli.console import answer, progress
+from limner.cli.options import Json, Loading, Split, Trust, load, part, word
+from limner.core.errors import LimnerError, UnknownName
+
+DIRECTIONS = ("i2t", "t2i")
+
+
+def uncertainty(
+    collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
+    model: Annotated[Path, word("A saved model that predicts how sure it is: pcme.", metavar="DIR")],
+    judgements: Annotated[
+        str | None, word("Judgements of the collection, by name.", show_default="those with most right answers")
+    ] = None,
+    direction: Annotated[str, word("i2t (images ask) or t2i.")] = "i2t",
+    bins: Annotated[int, word("Groups of the table.", metavar="N", min=1)] = 10,
+    split: Split = None,
+    option: Loading = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Set how unsure a model is of each query beside the number of its right answers (figure 3b of ECCV Caption).
+
+    Examples:
+      $ limner uncertainty scenes --model pcme/
+      $ limner uncertainty coco-5k --model pcme/ --judgements eccv --direction i2t --json
+    """
+    from limner.evaluation.multiplicity import multiplicity
+    from limner.systems import load as load_model
+
+    if direction not in DIRECTIONS:
+        raise UnknownName("direction", direction, DIRECTIONS)
+    held = part(load(collection, option), split)
+    sure: Any = load_model(model, trust=trust)
+    if not hasattr(sure, "uncertainty"):
+        raise LimnerError(f"{model}: this kind of model predicts no uncertainty; train 'pcme'")
+    items = held.images if direction == "i2t" else held.texts
+    richest = max(held.all_judgements.items(), key=lambda each: len(each[1]))[0]
+    name = judgements or richest
+    with progress(f"predicting the uncertainty of {len(items):,} queries"):
+        values = dict(zip(items.ids, map(float, sure.uncertainty(items)), strict=True))
+        found = multiplicity(values, held.judged(name, direction), bins=bins)
+    data = {
+        "judgements": name, "direction": direction, "queries": len(found.queries), "rho": found.rho,
+        "interval": None if found.interval is None else [found.interval.low, found.interval.high],
+        "bins": [vars(b) for b in found.bins],
+    }  # fmt: skip
+    answer(f"{direction}, judgements {name!r}, {len(found.queries):,} queries\n{found}", data, as_json=as_json)

@@ -1,0 +1,46 @@
+"""The crowd form on the page: one image, its ten captions, a box to tick for each, and the guideline beside them."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import RedirectResponse, Response
+
+from limner.core.errors import LimnerError
+from limner.web.judging import answer_key, fitting, judged_collection, picture_of, whole
+from limner.web.site import Ask, page
+
+if TYPE_CHECKING:
+    from limner.annotate.store.tasks import Held
+
+
+def captions_page(ask: Ask, held: Held, mine: Any) -> Response:
+    """The next image of a task whose captions are not all answered, or the one that is asked for."""
+    from limner.annotate.crowd import WORDS, blocks
+
+    shown = blocks(held.items)
+    first = next((n for n, block in enumerate(shown) if any(item.grade is None for item in block)), len(shown) - 1)
+    at = min(ask.number("at", first), len(shown) - 1)
+    return page(
+        ask, "captions.html", held=held, at=at, block=shown[at], blocks=len(shown), guideline=WORDS, mine=mine,
+        source=picture_of(judged_collection(ask), shown[at][0]), key=secrets.token_urlsafe(16),
+        done=sum(all(item.grade is not None for item in block) for block in shown),
+    )  # fmt: skip
+
+
+def captions_form(ask: Ask) -> Response:
+    """The ticks of one image; the same form sent again changes nothing."""
+    from limner.annotate.crowd import blocks, submit_block
+    from limner.annotate.store.tasks import assignment_of
+
+    me, key = ask.site.annotator(ask.visitor), answer_key(ask.field("key"))
+    held = assignment_of(ask.site.store, me, whole(ask.field("assignment"), "assignment"))
+    image = ask.field("image")
+    block = next((each for each in blocks(held.items) if each[0].image == image), None)
+    if held.kind != "captions" or block is None:
+        raise LimnerError("this task has no such image with captions to tick: ask for a task again")
+    ticked = [whole(value, "caption") for value in ask.form.getlist("fits")]
+    with fitting():
+        submit_block(ask.site.store, me, block, ticked, key=key)
+    return RedirectResponse("/judge", 303)

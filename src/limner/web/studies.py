@@ -1,0 +1,91 @@
+"""Preference studies for those who run them: made of systems or of rankings with known faults, and what they found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain, count
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+from limner.core.errors import LimnerError
+from limner.web.jobs import Job
+from limner.web.judging import judged_collection, whole
+from limner.web.site import Ask, page
+from limner.web.watching import SAMPLES
+
+if TYPE_CHECKING:
+    from limner.annotate.preference import Study
+    from limner.web.library import Loaded
+
+KINDS = ("systems", "rankings")
+"""What a study compares: every two systems, or the rankings A to E of the paper."""
+
+
+def studies_page(ask: Ask) -> Response:
+    """Every study: how far it is, the scores of its rankings, and the measures that agree with the votes."""
+    from limner.annotate.preference import FAULTS
+    from limner.annotate.preferred import preferences
+    from limner.annotate.store.votes import studies
+
+    store = ask.site.store
+    found = [preferences(store, study=name, samples=SAMPLES) for name in studies(store)]
+    return page(ask, "studies.html", found=found, number=_number, meaning=FAULTS, admin=ask.visitor.may("admin"))
+
+
+def _number(value: float, digits: int = 2) -> str:
+    return "–" if value != value else f"{value:.{digits}f}"
+
+
+def asked_for(ask: Ask) -> dict[str, Any]:
+    """What kind of study the form asks for, checked."""
+    kind = ask.field("kind") or "systems"
+    if kind not in KINDS:
+        raise LimnerError(f"kind = {kind[:20]!r}: expected {' or '.join(KINDS)}")
+    return {
+        "kind": kind,
+        "queries": whole(ask.field("queries") or "20", "queries", high=10_000),
+        "people": whole(ask.field("people") or "1", "people", high=100),
+        "judgements": ask.field("judgements")[:100],
+        "name": ask.field("name").strip()[:80] or _free_name(ask, kind),
+    }
+
+
+def _free_name(ask: Ask, kind: str) -> str:
+    """The usual name of a kind of study, with a number from the second one on."""
+    from limner.annotate.store.votes import STUDY, studies
+
+    usual, taken = STUDY if kind == "systems" else kind, set(studies(ask.site.store))
+    return next(name for name in chain([usual], (f"{usual} {n}" for n in count(2))) if name not in taken)
+
+
+def make(ask: Ask, job: Job, how: Mapping[str, Any]) -> str:
+    """Makes the study; what came of it in words."""
+    from limner.annotate.preference import add_study
+    from limner.annotate.store.contents import add_collection
+
+    library, name = ask.site.library, judged_collection(ask)
+    loaded = library.loaded(name, patience=None)
+    made = (_of_systems if how["kind"] == "systems" else _of_rankings)(ask, name, loaded, how)
+    given = library.collections[name]
+    add_collection(ask.site.store, loaded.held, spec=given if isinstance(given, str) else name, progress=job.told)
+    added = add_study(ask.site.store, made, name=how["name"], people=how["people"])
+    return f"{added:,} comparisons made"
+
+
+def _of_systems(ask: Ask, name: str, loaded: Loaded, how: Mapping[str, Any]) -> Study:
+    from limner.annotate.preference import study_of_systems
+
+    library = ask.site.library
+    ready = {each: library.system(name, each, patience=None).scores for each in library.names}
+    lists = {each: scores.T.top(5) for each, scores in ready.items()}
+    truth = loaded.held.judged(how["judgements"] or loaded.held.judgements.name, "t2i")
+    return study_of_systems(lists, judgements=truth, queries=how["queries"])
+
+
+def _of_rankings(ask: Ask, name: str, loaded: Loaded, how: Mapping[str, Any]) -> Study:
+    from limner.annotate.preference import study_of_rankings
+
+    richest = max(loaded.held.all_judgements.items(), key=lambda each: len(each[1]))[0]
+    truth = loaded.held.judged(how["judgements"] or richest, "t2i")
+    return study_of_rankings(truth, queries=how["queries"])

@@ -1,0 +1,236 @@
+"""People judging failures (Lymperaiou et al. 2022, section 4.2), from shell, page and Python, beside the print."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import limner
+from limner.annotate.export import failure_labels
+from limner.annotate.failing import CHOICES, common_words, labelled, results, summed_up, with_keywords
+from limner.annotate.scale import REASONS
+from limner.annotate.store import AlreadyFull, open_store
+from limner.annotate.store.contents import add_collection
+from limner.annotate.store.failures import (
+    FailureAnswer,
+    add_failures,
+    asked_failures,
+    check_classes,
+    failure_answers,
+    failure_progress,
+    judge_failure,
+    next_failure,
+)
+from limner.annotate.store.people import add_annotator
+from limner.cli import app
+from limner.core.errors import LimnerError, UnknownId, UnknownName
+from limner.explain.failures import Failure
+from limner.explain.labels import CLASSES
+
+WORLD = ("scenes", "-O", "images=60")
+
+
+def failed(count):
+    return [Failure(f"q{n}", f"a red dog {n}", f"t{n}", f"r{n}") for n in range(count)]
+
+
+def said(query, classes, rating=5, who="ada", returned="r"):
+    return FailureAnswer("failures", query, returned, frozenset(classes), rating, who, None, 0)
+
+
+# --- the print --------------------------------------------------------------------------------------------------
+
+
+def test_figures_of_the_paper_come_back_from_its_own_counts():
+    """103 pairs: 85 with one mark, 15 with two, 3 with three (82.52, 14.56, 2.91%); Table 2's shares are of 103 too.
+
+    The marks of Table 2 without size are 24 + 6 + 18 + 12 + 8 + 56 = 124 = 85 + 2 x 15 + 3 x 3, and 6.14% of 103 is no
+    whole number: the printed share of size fits neither.
+    """
+    wanted = {"alternative": 24, "object": 6, "colour": 18, "number": 12, "action": 8, "detail": 56}
+    assert sum(wanted.values()) == 85 + 2 * 15 + 3 * 3
+    assert (6.14 / 100 * 103) % 1 > 0.3
+    given = [said(f"q{n}", ["alternative"], 10) for n in range(24)]
+    pairs = [("detail", "action")] * 8 + [("colour", "number")] * 7 + [("colour", "number", "detail")] * 3
+    ones = ["object"] * 6 + ["colour"] * 8 + ["number"] * 2 + ["detail"] * 45
+    given += [said(f"q{24 + n}", names, 8) for n, names in enumerate([*pairs, *([one] for one in ones)])]
+    found = summed_up(given)
+    assert len(found.labels) == 103
+    printed = {"alternative": 23.30, "object": 5.83, "colour": 17.48, "number": 11.65, "action": 7.77, "detail": 54.37}
+    for name, share in printed.items():
+        assert (found.shares[name].failures, round(100 * found.shares[name].share, 2)) == (wanted[name], share)
+    assert found.shares["size"].failures == 0
+    assert found.numbers == {0: 24, 1: 61, 2: 15, 3: 3}  # an alternative is a mark in the paper's figure 10
+    assert round(100 * (found.numbers[0] + found.numbers[1]) / 103, 2) == 82.52
+    assert found.ratings == {r: {10: 24, 8: 79}.get(r, 0) for r in range(1, 11)}
+    assert found.mean_rating == pytest.approx((24 * 10 + 79 * 8) / 103)
+    assert found.rating_interval.low < found.mean_rating < found.rating_interval.high
+    by_hand = [len({"colour", "number"} & each) == 2 for each in found.labels.values()]
+    rule = next(r for r in found.rules if (r.a, r.b) == ("number", "colour"))
+    assert rule.both == sum(by_hand) == 10
+
+
+def test_printed_rules_are_the_shares_of_their_consequences():
+    """The text's 54.37, 17.48 and 11.65% of the instances with A are Table 2's shares of details, colour, number."""
+    shares = {"detail": 56 / 103, "colour": 18 / 103, "number": 12 / 103}
+    assert [round(100 * s, 2) for s in shares.values()] == [54.37, 17.48, 11.65]
+
+
+def test_wrong_counts_have_both_readings_of_the_paper():
+    """Per object of the truth, as the text defines it; per failure, as Table 3 prints it: 69,595 / 28,817 = 2.42."""
+    from limner.explain.agreement import ConceptAgreement
+    from limner.explain.failures import Explanations
+
+    def agreed(counts, missing):
+        values = dict.fromkeys(("CA", "NCS", "CE", "SD", "SD mean", "AA", "RA"), 0.0)
+        return ConceptAgreement(tuple(counts), missing, (), (), counts, (), values)
+
+    done = Explanations(
+        failed(2),
+        [agreed({"dog": (1, 2), "cat": (1, 3), "sky": (1, 1)}, ("x",)), agreed({"dog": (2, 1)}, ())],
+        {},
+        False,
+    )
+    assert done.totals["wrong counts"] == 3 / 4
+    assert done.totals["wrong counts of the truth's objects"] == 3 / 5
+    assert done.totals["wrong counts per failure"] == 3 / 2
+    assert "wrong counts per failure: 1.50" in str(done)
+    assert round(69_595 / 28_817, 2) == 2.42
+
+
+def test_the_form_offers_the_classes_of_the_paper_and_reasons_have_size():
+    assert set(CHOICES) == set(CLASSES)
+    assert "wrong-size" in REASONS
+
+
+# --- labels -----------------------------------------------------------------------------------------------------
+
+
+def test_what_half_of_the_judges_mark_counts():
+    given = [
+        said("q", ["colour"], who="a"), said("q", ["colour", "size"], who="b"), said("q", ["detail"], who="c"),
+        said("r", ["alternative"], who="a"), said("r", ["alternative"], who="b"), said("r", ["size"], who="c"),
+        said("s", ["alternative"], who="a"), said("s", ["size"], who="b"),
+    ]  # fmt: skip
+    assert labelled(given) == {"q": {"colour"}, "r": {"alternative"}, "s": {"size"}}
+
+
+@pytest.mark.parametrize(
+    ("classes", "words"), [([], "no class"), (["alternative", "size"], "nothing disagrees"), (["hue"], "unknown class")]
+)
+def test_classes_that_contradict_are_refused(classes, words):
+    with pytest.raises(LimnerError, match=words):
+        check_classes(classes)
+
+
+def test_keywords_leave_out_what_the_captions_of_the_truth_do_not_say():
+    world = limner.load("scenes", images=20)
+    home = {text: image for image, text, _ in world.judgements.relevant}
+    found = [
+        Failure(t, text, home[t], world.images.ids[0])
+        for t, text in zip(world.texts.ids, world.texts.values, strict=True)
+    ]
+    stranger = Failure("none", "quantum chromodynamics lecture", world.images.ids[0], world.images.ids[1])
+    kept = with_keywords([*found, stranger], world, least=1)
+    assert stranger not in kept and len(kept) > 50
+    assert with_keywords([*found, stranger], world, least=0) == [*found, stranger]
+    assert common_words(stranger, {}) == 0
+    with pytest.raises(LimnerError):
+        with_keywords(found, world, least=-1)
+
+
+# --- the store --------------------------------------------------------------------------------------------------
+
+
+def test_each_failure_gets_as_many_answers_as_asked_and_never_two_of_one(tmp_path):
+    with open_store(tmp_path / "s.db") as store:
+        assert (add_failures(store, failed(3), replication=2), add_failures(store, failed(4), replication=2)) == (3, 1)
+        people = [add_annotator(store, name).id for name in "abc"]
+        for who in people:
+            while (asked := next_failure(store, who)) is not None:
+                how = {"key": f"k{who}-{asked.id}", "classes": ["colour"], "rating": 7}
+                assert judge_failure(store, who, asked.id, **how)
+                assert not judge_failure(store, who, asked.id, **how)
+                with pytest.raises(AlreadyFull):
+                    judge_failure(store, who, asked.id, **{**how, "key": "other"})
+        assert failure_progress(store) == {"failures": 4, "answers": 8, "asked": 8}
+        found = results(store)
+        assert (found.answers, found.asked, found.mean_rating) == (8, 8, 7)
+        labels = failure_labels(store, [*failed(2), Failure("q2", "x", "t2", "another answer")])
+        assert labels == {"q0": {"colour"}, "q1": {"colour"}}
+        assert len(asked_failures(store)) == 4
+
+
+@pytest.mark.parametrize("rating", [0, 11, -1, 2.5, "7", True, None])
+def test_ratings_are_whole_numbers_from_1_to_10(tmp_path, rating):
+    with open_store(tmp_path / "s.db") as store:
+        add_failures(store, failed(1))
+        who = add_annotator(store, "a").id
+        with pytest.raises(LimnerError, match="from 1 to 10"):
+            judge_failure(store, who, 1, key="k", classes=["size"], rating=rating)
+        with pytest.raises(UnknownId):
+            judge_failure(store, who, 99, key="k", classes=["size"], rating=1)
+        with pytest.raises(UnknownName):
+            results(store, study="other")
+        assert failure_answers(store) == []
+
+
+# --- shell and page ---------------------------------------------------------------------------------------------
+
+
+def test_a_study_of_failures_from_the_shell_and_on_the_page(tmp_path, monkeypatch):
+    from starlette.testclient import TestClient
+
+    from limner.web import make_app
+
+    monkeypatch.chdir(tmp_path)
+    run = CliRunner().invoke
+    how = ["--system", "colours", "--most", "4", "--keywords", "1", "--json"]
+    done = run(app, ["annotate", "failures", "s.db", *WORLD, *how])
+    assert done.exit_code == 0, done.output
+    made = json.loads(done.stdout)
+    assert made["added"] == 4 <= made["kept"] <= made["failures"]
+    site = make_app([limner.load("scenes", images=60)], systems=(), store=tmp_path / "s.db")
+    asked = TestClient(site, base_url="http://localhost", follow_redirects=False)
+    for number in range(4):
+        page = asked.get("/classify").text
+        assert all(f'name="class" value="{name}"' in page for name in CLASSES)
+        assert len(re.findall(r'name="rating"', page)) == 10
+        fields = dict(re.findall(r'name="(failure|key)" value="([^"]+)"', page))
+        for bad in ({}, {"rating": "11"}, {"rating": "1"}, {"rating": "5", "class": ["alternative", "size"]}):
+            assert asked.post("/classify", data={**fields, **bad}).status_code == 400
+        sent = {**fields, "class": ["colour", "size"] if number else ["alternative"], "rating": str(number + 3)}
+        for _ in range(2):
+            assert asked.post("/classify", data=sent).status_code == 303
+    assert "No failure is left" in asked.get("/classify").text
+    body = {"failure": 1, "key": "k" * 10, "classes": "size", "rating": 3}
+    assert asked.post("/api/failure-answers", json=body).status_code == 400
+    assert "Mean rating 4.50" in asked.get("/classes").text
+    found = json.loads(run(app, ["annotate", "classes", "s.db", "--json"]).stdout)
+    assert found["classes"]["size"]["failures"] == 3 and found["numbers"] == {"0": 1, "1": 0, "2": 3}
+    assert np.isclose(found["mean_rating"], 4.5)
+    text = run(app, ["annotate", "classes", "s.db"]).stdout
+    assert "classes that disagree" in text and "colour -> size" in text
+    told = run(app, ["explain", *WORLD, "--system", "colours", "--labels", "s.db", "--json"])
+    assert json.loads(told.stdout)["classes"]["size"]["failures"] == 3
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("failures", "s.db", *WORLD), "--system"),
+        (("failures", "s.db", *WORLD, "--system", "colours", "--direction", "up"), "unknown direction"),
+        (("classes", "nosuch.db"), "no store"),
+        (("classes", "empty.db"), "unknown study"),
+    ],
+)
+def test_bad_words_at_the_shell_are_told_in_a_line(tmp_path, monkeypatch, args, words):
+    monkeypatch.chdir(tmp_path)
+    with open_store("empty.db") as store:
+        add_collection(store, limner.load("scenes", images=5), spec="scenes")
+    done = CliRunner().invoke(app, ["annotate", *args])
+    assert done.exit_code in (2, 3) and words in done.output and "Traceback" not in done.output

@@ -1,0 +1,357 @@
+"""The preference study of Chun et al. (2022, appendix D.1), from the shell, the page and Python, against the print."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import limner
+from limner.annotate.preference import FAULTS, add_study, counted, study, study_of_rankings, study_of_systems
+from limner.annotate.preferred import preferences, read_votes, same_lists, write_votes
+from limner.annotate.store import open_store
+from limner.annotate.store.contents import add_collection
+from limner.annotate.store.people import add_annotator
+from limner.annotate.store.votes import Vote, cast_vote, comparisons, next_comparison, studies, votes
+from limner.cli import app
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.judgements import Judgements
+from limner.core.ranking import Ranking
+from limner.evaluation.published import table
+
+WORLD = ("scenes", "-O", "images=120")
+
+
+def run(*args, status=0):
+    done = CliRunner().invoke(app, ["annotate", *map(str, args)])
+    assert done.exit_code == status, done.output
+    return done.stdout
+
+
+def judged(sizes):
+    """Queries with so many right answers each, among many wrong ones."""
+    pairs = [(f"q{n}", f"q{n}-right{k}") for n, size in enumerate(sizes) for k in range(size)]
+    return Judgements.from_pairs(pairs, candidates=[c for _, c in pairs] + [f"wrong{k}" for k in range(200)])
+
+
+def marks(rivals):
+    """What each ranking shows: + for right, - for wrong."""
+    sides = [side for r in rivals for side in ((r.left, r.left_items), (r.right, r.right_items))]
+    return {name: "".join("+" if "right" in item else "-" for item in items) for name, items in sides}
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        (8, {"A": "-+++++++", "B": "+-------", "C": "-----+++", "D": "----+---", "E": "--------"}),
+        (6, {"A": "-+++++", "B": "+-----", "C": "-----+", "D": "----+-", "E": "------"}),
+        (5, {"A": "-++++", "B": "+----", "C": "-----", "D": "----+", "E": "-----"}),
+    ],
+)
+def test_every_two_of_the_five_rankings_are_compared(size, shown):
+    made = study_of_rankings(judged([size]), queries=1)
+    assert marks(made.rivals) == shown
+    assert len(made.rivals) == 10
+    assert {frozenset((r.left, r.right)) for r in made.rivals} == {
+        frozenset((a, b)) for a in FAULTS for b in FAULTS if a < b
+    }
+
+
+def test_measures_of_the_rankings_are_those_of_the_paper(tmp_path):
+    """Section 4.1, eight positives: A 0 / 100 / 66.0, B 100 / 100 / 12.5, C 0 / 0 / 10.3, D 0 / 100 / 2.5."""
+    made = study_of_rankings(judged([8]), queries=1)
+    with open_store(tmp_path / "s.db") as store:
+        add_study(store, made)
+        found = {m.measure: m.values for m in preferences(store).measures}
+    printed = {"A": (0, 100, 66.0), "B": (100, 100, 12.5), "C": (0, 0, 10.3), "D": (0, 100, 2.5), "E": (0, 0, 0)}
+    for name, row in printed.items():
+        assert tuple(round(100 * found[m][name], 1) for m in ("R@1", "R@5", "mAP@R")) == row
+
+
+def test_totals_are_those_of_the_printed_table(tmp_path):
+    """40 captions, three of them with five images, eight people: 320 votes a pair, C counted as E for the three."""
+    made = study_of_rankings(judged([5] * 3 + [6, 7, 8] * 12 + [8]), queries=40)
+    with open_store(tmp_path / "s.db") as store:
+        assert add_study(store, made, people=8) == 400
+        _vote_all(store, people=8, choose=lambda left, right: "left")
+        found = preferences(store, samples=0)
+    totals = found.counts + found.counts.T
+    by_pair = {(a, b): totals[i, j] for i, a in enumerate(found.names) for j, b in enumerate(found.names) if a < b}
+    assert found.votes == 3200
+    assert found.counts[4, 4] == 24
+    assert {pair: int(n) for pair, n in by_pair.items()} == {
+        (a, b): 320 - 24 * ("C" in (a, b)) + 24 * (b == "E" and a != "C") for a, b in by_pair
+    }
+    printed = table("eccv-d1").values
+    assert Counter(by_pair.values()) == Counter((printed + printed.T)[np.triu_indices(5, 1)])
+    assert printed[4, 4] == 24
+    row_d = (printed + printed.T)[3]
+    assert [row_d[k] for k in (0, 1, 2, 4)] == [296] * 4  # so row D of the table is ranking C
+
+
+def _vote_all(store, *, people, choose, name="preference"):
+    rows = [
+        (number, add_annotator(store, f"p{who}", existing=True).id, choose(r.left, r.right))
+        for who in range(people)
+        for number, r in comparisons(store, study=name).items()
+    ]
+    from limner.annotate.store.votes import add_votes
+
+    assert add_votes(store, rows, study=name) == len(rows)
+    assert add_votes(store, rows, study=name) == 0
+
+
+def _like_people(seed):
+    """Somebody who prefers by the published scores, A 70.85 to E 0.44."""
+    draw, strength = random.Random(seed), {"A": 70.85, "B": 13.15, "C": 10.66, "D": 4.89, "E": 0.44}
+    return lambda left, right: (
+        "left" if draw.random() < strength[left] / (strength[left] + strength[right]) else "right"
+    )
+
+
+def test_scores_are_found_again_and_mapr_agrees_best(tmp_path):
+    """Votes drawn from the published scores give them back within their intervals; mAP@R is the measure that agrees."""
+    made = study_of_rankings(judged([8] * 40), queries=40)
+    with open_store(tmp_path / "s.db") as store:
+        add_study(store, made, people=8)
+        _vote_all(store, people=8, choose=_like_people(1))
+        found = preferences(store, samples=200)
+    for name, score in (("A", 70.85), ("B", 13.15), ("C", 10.66), ("D", 4.89), ("E", 0.44)):
+        at = found.names.index(name)
+        width = found.scores.high[at] - found.scores.low[at]
+        assert abs(found.scores.scores[at] - score) < width
+    by_measure = {m.measure: m for m in found.measures}
+    assert by_measure["mAP@R"].tau == pytest.approx(1)
+    assert by_measure["mAP@R"].tau > by_measure["R@5"].tau > by_measure["R@1"].tau
+    assert by_measure["mAP@R"].decided == 3200 > by_measure["R@1"].decided
+    best = by_measure["mAP@R"]
+    assert best.interval.low < best.agreed < best.interval.high
+    by_hand = [(v.choice == "left") == (v.left < v.right) for v in _votes_of(tmp_path)]
+    assert best.agreed == pytest.approx(np.mean(by_hand))  # A to E is the order of mAP@R
+
+
+def _votes_of(folder):
+    with open_store(folder / "s.db") as store:
+        return votes(store)
+
+
+def test_a_list_that_two_rankings_share_counts_once():
+    given = [Vote("s", "q", "C", "A", "left", "p", 0), Vote("s", "r", "C", "A", "left", "p", 0)]
+    names, counts = counted(given, "ACE", same={("q", "C"): "E"})
+    assert (names, counts.tolist()) == (("A", "C", "E"), [[0, 0, 0], [1, 0, 0], [1, 0, 0]])
+    assert same_lists({("A", "q"): ("x",), ("B", "q"): ("x",), ("C", "q"): ("x",), ("A", "r"): ("x",)}) == {
+        ("q", "A"): "C",
+        ("q", "B"): "C",
+    }
+
+
+# --- systems ----------------------------------------------------------------------------------------------------
+
+
+def test_systems_are_compared_where_they_differ(tmp_path):
+    one = Ranking.from_lists({"q": ["a", "b", "c"], "r": ["a", "b", "c"]}, candidates="abc")
+    two = Ranking.from_lists({"q": ["b", "a", "c"], "r": ["a", "b", "c"]}, candidates="abc")
+    truth = Judgements.from_pairs([("q", "a"), ("r", "a")], candidates="abc")
+    made = study_of_systems({"one": one, "two": two}, judgements=truth, length=2)
+    assert [(r.query, r.left_items, r.right_items) for r in made.rivals] == [("q", ("a", "b"), ("b", "a"))]
+    with open_store(tmp_path / "s.db") as store:
+        add_study(store, made, people=2)
+        _vote_all(store, people=2, choose=lambda left, right: "tie")
+        found = preferences(store, measures=["R@1"], samples=0)
+    assert found.counts.tolist() == [[0, 1], [1, 0]]
+    assert (found.measures[0].decided, found.measures[0].values) == (0, {"one": 1.0, "two": 0.0})
+    with pytest.raises(LimnerError, match="same lists"):
+        study_of_systems({"one": one, "same": one})
+    with pytest.raises(LimnerError, match="two or more"):
+        study_of_systems({"one": one})
+
+
+# --- refused ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"queries": 3}, "2 queries of .* have 5 to 8 right answers, 3 are wanted"),
+        ({"least": 4}, "expected 5 or more"),
+        ({"least": 9}, "the smaller number first"),
+        ({"queries": 0}, "expected 1 or more"),
+    ],
+)
+def test_studies_that_cannot_be_are_refused(how, words):
+    with pytest.raises(LimnerError, match=words):
+        study_of_rankings(judged([5, 8, 9, 1]), **{"queries": 1, **how})
+
+
+@pytest.mark.parametrize("places", [{"length": 9}, {"length": 4}, {"length": 0}])
+def test_rankings_of_too_few_answers_are_refused(places):
+    with pytest.raises(LimnerError, match="expected 5 places"):
+        study([f"p{k}" for k in range(8)], [f"n{k}" for k in range(8)], "q", **places)
+
+
+def test_a_binary_study_takes_no_ties_and_a_name_is_used_once(tmp_path):
+    with open_store(tmp_path / "s.db") as store:
+        add_study(store, study_of_rankings(judged([6]), queries=1))
+        who = add_annotator(store, "ada").id
+        shown = next_comparison(store, who)
+        with pytest.raises(LimnerError, match="no ties"):
+            cast_vote(store, who, shown.id, key="k", choice="tie")
+        assert cast_vote(store, who, shown.id, key="k", choice="left")
+        for name in ("preference", ""):
+            with pytest.raises(LimnerError, match="expected a name"):
+                add_study(store, study_of_rankings(judged([6]), queries=1), name=name)
+        with pytest.raises(UnknownName):
+            preferences(store, study="other")
+        assert studies(store) == ["preference"]
+
+
+GOOD = {"query": "q0", "left": "A", "right": "B", "choice": "left", "annotator": "ada"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([{**GOOD, "choice": "both"}], "line 2: choice 'both'"),
+        ([{**GOOD, "query": "q9"}], "does not compare 'A' with 'B' for query 'q9'"),
+        ([{**GOOD, "annotator": ""}], "no annotator"),
+        ([GOOD, {**GOOD, "choice": "right"}], "voted otherwise"),
+        ([GOOD, {**GOOD, "annotator": "bob"}], "would get 2 votes, 1 are asked for"),
+        ([{**GOOD, "choice": "tie"}], "has no ties"),
+        ([{"query": "q0"}], "no left"),
+    ],
+)
+def test_files_of_votes_that_do_not_fit_add_nothing(tmp_path, rows, words):
+    path = tmp_path / "votes.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    with open_store(tmp_path / "s.db") as store:
+        add_study(store, study_of_rankings(judged([6]), queries=1))
+        with pytest.raises(LimnerError, match=words):
+            read_votes(store, path)
+        assert votes(store) == []
+
+
+def test_votes_are_written_and_read_again_in_any_order_of_the_two(tmp_path):
+    turned = {"left": "right", "right": "left"}
+    for name in ("one.db", "two.db"):
+        with open_store(tmp_path / name) as store:
+            add_study(store, study_of_rankings(judged([8]), queries=1), people=2, seed=len(name))
+            if name == "one.db":
+                _vote_all(store, people=2, choose=_like_people(3))
+                assert write_votes(store, tmp_path / "v.csv") == 20
+                before = preferences(store, samples=0).counts
+                rows = list(csv.DictReader((tmp_path / "v.csv").open()))
+                for row in rows[::2]:
+                    row["left"], row["right"], row["choice"] = row["right"], row["left"], turned[row["choice"]]
+                with (tmp_path / "v.csv").open("w", newline="") as file:
+                    writer = csv.DictWriter(file, rows[0])
+                    writer.writeheader()
+                    writer.writerows(rows)
+            else:
+                assert (read_votes(store, tmp_path / "v.csv"), read_votes(store, tmp_path / "v.csv")) == (20, 0)
+                np.testing.assert_array_equal(preferences(store, samples=0).counts, before)
+
+
+# --- the shell --------------------------------------------------------------------------------------------------
+
+
+def test_the_whole_study_from_the_shell(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    how = ("--judgements", "complete", "--queries", 6, "--people", 4, "--split", "all")
+    made = json.loads(run("study", "s.db", *WORLD, *how, "--json"))
+    assert made == {"study": "preference", "comparisons": 60, "queries": 6, "people": 4, "votes": 240}
+    with open_store("s.db") as store:
+        _vote_all(store, people=4, choose=_like_people(2))
+    assert "240 votes" in run("votes", "s.db", "v.csv")
+    assert "0 votes added" in run("votes", "s.db", "v.csv", "--import")
+    found = json.loads(run("preferences", "s.db", "--json"))
+    scores = {name: row["score"] for name, row in found["scores"].items()}
+    assert max(scores, key=scores.get) == "A" and min(scores, key=scores.get) == "E"
+    assert sum(scores.values()) == pytest.approx(100)
+    assert [m["measure"] for m in found["measures"]] == ["R@1", "R@5", "mAP@R"]
+    text = run("preferences", "s.db", "--measures", "R@1 nDCG@5")
+    assert "nDCG@5" in text and "over E" in text
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("study", "s.db", *WORLD), "right answers, 40 are wanted"),
+        (("study", "s.db", *WORLD, "--judgements", "nosuch"), "unknown judgements"),
+        (("study", "s.db", *WORLD, "--direction", "up"), "unknown direction"),
+        (("study", "s.db", *WORLD, "--system", "colours"), "two or more"),
+        (("preferences", "nosuch.db"), "no store"),
+        (("preferences", "empty.db"), "unknown study"),
+        (("votes", "empty.db", "nosuch.csv", "--import"), "no file"),
+        (("preferences", "full.db", "--measures", "R@x"), "R@x"),
+    ],
+)
+def test_bad_words_at_the_shell_are_told_in_a_line(tmp_path, monkeypatch, args, words):
+    monkeypatch.chdir(tmp_path)
+    open_store("empty.db").close()
+    with open_store("full.db") as store:
+        add_study(store, study_of_rankings(judged([6]), queries=1))
+    done = CliRunner().invoke(app, ["annotate", *map(str, args)])
+    assert words in done.output
+    assert done.exit_code in (0, 2, 3) and "Traceback" not in done.output
+
+
+# --- the page ---------------------------------------------------------------------------------------------------
+
+
+def test_the_page_shows_all_places_and_what_the_votes_say(tmp_path):
+    from starlette.testclient import TestClient
+
+    from limner.web import make_app
+
+    world = limner.load("scenes", images=120)
+    site = make_app([world], systems=("colours",), store=tmp_path / "a.db")
+    asked = TestClient(site, base_url="http://localhost", follow_redirects=False)
+    truth = world.extra["complete"].T
+    with open_store(tmp_path / "a.db") as store:
+        add_collection(store, world, spec="scenes")
+        add_study(store, study_of_rankings(truth, queries=2, least=6), name="ours")
+    seen = {}
+    for _ in range(20):
+        page = asked.get("/prefer").text
+        assert 'value="tie"' not in page and "Ranking A" in page
+        number = int(re.search(r'name="comparison" value="(\d+)"', page)[1])
+        pictures = [re.findall(r"[?&;]id=([^&]+)&", part) for part in page.split("<section")[1:]]
+        seen[number] = pictures
+        key = re.search(r'name="key" value="([^"]+)"', page)[1]
+        assert asked.post("/prefer", data={"comparison": number, "key": key, "choice": "left"}).status_code == 303
+    assert "Nothing left" in asked.get("/prefer").text
+    with open_store(tmp_path / "a.db") as store:
+        for number, rivals in comparisons(store, study="ours").items():
+            assert seen[number] == [list(rivals.left_items), list(rivals.right_items)]
+            assert rivals.left_items != rivals.right_items and 6 <= len(rivals.left_items) <= 8
+    page = asked.get("/studies").text
+    assert "ours" in page and "20 of 20 votes" in page and "mAP@R" in page
+
+
+def test_the_paper_study_is_made_on_the_page(tmp_path):
+    import time
+
+    from starlette.testclient import TestClient
+
+    from limner.web import make_app
+
+    site = make_app([limner.load("scenes", images=300).test], systems=(), store=tmp_path / "a.db")
+    asked = TestClient(site, base_url="http://localhost", follow_redirects=False)
+    for name in ("rankings", "rankings 2"):
+        assert asked.post("/admin/study", data={"kind": "rankings", "queries": "2"}).status_code == 303
+        for _ in range(400):
+            if name in studies(site.state.site.store):
+                break
+            asked.get("/admin")
+            time.sleep(0.05)
+        assert len(comparisons(site.state.site.store, study=name)) == 20
+    assert asked.post("/admin/study", data={"kind": "=1+1"}).status_code == 400
