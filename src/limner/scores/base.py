@@ -438,6 +438,10 @@ class Best:
         kernels(block).best(block, indices, scores)
         return indices, scores
 
+    def from_near(self, near: Any) -> tuple[npt.NDArray[np.int32], Block] | None:
+        """The same from low-precision products; see `limner.scores.filtering`."""
+        return near.best(self)  # type: ignore[no-any-return]
+
     def ranking(self, source: Scores, parts: Iterable[tuple[npt.NDArray[np.int32], Block]]) -> Ranking:
         """The parts of all blocks in one ranking."""
         none = self(0, np.empty((0, source.shape[1]), dtype=source.dtype))
