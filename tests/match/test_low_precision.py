@@ -55,7 +55,9 @@ class Case:
         columns = vectors(self.rng, kinds[1], m, d)
         rows = columns[self.rng.integers(0, m, n)] if same else vectors(self.rng, kinds[0], n, d)
         similarity = data.draw(st.sampled_from(["cosine", "dot"]))
-        self.scores = Scores.from_embeddings(Embeddings(range(n), rows), Embeddings(range(m), columns), similarity=similarity)
+        self.scores = Scores.from_embeddings(
+            Embeddings(range(n), rows), Embeddings(range(m), columns), similarity=similarity
+        )
         self.k = data.draw(st.sampled_from([1, 2, 10, 60]))
 
     def both(self, ask):

@@ -9,8 +9,8 @@ the exact product, f the float32 score of today's grid and s' the low-precision 
 Where the terms come from (Cauchy-Schwarz, and Higham 2002, section 3.1, for sums in any order):
 
 - a.b - a'.b' = a.(b - b') + (a - a').b', so it is at most |a| |b - b'| + |a - a'| |b'|: what rounding took away.
-- The low-precision unit adds up d products in float32 with an error of at most g |a'| |b'|, g = d 2^-22 / (1 - d 2^-22).
-  That allows four times the error of rounding to nearest in every step, since some units cut off instead.
+- The low-precision unit adds up d products in float32 with an error of at most g |a'| |b'|, where
+  g = d 2^-22 / (1 - d 2^-22). That allows four times the error of rounding to nearest in every step, since some units cut off instead.
   `limner.scores.filtering` puts a unit to the test before it is used.
 - f itself is within d 2^-24 / (1 - d 2^-24) |a| |b| of s, which is less than g |a| |b|.
 - Rounding the sum to bfloat16 changes it by at most 2^-8 of it: eps = 2^-8 + 2^-14 covers this, written in terms of s'.
@@ -81,7 +81,7 @@ class Rounded:
 
     @classmethod
     def of(cls, vectors: Float32) -> Rounded:
-        """Rounds to nearest, ties to even; what bfloat16 holds with fewer digits than others (below 2^-126) becomes 0."""
+        """Rounds to nearest, ties to even; what bfloat16 holds with fewer digits (below 2^-126) becomes 0."""
         given = np.ascontiguousarray(vectors, dtype=np.float32)
         bits, squares = np.empty(given.shape, np.uint16), np.empty((3, len(given)))
         round_rows(given, given.view(np.uint32), bits, *squares)
@@ -219,23 +219,14 @@ def _collect(upper, least, places):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def select(near, queries, candidates, query, candidate, close_query, close_candidate, eps, scale, shift, wide_shift,
-           allowance, k, room, columns, indptr):  # type: ignore[no-untyped-def]  # fmt: skip
+def select(near, vectors, bounds, keys, k, room, columns, indptr):  # type: ignore[no-untyped-def]
     """Columns that may be among the k best of every row: all others are ruled out by the bounds.
 
     Args:
         near: bfloat16 products as bits, a row per query.
-        queries: The float32 vectors of the rows.
-        candidates: The float32 vectors of the columns.
-        query: Factors of the bounds, see `Bounds`.
-        candidate: Likewise.
-        close_query: Factors of the second bound.
-        close_candidate: Likewise.
-        eps: What reading `near` may have changed.
-        scale: Of `Keys`, float32.
-        shift: Of `Keys`, float32.
-        wide_shift: Of `Keys`, float64.
-        allowance: Of `Keys`, float32, rounded up.
+        vectors: The float32 vectors of the rows, and of the columns.
+        bounds: Factors, see `Bounds`: of queries, of candidates, both of the second bound; and eps.
+        keys: See `Keys`: scale (float32), shift (float32), shift (float64), allowance (float32, rounded up).
         k: How many are wanted; at most the number of columns.
         room: Products in double precision that may be computed in all.
         columns: Output, the columns of all rows one after another, in rising order.
@@ -244,6 +235,9 @@ def select(near, queries, candidates, query, candidate, close_query, close_candi
     Returns:
         How many there are; -1 where `room` or the output is too small.
     """
+    queries, candidates = vectors
+    query, candidate, close_query, close_candidate, eps = bounds
+    scale, shift, wide_shift, allowance = keys
     width, filled, spent = near.shape[1], 0, 0
     words, places = np.empty(width, np.uint32), np.empty(min(width, room), np.int64)
     values, plain = words.view(np.float32), scale == np.float32(1) and not allowance.any()
@@ -289,24 +283,16 @@ def _tell(near_lower, near_upper, sure, doubtful):  # type: ignore[no-untyped-de
 
 
 @_jit
-def count_near(near, queries, candidates, query, candidate, close_query, close_candidate, eps, indptr, positives,
-               pools, pool_indptr, pool_columns, room, above, whose, columns):  # type: ignore[no-untyped-def]  # fmt: skip
+def count_near(near, vectors, bounds, indptr, positives, cut, room, above, whose, columns):  # type: ignore[no-untyped-def]
     """How many stand above every positive for sure, and the pairs that only the grid can tell.
 
     Args:
         near: bfloat16 products as bits, a row per query.
-        queries: The float32 vectors of the rows.
-        candidates: The float32 vectors of the columns.
-        query: Factors of the bounds, see `Bounds`.
-        candidate: Likewise.
-        close_query: Factors of the second bound.
-        close_candidate: Likewise.
-        eps: What reading `near` may have changed.
+        vectors: The float32 vectors of the rows, and of the columns.
+        bounds: Factors, see `Bounds`: of queries, of candidates, both of the second bound; and eps.
         indptr: Positives of row r are `indptr[r]:indptr[r + 1]`.
         positives: The column of each positive.
-        pools: The pool of every row; empty where all columns count.
-        pool_indptr: Columns of pool f are `pool_columns[pool_indptr[f]:pool_indptr[f + 1]]`, in rising order.
-        pool_columns: Likewise.
+        cut: The pool of every row, empty where all columns count; indptr and columns of the pools, in rising order.
         room: Products in double precision that may be computed in all.
         above: Output, one number per positive.
         whose: Output, the positive of each pair that is left.
@@ -315,6 +301,9 @@ def count_near(near, queries, candidates, query, candidate, close_query, close_c
     Returns:
         How many pairs are left; -1 where `room` or the output is too small.
     """
+    queries, candidates = vectors
+    query, candidate, close_query, close_candidate, eps = bounds
+    pools, pool_indptr, pool_columns = cut
     width, filled, spent = near.shape[1], 0, 0
     words, places = np.empty(width, np.uint32), np.empty(min(width, room), np.int64)
     values, lower, upper = words.view(np.float32), np.empty(width, np.float32), np.empty(width, np.float32)

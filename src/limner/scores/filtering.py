@@ -141,14 +141,16 @@ def gain(dimensions: int) -> float:
     """
     _torch()
     with _threads_of_torch_kept(), threads(1) as work_on:
-        return next(iter(work_on(_measured_gain, [dimensions])))
+        return float(next(iter(work_on(_measured_gain, [dimensions]))))
 
 
 def _measured_gain(dimensions: int) -> float:
     if not keeps_bound(torch_products, dimensions):
         return float("inf")
     rng = np.random.default_rng(0)
-    rows, columns = (rng.standard_normal((size, dimensions), dtype=np.float32) for size in (TILE_ROWS, 8 * TILE_COLUMNS))
+    rows, columns = (
+        rng.standard_normal((size, dimensions), dtype=np.float32) for size in (TILE_ROWS, 8 * TILE_COLUMNS)
+    )
     low, high = Rounded.of(rows), Rounded.of(columns)
     out = np.empty((TILE_ROWS, len(columns)), dtype=np.uint16)
     work = [(lambda: torch_products(low.bits, high.bits, out)), (lambda: _float32_products(rows, columns))]
@@ -163,7 +165,7 @@ def _seconds_of_float32(dimensions: int) -> float:
     rows, columns = np.ones((TILE_ROWS, dimensions), np.float32), np.ones((TILE_COLUMNS, dimensions), np.float32)
     with threads(1) as work_on:
         taken = list(work_on(lambda _: _seconds(lambda: _float32_products(rows, columns)), range(3)))
-    return min(taken) / (TILE_ROWS * TILE_COLUMNS * dimensions)
+    return float(min(taken)) / (TILE_ROWS * TILE_COLUMNS * dimensions)
 
 
 def _seconds(work: Callable[[], object]) -> float:
@@ -262,13 +264,13 @@ class Near:
     @property
     def _factors(self) -> tuple[Any, ...]:
         vectors = np.ascontiguousarray(self.rows), self.scores.candidate_vectors.matrix
-        return self.bits, *vectors, self.bounds.query, self.bounds.candidate, *self.bounds.close, np.float32(READ)
+        return self.bits, vectors, (self.bounds.query, self.bounds.candidate, *self.bounds.close, np.float32(READ))
 
     @property
     def _room(self) -> int:
         """Products in double precision, for as long as they are a small part of the work."""
         rows, width = self.bits.shape
-        return rows * max(width // SHARE, 256)
+        return int(rows * max(width // SHARE, 256))
 
     def candidates(self, k: int, keys: Keys | None = None) -> Pairs | None:
         """Columns that may be among the k best of each row; None where they are too many."""
@@ -280,7 +282,7 @@ class Near:
         shift = np.float32(keys.scale), keys.shift.astype(np.float32), keys.shift, upward(keys.allowance)
         if not keys.allowance.any():
             shift = *shift[:3], np.zeros(rows, np.float32)
-        count = select(*self._factors, *shift, min(k, width), self._room, columns, indptr)
+        count = select(*self._factors, shift, min(k, width), self._room, columns, indptr)
         return None if count < 0 else (indptr, columns[:count].copy())
 
     def tiles(self, *found: Pairs) -> tuple[Int64, Float32]:
@@ -298,12 +300,12 @@ class Near:
         return places[indices].astype(np.int32), kept
 
     def above(self, indptr: Int64, positives: Int64, pools: Pools = NO_POOLS) -> tuple[Int64, Int64, Int64] | None:
-        """Of each positive how many stand above it for sure; and (positives, columns) that only the grid can compare."""
+        """How many stand above each positive for sure; and (positives, columns) that only the grid can compare."""
         from limner.core.lowprecision import count_near
 
         counts, whose = np.zeros(len(positives), np.int64), np.empty(self._room, np.int64)
         columns = np.empty_like(whose)
-        count = count_near(*self._factors, indptr, positives, *pools, self._room, counts, whose, columns)
+        count = count_near(*self._factors, indptr, positives, pools, self._room, counts, whose, columns)
         return None if count < 0 else (counts, whose[:count].copy(), columns[:count].copy())
 
 
@@ -321,9 +323,7 @@ class Filter:
     _turns: _Turns = field(default_factory=_Turns)
     _own: local = field(default_factory=local)
 
-    def stream(
-        self, consume: Any, *, workers: int | None = None, progress: Progress | None = None
-    ) -> Iterator[Any]:
+    def stream(self, consume: Any, *, workers: int | None = None, progress: Progress | None = None) -> Iterator[Any]:
         """As `Scores.stream` for a `Selective` consumer; blocks that the bounds leave open are read in float32."""
 
         def plain(start: int, stop: int) -> Any:

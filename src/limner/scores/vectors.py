@@ -82,7 +82,6 @@ class VectorScores(Scores):
             refuse_overflow(self, block[: stop - start], start, lengths)
         return block[: stop - start]
 
-
     def stream(
         self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
     ) -> Iterator[Result]:
@@ -92,7 +91,7 @@ class VectorScores(Scores):
         return super().stream(consume, workers=workers, progress=progress)
 
     def tiles(self, rows: Float32, places: Int64) -> Float32:
-        """Scores of up to `TILE_ROWS` query vectors and the candidates at these places: the numbers that blocks hold."""
+        """Scores of up to `TILE_ROWS` query vectors and the candidates at these places, as blocks hold them."""
         block = np.empty((TILE_ROWS, len(places)), dtype=np.float32)
         _fill(block, rows, self.candidate_vectors.matrix[places])
         return block[: len(rows)]
