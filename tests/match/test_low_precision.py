@@ -97,6 +97,20 @@ def same_places(data):
         assert np.array_equal(plain[1].indices, filtered[1].indices)
 
 
+def same_corrections(data):
+    """CSLS and NNN: the k best of columns, and lists of corrected scores."""
+    case = Case(data)
+    if case.scores.shape[0] < 2:
+        return
+    name, k = data.draw(st.sampled_from(["csls", "nnn"])), data.draw(st.sampled_from([1, 3, 10]))
+    try:
+        plain, filtered = case.both(lambda scores: scores.correct(name, k=k).top(case.k))
+    except LimnerError:
+        return  # scores that are too large to be corrected
+    assert np.array_equal(plain.indices, filtered.indices)
+    assert np.array_equal(plain.scores, filtered.scores)
+
+
 def bound_holds(data):
     """Searches for a score that lies outside its interval, on the grid and in double precision."""
     scores = Case(data).scores
@@ -115,6 +129,7 @@ def bound_holds(data):
 
 test_lists_are_the_same, test_lists_are_the_same_long = standing(same_lists)
 test_places_are_the_same, test_places_are_the_same_long = standing(same_places)
+test_corrections_are_the_same, test_corrections_are_the_same_long = standing(same_corrections)
 test_no_score_is_outside_its_bound, test_no_score_is_outside_its_bound_long = standing(bound_holds, short=80)
 
 

@@ -10,8 +10,8 @@ Where the terms come from (Cauchy-Schwarz, and Higham 2002, section 3.1, for sum
 
 - a.b - a'.b' = a.(b - b') + (a - a').b', so it is at most |a| |b - b'| + |a - a'| |b'|: what rounding took away.
 - The low-precision unit adds up d products in float32 with an error of at most g |a'| |b'|, where
-  g = d 2^-22 / (1 - d 2^-22). That allows four times the error of rounding to nearest in every step, since some units cut off instead.
-  `limner.scores.filtering` puts a unit to the test before it is used.
+  g = d 2^-22 / (1 - d 2^-22). That allows four times the error of rounding to nearest in every step, since some units
+  cut off instead. `limner.scores.filtering` puts a unit to the test before it is used.
 - f itself is within d 2^-24 / (1 - d 2^-24) |a| |b| of s, which is less than g |a| |b|.
 - Rounding the sum to bfloat16 changes it by at most 2^-8 of it: eps = 2^-8 + 2^-14 covers this, written in terms of s'.
 - t = 2^-125 (d + sqrt(d) (|a| + max |b|)) covers numbers below 2^-126 that a unit takes as 0, on either way.

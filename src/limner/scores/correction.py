@@ -30,8 +30,10 @@ from limner.core.files import replacing
 from limner.core.ids import Ids, IntArray
 from limner.core.paths import damage_told, parse_json, read_arrays
 from limner.core.registry import Registry, checked
-from limner.scores.base import KINDS, LARGEST, Scores
-from limner.scores.running import Block, Float32, kernels, number_type, on_host
+from limner.scores.base import KINDS, LARGEST, Best, Scores
+from limner.scores.filtering import BestShifted, Shifted
+from limner.scores.running import Block, Float32, Progress, Result, kernels, number_type, on_host
+from limner.scores.vectors import VectorScores
 
 Array = npt.NDArray[Any]
 Grid = Mapping[str, Sequence[object]]
@@ -92,6 +94,14 @@ class Correction(ABC):
             known: What `gather` found.
             rows: Which of the bank's queries each of these is, -1 for none; None where the whole bank counts.
         """
+
+    def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int] | None:
+        """Of a correction that is scale s(i, t) - shift(t) - own(i): the scale, the shifts, and k.
+
+        The k best of row i decide what own(i) is; 0 where it is 0. The best of such a correction can also be found from
+        low-precision products, to the bit. None for all others.
+        """
+        return None
 
     @property
     def reach(self) -> float:
@@ -391,6 +401,22 @@ class CorrectedScores(Scores):
     def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[Any]]]:
         """As the scores below."""
         return self.base.workers(wanted)
+
+    def stream(
+        self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
+    ) -> Iterator[Result]:
+        """As `Scores.stream`; the best from low-precision products where that gives the same answers sooner."""
+        if isinstance(consume, Best) and isinstance(self.base, VectorScores):
+            shift = self.correction.shift(self.statistics.known)
+            if shift and not self.correction.limit(self.base).reach and (near := self.base.filter(workers)):
+                wanted: Any = BestShifted(consume, Shifted(*shift, self._applied))
+                return near.stream(wanted, workers=workers, progress=progress)
+        return super().stream(consume, workers=workers, progress=progress)
+
+    def _applied(self, scores: Float32, places: IntArray) -> Block:
+        """Corrected scores of some candidates."""
+        known = {name: values[places] for name, values in self.statistics.known.items()}
+        return self.correction.apply(scores, known, None)
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
         """Corrected scores of these queries."""

@@ -52,6 +52,10 @@ IMPORT = 5.0
 """torch is imported for a pass that would take so many seconds; one that is imported already is used at once."""
 GAIN = 0.6
 """The share of the float32 product's time that the low-precision one may take."""
+ROUNDED = 2.0**-18
+"""How far rounding can move a shifted score, relative to the largest numbers that go into it.
+
+A dozen roundings of 2^-24 each, of numbers up to four times as large, come to less."""
 SHARE = 64
 """At most one candidate in so many is computed in double precision; a block with more goes the float32 way."""
 
@@ -88,6 +92,9 @@ class Products(Protocol):
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Float32:
         """Scores on the grid."""
+
+    def pairs(self, rows: Int64, columns: Int64) -> Float32:
+        """Scores of single pairs, on the grid."""
 
     def tiles(self, rows: Float32, places: Int64) -> Float32:
         """Scores of these query vectors and the candidates at these places, on the grid."""
@@ -241,6 +248,39 @@ class _Turns:
 
 
 @dataclass(frozen=True, eq=False)
+class Shifted:
+    """What is made of a row of scores s, and in what order: scale s - shift(candidate) - something of the row itself.
+
+    Args:
+        scale: 1 or 2, or another power of two.
+        shift: One number per candidate.
+        own: So many of the best scores of its row decide what is taken off the row; 0 where none do.
+        apply: (scores, places of their candidates) to shifted scores, in float32; may change what it is given.
+    """
+
+    scale: float
+    shift: npt.NDArray[np.float64]
+    own: int
+    apply: Callable[[Float32, Int64], Block]
+
+
+@dataclass(frozen=True)
+class BestShifted:
+    """The best of shifted scores, from low-precision products."""
+
+    best: Best
+    shifted: Shifted
+
+    def from_near(self, near: Near) -> tuple[npt.NDArray[np.int32], Block] | None:
+        """The k best of every row."""
+        return near.best_shifted(self.best, self.shifted)
+
+    def __call__(self, start: int, block: Block) -> tuple[npt.NDArray[np.int32], Block]:
+        """The same from a block of scores."""
+        return self.best(start, self.shifted.apply(block, np.arange(block.shape[1])))
+
+
+@dataclass(frozen=True, eq=False)
 class Near:
     """Low-precision products of a block of rows, and what can be told from them for sure.
 
@@ -297,6 +337,19 @@ class Near:
             return None
         places, scores = self.tiles(found)
         indices, kept = choose(self.start, scores)
+        return places[indices].astype(np.int32), kept
+
+    def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[npt.NDArray[np.int32], Block] | None:
+        """As `choose` of the block after the scores have been shifted."""
+        allowance = np.full(len(self.bits), ROUNDED * (shifted.scale * self.scores.bound + np.abs(shifted.shift).max()))
+        found = [self.candidates(choose.k, Keys(shifted.scale, shifted.shift, allowance))]
+        if shifted.own:
+            found.append(self.candidates(shifted.own))
+        told = [each for each in found if each is not None]
+        if len(told) < len(found):
+            return None
+        places, scores = self.tiles(*told)
+        indices, kept = choose(self.start, shifted.apply(scores, places))
         return places[indices].astype(np.int32), kept
 
     def above(self, indptr: Int64, positives: Int64, pools: Pools = NO_POOLS) -> tuple[Int64, Int64, Int64] | None:
@@ -376,6 +429,41 @@ class Filter:
         names = [each.name for each in fields(Rounded)]
         whole = Rounded(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
         self.__dict__["rounded"] = whole
+
+
+class TooOpen(Exception):
+    """The bounds leave too much open."""
+
+
+def best_of_columns(scores: Products, transposed: Products, k: int, *, progress: Progress | None = None) -> Any:
+    """The k highest scores of every candidate over all queries, (k, candidates), highest first; None to do without.
+
+    Which queries they come from is found on the other direction's low-precision products, for which the same bounds
+    hold; their scores are those of this direction.
+
+    Args:
+        scores: The scores, with `pairs`.
+        transposed: Their other direction.
+        k: How many; at most the number of queries.
+        progress: Called with (candidates done, candidates in all).
+    """
+    near = filter_of(transposed)
+    if near is None:
+        return None
+
+    def otherwise(start: int, stop: int) -> Pairs:
+        raise TooOpen
+
+    try:
+        parts = list(near.answers(lambda block: block.candidates(k), otherwise, progress=progress))
+    except TooOpen:
+        return None
+    counts = np.concatenate([np.diff(indptr) for indptr, _ in parts])
+    queries, candidates = np.concatenate([columns for _, columns in parts]), np.repeat(np.arange(len(counts)), counts)
+    values = scores.pairs(queries, candidates)
+    order = np.lexsort((-values, candidates))
+    first = np.cumsum(counts) - counts
+    return np.ascontiguousarray(values[order[first + np.arange(k)[:, None]]])
 
 
 def _torch() -> Any:

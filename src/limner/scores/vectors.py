@@ -10,7 +10,7 @@ import numpy as np
 from limner.core.embeddings import Embeddings
 from limner.core.ids import Ids
 from limner.scores.base import KINDS, LARGEST, TILE_COLUMNS, TILE_ROWS, Scores, elsewhere, refuse_overflow
-from limner.scores.filtering import Int64, Selective, filter_of
+from limner.scores.filtering import Filter, Int64, Selective, best_of_columns, filter_of
 from limner.scores.running import Block, Float32, Progress, Result, threads
 
 
@@ -86,9 +86,17 @@ class VectorScores(Scores):
         self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
     ) -> Iterator[Result]:
         """As `Scores.stream`; from low-precision products where that gives the same answers sooner."""
-        if isinstance(consume, Selective) and elsewhere(workers) is None and (near := filter_of(self)):
+        if isinstance(consume, Selective) and (near := self.filter(workers)):
             return near.stream(consume, workers=workers, progress=progress)
         return super().stream(consume, workers=workers, progress=progress)
+
+    def filter(self, workers: int | None) -> Filter | None:
+        """The low-precision way through these scores, where it gives the same answers sooner."""
+        return None if elsewhere(workers) else filter_of(self)
+
+    def best_of_columns(self, k: int, *, progress: Progress | None = None) -> Float32 | None:
+        """The k highest scores of every candidate, by the low-precision way; None where that does not pay."""
+        return None if elsewhere(None) else best_of_columns(self, self.T, k, progress=progress)
 
     def tiles(self, rows: Float32, places: Int64) -> Float32:
         """Scores of up to `TILE_ROWS` query vectors and the candidates at these places, as blocks hold them."""
