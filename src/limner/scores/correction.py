@@ -96,10 +96,10 @@ class Correction(ABC):
         """
 
     def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int] | None:
-        """Of a correction that is scale s(i, t) - shift(t) - own(i): the scale, the shifts, and k.
+        """The scale, the shifts and k of a correction that is scale s - shift, less something of the row itself.
 
-        The k best of row i decide what own(i) is; 0 where it is 0. The best of such a correction can also be found from
-        low-precision products, to the bit. None for all others.
+        s is a score, the shift a number per candidate; the k best of a row decide what is taken off it (0: nothing is).
+        The best of such a correction can also be found from low-precision products, to the bit. None for all others.
         """
         return None
 

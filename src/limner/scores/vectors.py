@@ -98,6 +98,14 @@ class VectorScores(Scores):
         """The k highest scores of every candidate, by the low-precision way; None where that does not pay."""
         return None if elsewhere(None) else best_of_columns(self, self.T, k, progress=progress)
 
+    def piece(self, start: int, stop: int, low: int, high: int) -> Float32:
+        """Scores of up to `TILE_ROWS` queries start:stop and candidates low:high, as blocks hold them."""
+        if self.may_overflow:
+            return np.ascontiguousarray(self.block(start, stop)[:, low:high])
+        block = np.empty((TILE_ROWS, high - low), dtype=np.float32)
+        _fill(block, self.query_vectors.matrix[start:stop], self.candidate_vectors.matrix[low:high])
+        return block[: stop - start]
+
     def tiles(self, rows: Float32, places: Int64) -> Float32:
         """Scores of up to `TILE_ROWS` query vectors and the candidates at these places, as blocks hold them."""
         block = np.empty((TILE_ROWS, len(places)), dtype=np.float32)
