@@ -8,12 +8,12 @@ whole range of float32, numbers that have no normal form.
 import numpy as np
 import pytest
 from hypothesis import strategies as st
-from standing import standing
+from standing import DEVICE, standing
 
 from limner import Embeddings, Judgements, LimnerError, Scores
 from limner.core.lowprecision import READ, Bounds, Rounded, accumulation
 from limner.evaluation.placements import Asked, place
-from limner.scores import filtering
+from limner.scores import device_filtering, filtering
 from limner.scores.filtering import Filter, emulated_products, keeps_bound, products
 
 KINDS = ["random", "clustered", "duplicated", "sparse", "huge", "spread", "denormal", "tied", "halfway"]
@@ -200,3 +200,34 @@ def test_vectors_that_may_overflow_are_left_to_the_float32_way(monkeypatch):
     scores = Scores.from_embeddings(np.full((2, 2), 1e20), np.full((2, 2), 1e19), similarity="dot")
     with pytest.raises(LimnerError, match="overflows"):
         scores.top(1)
+
+
+class TestCard:
+    """The way of a graphics card, on the processor's tensors and on a card where there is one."""
+
+    @pytest.fixture(autouse=True)
+    def forced(self, monkeypatch):
+        pytest.importorskip("torch", reason="torch is not installed")
+        monkeypatch.setattr(device_filtering, "ROWS", 64)
+        monkeypatch.setattr(device_filtering, "COLUMNS", 256)
+        monkeypatch.setenv(filtering.SETTING, "always")
+
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("similarity", ["cosine", "dot"])
+    def test_lists_and_corrections_are_those_of_its_grid(self, kind, similarity, monkeypatch):
+        rng = np.random.default_rng(7)
+        sides = vectors(rng, kind, 150, 24), vectors(rng, kind, 1500, 24)
+        scores = Scores.from_embeddings(*sides, similarity=similarity, device=DEVICE)
+        asked = [lambda: scores.top(10), lambda: scores.correct("csls").top(5), lambda: scores.T.correct("nnn").top(3)]
+        found = [ask() for ask in asked]
+        monkeypatch.setattr(device_filtering.GridScores, "filter", lambda self, workers: None)
+        for ask, filtered in zip(asked, found, strict=True):
+            plain = ask()
+            assert np.array_equal(plain.indices, filtered.indices)
+            assert np.array_equal(plain.scores, filtered.scores)
+
+    def test_the_filter_decides(self):
+        rng = np.random.default_rng(7)
+        scores = Scores.from_embeddings(rng.standard_normal((64, 48)), rng.standard_normal((3000, 48)), device=DEVICE)
+        rows, _ = scores.filter(None).near(0, 64).candidates(10)
+        assert 640 <= len(rows) < 700

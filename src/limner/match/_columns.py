@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.ids import IntArray
-from limner.scores import Block, Progress, Scores, VectorScores, number_type, on_host
+from limner.scores import Block, Progress, Scores, number_type, on_host
 from limner.scores.correction import Limit
 
 Float64 = npt.NDArray[np.float64]
@@ -91,11 +91,9 @@ def loops(block: Any) -> Any:
 def best(bank: Scores, k: int, *, limit: Limit, progress: Progress | None = None) -> Block:
     """The k highest scores of every candidate over the bank: (k, candidates), highest first."""
     k = min(k, bank.shape[0])
-    if (
-        isinstance(bank, VectorScores)
-        and not limit.reach
-        and (found := bank.best_of_columns(k, progress=progress)) is not None
-    ):
+    by_columns = None if limit.reach else getattr(bank, "best_of_columns", None)
+    found: Block | None = by_columns and by_columns(k, progress=progress)
+    if found is not None:
         return found
     held = bank.fold(partial(_add_best, k, limit), _merge_best, progress=progress)
     return on_host(held)

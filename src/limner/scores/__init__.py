@@ -7,7 +7,7 @@ threads, and equal vectors get equal scores wherever they stand.
 
 from __future__ import annotations
 
-from limner.scores import device, pairs, parts, sets  # noqa: F401  # they register the kinds of scores they hold
+from limner.scores import device_filtering, pairs, parts, sets  # noqa: F401  # they register the kinds of scores they hold
 from limner.scores.base import LARGEST, RUNNER, TILE_COLUMNS, TILE_ROWS, Best, Runner, Scorer, Scores
 from limner.scores.correction import CORRECTIONS, CorrectedScores, Correction, Statistics, correct, correction
 from limner.scores.matrices import MatrixScores

@@ -33,7 +33,6 @@ from limner.core.registry import Registry, checked
 from limner.scores.base import KINDS, LARGEST, Best, Scores
 from limner.scores.filtering import BestShifted, Shifted
 from limner.scores.running import Block, Float32, Progress, Result, kernels, number_type, on_host
-from limner.scores.vectors import VectorScores
 
 Array = npt.NDArray[Any]
 Grid = Mapping[str, Sequence[object]]
@@ -406,9 +405,10 @@ class CorrectedScores(Scores):
         self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
     ) -> Iterator[Result]:
         """As `Scores.stream`; the best from low-precision products where that gives the same answers sooner."""
-        if isinstance(consume, Best) and isinstance(self.base, VectorScores):
+        by_filter = getattr(self.base, "filter", None)
+        if isinstance(consume, Best) and by_filter is not None:
             shift = self.correction.shift(self.statistics.known)
-            if shift and not self.correction.limit(self.base).reach and (near := self.base.filter(workers)):
+            if shift and not self.correction.limit(self.base).reach and (near := by_filter(workers)):
                 wanted: Any = BestShifted(consume, Shifted(*shift, self._applied))
                 return near.stream(wanted, workers=workers, progress=progress)
         return super().stream(consume, workers=workers, progress=progress)
