@@ -2,7 +2,8 @@
 
 limner, the bare blocked product of the same size, faiss and plain numpy, in turn, on the same threads. Every task runs
 in a fresh process; memory is what the work adds to what the inputs take. `--only` picks parts: top, csls, wikipedia,
-growth. `--quick` takes a fraction of the sizes. `--plot FILE` draws how time grows with the number of items.
+growth, and low: the same answers from bfloat16 products, beside the float32 way. `--quick` takes a fraction of the
+sizes. `--plot FILE` draws how time grows with the number of items.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 
 from claims import Claim, Cost, Task, interleaved, log, main, measured
 
-PARTS = ("top", "csls", "wikipedia", "growth")
+PARTS = ("top", "csls", "low", "wikipedia", "growth")
 THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 BLOCK = 2048
 
@@ -63,6 +64,46 @@ def ours(n: int, m: int, d: int, k: int, name: str | None) -> Callable[[], Any]:
     def work() -> Any:
         found = (scores.correct(name) if name else scores).top(k)
         return found.indices, found.scores
+
+    return extra(work)
+
+
+def by_setting(n: int, m: int, d: int, k: int, name: str | None, setting: str) -> Callable[[], Any]:
+    """As `ours`, with the low-precision way chosen by measuring ("auto") or left out ("never"); torch is imported."""
+    os.environ["LIMNER_LOW_PRECISION"] = setting
+    if setting != "never" and find_spec("torch"):
+        import torch  # noqa: F401  # a program that has vectors has it already
+
+        _warm_filter(d)
+    return ours(n, m, d, k, name)
+
+
+def _warm_filter(d: int) -> None:
+    """Compiles the loops of the filter, and measures what it goes by."""
+    from limner.scores.filtering import gain, has_units
+
+    os.environ["LIMNER_LOW_PRECISION"], before = "always", os.environ["LIMNER_LOW_PRECISION"]
+    scores_of(300, 2000, 16).top(10)
+    os.environ["LIMNER_LOW_PRECISION"] = before
+    log(f"  bfloat16 product: {gain(d):.3f} of the float32 one" if has_units() else "  no bfloat16 units here")
+
+
+def ranks(images: int, d: int, setting: str) -> Callable[[], Any]:
+    """The places of all captions of 5 to an image, in both directions: what `evaluate` counts."""
+    from limner import Judgements, Scores
+    from limner.evaluation.placements import Asked, place
+
+    by_setting(300, 300, 8, 1, None, setting)
+    pictures, rng = vectors(images, d, 0), np.random.default_rng(2)
+    captions = np.repeat(pictures, 5, axis=0) + rng.standard_normal((5 * images, d), dtype=np.float32) * np.float32(
+        0.12
+    )
+    pairs = Judgements.from_pairs([(str(n // 5), str(n)) for n in range(5 * images)])
+    scores = Scores.from_embeddings(pictures, captions)
+
+    def work() -> Any:
+        placed = [place(s, [Asked(j)])[0][0] for s, j in ((scores, pairs), (scores.T, pairs.T))]
+        return [p.above for p in placed], [p.tied for p in placed]
 
     return extra(work)
 
@@ -173,6 +214,54 @@ def csls(quick: bool, rounds: int) -> Iterator[Claim]:
         yield Claim(f"{size}: largest difference of a top-10 score from plain numpy", apart, goal="< 1e-4", note=equal)
 
 
+def low(quick: bool, rounds: int) -> Iterator[Claim]:
+    """Filter and verify: the answers of the float32 way, to the bit, from bfloat16 products."""
+    n, m, d = (5_000, 20_000, 512) if quick else (25_000, 100_000, 512)
+    yield from _beside_float32(
+        f"top-10 of {n:,} queries over {m:,} items, d = {d}", (n, m, d, 10, None), rounds, "<= 0.5"
+    )
+    n = 4_000 if quick else 25_000
+    yield from _beside_float32(f"csls of {n:,} x {n:,}, d = {d}, top-10", (n, n, d, 10, "csls"), rounds, "<= 1.5")
+    images, d = (1_000, 256) if quick else (5_000, 256)
+    tasks = {way: Task(ranks, images, d, way) for way in ("auto", "never")} | {
+        "bare": Task(bare, images, 5 * images, d)
+    }
+    found, size = interleaved(tasks, rounds=rounds, threads=THREADS), f"ranks of {images:,} x {5 * images:,}, d = {d}"
+    mine, plain = found["auto"], found["never"]
+    yield Claim(
+        f"{size}, both ways: seconds vs two bare products",
+        mine.wall,
+        2 * found["bare"].wall,
+        goal="<= 0.6",
+        note=load(),
+    )
+    yield Claim(f"{size}, both ways: seconds vs the float32 way", mine.wall, plain.wall, goal="<= 1.05", note=load())
+    apart = sum(
+        int((x != y).sum())
+        for a, b in zip(mine.value[0], plain.value[0], strict=True)
+        for x, y in zip(a, b, strict=True)
+    )
+    yield Claim(f"{size}: places that differ from the float32 way", apart, goal="== 0")
+
+
+def _beside_float32(size: str, case: tuple[Any, ...], rounds: int, goal: str) -> Iterator[Claim]:
+    n, m, d, k, name = case
+    tasks = {way: Task(by_setting, *case, way) for way in ("auto", "never")} | {"bare": Task(bare, n, m, d)}
+    if name is None and find_spec("faiss"):
+        tasks["faiss"] = Task(faiss_top, n, m, d, k)
+    found, note = interleaved(tasks, rounds=rounds, threads=THREADS), load()
+    mine, plain = found["auto"], found["never"]
+    same = all(np.array_equal(x, y) for x, y in zip(mine.value[0], plain.value[0], strict=True))
+    yield Claim(
+        f"{size}, low precision: seconds vs the bare product", mine.wall, found["bare"].wall, goal=goal, note=note
+    )
+    yield Claim(f"{size}, low precision: seconds vs the float32 way", mine.wall, plain.wall, goal="<= 1.05", note=note)
+    yield Claim(f"{size}, low precision: memory beyond the inputs, MB", grown(mine), goal="< 1500")
+    yield Claim(f"{size}, low precision: lists and scores that differ in any bit", float(not same), goal="== 0")
+    if "faiss" in found:
+        yield Claim(f"{size}, low precision: seconds vs faiss", mine.wall, found["faiss"].wall, goal="< 1", note=note)
+
+
 def wikipedia(quick: bool, rounds: int) -> Iterator[Claim]:
     n, d = (92_367 // 16, 768) if quick else (92_367, 768)
     cost = measured(Task(ours, n, n, d, 5, "csls"))
@@ -235,7 +324,8 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     started = time.perf_counter()
     rounds = options.rounds or (1 if options.quick else 3)
     for name in options.only:
-        yield from {"top": top, "csls": csls, "wikipedia": wikipedia, "growth": growth}[name](options.quick, rounds)
+        parts = {"top": top, "csls": csls, "low": low, "wikipedia": wikipedia, "growth": growth}
+        yield from parts[name](options.quick, rounds)
     if options.plot and GROWTH:
         draw(options.plot)
     log(f"{time.perf_counter() - started:.0f} s in all; medians of {rounds} rounds")

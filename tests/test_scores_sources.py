@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from limner import Embeddings, Items, LimnerError, Scores
+from limner import Embeddings, Items, Judgements, LimnerError, Scores, evaluate
+from limner.scores import sets
 from limner.scores.sets import VectorSets
 
 
@@ -24,6 +25,7 @@ def slow(queries, candidates, pool):
 POOLS = {
     "max": ({}, lambda s: s.max()),
     "smooth": ({"pooling": "smooth", "gamma": 6.0}, lambda s: logsumexp(6.0 * s) / 6.0),
+    "maxsim": ({"pooling": "maxsim"}, lambda s: s.max(axis=1).sum()),
 }
 
 
@@ -44,6 +46,31 @@ def test_one_vector_each_is_plain_cosine():
     plain = Scores.from_embeddings(*[Embeddings(list(one), np.concatenate(list(one.values())))] * 2)
     for options in ({}, {"pooling": "smooth"}):
         assert np.abs(Scores.from_sets(one, one, **options).matrix() - plain.matrix()).max() < 1e-6
+
+
+@pytest.mark.parametrize("pooling", ["max", "maxsim"])
+def test_pieces_of_any_width_give_the_same_bits(pooling, monkeypatch):
+    queries, candidates = ragged(90, 1, most=9), ragged(60, 2, most=40)
+    scores = Scores.from_sets(queries, candidates, pooling=pooling)
+    whole, turned = scores.matrix(), scores.T.matrix()
+    for width in (1, 7, 256):
+        monkeypatch.setattr(sets, "CHUNK", width)
+        assert np.array_equal(scores.matrix(), whole) and np.array_equal(scores.T.matrix(), turned)
+    part = scores.restrict(queries=["1-70", "1-3"])
+    assert np.array_equal(part.matrix(), whole[[70, 3]])
+
+
+def test_late_interaction_is_ranked_corrected_and_evaluated():
+    queries, candidates = ragged(40, 1, most=8), ragged(30, 2, most=20)
+    candidates |= {f"2-{k}": np.concatenate([queries[f"1-{k}"], candidates[f"2-{k}"]]) for k in range(30)}
+    scores = Scores.from_sets(queries, candidates, pooling="maxsim")
+    plain = Scores.from_matrix(scores.matrix(), scores.queries, scores.candidates)
+    assert np.array_equal(scores.top(5).indices, plain.top(5).indices)
+    assert np.allclose(scores.correct("csls").matrix(), plain.correct("csls").matrix(), atol=1e-5)
+    assert np.allclose(scores.T.correct("nnn").matrix(), plain.T.correct("nnn").matrix(), atol=1e-5)
+    judged = Judgements.from_pairs([(f"1-{k}", f"2-{k}") for k in range(30)])
+    reports = [evaluate(s, judged, measures="R@1") for s in (scores, plain)]
+    assert reports[0].value("R@1") == reports[1].value("R@1") > 0
 
 
 def test_the_smooth_maximum_lies_above_the_highest_by_at_most_log_n_over_gamma():

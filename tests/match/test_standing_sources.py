@@ -227,7 +227,10 @@ def check_overflow(data):
 def check_sets(data):
     """Items of several vectors: the best pair, or a smooth maximum, by a loop over pairs."""
     d, similarity = data.draw(st.integers(1, 4)), data.draw(st.sampled_from(["cosine", "dot"]))
-    pooling, gamma = data.draw(st.sampled_from(["max", "smooth"])), data.draw(st.sampled_from([0.5, 10.0, 200.0]))
+    pooling, gamma = (
+        data.draw(st.sampled_from(["max", "smooth", "maxsim"])),
+        data.draw(st.sampled_from([0.5, 10.0, 200.0])),
+    )
     held = [
         {f"{name}{i}": vectors(data, data.draw(st.integers(1, 3)), d, ANY) for i in range(data.draw(st.integers(1, 4)))}
         for name in "qc"
@@ -244,6 +247,8 @@ def pooled(p, q, similarity, pooling, gamma):
     p, q = np.float64(np.float32(p)), np.float64(np.float32(q))
     if similarity == "cosine":
         p, q = (m / np.linalg.norm(m, axis=1, keepdims=True) for m in (p, q))
+    if pooling == "maxsim":
+        return math.fsum(max(float(v) for v in row) for row in p @ q.T)
     values = [float(v) for v in (p @ q.T).ravel()]
     top = max(values)
     return top if pooling == "max" else top + math.log(math.fsum(math.exp(gamma * (v - top)) for v in values)) / gamma

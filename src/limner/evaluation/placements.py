@@ -21,6 +21,7 @@ from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.scores import Best, Block, PairScores, Progress, Scores, kernels
+from limner.scores.filtering import NO_POOLS, Near
 
 NEVER = int(np.iinfo(np.int64).max // 4)
 """Stands for "beyond every cut": a positive that is never found, or that a list cut off before it does not hold."""
@@ -29,6 +30,7 @@ OUTSIDE_POOL = NEVER + 1
 """The place of a positive that is known not to be in the pool, so that no list can hold it however it goes on."""
 
 NO_COUNTS = np.zeros((0, 3), dtype=np.int64)
+NONE = np.zeros(0, dtype=np.int64)
 
 TIES = ("expected", "order", "pessimistic")
 UNRETRIEVED = ("refuse", "never")
@@ -269,7 +271,10 @@ def _count_pass(
     parts = source.map(_Count(counters, Best(keep) if keep else None), workers=workers, progress=progress)
     found: dict[int, IntArray] = {}
     for number, counter in enumerate(counters):
-        found |= counter.answers(source, np.concatenate([NO_COUNTS, *(counts[number] for counts, _ in parts)]))
+        each = [counts[number] for counts, _ in parts]
+        counted = np.concatenate([NO_COUNTS, *(c.counts if isinstance(c, _Open) else c for c in each)])
+        counter.settle(source, counted, [c for c in each if isinstance(c, _Open)])
+        found |= counter.answers(source, counted)
     kept = Best(keep).ranking(source, [best for _, best in parts if best]) if keep else None
     return [found[i] for i in range(len(asked))], kept
 
@@ -283,6 +288,15 @@ class _Count:
 
     def __call__(self, start: int, block: Block) -> tuple[list[IntArray], Any]:
         return [counter.count(start, block) for counter in self.counters], self.best and self.best(start, block)
+
+    def from_near(self, near: Near) -> tuple[list[_Open], Any] | None:
+        """The same from low-precision products, but for pairs that only the grid can compare."""
+        found = [counter.from_near(near) for counter in self.counters]
+        kept = self.best and near.best(self.best)
+        if self.best and kept is None:
+            return None
+        told = [each for each in found if each is not None]
+        return (told, kept) if len(told) == len(found) else None
 
     def divided(self, score: PairScores) -> _CountPieces | None:
         """Counts of pieces of rows add up, once the scores of the positives are known; pools of folds are not cut."""
@@ -309,6 +323,15 @@ class _CountPieces:
         """Counts among all columns."""
         counts = [np.sum(each, axis=0) for each in zip(*(counts for counts, _ in parts), strict=True)]
         return counts, self.best and self.best.join([best for _, best in parts])
+
+
+@dataclass(frozen=True, eq=False)
+class _Open:
+    """Counts of a block so far, and pairs that are still to be compared: positives by number, and columns."""
+
+    counts: IntArray
+    whose: IntArray
+    columns: IntArray
 
 
 class _Counter:
@@ -351,6 +374,30 @@ class _Counter:
             cut = pools, self.pool_indptr, self.pool_columns
             kernels(block).count_pool(block, indptr, self.places[part], counts, *cut)
         return counts
+
+    def from_near(self, near: Near) -> _Open | None:
+        """As `count`, from low-precision products; None where they leave too much open."""
+        stop = near.start + len(near.bits)
+        part = self.part(near.start, stop)
+        indptr, pools = self.indptr[near.start : stop + 1] - part.start, NO_POOLS
+        if self.pools is not None:
+            pools = self.pools[near.start : stop], self.pool_indptr, self.pool_columns
+        found = near.above(indptr, self.columns[part], pools)
+        if found is None:
+            return None
+        counts = np.stack([found[0], np.ones_like(found[0]), np.zeros_like(found[0])], axis=1)
+        return _Open(counts, found[1] + part.start, found[2])
+
+    def settle(self, source: Any, counted: IntArray, parts: Sequence[_Open]) -> None:
+        """Adds what only the grid can compare."""
+        whose = np.concatenate([NONE, *(part.whose for part in parts)])
+        if not len(whose):
+            return
+        columns, own = np.concatenate([NONE, *(part.columns for part in parts)]), self.columns[whose]
+        rows = self.keys[whose] // self.width
+        theirs, mine = np.split(source.pairs(np.tile(rows, 2), np.concatenate([columns, own])), 2)
+        for place, found in enumerate((theirs > mine, theirs == mine, (theirs == mine) & (columns < own))):
+            np.add.at(counted[:, place], whose[found], 1)
 
     def count_piece(self, start: int, low: int, block: Block, scores: Block) -> IntArray:
         """As `count`, among the columns of a piece that begins at `low`."""

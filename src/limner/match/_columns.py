@@ -86,7 +86,12 @@ def loops(block: Any) -> Any:
 
 def best(bank: Scores, k: int, *, limit: Limit, progress: Progress | None = None) -> Block:
     """The k highest scores of every candidate over the bank: (k, candidates), highest first."""
-    held = bank.fold(partial(_add_best, min(k, bank.shape[0]), limit), _merge_best, progress=progress)
+    k = min(k, bank.shape[0])
+    by_columns = None if limit.reach else getattr(bank, "best_of_columns", None)
+    found: Block | None = by_columns and by_columns(k, progress=progress)
+    if found is not None:
+        return found
+    held = bank.fold(partial(_add_best, k, limit), _merge_best, progress=progress)
     return on_host(held)
 
 

@@ -53,6 +53,10 @@ class Csls(Correction):
         """Mean of the k best bank scores of each candidate."""
         return {"near": _columns.mean_of_best(bank, self.k, limit=self.limit(bank))}
 
+    def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int]:
+        """Twice a score, less the candidate's neighbourhood; the row's own is that of its k best."""
+        return 2.0, known["near"], self.k
+
     def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Subtracts both neighbourhoods."""
         near = _columns.split(known["near"], 2.0, number_type(block))
@@ -196,6 +200,10 @@ class Nnn(Correction):
     def gather(self, bank: Scores) -> dict[str, Array]:
         """Mean of the k best bank scores of each candidate."""
         return {"near": _columns.mean_of_best(bank, self.k, limit=self.limit(bank))}
+
+    def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int]:
+        """A score, less a share of the candidate's neighbourhood."""
+        return 1.0, self.alpha * known["near"], 0
 
     def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Subtracts a share of the candidate's neighbourhood."""

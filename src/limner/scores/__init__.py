@@ -8,7 +8,7 @@ threads, and equal vectors get equal scores wherever they stand.
 from __future__ import annotations
 
 from limner.core.arrays import Float32
-from limner.scores import device, pairs, parts, sets  # noqa: F401  # they register the kinds of scores they hold
+from limner.scores import device_filtering, pairs, parts, sets  # noqa: F401  # they register the kinds of scores they hold
 from limner.scores.base import LARGEST, RUNNER, TILE_COLUMNS, TILE_ROWS, Best, Runner, Scores
 from limner.scores.corrected import CorrectedScores, correct
 from limner.scores.correction import CORRECTIONS, Correction, correction

@@ -243,13 +243,14 @@ class Scores(ABC):
         pooling: str = "max",
         gamma: float = 10.0,
     ) -> Scores:
-        """Items of several vectors each: the best pair of vectors, or a smooth maximum over all pairs.
+        """Items of several vectors each: the best pair, a smooth maximum over all pairs, or late interaction.
 
         Args:
             queries: {id: vectors of the item}, or `VectorSets`.
             candidates: Likewise.
             similarity: "cosine" or "dot", between single vectors.
-            pooling: "max", or "smooth": (1 / gamma) log sum exp(gamma s) over the pairs of vectors.
+            pooling: "max"; "smooth": (1 / gamma) log sum exp(gamma s) over the pairs of vectors; or "maxsim": the sum
+                over the query's vectors of the best vector of the candidate (ColBERT, ColPali).
             gamma: How sharp the smooth maximum is.
         """
         sides = [s if isinstance(s, VectorSets) else VectorSets.of(s) for s in (queries, candidates)]
@@ -372,6 +373,10 @@ class Best:
         scores = np.zeros(indices.shape, dtype=number_type(block))
         kernels(block).best(block, indices, scores)
         return indices, scores
+
+    def from_near(self, near: Any) -> tuple[npt.NDArray[np.int32], Block] | None:
+        """The same from low-precision products; see `limner.scores.filtering`."""
+        return near.best(self)  # type: ignore[no-any-return]
 
     def ranking(self, source: Scores, parts: Iterable[tuple[npt.NDArray[np.int32], Block]]) -> Ranking:
         """The parts of all blocks in one ranking."""

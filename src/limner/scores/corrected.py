@@ -15,9 +15,10 @@ from limner.core.arrays import Float32, IntArray, array
 from limner.core.collection import Collection
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, shown
-from limner.scores.base import KINDS, Scores
+from limner.scores.base import KINDS, Best, Scores
 from limner.scores.correction import CORRECTIONS, TUNERS, Correction, correction
-from limner.scores.running import Block
+from limner.scores.filtering import BestShifted, Shifted
+from limner.scores.running import Block, Progress, Result
 from limner.scores.statistics import Statistics
 
 Bank = tuple[Embeddings, Embeddings] | tuple[Statistics, Statistics] | Embeddings | Scores | Statistics
@@ -113,6 +114,23 @@ class CorrectedScores(Scores):
     def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[object]]]:
         """As the scores below."""
         return self.base.workers(wanted)
+
+    def stream(
+        self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
+    ) -> Iterator[Result]:
+        """As `Scores.stream`; the best from low-precision products where that gives the same answers sooner."""
+        by_filter = getattr(self.base, "filter", None)
+        if isinstance(consume, Best) and by_filter is not None:
+            shift = self.correction.shift(self.statistics.known)
+            if shift and not self.correction.limit(self.base).reach and (near := by_filter(workers)):
+                wanted: Any = BestShifted(consume, Shifted(*shift, self._applied))
+                return near.stream(wanted, workers=workers, progress=progress)
+        return super().stream(consume, workers=workers, progress=progress)
+
+    def _applied(self, scores: Float32, places: IntArray) -> Block:
+        """Corrected scores of some candidates."""
+        known = {name: values[places] for name, values in self.statistics.known.items()}
+        return self.correction.apply(scores, known, None)
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
         """Corrected scores of these queries."""

@@ -81,6 +81,14 @@ class Correction(ABC):
             rows: Which of the bank's queries each of these is, -1 for none; None where the whole bank counts.
         """
 
+    def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int] | None:
+        """The scale, the shifts and k of a correction that is scale s - shift, less something of the row itself.
+
+        s is a score, the shift a number per candidate; the k best of a row decide what is taken off it (0: nothing is).
+        The best of such a correction can also be found from low-precision products, to the bit. None for all others.
+        """
+        return None
+
     @property
     def reach(self) -> float:
         """How many times the largest score a corrected score may be; larger scores are refused before they overflow."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from limner.core import torch_kernels as _cuda
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
-from limner.scores.base import KINDS, LARGEST, TILE_ROWS, Scores
+from limner.scores.base import LARGEST, TILE_ROWS, Scores
 from limner.scores.checks import refuse_overflow
 
 BLOCK = 1 << 28
@@ -51,13 +51,13 @@ class TorchScores(Scores):
     rows: int | None = None
 
     @classmethod
-    def sent(cls, queries: Embeddings, candidates: Embeddings, *, similarity: str, device: str) -> TorchScores:
+    def sent(cls, queries: Embeddings, candidates: Embeddings, *, similarity: str, device: str) -> Self:
         """Copies two sets of vectors to a device."""
         rows, columns = _sent(queries, device), _sent(candidates, device)
         return cls.of(queries.ids, candidates.ids, rows, columns, similarity=similarity)
 
     @classmethod
-    def of(cls, queries: Ids, candidates: Ids, rows: Any, columns: Any, *, similarity: str) -> TorchScores:
+    def of(cls, queries: Ids, candidates: Ids, rows: Any, columns: Any, *, similarity: str) -> Self:
         """Scores of two tensors where they are; refuses what cannot be compared."""
         if rows.ndim != 2 or columns.ndim != 2 or rows.shape[1] != columns.shape[1] or rows.device != columns.device:
             raise LimnerError(
@@ -73,24 +73,22 @@ class TorchScores(Scores):
         return cls(queries, candidates, *vectors, similarity)
 
     @property
-    def T(self) -> TorchScores:
+    def T(self) -> Self:
         """The other direction."""
-        return TorchScores(
+        return type(self)(
             self.candidates, self.queries, self.candidate_vectors, self.query_vectors, self.similarity, self.rows
         )
 
-    def restrict(
-        self, *, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None
-    ) -> TorchScores:
+    def restrict(self, *, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None) -> Self:
         """The vectors of these queries and candidates only."""
         rows, columns = self._positions(queries, candidates)
         vectors = self.query_vectors[rows], self.candidate_vectors[columns]
-        return TorchScores(self.queries[rows], self.candidates[columns], *vectors, self.similarity, self.rows)
+        return type(self)(self.queries[rows], self.candidates[columns], *vectors, self.similarity, self.rows)
 
-    def with_queries(self, queries: Embeddings) -> TorchScores:
+    def with_queries(self, queries: Embeddings) -> Self:
         """Scores of other queries against the same candidates."""
         vectors = _ready(_sent(queries, self.query_vectors.device), self.similarity, queries.ids)
-        return TorchScores(queries.ids, self.candidates, vectors, self.candidate_vectors, self.similarity, self.rows)
+        return type(self)(queries.ids, self.candidates, vectors, self.candidate_vectors, self.similarity, self.rows)
 
     @property
     def block_rows(self) -> int:
@@ -112,7 +110,7 @@ class TorchScores(Scores):
         rows = self.query_vectors[start:stop]
         if len(rows) < self.block_rows:
             rows = torch.nn.functional.pad(rows, (0, 0, 0, self.block_rows - len(rows)))
-        with _full_precision():
+        with full_precision():
             block = (rows @ self.candidate_vectors.T)[: stop - start]
         if self.bound > LARGEST:
             refuse_overflow(self, block, start, self._lengths)
@@ -132,7 +130,7 @@ class TorchScores(Scores):
 
 
 @contextmanager
-def _full_precision() -> Iterator[None]:
+def full_precision() -> Iterator[None]:
     """Products in single precision proper, not in the card's shorter formats, whatever the program has set."""
     torch = _cuda.torch_module()
     before = torch.get_float32_matmul_precision()
@@ -186,7 +184,3 @@ def _refuse_wide(vectors: Any, ids: Ids) -> None:
             f"vector of {ids[row]!r} (row {row}) holds a number too large for single precision: divide all vectors by "
             "a constant"
         )
-
-
-KINDS.register("tensors")(TorchScores.of)
-KINDS.register("sent")(TorchScores.sent)

@@ -1,39 +1,56 @@
-"""Items of several vectors each, compared by the best pair of vectors or by a smooth maximum over all pairs."""
+"""Items of several vectors each: the best pair of vectors, a smooth maximum over all pairs, or late interaction."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from limner.core import pooling
 from limner.core.arrays import Float32, IntArray
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
-from limner.scores.base import KINDS, SIMILARITIES, TILE_ROWS, Scores
+from limner.scores.base import KINDS, SIMILARITIES, TILE_COLUMNS, TILE_ROWS, Scores
 from limner.scores.running import Block
 from limner.scores.vector_sets import VectorSets
 from limner.scores.vectors import VectorScores
 
-POOLINGS = ("max", "smooth")
+POOLINGS = ("max", "smooth", "maxsim")
+CHUNK = 8 * TILE_COLUMNS
+"""Candidate vectors whose products are held at once, by as many query vectors as a tile has."""
 
 
 @dataclass(frozen=True, eq=False)
 class SetScores(Scores):
-    """The highest score of a pair of vectors, or (1 / gamma) log sum exp(gamma s) over all pairs.
+    """The highest score of a pair of vectors, or (1 / gamma) log sum exp(gamma s) over all pairs, or late interaction.
 
-    Multiple instances: Song & Soleymani 2019.
+    Multiple instances: Song & Soleymani 2019. Late interaction, "maxsim": the sum over the query's vectors of the
+    highest score with any vector of the candidate, sum_i max_j s(q_i, c_j) (Khattab & Zaharia 2020; for pages of
+    documents Faysse et al. 2024). The products of all pairs of vectors stream by in pieces of `CHUNK` candidate
+    vectors, so that memory grows with the number of items, not of vectors ("smooth" holds whole rows of vectors).
 
     >>> one = VectorSets.of({"q": np.array([[1.0, 0.0], [0.0, 1.0]])})
     >>> two = VectorSets.of({"c": np.array([[0.6, 0.8]])})
     >>> round(float(SetScores.of(one, two).matrix()[0, 0]), 3)
     0.8
+    >>> round(float(SetScores.of(one, two, pooling="maxsim").matrix()[0, 0]), 3)
+    1.4
+
+    Args:
+        query_sets: Vectors of the queries.
+        candidate_sets: Vectors of the candidates.
+        pooling: One of `POOLINGS`.
+        gamma: Of the smooth maximum.
+        turned: Whether the sum of "maxsim" is over the vectors of the candidates: the other direction of scores whose
+            queries they are. The scores of a pair are then the same in both directions.
     """
 
     query_sets: VectorSets
     candidate_sets: VectorSets
     pooling: str = "max"
     gamma: float = 10.0
+    turned: bool = False
 
     @classmethod
     def of(
@@ -73,7 +90,7 @@ class SetScores(Scores):
     @property
     def T(self) -> SetScores:
         """The other direction."""
-        return SetScores(self.candidate_sets, self.query_sets, self.pooling, self.gamma)
+        return SetScores(self.candidate_sets, self.query_sets, self.pooling, self.gamma, not self.turned)
 
     def restrict(
         self, *, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None
@@ -81,25 +98,105 @@ class SetScores(Scores):
         """The vectors of these queries and candidates only."""
         rows = self.query_sets if queries is None else self.query_sets.subset(queries)
         columns = self.candidate_sets if candidates is None else self.candidate_sets.subset(candidates)
-        return SetScores(rows, columns, self.pooling, self.gamma)
+        return SetScores(rows, columns, self.pooling, self.gamma, self.turned)
+
+    @property
+    def bound(self) -> float:
+        """That of a pair of vectors, times the vectors that are summed over; inf for a smooth maximum."""
+        if self.pooling == "smooth":
+            return np.inf
+        summed = self.candidate_sets if self.turned else self.query_sets
+        return self._singles.bound * (int(np.diff(summed.starts).max()) if self.pooling == "maxsim" else 1)
+
+    @property
+    def _singles(self) -> VectorScores:
+        return VectorScores(self.query_sets.vectors, self.candidate_sets.vectors)
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
         """Blocks of vectors against vectors, pooled over the candidates' vectors and then over the queries'."""
-        singles = VectorScores(self.query_sets.vectors, self.candidate_sets.vectors)
+        if self.pooling == "smooth":
+            return self._smooth(start, stop)
+        pieces = _Pieces(self._singles, self.query_sets.starts[start : stop + 1], self.candidate_sets.starts)
+        if self.pooling == "max":
+            return pieces.highest()
+        return pieces.sums_over_columns() if self.turned else pieces.sums_over_rows()
+
+    def _smooth(self, start: int, stop: int) -> Block:
         low, high = int(self.query_sets.starts[start]), int(self.query_sets.starts[stop])
-        rows = [singles.block(r, min(r + TILE_ROWS, high)) for r in range(low, high, TILE_ROWS)]
+        rows = [self._singles.block(r, min(r + TILE_ROWS, high)) for r in range(low, high, TILE_ROWS)]
         pooled = np.concatenate([self._pooled(r, self.candidate_sets.starts[:-1], axis=1) for r in rows])
         return np.ascontiguousarray(self._pooled(pooled, self.query_sets.starts[start:stop] - low, axis=0))
 
     def _pooled(self, block: Block, starts: IntArray, *, axis: int) -> Block:
-        """Along one axis, over the stretches that begin at `starts`."""
+        """The smooth maximum along one axis, over the stretches that begin at `starts`."""
         highest = np.maximum.reduceat(block, starts, axis=axis)
-        if self.pooling == "max":
-            return np.asarray(highest)
         lengths = np.diff(starts, append=block.shape[axis])
         terms = np.exp(self.gamma * (block - np.repeat(highest, lengths, axis=axis)))
         sums = np.add.reduceat(terms, starts, axis=axis, dtype=np.float64)
         return np.asarray(highest + np.log(sums) / self.gamma, dtype=np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pieces:
+    """Products of some queries' vectors with all candidates' vectors, in pieces that are pooled as they come.
+
+    Args:
+        singles: Scores of single vectors.
+        rows: Where the vectors of the queries begin; one more at the end.
+        columns: Where the vectors of the candidates begin; one more at the end.
+    """
+
+    singles: VectorScores
+    rows: IntArray
+    columns: IntArray
+
+    def highest(self) -> Float32:
+        """The best pair of vectors."""
+        best = np.full((len(self.rows) - 1, len(self.columns) - 1), -np.inf, dtype=np.float32)
+        for owners, pooled in self._by_rows():
+            pooling.highest_of_rows(pooled, owners, best)
+        return best
+
+    def sums_over_rows(self) -> Float32:
+        """The sum over query vectors of their best candidate vector."""
+        sums = np.zeros((len(self.rows) - 1, len(self.columns) - 1))
+        for owners, pooled in self._by_rows():
+            pooling.add_rows_of_items(pooled, owners, sums)
+        return sums.astype(np.float32)
+
+    def sums_over_columns(self) -> Float32:
+        """The sum over candidate vectors of their best query vector."""
+        sums = np.zeros((len(self.rows) - 1, len(self.columns) - 1))
+        for low, high in self._chunks():
+            best = np.full((len(sums), high - low), -np.inf, dtype=np.float32)
+            for start, stop in self._tiles():
+                piece = self.singles.piece(start, stop, low, high)
+                pooling.highest_of_rows(piece, _owners(self.rows, start, stop), best)
+            pooling.add_columns_of_items(best, _owners(self.columns, low, high), sums)
+        return sums.astype(np.float32)
+
+    def _by_rows(self) -> Iterator[tuple[IntArray, Float32]]:
+        """(whose they are, their best score with each candidate), for tile after tile of query vectors."""
+        for start, stop in self._tiles():
+            pooled = np.full((stop - start, len(self.columns) - 1), -np.inf, dtype=np.float32)
+            for low, high in self._chunks():
+                first, last = (int(at) for at in _owners(self.columns, low, high)[[0, -1]])
+                ends = np.minimum(self.columns[first + 1 : last + 2], high) - low
+                pooling.highest_of_columns(self.singles.piece(start, stop, low, high), ends, first, pooled)
+            yield _owners(self.rows, start, stop), pooled
+
+    def _tiles(self) -> Iterator[tuple[int, int]]:
+        low, high = int(self.rows[0]), int(self.rows[-1])
+        return ((r, min(r + TILE_ROWS, high)) for r in range(low, high, TILE_ROWS))
+
+    def _chunks(self) -> Iterator[tuple[int, int]]:
+        width = int(self.columns[-1])
+        return ((c, min(c + CHUNK, width)) for c in range(0, width, CHUNK))
+
+
+def _owners(starts: IntArray, low: int, high: int) -> IntArray:
+    """The item that each vector of a stretch belongs to."""
+    return np.searchsorted(starts, np.arange(low, high), side="right") - 1
 
 
 KINDS.register("sets")(SetScores.of)

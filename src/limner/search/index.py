@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from limner.core.arrays import Array
+from limner.core.arrays import Array, Float32
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownId, UnknownName, shown
 from limner.core.ids import Ids
 from limner.core.ranking import Ranking
-from limner.scores import Float32, Progress, Scores, Statistics, VectorScores
+from limner.scores import Progress, Scores, Statistics, VectorScores
 from limner.scores.corrected import correct
 from limner.scores.correction import Correction
 from limner.search import approximate, exact

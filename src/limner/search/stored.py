@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from limner.core.arrays import Float32
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
-from limner.scores import Block, Float32, Scores, VectorScores
+from limner.scores import Block, Scores, VectorScores
 from limner.search.store import VectorStore
 
 

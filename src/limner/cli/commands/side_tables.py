@@ -36,6 +36,7 @@ def tables(
     from limner.annotate.forms import read_judgements
     from limner.annotate.store.answers import answers
     from limner.annotate.store.contents import proposals
+    from limner.annotate.studies import original
 
     others = [read_judgements(file) for file in further or []]
     with opened(store) as db, progress("counting the answers"):

@@ -1,0 +1,485 @@
+"""Exact answers from low-precision products: filter with a bound, verify on the grid.
+
+A block of products is computed in bfloat16, several times faster than in float32 where the processor has units for it.
+The bound of `limner.core.lowprecision` rules out nearly all candidates; what is left is computed in double precision,
+and what is still undecided, with every score that is returned, is read from the grid of tiles that `VectorScores` uses.
+Lists, counts and scores are those of the float32 way to the bit.
+
+`LIMNER_LOW_PRECISION` says when: "auto" (default: where torch is there, the processor has bfloat16 units and a short
+measurement finds them faster for these vectors), "never", or "always": also on a processor without such units, where
+the same products are computed in float32 and rounded, which is slower and meant for tests.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from functools import cache, cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from threading import local
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.arrays import Float32
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError
+from limner.core.lowprecision import READ, Bits, Bounds, Keys, Rounded, accumulation, upward
+from limner.scores.base import LARGEST, TILE_COLUMNS, TILE_ROWS, Best
+from limner.scores.running import Block, Progress, Result, counted, threads, usable_cores
+
+Int64 = npt.NDArray[np.int64]
+Pairs = tuple[Int64, Int64]
+"""indptr and columns: those of row r are columns[indptr[r]:indptr[r + 1]]."""
+Pools = tuple[Int64, Int64, Int64]
+"""The pool of every row, and the columns of pool f: columns[indptr[f]:indptr[f + 1]], in rising order."""
+ProductOf = Callable[[Bits, Bits, Bits], None]
+"""Fills bfloat16 products of the rows of two bfloat16 matrices; all three are given as bits."""
+NO_POOLS: Pools = (np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int64))
+
+WORDS = ("auto", "always", "never")
+SETTING = "LIMNER_LOW_PRECISION"
+UNITS = frozenset({"amx_bf16", "avx512_bf16", "bf16"})
+"""Names of the processor's bfloat16 units, as Linux lists them."""
+LEAST = 1 << 33
+"""Multiplications below which a pass is too short to be worth it."""
+IMPORT = 5.0
+"""torch is imported for a pass that would take so many seconds; one that is imported already is used at once."""
+GAIN = 0.6
+"""The share of the float32 product's time that the low-precision one may take."""
+ROUNDED = 2.0**-18
+"""How far rounding can move a shifted score, relative to the largest numbers that go into it.
+
+A dozen roundings of 2^-24 each, of numbers up to four times as large, come to less."""
+SHARE = 64
+"""At most one candidate in so many is computed in double precision; a block with more goes the float32 way."""
+
+
+def setting() -> str:
+    """The value of `LIMNER_LOW_PRECISION`."""
+    word = os.environ.get(SETTING, "auto") or "auto"
+    if word not in WORDS:
+        raise LimnerError(f"{SETTING}={word!r}: expected one of {', '.join(WORDS)}")
+    return word
+
+
+class Products(Protocol):
+    """What a filter needs of scores: `VectorScores`."""
+
+    @property
+    def query_vectors(self) -> Embeddings:
+        """Vectors of the queries."""
+
+    @property
+    def candidate_vectors(self) -> Embeddings:
+        """Vectors of the candidates."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(queries, candidates)."""
+
+    @property
+    def bound(self) -> float:
+        """No score is above it."""
+
+    def memory(self) -> Float32:
+        """Memory of a block."""
+
+    def block(self, start: int, stop: int, out: Float32 | None = None) -> Float32:
+        """Scores on the grid."""
+
+    def pairs(self, rows: Int64, columns: Int64) -> Float32:
+        """Scores of single pairs, on the grid."""
+
+    def tiles(self, rows: Float32, places: Int64) -> Float32:
+        """Scores of these query vectors and the candidates at these places, on the grid."""
+
+
+def filter_of(scores: Products) -> Filter | None:
+    """A filter for these scores where one applies and pays; None where the float32 way is taken."""
+    word = setting()
+    if word == "never" or not _fits(scores):
+        return None
+    if word == "always":
+        return Filter(scores, products())
+    return Filter(scores, torch_products) if _pays(scores) else None
+
+
+def _fits(scores: Products) -> bool:
+    """Whether the bounds hold: nothing overflows, on any way, and sums are not too long."""
+    longest = max(scores.query_vectors.longest, scores.candidate_vectors.longest, scores.bound)
+    return longest < LARGEST / 2**20 and accumulation(scores.query_vectors.dim) < 0.125 and min(scores.shape) > 0
+
+
+def _pays(scores: Products) -> bool:
+    (n, m), d = scores.shape, scores.query_vectors.dim
+    if n * m * d < LEAST or n < TILE_ROWS or m < TILE_COLUMNS or not has_units() or find_spec("torch") is None:
+        return False
+    if "torch" not in sys.modules and n * m * d * _seconds_of_float32(_rounded_up(d)) / usable_cores() < IMPORT:
+        return False
+    return gain(_rounded_up(d)) <= GAIN
+
+
+def _rounded_up(dimensions: int) -> int:
+    return -(-dimensions // 64) * 64
+
+
+@cache
+def has_units() -> bool:
+    """Whether the processor lists bfloat16 units; False where it does not say."""
+    try:
+        listed = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
+    lines = (line.partition(":") for line in listed.splitlines())
+    return any(UNITS & set(words.split()) for name, _, words in lines if name.strip().lower() in ("flags", "features"))
+
+
+@cache
+def gain(dimensions: int) -> float:
+    """Seconds of a low-precision product, as a share of the float32 one's; inf where its sums break the bound.
+
+    Measured once in a process for each number of dimensions, on one thread.
+    """
+    _torch()
+    with _threads_of_torch_kept(), threads(1) as work_on:
+        return float(next(iter(work_on(_measured_gain, [dimensions]))))
+
+
+def _measured_gain(dimensions: int) -> float:
+    if not keeps_bound(torch_products, dimensions):
+        return float("inf")
+    rng = np.random.default_rng(0)
+    rows, columns = (
+        rng.standard_normal((size, dimensions), dtype=np.float32) for size in (TILE_ROWS, 8 * TILE_COLUMNS)
+    )
+    low, high = Rounded.of(rows), Rounded.of(columns)
+    out = np.empty((TILE_ROWS, len(columns)), dtype=np.uint16)
+    work = [(lambda: torch_products(low.bits, high.bits, out)), (lambda: _float32_products(rows, columns))]
+    taken = [[_seconds(each) for each in work] for _ in range(5)]
+    fast, plain = np.min(taken, axis=0)
+    return float(fast / plain)
+
+
+@cache
+def _seconds_of_float32(dimensions: int) -> float:
+    """Of one multiplication, on one core."""
+    rows, columns = np.ones((TILE_ROWS, dimensions), np.float32), np.ones((TILE_COLUMNS, dimensions), np.float32)
+    with threads(1) as work_on:
+        taken = list(work_on(lambda _: _seconds(lambda: _float32_products(rows, columns)), range(3)))
+    return float(min(taken)) / (TILE_ROWS * TILE_COLUMNS * dimensions)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def _float32_products(rows: Float32, columns: Float32) -> None:
+    out = np.empty((TILE_ROWS, TILE_COLUMNS), dtype=np.float32)
+    for low in range(0, len(columns), TILE_COLUMNS):
+        np.matmul(rows, columns[low : low + TILE_COLUMNS].T, out=out)
+
+
+def products() -> ProductOf:
+    """How products are computed here: by torch where the processor has units for them."""
+    return torch_products if has_units() and find_spec("torch") is not None else emulated_products
+
+
+def emulated_products(rows: Bits, columns: Bits, out: Bits) -> None:
+    """bfloat16 products of bfloat16 vectors, added up in float32 and rounded once; all arrays hold the bits."""
+    a, b = ((each.astype(np.uint32) << np.uint32(16)).view(np.float32) for each in (rows, columns))
+    words = np.matmul(a, b.T).view(np.uint32)
+    out[:] = (words + np.uint32(0x7FFF) + ((words >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+
+
+def torch_products(rows: Bits, columns: Bits, out: Bits) -> None:
+    """As `emulated_products`, by torch on the processor's bfloat16 units, on one thread."""
+    torch = _torch()
+    torch.set_num_threads(1)  # of this thread alone
+    a, b, c = (torch.from_numpy(each.view(np.int16)).view(torch.bfloat16) for each in (rows, columns, out))
+    torch.mm(a, b.T, out=c)
+
+
+def keeps_bound(products: ProductOf, dimensions: int) -> bool:
+    """Whether a unit adds up as the bound supposes: random, cancelling, growing and shrinking terms are tried."""
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((96, dimensions)).astype(np.float32)
+    rows[32:64] *= np.exp2(rng.integers(-20, 20, (32, dimensions)))
+    rows[64:, 1::2] = -rows[64:, : dimensions - 1 : 2]
+    columns = np.concatenate([rows, rng.standard_normal((96, dimensions)).astype(np.float32) + 1])
+    columns[64:96, 1::2] = columns[64:96, : dimensions - 1 : 2] * np.float32(1 + 2**-7)
+    one, other = Rounded.of(rows), Rounded.of(columns)
+    out = np.empty((len(rows), len(columns)), dtype=np.uint16)
+    products(one.bits, other.bits, out)
+    read = (out.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
+    a, b = one.values.astype(np.float64), other.values.astype(np.float64)
+    allowed = accumulation(dimensions) * (np.abs(a) @ np.abs(b).T) + READ * np.abs(read) + 2.0**-120
+    return bool((np.abs(read - a @ b.T) <= allowed).all())
+
+
+@runtime_checkable
+class Selective(Protocol):
+    """A consumer of blocks that can also answer from low-precision products."""
+
+    def from_near(self, near: Near) -> Any:
+        """What it would return for the block of these rows; None where the bounds leave too much open."""
+
+
+@dataclass
+class _Turns:
+    """Whether filtering goes on in this pass: it stops where blocks keep more than the bound should leave."""
+
+    tried: int = 0
+    failed: int = 0
+
+    @property
+    def go_on(self) -> bool:
+        return self.failed < 2 or 2 * self.failed <= self.tried
+
+    def took(self, worked: bool) -> None:
+        self.tried, self.failed = self.tried + 1, self.failed + (not worked)
+
+
+@dataclass(frozen=True, eq=False)
+class Shifted:
+    """What is made of a row of scores s, and in what order: scale s - shift(candidate) - something of the row itself.
+
+    Args:
+        scale: 1 or 2, or another power of two.
+        shift: One number per candidate.
+        own: So many of the best scores of its row decide what is taken off the row; 0 where none do.
+        apply: (scores, places of their candidates) to shifted scores, in float32; may change what it is given.
+    """
+
+    scale: float
+    shift: npt.NDArray[np.float64]
+    own: int
+    apply: Callable[[Float32, Int64], Block]
+
+
+@dataclass(frozen=True)
+class BestShifted:
+    """The best of shifted scores, from low-precision products."""
+
+    best: Best
+    shifted: Shifted
+
+    def from_near(self, near: Near) -> tuple[npt.NDArray[np.int32], Block] | None:
+        """The k best of every row."""
+        return near.best_shifted(self.best, self.shifted)
+
+    def __call__(self, start: int, block: Block) -> tuple[npt.NDArray[np.int32], Block]:
+        """The same from a block of scores."""
+        return self.best(start, self.shifted.apply(block, np.arange(block.shape[1])))
+
+
+@dataclass(frozen=True, eq=False)
+class Near:
+    """Low-precision products of a block of rows, and what can be told from them for sure.
+
+    Args:
+        start: The query of the first row.
+        scores: What the products are close to.
+        bits: The products in bfloat16, a row per query.
+        bounds: How close.
+    """
+
+    start: int
+    scores: Products
+    bits: Bits
+    bounds: Bounds
+
+    @property
+    def rows(self) -> Float32:
+        """The query vectors."""
+        return self.scores.query_vectors.matrix[self.start : self.start + len(self.bits)]
+
+    @property
+    def _factors(self) -> tuple[Any, ...]:
+        vectors = np.ascontiguousarray(self.rows), self.scores.candidate_vectors.matrix
+        return self.bits, vectors, (self.bounds.query, self.bounds.candidate, *self.bounds.close, np.float32(READ))
+
+    @property
+    def _room(self) -> int:
+        """Products in double precision, for as long as they are a small part of the work."""
+        rows, width = self.bits.shape
+        return int(rows * max(width // SHARE, 256))
+
+    def candidates(self, k: int, keys: Keys | None = None) -> Pairs | None:
+        """Columns that may be among the k best of each row; None where they are too many."""
+        from limner.core.lowprecision import select
+
+        rows, width = self.bits.shape
+        keys = keys or Keys.plain(rows, width)
+        indptr, columns = np.zeros(rows + 1, np.int64), np.empty(self._room, np.int64)
+        shift = np.float32(keys.scale), keys.shift.astype(np.float32), keys.shift, upward(keys.allowance)
+        if not keys.allowance.any():
+            shift = *shift[:3], np.zeros(rows, np.float32)
+        count = select(*self._factors, shift, min(k, width), self._room, columns, indptr)
+        return None if count < 0 else (indptr, columns[:count].copy())
+
+    def tiles(self, *found: Pairs) -> tuple[Int64, Float32]:
+        """(places, scores on the grid): the columns that any row needs, and their scores for all rows."""
+        places = np.unique(np.concatenate([columns for _, columns in found]))
+        return places, self.scores.tiles(self.rows, places)
+
+    def best(self, choose: Best) -> tuple[npt.NDArray[np.int32], Block] | None:
+        """As `choose` of the block itself."""
+        found = self.candidates(choose.k)
+        if found is None:
+            return None
+        places, scores = self.tiles(found)
+        indices, kept = choose(self.start, scores)
+        return places[indices].astype(np.int32), kept
+
+    def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[npt.NDArray[np.int32], Block] | None:
+        """As `choose` of the block after the scores have been shifted."""
+        allowance = np.full(len(self.bits), ROUNDED * (shifted.scale * self.scores.bound + np.abs(shifted.shift).max()))
+        found = [self.candidates(choose.k, Keys(shifted.scale, shifted.shift, allowance))]
+        if shifted.own:
+            found.append(self.candidates(shifted.own))
+        told = [each for each in found if each is not None]
+        if len(told) < len(found):
+            return None
+        places, scores = self.tiles(*told)
+        indices, kept = choose(self.start, shifted.apply(scores, places))
+        return places[indices].astype(np.int32), kept
+
+    def above(self, indptr: Int64, positives: Int64, pools: Pools = NO_POOLS) -> tuple[Int64, Int64, Int64] | None:
+        """How many stand above each positive for sure; and (positives, columns) that only the grid can compare."""
+        from limner.core.lowprecision import count_near
+
+        counts, whose = np.zeros(len(positives), np.int64), np.empty(self._room, np.int64)
+        columns = np.empty_like(whose)
+        count = count_near(*self._factors, indptr, positives, pools, self._room, counts, whose, columns)
+        return None if count < 0 else (counts, whose[:count].copy(), columns[:count].copy())
+
+
+@dataclass(frozen=True, eq=False)
+class Filter:
+    """Filter and verify for products of vectors.
+
+    Args:
+        scores: What to look through.
+        multiply: What computes the low-precision products.
+    """
+
+    scores: Products
+    multiply: ProductOf
+    _turns: _Turns = field(default_factory=_Turns)
+    _own: local = field(default_factory=local)
+
+    def stream(self, consume: Any, *, workers: int | None = None, progress: Progress | None = None) -> Iterator[Any]:
+        """As `Scores.stream` for a `Selective` consumer; blocks that the bounds leave open are read in float32."""
+
+        def plain(start: int, stop: int) -> Any:
+            if not hasattr(self._own, "block"):
+                self._own.block = self.scores.memory()
+            return consume(start, self.scores.block(start, stop, self._own.block))
+
+        return self.answers(consume.from_near, plain, workers=workers, progress=progress)
+
+    def answers(
+        self,
+        ask: Callable[[Near], Result | None],
+        otherwise: Callable[[int, int], Result],
+        *,
+        workers: int | None = None,
+        progress: Progress | None = None,
+    ) -> Iterator[Result]:
+        """What is asked of every block, in row order; `otherwise(start, stop)` where that is None."""
+        n = self.scores.shape[0]
+
+        def work(start: int) -> Result:
+            stop = min(start + TILE_ROWS, n)
+            found = ask(self.near(start, stop)) if self._turns.go_on else None
+            if self._turns.go_on:
+                self._turns.took(found is not None)
+            return otherwise(start, stop) if found is None else found
+
+        with _threads_of_torch_kept(), threads(workers) as work_on:
+            self._round(work_on)
+            yield from counted(work_on(work, range(0, n, TILE_ROWS)), TILE_ROWS, n, progress)
+
+    def near(self, start: int, stop: int) -> Near:
+        """Low-precision products of some rows."""
+        rows = Rounded.of(self.scores.query_vectors.matrix[start:stop])
+        if not hasattr(self._own, "bits"):
+            self._own.bits = np.empty(TILE_ROWS * self.scores.shape[1], dtype=np.uint16)
+        bits = self._own.bits[: (stop - start) * self.scores.shape[1]].reshape(stop - start, -1)
+        self.multiply(rows.bits, self.rounded.bits, bits)
+        return Near(start, self.scores, bits, Bounds.of(rows, self.rounded))
+
+    @cached_property
+    def rounded(self) -> Rounded:
+        """The candidates in bfloat16."""
+        return Rounded.of(self.scores.candidate_vectors.matrix)
+
+    def _round(self, work_on: Callable[..., Iterator[Any]]) -> None:
+        """As `rounded`, on all threads."""
+        matrix = self.scores.candidate_vectors.matrix
+        parts = list(work_on(lambda low: Rounded.of(matrix[low : low + 4096]), range(0, len(matrix), 4096)))
+        names = [each.name for each in fields(Rounded)]
+        whole = Rounded(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+        self.__dict__["rounded"] = whole
+
+
+class TooOpen(Exception):
+    """The bounds leave too much open."""
+
+
+def best_of_columns(scores: Products, transposed: Products, k: int, *, progress: Progress | None = None) -> Any:
+    """The k highest scores of every candidate over all queries, (k, candidates), highest first; None to do without.
+
+    Which queries they come from is found on the other direction's low-precision products, for which the same bounds
+    hold; their scores are those of this direction.
+
+    Args:
+        scores: The scores, with `pairs`.
+        transposed: Their other direction.
+        k: How many; at most the number of queries.
+        progress: Called with (candidates done, candidates in all).
+    """
+    near = filter_of(transposed)
+    if near is None:
+        return None
+
+    def otherwise(start: int, stop: int) -> Pairs:
+        raise TooOpen
+
+    try:
+        parts = list(near.answers(lambda block: block.candidates(k), otherwise, progress=progress))
+    except TooOpen:
+        return None
+    counts = np.concatenate([np.diff(indptr) for indptr, _ in parts])
+    queries, candidates = np.concatenate([columns for _, columns in parts]), np.repeat(np.arange(len(counts)), counts)
+    values = scores.pairs(queries, candidates)
+    order = np.lexsort((-values, candidates))
+    first = np.cumsum(counts) - counts
+    return np.ascontiguousarray(values[order[first + np.arange(k)[:, None]]])
+
+
+def _torch() -> Any:
+    from limner.core.torch_kernels import torch_module
+
+    return torch_module()
+
+
+@contextmanager
+def _threads_of_torch_kept() -> Iterator[None]:
+    """Threads that are told to use one core each change the number that torch takes for new ones."""
+    torch = sys.modules.get("torch")
+    before = torch.get_num_threads() if torch else 0
+    try:
+        yield
+    finally:
+        if torch:
+            torch.set_num_threads(before)

@@ -1,0 +1,233 @@
+"""Filter and verify: answers from bfloat16 products are those of the float32 way to the bit, and the bound is a bound.
+
+The low-precision way is forced (`LIMNER_LOW_PRECISION=always`), so that it is tested on processors that would not
+choose it. Vectors are drawn to hurt: clusters closer than bfloat16 can tell, copies, ties, holes, lengths that span the
+whole range of float32, numbers that have no normal form.
+"""
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from standing import DEVICE, standing
+
+from limner import Embeddings, Judgements, LimnerError, Scores
+from limner.core.lowprecision import READ, Bounds, Rounded, accumulation
+from limner.evaluation.placements import Asked, place
+from limner.scores import device_filtering, filtering
+from limner.scores.filtering import Filter, emulated_products, keeps_bound, products
+
+KINDS = ["random", "clustered", "duplicated", "sparse", "huge", "spread", "denormal", "tied", "halfway"]
+
+
+def vectors(rng, kind, n, d):
+    """Rows of one kind, none of them all zeros."""
+    rows = rng.standard_normal((n, d))
+    if kind == "clustered":
+        rows = rng.standard_normal((1, d)) + 1e-4 * rows * rng.choice([1e-3, 1.0], (n, 1))
+    if kind == "duplicated":
+        rows = rows[rng.integers(0, max(1, n // 5), n)]
+    if kind == "sparse":
+        rows = rows * (rng.random((n, d)) < 0.1)
+    if kind == "huge":
+        rows = rows * 1e14
+    if kind == "spread":
+        rows = rows * 10.0 ** rng.integers(-15, 14, (n, 1))
+    if kind == "denormal":
+        rows = rows * 10.0 ** rng.integers(-43, -18, (n, d))
+    if kind == "tied":
+        rows = rng.integers(-1, 2, (n, d)).astype(float)
+    if kind == "halfway":  # just beside the middle between two bfloat16 numbers, where rounding takes the most
+        rows = rng.choice([1, -1], (n, d)) * (1 + rng.integers(0, 128, (n, d)) / 128 + (1 / 256 + 1e-6))
+    rows = rows.astype(np.float32)
+    rows[~rows.any(axis=1), 0] = rows[rows != 0].min(initial=1.0) if rows.any() else 1.0
+    return rows
+
+
+class Case:
+    """Two sets of vectors of any kinds, and which pairs are relevant."""
+
+    def __init__(self, data):
+        self.rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+        n, m = data.draw(st.sampled_from([1, 3, 40, 300])), data.draw(st.sampled_from([1, 2, 70, 700, 1500]))
+        d = data.draw(st.sampled_from([1, 2, 7, 16, 64, 129]))
+        kinds = data.draw(st.sampled_from(KINDS)), data.draw(st.sampled_from(KINDS))
+        same = data.draw(st.booleans())  # queries close to candidates: products near their upper limit
+        columns = vectors(self.rng, kinds[1], m, d)
+        rows = columns[self.rng.integers(0, m, n)] if same else vectors(self.rng, kinds[0], n, d)
+        similarity = data.draw(st.sampled_from(["cosine", "dot"]))
+        self.scores = Scores.from_embeddings(
+            Embeddings(range(n), rows), Embeddings(range(m), columns), similarity=similarity
+        )
+        self.k = data.draw(st.sampled_from([1, 2, 10, 60]))
+
+    def both(self, ask):
+        """The answer of the float32 way, and that of the filter."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(filtering.SETTING, "never")
+            plain = ask(self.scores)
+            patch.setenv(filtering.SETTING, "always")
+            return plain, ask(self.scores)
+
+    def judgements(self):
+        n, m = self.scores.shape
+        rows = np.sort(self.rng.integers(0, n, min(n * m, 2 * n)))
+        pairs = sorted({(int(r), int(c)) for r, c in zip(rows, self.rng.integers(0, m, len(rows)), strict=True)})
+        return Judgements.from_pairs([(str(r), str(c)) for r, c in pairs])
+
+
+def same_lists(data):
+    case = Case(data)
+    plain, filtered = case.both(lambda scores: scores.top(case.k))
+    assert np.array_equal(plain.indices, filtered.indices)
+    assert np.array_equal(plain.scores, filtered.scores)
+
+
+def same_places(data):
+    case = Case(data)
+    judged, keep = case.judgements(), data.draw(st.sampled_from([0, 5]))
+    n, m = case.scores.shape
+    asked = [Asked(judged), Asked(judged, case.rng.integers(-1, 3, n), case.rng.integers(-1, 3, m))]
+    ties = data.draw(st.sampled_from(["expected", "order", "pessimistic"]))
+    plain, filtered = case.both(lambda scores: place(scores, asked, ties=ties, keep=keep))
+    for one, other in zip(plain[0], filtered[0], strict=True):
+        assert list(one.queries) == list(other.queries)
+        for name in ("indptr", "above", "tied", "grades"):
+            assert np.array_equal(getattr(one, name), getattr(other, name)), name
+    if keep:
+        assert np.array_equal(plain[1].indices, filtered[1].indices)
+
+
+def same_corrections(data):
+    """CSLS and NNN: the k best of columns, and lists of corrected scores."""
+    case = Case(data)
+    if case.scores.shape[0] < 2:
+        return
+    name, k = data.draw(st.sampled_from(["csls", "nnn"])), data.draw(st.sampled_from([1, 3, 10]))
+    try:
+        plain, filtered = case.both(lambda scores: scores.correct(name, k=k).top(case.k))
+    except LimnerError:
+        return  # scores that are too large to be corrected
+    assert np.array_equal(plain.indices, filtered.indices)
+    assert np.array_equal(plain.scores, filtered.scores)
+
+
+def bound_holds(data):
+    """Searches for a score that lies outside its interval, on the grid and in double precision."""
+    scores = Case(data).scores
+    n = min(scores.shape[0], 256)
+    near = Filter(scores, products()).near(0, n)
+    read = (near.bits.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
+    query, candidate = near.bounds.query.astype(np.float64), near.bounds.candidate.astype(np.float64)
+    reach = READ * np.abs(read) + query[:, :1] * candidate[0] + query[:, 1:2] * candidate[1] + query[:, 2:]
+    a, b = (side.matrix.astype(np.float64) for side in (scores.query_vectors, scores.candidate_vectors))
+    exact, grid = a[:n] @ b.T, scores.block(0, n).astype(np.float64)
+    assert (np.abs(exact - read) <= reach).all()
+    assert (np.abs(grid - read) <= reach).all()
+    close = near.bounds.close[0][:, None] * near.bounds.close[1] + query[:, 2:]
+    assert (np.abs(grid - exact) <= close).all()
+
+
+test_lists_are_the_same, test_lists_are_the_same_long = standing(same_lists)
+test_places_are_the_same, test_places_are_the_same_long = standing(same_places)
+test_corrections_are_the_same, test_corrections_are_the_same_long = standing(same_corrections)
+test_no_score_is_outside_its_bound, test_no_score_is_outside_its_bound_long = standing(bound_holds, short=80)
+
+
+def test_the_filter_decides_and_keeps_few():
+    rng = np.random.default_rng(0)
+    scores = Scores.from_embeddings(rng.standard_normal((300, 128)), rng.standard_normal((5000, 128)))
+    found = Filter(scores, emulated_products).near(0, 256).candidates(10)
+    assert found is not None
+    assert 10 <= len(found[1]) / 256 < 11
+
+
+def test_a_block_that_stays_open_goes_the_float32_way(monkeypatch):
+    """Candidates that bfloat16 cannot tell apart: nothing is ruled out, and the answer is the same."""
+    rng = np.random.default_rng(0)
+    close = rng.standard_normal(64) + 1e-6 * rng.standard_normal((30_000, 64))
+    scores = Scores.from_embeddings(rng.standard_normal((700, 64)), close)
+    near = Filter(scores, emulated_products).near(0, 256)
+    assert near.candidates(10) is None
+    monkeypatch.setenv(filtering.SETTING, "never")
+    plain = scores.top(10)
+    monkeypatch.setenv(filtering.SETTING, "always")
+    assert np.array_equal(plain.indices, scores.top(10).indices)
+
+
+def test_single_pairs_are_those_of_blocks():
+    rng = np.random.default_rng(3)
+    scores = Scores.from_embeddings(rng.standard_normal((600, 33)), rng.standard_normal((3000, 33)))
+    rows, columns = rng.integers(0, 600, 5000), rng.integers(0, 3000, 5000)
+    assert np.array_equal(scores.pairs(rows, columns), scores.matrix()[rows, columns])
+
+
+def test_rounding_is_to_nearest_even_and_lengths_are_rounded_up():
+    values = np.array([[1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, -(1 + 2**-8), 2**-127, 0.0]], dtype=np.float32)
+    rounded = Rounded.of(values)
+    assert rounded.values.tolist() == [[1.0, 1 + 2**-6, 1 + 2**-7, -1.0, 0.0, 0.0]]
+    exact = np.linalg.norm(values.astype(np.float64) - rounded.values)
+    assert exact <= rounded.residual[0] <= exact * (1 + 1e-6)
+
+
+def test_bounds_are_rounded_up():
+    rng = np.random.default_rng(5)
+    one, other = (Rounded.of(rng.standard_normal((50, 40)).astype(np.float32)) for _ in range(2))
+    bounds = Bounds.of(one, other)
+    least = other.residual + accumulation(40) * other.length.astype(np.float64)
+    assert (bounds.candidate[0] >= least).all()
+
+
+def test_a_unit_that_adds_up_too_coarsely_is_found_out():
+    def coarse(rows, columns, out):
+        a, b = ((x.astype(np.uint32) << np.uint32(16)).view(np.float32) for x in (rows, columns))
+        total = np.zeros((len(a), len(b)), dtype=np.float32)
+        for i in range(a.shape[1]):  # sums kept in bfloat16
+            total = ((total + np.outer(a[:, i], b[:, i])).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+        out[:] = total.view(np.uint32) >> np.uint32(16)
+
+    assert keeps_bound(emulated_products, 256)
+    assert not keeps_bound(coarse, 256)
+
+
+def test_the_setting_is_checked(monkeypatch):
+    monkeypatch.setenv(filtering.SETTING, "sometimes")
+    with pytest.raises(LimnerError, match="auto, always, never"):
+        Scores.from_embeddings(np.eye(3), np.eye(3)).top(1)
+
+
+def test_vectors_that_may_overflow_are_left_to_the_float32_way(monkeypatch):
+    monkeypatch.setenv(filtering.SETTING, "always")
+    scores = Scores.from_embeddings(np.full((2, 2), 1e20), np.full((2, 2), 1e19), similarity="dot")
+    with pytest.raises(LimnerError, match="overflows"):
+        scores.top(1)
+
+
+class TestCard:
+    """The way of a graphics card, on the processor's tensors and on a card where there is one."""
+
+    @pytest.fixture(autouse=True)
+    def forced(self, monkeypatch):
+        pytest.importorskip("torch", reason="torch is not installed")
+        monkeypatch.setattr(device_filtering, "ROWS", 64)
+        monkeypatch.setattr(device_filtering, "COLUMNS", 256)
+        monkeypatch.setenv(filtering.SETTING, "always")
+
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("similarity", ["cosine", "dot"])
+    def test_lists_and_corrections_are_those_of_its_grid(self, kind, similarity, monkeypatch):
+        rng = np.random.default_rng(7)
+        sides = vectors(rng, kind, 150, 24), vectors(rng, kind, 1500, 24)
+        scores = Scores.from_embeddings(*sides, similarity=similarity, device=DEVICE)
+        asked = [lambda: scores.top(10), lambda: scores.correct("csls").top(5), lambda: scores.T.correct("nnn").top(3)]
+        found = [ask() for ask in asked]
+        monkeypatch.setattr(device_filtering.GridScores, "filter", lambda self, workers: None)
+        for ask, filtered in zip(asked, found, strict=True):
+            plain = ask()
+            assert np.array_equal(plain.indices, filtered.indices)
+            assert np.array_equal(plain.scores, filtered.scores)
+
+    def test_the_filter_decides(self):
+        rng = np.random.default_rng(7)
+        scores = Scores.from_embeddings(rng.standard_normal((64, 48)), rng.standard_normal((3000, 48)), device=DEVICE)
+        rows, _ = scores.filter(None).near(0, 64).candidates(10)
+        assert 640 <= len(rows) < 700
