@@ -38,7 +38,7 @@ from claims import Claim, log, main
 from limner import Collection, Judgements
 
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4)
-SMALLER = {**SMALLEST, "decay_every": 2}
+SMALLER = {**SMALLEST, "lr_decay_every": 2}
 """On a processor alone: towers that learn in a minute; in the third and last epoch at a tenth of the rate."""
 
 

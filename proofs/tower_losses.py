@@ -47,9 +47,25 @@ LOSSES: Mapping[str, dict[str, Any]] = {
     "adaptive k": {"loss": "adaptive"},
 }
 BEST = "kNN (k = 3)"
-REGULAR = {"dropout": 0.5, "least": 4, "epochs": 12, "decay_every": 5}
-SMALL = {"words": 128, "hidden": 256, "joint": 256, "epochs": 5, "decay_every": 4, "rate": 0.002, "dropout": 0.2}
-SMALLEST = {"words": 64, "hidden": 128, "joint": 128, "epochs": 3, "decay_every": 3, "rate": 0.002, "dropout": 0.0}
+REGULAR = {"dropout": 0.5, "min_count": 4, "epochs": 12, "lr_decay_every": 5}
+SMALL = {
+    "word_dim": 128,
+    "hidden_dim": 256,
+    "embedding_dim": 256,
+    "epochs": 5,
+    "lr_decay_every": 4,
+    "learning_rate": 0.002,
+    "dropout": 0.2,
+}
+SMALLEST = {
+    "word_dim": 64,
+    "hidden_dim": 128,
+    "embedding_dim": 128,
+    "epochs": 3,
+    "lr_decay_every": 3,
+    "learning_rate": 0.002,
+    "dropout": 0.0,
+}
 QUICK = {**SMALLEST, "epochs": 2}
 QUICK_IMAGES = 500
 DIRECTIONS = {"i2t": "image → text", "t2i": "text → image"}

@@ -125,7 +125,7 @@ def test_an_unknown_description_is_refused(world):
 
 def test_bag_of_words_against_a_slow_count():
     texts = ["a red dog", "a red cat runs", "a blue dog runs", "a dog a dog"]
-    bag = BagOfWords.fit(texts, least=2)
+    bag = BagOfWords.fit(texts, min_count=2)
     assert bag.vocabulary == ("dog", "red", "runs"), "'a' is in every text; 'blue' and 'cat' are in one"
     for text, row in zip(texts, bag.vectors(texts).toarray(), strict=True):
         weights = [np.log(4 / sum(w in words(t) for t in texts)) if w in words(text) else 0 for w in bag.vocabulary]
@@ -133,13 +133,13 @@ def test_bag_of_words_against_a_slow_count():
 
 
 def test_the_vocabulary_keeps_the_most_frequent_words():
-    assert BagOfWords.fit(["a b", "a b", "a c", "d e"], least=1, most=2).vocabulary == ("a", "b")
+    assert BagOfWords.fit(["a b", "a b", "a c", "d e"], min_count=1, max_words=2).vocabulary == ("a", "b")
 
 
 def test_equally_frequent_words_are_kept_in_the_order_of_the_alphabet():
     """Not in that of a set, which every process has its own."""
     texts = [f"{word} {other}" for word, other in zip("hgfedcba", "abcdefgh", strict=True)] + ["x y"]
-    assert BagOfWords.fit(texts, least=1, most=4).vocabulary == tuple("abcd")
+    assert BagOfWords.fit(texts, min_count=1, max_words=4).vocabulary == tuple("abcd")
 
 
 def test_texts_without_a_common_word_are_refused():

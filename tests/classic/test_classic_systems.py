@@ -12,10 +12,10 @@ import limner
 from limner.core.errors import LimnerError
 from limner.systems.classic.alignment import Alignment
 from limner.systems.classic.lexical import LexicalKernel
+from limner.systems.classic.paper_systems import SYSTEMS, system
 from limner.systems.classic.similarity import Distributional, Lin, Maximum, Mean
 from limner.systems.classic.strings import OverlapF1, StringKernel
 from limner.systems.classic.tagrank import TagRank
-from limner.systems.classic.thirty import SYSTEMS, system
 
 CORPUS = ("a dog runs", "a cat sleeps on the mat")
 

@@ -109,12 +109,20 @@ def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     small, features = world(20)
     quick = {**OPTIONS, "epochs": 1, "tensorboard": False}
-    tiny = {"width": 16, "layers": 1, "heads": 2, "batch": 24, "device": "cpu", "longest": 12, "tensorboard": False}
+    tiny = {
+        "hidden_dim": 16,
+        "layers": 1,
+        "heads": 2,
+        "batch_size": 24,
+        "device": "cpu",
+        "max_tokens": 12,
+        "tensorboard": False,
+    }
     for name in ("towers", "pvse", "pcme"):
         limner.train(small, name, features=features, **quick).save(folder / name)
     scenes = named(limner.load("scenes", images=20))
     limner.train(scenes, "mcprop", epochs=1, **tiny).save(folder / "mcprop")
-    limner.train(scenes, "crank", epochs=1, pictures=True, **tiny).save(folder / "crank")
+    limner.train(scenes, "crank", epochs=1, use_images=True, **tiny).save(folder / "crank")
     for name in ("kcca", "nearest"):
         limner.train(scenes, name, images="linear", features=_vectors(scenes), **_few(name)).save(folder / name)
     return folder
@@ -489,11 +497,11 @@ def test_no_reader_of_pickles_yaml_or_remote_code():
 @pytest.mark.parametrize(
     ("kind", "group", "name"),
     [
-        ("towers", "shape", "hidden"),
+        ("towers", "shape", "hidden_dim"),
         ("pvse", "several", "heads"),
-        ("pcme", "shape", "joint"),
+        ("pcme", "shape", "embedding_dim"),
         ("mcprop", "heads", "layers"),
-        ("crank", "layers", "width"),
+        ("crank", "layers", "hidden_dim"),
     ],
 )
 def test_a_model_builds_nothing_that_its_weights_do_not_fill(saved, tmp_path, kind, group, name):

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from limner.cli.console import Unprinted, as_text, put, tell
+from limner.cli.old_names import old_names_told, with_new_names
 from limner.core.errors import LimnerError
 
 # Typer has brought its parser along under different names; a bad parameter has always been a usage error.
@@ -57,10 +58,11 @@ class Shell(TyperGroup):
     ) -> Any:
         """Parses and runs; in standalone mode ends the process with a `Status`."""
         rest = (prog_name, complete_var, False, windows_expand_args)
+        args = with_new_names(self, sys.argv[1:] if args is None else args)
         if not standalone_mode:
             return super().main(args, *rest, **extra)
         _bear_any_character()
-        self.as_json = "--json" in (sys.argv[1:] if args is None else args)
+        self.as_json = "--json" in args
         try:
             status = super().main(args, *rest, **extra)
         except UsageError as error:
@@ -72,7 +74,8 @@ class Shell(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Runs the command, with everything that may go wrong in one place."""
         try:
-            result = super().invoke(ctx)
+            with old_names_told():
+                result = super().invoke(ctx)
             if sys.stdout is not None:
                 sys.stdout.flush()  # here, where a closed pipe can still be handled
             return result

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.importing import imported
+from limner.core.renamed import old_names, translated
 from limner.core.written import truth
 
 T = TypeVar("T")
@@ -114,6 +115,7 @@ def checked(
     limner.core.errors.LimnerError: option of 'scenes' images='abc' is str: expected int
     """
     known, is_open = _parameters(thing, filled)
+    options = translated(options, _old_names(thing))
     for name in options:
         if name not in known and not is_open:
             raise UnknownName(f"option of {what}", name, known)
@@ -158,15 +160,27 @@ def _gathered(thing: Callable[..., object], hint: object) -> dict[str, Option] |
     return {name: Option(name, hint, ...) for name, hint in typing.get_type_hints(unpacked[0]).items()}
 
 
+def _old_names(thing: Any) -> dict[str, str]:
+    """The old names of all options, those behind `**options` included."""
+    found = old_names(thing)
+    for kind in getattr(thing, "__settings__", ((), {}))[0]:
+        found |= _old_names(imported(kind, what="function") if isinstance(kind, str) else kind)
+    for hint in _hints(thing).values():
+        for unpacked in typing.get_args(hint)[:1]:
+            found |= old_names(unpacked) if typing.is_typeddict(unpacked) else {}
+    return found
+
+
 def _as_there(place: str) -> dict[str, Option]:
     return _gathered(imported(place, what="function"), None) or {}
 
 
 def _hints(thing: Callable[..., object]) -> dict[str, object]:
     """Annotations, each by itself: `object` where one names what only a type checker imports."""
-    owners: list[Any] = [thing]
+    owners: list[Any] = [inspect.unwrap(thing)]
     if inspect.isclass(thing):
-        owners = list(reversed(thing.__mro__)) if dataclasses.is_dataclass(thing) else [thing.__init__]
+        is_record = dataclasses.is_dataclass(thing)
+        owners = list(reversed(thing.__mro__)) if is_record else [inspect.unwrap(thing.__init__)]
     return {name: _hint(name, hint, owner) for owner in owners for name, hint in _annotations(owner).items()}
 
 

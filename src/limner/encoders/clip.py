@@ -26,7 +26,7 @@ class ClipEncoder(TorchEncoder):
 
     Args:
         model: A folder, or a name on the Hugging Face hub, such as "openai/clip-vit-base-patch32".
-        running: `device`, `precision`, `budget` and `batch` of `limner.encoders.running.TorchEncoder`.
+        running: `device`, `precision`, `tokens_per_batch` and `batch_size` of `limner.encoders.running.TorchEncoder`.
     """
 
     kinds = ("image", "text")
@@ -42,7 +42,7 @@ class ClipEncoder(TorchEncoder):
         self.processor = pretrained(library.AutoImageProcessor.from_pretrained, self.folder)
         text = self.model.config.text_config
         self.dim = int(getattr(self.model.config, "projection_dim", None) or text.hidden_size)
-        self.longest = int(text.max_position_embeddings)
+        self.max_tokens = int(text.max_position_embeddings)
         # SigLIP was trained on texts filled up to the last place, and has no mask for what fills them.
         self.filled_up = self.model.config.model_type.startswith("siglip")
         self.fill = int(self.tokenizer.pad_token_id or 0)
@@ -55,7 +55,7 @@ class ClipEncoder(TorchEncoder):
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokens, for SigLIP filled up to its fixed length."""
         padding = "max_length" if self.filled_up else False
-        cut = self.tokenizer(list(texts), truncation=True, max_length=self.longest, padding=padding)
+        cut = self.tokenizer(list(texts), truncation=True, max_length=self.max_tokens, padding=padding)
         return list(cut["input_ids"])
 
     def text_vectors(self, tokens: Tensor, filled: Tensor) -> Tensor:

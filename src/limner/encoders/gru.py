@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from limner.core import model_store
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told
+from limner.core.renamed import renamed
 from limner.encoders.offline import fingerprint_of
 from limner.encoders.running import Running, TorchEncoder, mean_pooled
 from limner.encoders.words import words
@@ -55,13 +56,14 @@ class GruEncoder(TorchEncoder):
         self.dim = int(reader.gru.hidden_size)
 
     @classmethod
+    @renamed(least="min_count")
     def fresh(
         cls,
         texts: Iterable[str],
         *,
         dim: int = 256,
         word_dim: int = 128,
-        least: int = 2,
+        min_count: int = 2,
         seed: int = 0,
         **running: Unpack[Running],
     ) -> GruEncoder:
@@ -71,12 +73,12 @@ class GruEncoder(TorchEncoder):
             texts: Where the words come from.
             dim: Numbers per vector.
             word_dim: Numbers per word.
-            least: Words in fewer texts are left out.
+            min_count: Words in fewer texts are left out.
             seed: Of the weights.
             running: As for the class.
         """
         seen = Counter(word for text in texts for word in set(words(text)))
-        known = sorted(word for word, count in seen.items() if count >= least)
+        known = sorted(word for word, count in seen.items() if count >= min_count)
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             reader = GruModule(len(known) + UNKNOWN + 1, word_dim=word_dim, dim=dim)

@@ -28,7 +28,7 @@ class OpenClipEncoder(TorchEncoder):
     Args:
         model: The architecture, such as "ViT-B-32".
         weights: A file of weights, or one of open_clip's tags for this architecture, such as "laion2b_s34b_b79k".
-        running: `device`, `precision`, `budget` and `batch` of `limner.encoders.running.TorchEncoder`.
+        running: `device`, `precision`, `tokens_per_batch` and `batch_size` of `limner.encoders.running.TorchEncoder`.
     """
 
     kinds = ("image", "text")

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from limner.core.collection import Items
 from limner.core.errors import LimnerError, MissingExtra, UnknownName
+from limner.core.renamed import renamed
 from limner.core.torch_kernels import device_named
 from limner.encoders.batching import by_length, padded
 from limner.encoders.memory import keep_freed
@@ -36,7 +37,7 @@ _AHEAD = 3  # batches of pictures that are decoded before the model asks for the
 
 
 def number_type(precision: str, device: torch.device) -> torch.dtype | None:
-    """The type of mixed precision; None for plain single precision. "auto" is half precision on a graphics card.
+    """The type of mixed precision; None for plain single precision. "auto" is half precision on a GPU.
 
     >>> number_type("auto", torch.device("cpu")), number_type("bfloat16", torch.device("cpu"))
     (None, torch.bfloat16)
@@ -48,23 +49,24 @@ def number_type(precision: str, device: torch.device) -> torch.dtype | None:
     return PRECISIONS[precision]
 
 
+@renamed(budget="tokens_per_batch", batch="batch_size")
 class Running(TypedDict, total=False):
     """How an encoder of torch runs: the keywords of `TorchEncoder`, which every one of them takes."""
 
     device: str
     precision: str
-    budget: int | None
-    batch: int | None
+    tokens_per_batch: int | None
+    batch_size: int | None
 
 
 class TorchEncoder(ABC):
     """An encoder whose work is done by torch.
 
     Args:
-        device: "auto" (a graphics card where there is one), "cpu", "cuda", "cuda:1", ...
-        precision: "auto" (half precision on a graphics card, single elsewhere), "float32", "float16" or "bfloat16".
-        budget: Tokens of a batch of texts, padding included.
-        batch: Pictures of a batch; 64 on a GPU and 8 elsewhere, whose layers stay in the cache of a core.
+        device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
+        precision: "auto" (half precision on a GPU, single elsewhere), "float32", "float16" or "bfloat16".
+        tokens_per_batch: Tokens in a batch of texts, padding included.
+        batch_size: Images in a batch; by default 64 on a GPU, and 8 on a CPU, so that activations fit its cache.
     """
 
     dim: int
@@ -72,13 +74,19 @@ class TorchEncoder(ABC):
     """The short side that pictures are scaled to; a large JPEG is decoded at a smaller scale, at least twice this."""
     kinds: tuple[str, ...] = ("text",)
 
+    @renamed(budget="tokens_per_batch", batch="batch_size")
     def __init__(
-        self, *, device: str = "auto", precision: str = "auto", budget: int | None = None, batch: int | None = None
+        self,
+        *,
+        device: str = "auto",
+        precision: str = "auto",
+        tokens_per_batch: int | None = None,
+        batch_size: int | None = None,
     ) -> None:
         self.device = device_named(device)
         self.number_type = number_type(precision, self.device)
-        self.budget = budget or (65_536 if self.device.type == "cuda" else 2_048)
-        self.batch = batch or (64 if self.device.type == "cuda" else 8)
+        self.tokens_per_batch = tokens_per_batch or (65_536 if self.device.type == "cuda" else 2_048)
+        self.batch_size = batch_size or (64 if self.device.type == "cuda" else 8)
 
     @property
     @abstractmethod
@@ -132,7 +140,7 @@ class TorchEncoder(ABC):
     def _texts(self, texts: Sequence[str]) -> Iterator[tuple[Any, Tensor]]:
         for low in range(0, len(texts), _TEXTS_AT_ONCE):
             tokens = self.tokens(list(texts[low : low + _TEXTS_AT_ONCE]))
-            for rows in by_length([len(t) for t in tokens], budget=self.budget):
+            for rows in by_length([len(t) for t in tokens], budget=self.tokens_per_batch):
                 matrix, filled = padded([tokens[r] for r in rows], fill=self.fill)
                 sides = [torch.from_numpy(each).to(self.device) for each in (matrix, filled)]
                 with self._mixed():
@@ -149,7 +157,7 @@ class TorchEncoder(ABC):
         raise LimnerError(f"{type(self).__name__} encodes no pictures")
 
     def _images(self, items: Items) -> Iterator[tuple[Any, Tensor]]:
-        for rows, pixels in ahead(items, self.pixels, batch=self.batch, shortest=self.shortest):
+        for rows, pixels in ahead(items, self.pixels, batch=self.batch_size, shortest=self.shortest):
             with self._mixed():
                 yield rows, self.image_vectors(pixels.to(self.device, non_blocking=True))
 

@@ -19,6 +19,7 @@ from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told, read_arrays
+from limner.core.renamed import renamed
 from limner.encoders.contract import digest
 from limner.encoders.pictures import describe
 from limner.encoders.words import BagOfWords
@@ -121,13 +122,14 @@ def _read_npz(path: str | Path) -> HistogramModel:
         return HistogramModel(name, tuple(held["descriptions"].tolist()), bag, images, texts)
 
 
+@renamed(least="min_count")
 def train(
     collection: Collection,
     *,
     descriptions: Sequence[str] = ("colours", "shapes"),
     ridge: float = 0.3,
     dimensions: int = 32,
-    least: int = 2,
+    min_count: int = 2,
     name: str = "histograms",
     workers: int | None = None,
     progress: Progress | None = None,
@@ -139,27 +141,28 @@ def train(
         descriptions: Of pictures: "colours", "shapes" or both.
         ridge: Smoothing of the map; see `limner.systems.canonical`.
         dimensions: Of the joint space.
-        least: Words in fewer texts are left out.
+        min_count: Words in fewer texts are left out.
         name: What reports call the system.
         workers: Threads; all cores by default.
         progress: Called with (pictures done, pictures in all).
     """
     _refuse_bad(collection, ridge, dimensions)
-    bag = BagOfWords.fit(collection.texts.values, least=least)
+    bag = BagOfWords.fit(collection.texts.values, min_count=min_count)
     pictures = describe(collection.images, descriptions, workers=workers, progress=progress)
     sides = canonical_maps(
         pictures, bag.vectors(collection.texts.values), _weights(collection), ridge=ridge, dimensions=dimensions
     )
-    options = {"ridge": ridge, "dimensions": dimensions, "least": least}
+    options = {"ridge": ridge, "dimensions": dimensions, "min_count": min_count}
     return HistogramModel(name, tuple(descriptions), bag, *sides, options, TrainedOn.of(collection))
 
 
+@renamed(least="min_count")
 def train_colours(
     collection: Collection,
     *,
     ridge: float = 0.3,
     dimensions: int = 32,
-    least: int = 2,
+    min_count: int = 2,
     name: str = "colours",
     workers: int | None = None,
     progress: Progress | None = None,
@@ -170,7 +173,13 @@ def train_colours(
     """
     options: dict[str, Any] = {"workers": workers, "progress": progress}
     return train(
-        collection, descriptions=("colours",), ridge=ridge, dimensions=dimensions, least=least, name=name, **options
+        collection,
+        descriptions=("colours",),
+        ridge=ridge,
+        dimensions=dimensions,
+        min_count=min_count,
+        name=name,
+        **options,
     )
 
 

@@ -53,10 +53,10 @@ def train(
       $ limner train histograms scenes -o scenes-model
       $ limner train histograms photos/ -o photos-model --hold-out --set dimensions=64
       $ limner evaluate scenes --system scenes-model
-      $ limner train towers pairs.csv -o tuned --from scenes-towers --set rate=0.0001
+      $ limner train towers pairs.csv -o tuned --from scenes-towers --set learning_rate=0.0001
     """
-    chosen = loading(settings) | ({} if start is None else {"start": str(start)})
-    _refuse_taken(out, chosen.get("folder"))
+    chosen = loading(settings) | ({} if start is None else {"init_from": str(start)})
+    _refuse_taken(out, chosen.get("checkpoint_dir", chosen.get("folder")))
     whole = _seen(load(collection, options), hold_out)
     began = time.perf_counter()
     model = _trained(system, whole, config, chosen, trust=trust)

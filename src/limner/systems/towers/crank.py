@@ -33,20 +33,20 @@ from limner.scores import Progress, Scores
 from limner.systems.towers import cards, checkpoints, randomness
 from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.fit import fit
-from limner.systems.towers.judges import TUNED, Judge, Layers, Reading, Tuned
-from limner.systems.towers.readers import PACKAGED, WORDS, found_again, reader_of
-from limner.systems.towers.settings import Training, refuse_below, settings, split
-from limner.systems.towers.sources import Source, source
-from limner.systems.towers.sources import found_again as features_again
+from limner.systems.towers.pair_classifiers import TUNED, Judge, Layers, Reading, Tuned
+from limner.systems.towers.readers import PACKAGED, WORDS, load_reader, reader_of
+from limner.systems.towers.settings import Training, current_settings, refuse_below, settings, split, was
+from limner.systems.towers.sources import Source, load_source, source
 from limner.systems.trained_on import TrainedOn, kept
 
 Scored = npt.NDArray[np.float32]
 KIND = "crank"
 ABOUT = "CRank: reads a file name and a caption together and says how well they match."
-DEFAULTS: Mapping[str, Any] = {"batch": 64, "rate": 2e-4, "weight_decay": 0.01, "epochs": 10}
+DEFAULTS: Mapping[str, Any] = {"batch_size": 64, "learning_rate": 2e-4, "weight_decay": 0.01, "epochs": 10}
 """Of `Training`, where they differ."""
 
 
+@was("longest", "least", "pictures", "hard", "deep")
 @dataclass(frozen=True, kw_only=True)
 class Pairing:
     """What goes in.
@@ -56,33 +56,33 @@ class Pairing:
             transformer, which is trained as a whole.
         pictures: Whether the pair scorer also sees the picture.
         features: Of `pictures`: `Embeddings`, the file of some, or an encoder; colours and shapes by default.
-        longest: Tokens that are read of a text, or of a pair by a transformer.
-        least: Words in fewer training texts are unknown to the backbone "words".
+        max_tokens: Tokens per text, or per pair for a transformer; the rest is cut off.
+        min_count: Words in fewer training texts are unknown to the backbone "words".
         proposer: Scores, a ranking or the file of one, of the training images' captions: where it goes wrong, pairs
             that do not match are taken from. Random pairs alone are easily told apart, and teach little of the order
             of the best.
-        hard: The share of pairs that do not match which are the proposer's.
-        deep: How many of a list's first candidates these are drawn from.
+        hard_negative_share: The share of negative pairs that come from the proposer.
+        hard_negative_depth: They are drawn from this many of its first candidates.
         name: What reports call the system.
     """
 
     backbone: str | None = None
-    pictures: bool = False
+    use_images: bool = False
     features: Any = None
-    longest: int = 128
-    least: int = 2
+    max_tokens: int = 128
+    min_count: int = 2
     proposer: Any = None
-    hard: float = 0.5
-    deep: int = 50
+    hard_negative_share: float = 0.5
+    hard_negative_depth: int = 50
     name: str = "crank"
 
     def __post_init__(self) -> None:
         """Refuses what cannot be, or would do nothing."""
-        refuse_below(self, 1, "longest", "least", "deep")
-        if not 0 <= self.hard <= 1:
-            raise LimnerError(f"hard={self.hard}: expected a share between 0 and 1")
-        if self.features is not None and not self.pictures:
-            raise LimnerError("features= without pictures=True: this judge would not look at them")
+        refuse_below(self, 1, "max_tokens", "min_count", "hard_negative_depth")
+        if not 0 <= self.hard_negative_share <= 1:
+            raise LimnerError(f"hard_negative_share={self.hard_negative_share}: expected a share between 0 and 1")
+        if self.features is not None and not self.use_images:
+            raise LimnerError("features= without use_images=True: this classifier would not use them")
 
 
 class CrankBatch(NamedTuple):
@@ -126,11 +126,11 @@ class CrankData:
         names, captions = judge.read(image_names(collection.images)), judge.read(collection.texts.values)
         return cls(names, captions, rows, pairs.rows, pairs.columns)
 
-    def with_proposed(self, collection: Collection, proposer: Any, *, deep: int, hard: float) -> CrankData:
+    def with_proposed(self, collection: Collection, proposer: Any, *, depth: int, share: float) -> CrankData:
         """Also knows what a proposer puts first."""
-        if proposer is None or not hard:
+        if proposer is None or not share:
             return self
-        lists = proposer.top(deep + self._most) if isinstance(proposer, Scores | Ranking) else Ranking.load(proposer)
+        lists = proposer.top(depth + self._most) if isinstance(proposer, Scores | Ranking) else Ranking.load(proposer)
         known = {key: row for row, key in enumerate(lists.queries)}
         missing = [key for key in collection.images.ids if key not in known]
         if missing:
@@ -143,9 +143,9 @@ class CrankData:
         found = turned[lists.indices[[known[key] for key in collection.images.ids]]]
         own = found + len(self.captions) * np.arange(len(found))[:, None]
         wrong = (found >= 0) & ~np.isin(own, self._keys)
-        first = np.argsort(~wrong, axis=1, kind="stable")[:, :deep]
+        first = np.argsort(~wrong, axis=1, kind="stable")[:, :depth]
         left = np.where(np.take_along_axis(wrong, first, 1), np.take_along_axis(found, first, 1), -1)
-        return replace(self, proposed=left, hard=hard)
+        return replace(self, proposed=left, hard=share)
 
     def others(self, images: IntArray, generator: np.random.Generator) -> IntArray:
         """A text for each image that does not belong to it: at random, or one that the proposer puts first."""
@@ -205,7 +205,7 @@ class CrankTask:
     ) -> None:
         self.module = self.judge = judge
         self.known, self.dev, self.training, self.group, self.device = known, dev, training, group, device
-        self.half = min(max(training.batch // 2, 1), len(known.rows) // group.size * group.size)
+        self.half = min(max(training.batch_size // 2, 1), len(known.rows) // group.size * group.size)
 
     @property
     def steps(self) -> int:
@@ -279,34 +279,35 @@ def train(
         collection: What to learn from; images have the field "file_name", or their files' and ids' names are taken.
         dev: What says which epoch is best, by how often right pairs score above wrong ones.
         progress: Called with (steps done, steps in all).
-        options: Of `Pairing`, `limner.systems.towers.judges.Layers` and `Training`, where batch is 64, rate 2e-4,
-            weight_decay 0.01 and epochs 10 by default.
+        options: Of `Pairing`, `limner.systems.towers.pair_classifiers.Layers` and `Training`, with other defaults:
+            batch_size 64, learning_rate 2e-4, weight_decay 0.01, epochs 10.
     """
     pairing, shape, training = split({**DEFAULTS, **options}, Pairing, Layers, Training, what=KIND)
     device = device_named(training.device)
     group = joined(device)
-    features = source(pairing.features) if pairing.pictures else None
+    features = source(pairing.features) if pairing.use_images else None
     size = None if features is None else int(features.vectors(collection.images[:2]).shape[1])
     with randomness.seeded(training.seed):
         judge = _judge(pairing, shape, collection, size, device).to(device)
     known = CrankData.of(collection, judge, features, device)
-    known = known.with_proposed(collection, pairing.proposer, deep=pairing.deep, hard=pairing.hard)
+    depth, share = pairing.hard_negative_depth, pairing.hard_negative_share
+    known = known.with_proposed(collection, pairing.proposer, depth=depth, share=share)
     if judge.picture is not None and known.features is not None:
         judge.picture.standardise(known.features)
     held = None if dev is None else CrankData.of(dev, judge, features, device)
     task = CrankTask(judge, known, held, training=training, group=group, device=device)
     fitted = fit(task, training, criterion="AUC", group=group, progress=progress)
     about = cards.summary(collection, dev, fitted, ("AUC", "accuracy"))
-    told = {"pairing": {"longest": pairing.longest, "pictures": pairing.pictures}, "layers": asdict(shape)}
+    told = {"pairing": {"max_tokens": pairing.max_tokens, "use_images": pairing.use_images}, "layers": asdict(shape)}
     told["training"] = asdict(training)
     return CrankModel(pairing.name, judge.eval(), features, told, about, TrainedOn.of(collection))
 
 
 def _judge(pairing: Pairing, shape: Layers, collection: Collection, size: int | None, device: torch.device) -> Judge:
     if pairing.backbone not in (None, WORDS, PACKAGED):
-        return Tuned(pairing.backbone, longest=pairing.longest, features=size, dropout=shape.dropout)
+        return Tuned(pairing.backbone, max_tokens=pairing.max_tokens, features=size, dropout=shape.dropout)
     texts = [*collection.texts.values, *image_names(collection.images)]
-    sizes = {"dim": shape.width, "longest": min(pairing.longest, 64), "least": pairing.least}
+    sizes = {"dim": shape.hidden_dim, "max_tokens": min(pairing.max_tokens, 64), "min_count": pairing.min_count}
     return Reading(reader_of(pairing.backbone, texts, device=device, **sizes), shape, size)
 
 
@@ -401,20 +402,20 @@ class CrankModel:
         with damage_told(path, what="saved model", mend="save it again"):
             judge = _rebuilt(saved, device_named(device))
             about = config["features"]
-            features = features_again(about, what="features", trust=trust) if about else None
+            features = load_source(about, what="features", trust=trust) if about else None
         checkpoints.fill(judge, saved)
         judge = judge.to(device_named(device)).eval()
         record = TrainedOn.from_content(config.get("trained_on"))
-        return cls(config["name"], judge, features, config["settings"], config["trained"], record)
+        return cls(config["name"], judge, features, current_settings(config["settings"]), config["trained"], record)
 
 
 def _rebuilt(saved: SavedModel, device: torch.device) -> Judge:
     config, folder = saved.content, saved.folder
-    size, told = config["sizes"]["features"], config["settings"]
+    size, told = config["sizes"]["features"], current_settings(config["settings"])
     saved.refuse_larger(told["layers"], config["sizes"], config["reader"])
     if config["tuned"]:
-        return Tuned(folder / TUNED, longest=int(told["pairing"]["longest"]), features=size, fresh=False)
-    reader = found_again(config["reader"], folder, dim=int(config["sizes"]["dim"]), device=device)
+        return Tuned(folder / TUNED, max_tokens=int(told["pairing"]["max_tokens"]), features=size, fresh=False)
+    reader = load_reader(config["reader"], folder, dim=int(config["sizes"]["dim"]), device=device)
     return Reading(reader, settings(Layers, told["layers"], what=KIND), size)
 
 

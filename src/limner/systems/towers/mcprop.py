@@ -30,17 +30,16 @@ from limner.core.torch_kernels import device_named
 from limner.datasets.wikipedia import image_names
 from limner.scores import Progress, Scores
 from limner.systems.towers import cards, checkpoints, randomness
+from limner.systems.towers.branches import Vectors
 from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.encoding import as_array
 from limner.systems.towers.fit import fit
 from limner.systems.towers.fusion import Fused, fusion
-from limner.systems.towers.named import Data
-from limner.systems.towers.readers import Read, Seeing, States, TextReader, found_again, reader_of
-from limner.systems.towers.settings import Training, refuse_below, settings, split
+from limner.systems.towers.mcprop_data import Data
+from limner.systems.towers.readers import Read, Seeing, States, TextReader, load_reader, reader_of
+from limner.systems.towers.settings import Training, current_settings, refuse_below, settings, split, was
 from limner.systems.towers.shape import Margin
-from limner.systems.towers.sides import Vectors
-from limner.systems.towers.sources import Source, source
-from limner.systems.towers.sources import found_again as features_again
+from limner.systems.towers.sources import Source, load_source, source
 from limner.systems.trained_on import TrainedOn, kept
 
 KIND = "mcprop"
@@ -51,6 +50,7 @@ MEASURES = ("nDCG@5", "R@1", "R@5", "R@10")
 _AT_ONCE = 512
 
 
+@was("longest", "least")
 @dataclass(frozen=True, kw_only=True)
 class Query:
     """What goes in.
@@ -58,35 +58,36 @@ class Query:
     Args:
         features: Of images: `Embeddings`, the file of some, or an encoder; colours and shapes by default.
         backbone: Of texts: "words" (learned along), "use-multilingual", or a folder or hub name of a transformer.
-        longest: Tokens that are read of a text.
-        least: Words in fewer training texts are unknown to the backbone "words".
+        max_tokens: Tokens per text; the rest is cut off.
+        min_count: Words in fewer training texts are unknown to the backbone "words".
         name: What reports call the system.
     """
 
     features: Any = None
     backbone: str | None = None
-    longest: int = 48
-    least: int = 2
+    max_tokens: int = 48
+    min_count: int = 2
     name: str = "mcprop"
 
     def __post_init__(self) -> None:
         """Refuses what cannot be."""
-        refuse_below(self, 1, "longest", "least")
+        refuse_below(self, 1, "max_tokens", "min_count")
 
 
+@was("width")
 @dataclass(frozen=True, kw_only=True)
 class Heads:
     """The heads.
 
     Args:
-        width: Numbers per vector, inside the heads and in the joint space.
+        hidden_dim: Dimension of the heads and of the joint space.
         layers: Of each transformer head.
         heads: Of attention.
         dropout: Share of the numbers that is left out in training.
         fusion: "attentive", "concat", "text" (file name alone) or "image".
     """
 
-    width: int = 256
+    hidden_dim: int = 256
     layers: int = 2
     heads: int = 4
     dropout: float = 0.1
@@ -94,9 +95,9 @@ class Heads:
 
     def __post_init__(self) -> None:
         """Refuses what cannot be."""
-        refuse_below(self, 1, "width", "layers", "heads")
-        if self.width % self.heads:
-            raise LimnerError(f"width={self.width} with heads={self.heads}: expected a multiple")
+        refuse_below(self, 1, "hidden_dim", "layers", "heads")
+        if self.hidden_dim % self.heads:
+            raise LimnerError(f"hidden_dim={self.hidden_dim} with heads={self.heads}: expected a multiple")
 
 
 class Head(nn.Module):
@@ -104,14 +105,20 @@ class Head(nn.Module):
 
     def __init__(self, reader: TextReader, shape: Heads) -> None:
         super().__init__()
-        self.see = Seeing(reader, shape.width)
-        self.first = nn.Parameter(torch.randn(shape.width) * 0.02)
-        self.places = nn.Parameter(torch.randn(reader.longest + 2, shape.width) * 0.02)
+        self.see = Seeing(reader, shape.hidden_dim)
+        self.first = nn.Parameter(torch.randn(shape.hidden_dim) * 0.02)
+        self.places = nn.Parameter(torch.randn(reader.max_tokens + 2, shape.hidden_dim) * 0.02)
         layer = nn.TransformerEncoderLayer(
-            shape.width, shape.heads, 2 * shape.width, shape.dropout, "gelu", batch_first=True, norm_first=True
+            shape.hidden_dim,
+            shape.heads,
+            2 * shape.hidden_dim,
+            shape.dropout,
+            "gelu",
+            batch_first=True,
+            norm_first=True,
         )
         self.encoder = nn.TransformerEncoder(
-            layer, shape.layers, norm=nn.LayerNorm(shape.width), enable_nested_tensor=False
+            layer, shape.layers, norm=nn.LayerNorm(shape.hidden_dim), enable_nested_tensor=False
         )
 
     def forward(self, states: Tensor, read: Read) -> Tensor:
@@ -138,8 +145,8 @@ class MCProp(nn.Module):
         super().__init__()
         self.states = States(reader)
         self.names, self.captions = Head(reader, shape), Head(reader, shape)
-        self.images = Vectors(features, shape.width, dropout=shape.dropout)
-        self.fusion = fusion(shape.fusion, shape.width)
+        self.images = Vectors(features, shape.hidden_dim, dropout=shape.dropout)
+        self.fusion = fusion(shape.fusion, shape.hidden_dim)
 
     def queries(self, names: Read, features: Tensor, reader: TextReader) -> Fused:
         """Fused queries."""
@@ -180,7 +187,7 @@ class McpropTask:
         self.module = self.heads = module
         self.reader, self.data, self.margin = reader, data, loss
         self.training, self.group = training, group
-        self.size = min(training.batch, len(data.image_of) // group.size * group.size)
+        self.size = min(training.batch_size, len(data.image_of) // group.size * group.size)
 
     @property
     def steps(self) -> int:
@@ -267,7 +274,7 @@ def train(
     device = device_named(training.device)
     group = joined(device)
     texts = [*collection.texts.values, *image_names(collection.images)]
-    sizes = {"dim": shape.width, "longest": query.longest, "least": query.least}
+    sizes = {"dim": shape.hidden_dim, "max_tokens": query.max_tokens, "min_count": query.min_count}
     reader = reader_of(query.backbone, texts, device=device, **sizes)
     features = source(query.features)
     held = None if dev is None else Data.of(dev, reader, features, device)
@@ -278,7 +285,7 @@ def train(
     task = McpropTask(module.to(device), reader, data, margin.function(), training=training, group=group)
     fitted = fit(task, training, criterion="nDCG@5", group=group, progress=progress)
     about = cards.summary(collection, dev, fitted, (*MEASURES, "a_u", "a_v"))
-    told = {"query": {"longest": query.longest, "least": query.least}, "heads": asdict(shape)}
+    told = {"query": {"max_tokens": query.max_tokens, "min_count": query.min_count}, "heads": asdict(shape)}
     told |= {"margin": _plain(asdict(margin)), "training": asdict(training)}
     return McpropModel(query.name, module, reader, features, told, about, TrainedOn.of(collection))
 
@@ -371,7 +378,7 @@ class McpropModel:
     @cached_property
     def fingerprint(self) -> str:
         """The weights of the heads, and which backbone reads texts."""
-        return f"{KIND} {checkpoints.short_fingerprint(self.module, f'{self.reader.kind} {self.reader.longest}')}"
+        return f"{KIND} {checkpoints.short_fingerprint(self.module, f'{self.reader.kind} {self.reader.max_tokens}')}"
 
     def save(self, path: str | Path) -> Path:
         """Writes a folder: weights, config.json, what the reader needs, the drawn weights, and a card."""
@@ -393,13 +400,13 @@ class McpropModel:
         saved = model_store.read(path, KIND)
         config = saved.content
         with damage_told(path, what="saved model", mend="save it again"):
-            told = config["settings"]["heads"], config["sizes"], config["reader"]
-            saved.refuse_larger(*told)
+            groups = current_settings(config["settings"])
+            saved.refuse_larger(groups["heads"], config["sizes"], config["reader"])
             place, dim = device_named(device), int(config["sizes"]["dim"])
-            reader = found_again(config["reader"], Path(path), dim=dim, device=place)
-            shape = settings(Heads, config["settings"]["heads"], what=KIND)
+            reader = load_reader(config["reader"], Path(path), dim=dim, device=place)
+            shape = settings(Heads, groups["heads"], what=KIND)
             module = MCProp(reader, int(config["sizes"]["features"]), shape)
-            features = features_again(config["features"], what="features", trust=trust)
+            features = load_source(config["features"], what="features", trust=trust)
         checkpoints.fill(module, saved)
-        about = config["settings"], config["trained"], TrainedOn.from_content(config.get("trained_on"))
+        about = groups, config["trained"], TrainedOn.from_content(config.get("trained_on"))
         return cls(config["name"], module.to(place).eval(), reader, features, *about)

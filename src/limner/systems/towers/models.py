@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, normalize
 
-from limner.systems.towers.sides import Seen
+from limner.systems.towers.branches import Seen
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Compared = tuple[Tensor, ...]
@@ -66,19 +66,21 @@ class AttentionHeads(nn.Module):
     z_k = LayerNorm(whole + r_k). Without parts every head has a map of its own: r_k = sigmoid(W_k whole).
 
     Args:
-        joint: Numbers per vector.
+        embedding_dim: Dimension of the joint space.
         heads: K.
         parts: Numbers per part; None where items have no parts.
     """
 
-    def __init__(self, joint: int, heads: int, *, parts: int | None) -> None:
+    def __init__(self, embedding_dim: int, heads: int, *, parts: int | None) -> None:
         super().__init__()
         self.heads = heads
         self.attend = (
-            nn.Sequential(nn.Linear(parts, joint // 2), nn.Tanh(), nn.Linear(joint // 2, heads)) if parts else None
+            nn.Sequential(nn.Linear(parts, embedding_dim // 2), nn.Tanh(), nn.Linear(embedding_dim // 2, heads))
+            if parts
+            else None
         )
-        self.map = nn.Linear(parts, joint) if parts else nn.Linear(joint, heads * joint)
-        self.norm = nn.LayerNorm(joint)
+        self.map = nn.Linear(parts, embedding_dim) if parts else nn.Linear(embedding_dim, heads * embedding_dim)
+        self.norm = nn.LayerNorm(embedding_dim)
 
     def forward(self, seen: Seen) -> Compared:
         """Vectors of length 1 and the views they come from, items by heads by numbers."""
@@ -195,15 +197,17 @@ class Probabilistic(nn.Module):
     Args:
         images: The side of the images.
         texts: The side of the texts.
-        joint: Numbers per mean.
+        embedding_dim: Dimension of the means.
         samples: J.
         kl: Weight of the divergence.
     """
 
-    def __init__(self, images: nn.Module, texts: nn.Module, *, joint: int, samples: int = 7, kl: float = 1e-4) -> None:
+    def __init__(
+        self, images: nn.Module, texts: nn.Module, *, embedding_dim: int, samples: int = 7, kl: float = 1e-4
+    ) -> None:
         super().__init__()
         self.images, self.texts, self.samples, self.kl = images, texts, samples, kl
-        self.image_spread, self.text_spread = _spread(joint), _spread(joint)
+        self.image_spread, self.text_spread = _spread(embedding_dim), _spread(embedding_dim)
         self.scale, self.shift = nn.Parameter(torch.tensor(10.0)), nn.Parameter(torch.tensor(10.0))
 
     def image_vectors(self, rows: Any) -> Compared:
@@ -237,11 +241,11 @@ class Probabilistic(nn.Module):
         return yes - math.log(shape[1] * shape[3]), no - math.log(shape[1] * shape[3])
 
 
-def _spread(joint: int) -> nn.Linear:
+def _spread(embedding_dim: int) -> nn.Linear:
     """A map to logarithms of variances that begins with small variances for everything."""
-    layer = nn.Linear(joint, joint)
+    layer = nn.Linear(embedding_dim, embedding_dim)
     nn.init.normal_(layer.weight, std=1e-3)
-    nn.init.constant_(layer.bias, -2 * math.log(joint))
+    nn.init.constant_(layer.bias, -2 * math.log(embedding_dim))
     return layer
 
 

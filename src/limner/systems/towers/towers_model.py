@@ -27,9 +27,9 @@ from limner.scores import Progress, Scores
 from limner.systems.towers import cards, checkpoints, losses, randomness
 from limner.systems.towers.encoding import as_array, as_sets, device_of, images_seen, texts_seen
 from limner.systems.towers.models import Compared, Probabilistic
-from limner.systems.towers.settings import settings
+from limner.systems.towers.settings import current_settings, settings
 from limner.systems.towers.shape import VARIANTS, Shape, built
-from limner.systems.towers.sources import Source, found_again, source
+from limner.systems.towers.sources import Source, load_source, source
 from limner.systems.towers.vocabulary import Vocabulary
 from limner.systems.trained_on import TrainedOn, kept
 
@@ -126,7 +126,7 @@ class TowersModel:
     def fingerprint(self) -> str:
         """The weights, the words, and how many of them are read."""
         words = None if self.vocabulary is None else self.vocabulary.words
-        told = json.dumps([self.variant, words, self.settings["inputs"]["longest"]])
+        told = json.dumps([self.variant, words, self.settings["inputs"]["max_tokens"]])
         return f"{self.variant} {checkpoints.short_fingerprint(self.module, told)}"
 
     def save(self, path: str | Path) -> Path:
@@ -155,15 +155,15 @@ class TowersModel:
         with damage_told(folder, what="saved model", mend="save it again"):
             _refuse_variant(saved)
             vocabulary = _read_words(folder) if config["texts"] == "gru" else None
-            told = config["settings"]
+            told = current_settings(config["settings"])
             saved.refuse_larger(told["shape"], told.get("several", {}), config["sizes"])
             with randomness.seeded(0):
                 module = _rebuilt(config, vocabulary, trust=trust)
-            features = found_again(config["features"], what="features", trust=trust)
-            texts = None if vocabulary else found_again(config["texts"], what="texts", trust=trust)
+            features = load_source(config["features"], what="features", trust=trust)
+            texts = None if vocabulary else load_source(config["texts"], what="texts", trust=trust)
         checkpoints.fill(module, saved)
         module.to(device_named(device)).eval()
-        about = config["settings"], config["trained"], TrainedOn.from_content(config.get("trained_on"))
+        about = told, config["trained"], TrainedOn.from_content(config.get("trained_on"))
         return cls(config["variant"], config["name"], module, features, vocabulary, texts, *about)
 
     def _config(self) -> dict[str, Any]:
@@ -194,8 +194,8 @@ class TowersModel:
 
     def _texts(self, items: Items) -> Compared:
         if self.vocabulary is not None:
-            longest = int(self.settings["inputs"]["longest"])
-            return texts_seen(self.module, self.vocabulary.tokens(items.values, longest=longest))
+            max_tokens = int(self.settings["inputs"]["max_tokens"])
+            return texts_seen(self.module, self.vocabulary.tokens(items.values, max_tokens=max_tokens))
         if self.texts is None:
             raise LimnerError(f"the model {self.name!r} was trained on vectors of texts that are not here")
         return texts_seen(self.module, self.texts.vectors(items))
@@ -231,7 +231,7 @@ def _sizes(module: Any) -> dict[str, int]:
 
 
 def _rebuilt(config: Mapping[str, Any], vocabulary: Vocabulary | None, *, trust: bool) -> nn.Module:
-    groups, variant = config["settings"], config["variant"]
+    groups, variant = current_settings(config["settings"]), config["variant"]
     if "margin" in groups:
         losses.loss(groups["margin"]["loss"], trusted=trust)  # refuses the name of a loss that is not limner's own
     shape = settings(Shape, groups["shape"], what=variant)

@@ -20,39 +20,40 @@ from torch.nn.functional import cosine_similarity, normalize
 from limner.core.errors import LimnerError
 from limner.core.ids import IntArray
 from limner.core.paths import damage_told
-from limner.encoders.backbones import longest_of
+from limner.encoders.backbones import max_tokens_of
 from limner.encoders.batching import padded
 from limner.encoders.offline import folder_of, needed, pretrained
+from limner.systems.towers.branches import Vectors
 from limner.systems.towers.pairs import PairReader, Pairs
 from limner.systems.towers.readers import Read, Seeing, States, TextReader
-from limner.systems.towers.settings import refuse_below
-from limner.systems.towers.sides import Vectors
+from limner.systems.towers.settings import refuse_below, was
 
 TUNED = "backbone"
 """The folder inside a saved model that says what kind of transformer was trained, and has its tokenizer."""
 
 
+@was("width")
 @dataclass(frozen=True, kw_only=True)
 class Layers:
     """The transformer of a judge that reads a frozen backbone; a pretrained one has a shape of its own.
 
     Args:
-        width: Numbers per token.
+        hidden_dim: Dimension per token.
         layers: Of the transformer.
         heads: Of attention.
         dropout: Share of the numbers that is left out in training; of a pretrained one, of the picture's only.
     """
 
-    width: int = 256
+    hidden_dim: int = 256
     layers: int = 4
     heads: int = 4
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
         """Refuses what cannot be."""
-        refuse_below(self, 1, "width", "layers", "heads")
-        if self.width % self.heads:
-            raise LimnerError(f"width={self.width} with heads={self.heads}: expected a multiple")
+        refuse_below(self, 1, "hidden_dim", "layers", "heads")
+        if self.hidden_dim % self.heads:
+            raise LimnerError(f"hidden_dim={self.hidden_dim} with heads={self.heads}: expected a multiple")
 
 
 class Reading(nn.Module):
@@ -72,21 +73,27 @@ class Reading(nn.Module):
     def __init__(self, reader: TextReader, shape: Layers, features: int | None) -> None:
         super().__init__()
         self.reader = reader
-        self.states, self.see = States(reader), Seeing(reader, shape.width)
+        self.states, self.see = States(reader), Seeing(reader, shape.hidden_dim)
         wholes = 1 + reader.has_whole + (features is not None)
-        self.alike, self.whole_alike = nn.Linear(2, shape.width), nn.Linear(wholes, shape.width)
+        self.alike, self.whole_alike = nn.Linear(2, shape.hidden_dim), nn.Linear(wholes, shape.hidden_dim)
         self.straight = nn.Linear(wholes, 1)
         nn.init.constant_(self.straight.weight, 5.0)  # a cosine of 1 alone is a sure match
-        self.first = nn.Parameter(torch.randn(shape.width) * 0.02)
-        self.sides = nn.Parameter(torch.randn(3, shape.width) * 0.02)
-        self.places = nn.Parameter(torch.randn(reader.longest, shape.width) * 0.02)
-        self.picture = None if features is None else Vectors(features, shape.width, dropout=shape.dropout)
+        self.first = nn.Parameter(torch.randn(shape.hidden_dim) * 0.02)
+        self.sides = nn.Parameter(torch.randn(3, shape.hidden_dim) * 0.02)
+        self.places = nn.Parameter(torch.randn(reader.max_tokens, shape.hidden_dim) * 0.02)
+        self.picture = None if features is None else Vectors(features, shape.hidden_dim, dropout=shape.dropout)
         layer = nn.TransformerEncoderLayer(
-            shape.width, shape.heads, 4 * shape.width, shape.dropout, "gelu", batch_first=True, norm_first=True
+            shape.hidden_dim,
+            shape.heads,
+            4 * shape.hidden_dim,
+            shape.dropout,
+            "gelu",
+            batch_first=True,
+            norm_first=True,
         )
-        norm = nn.LayerNorm(shape.width)
+        norm = nn.LayerNorm(shape.hidden_dim)
         self.encoder = nn.TransformerEncoder(layer, shape.layers, norm=norm, enable_nested_tensor=False)
-        self.out = nn.Linear(shape.width, 1)
+        self.out = nn.Linear(shape.hidden_dim, 1)
 
     def read(self, texts: Sequence[str]) -> Read:
         """Texts ready to be judged."""
@@ -181,14 +188,14 @@ class Tuned(nn.Module):
 
     Args:
         model: A folder or a name on the Hugging Face hub; a saved judge's own folder gives the shape without weights.
-        longest: Tokens of a pair.
+        max_tokens: Tokens of a pair.
         features: Numbers per picture; None for a judge that sees no pictures.
         dropout: Share of a picture's numbers that is left out in training; the transformer has its own.
         fresh: Whether to load the pretrained weights.
     """
 
     def __init__(
-        self, model: str | Path, *, longest: int, features: int | None, dropout: float = 0.0, fresh: bool = True
+        self, model: str | Path, *, max_tokens: int, features: int | None, dropout: float = 0.0, fresh: bool = True
     ) -> None:
         super().__init__()
         library = needed("transformers", what="CRank", package="transformers", extra="train")
@@ -199,7 +206,7 @@ class Tuned(nn.Module):
             made = pretrained(kind.from_pretrained, folder, config=config) if fresh else kind.from_config(config)
         self.model = made
         tokenizer = pretrained(library.AutoTokenizer.from_pretrained, folder)
-        self.pairs = PairReader(tokenizer, longest=min(longest, longest_of(tokenizer, config) - 1))
+        self.pairs = PairReader(tokenizer, max_tokens=min(max_tokens, max_tokens_of(tokenizer, config) - 1))
         self.picture = None if features is None else Vectors(features, int(config.hidden_size), dropout=dropout)
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
@@ -214,7 +221,7 @@ class Tuned(nn.Module):
     def forward(self, names: Any, rows: IntArray, captions: Any, columns: IntArray, features: Tensor | None) -> Tensor:
         """One logit per pair (rows[n], columns[n])."""
         chosen = [names[r] for r in rows.tolist()], [captions[c] for c in columns.tolist()]
-        tokens, types = Pairs(self.pairs.template, *chosen, self.pairs.longest).tokens(np.arange(len(rows)))
+        tokens, types = Pairs(self.pairs.template, *chosen, self.pairs.max_tokens).tokens(np.arange(len(rows)))
         device = next(self.parameters()).device
         matrix, filled = (torch.from_numpy(a).to(device) for a in padded(tokens, fill=self._fill))
         given: dict[str, Tensor] = {"attention_mask": filled.long(), "input_ids": matrix}

@@ -31,20 +31,20 @@ class Vectors(nn.Module):
     """Vectors of a frozen encoder, standardised and mapped by one linear layer.
 
     Args:
-        dim: Numbers per vector that comes in.
-        joint: Numbers per vector that goes out.
+        dim: Dimension of the input.
+        embedding_dim: Dimension of the output.
         dropout: Share of the numbers that is left out in training.
     """
 
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, dim: int, joint: int, *, dropout: float = 0.0) -> None:
+    def __init__(self, dim: int, embedding_dim: int, *, dropout: float = 0.0) -> None:
         super().__init__()
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("scale", torch.ones(dim))
         self.dropout = nn.Dropout(dropout)
-        self.linear = nn.Linear(dim, joint)
+        self.linear = nn.Linear(dim, embedding_dim)
         nn.init.xavier_uniform_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
 
@@ -64,9 +64,9 @@ class Words(nn.Module):
 
     Args:
         size: Known words, the unknown one included.
-        words: Numbers per word vector.
-        hidden: Numbers per state of the GRU.
-        joint: Numbers per vector that goes out; a linear layer is there only where it differs from `hidden`.
+        word_dim: Dimension of the word vectors.
+        hidden_dim: Dimension of the GRU states.
+        embedding_dim: Dimension of the output; where it differs from `hidden_dim` a linear layer maps to it.
         pooling: "last" state, "mean" or "max" of all states.
         dropout: Share of the numbers of word vectors that is left out in training.
         parts: Whether the states themselves are wanted too.
@@ -76,9 +76,9 @@ class Words(nn.Module):
         self,
         size: int,
         *,
-        words: int,
-        hidden: int,
-        joint: int,
+        word_dim: int,
+        hidden_dim: int,
+        embedding_dim: int,
         pooling: str = "last",
         dropout: float = 0.0,
         parts: bool = False,
@@ -87,10 +87,10 @@ class Words(nn.Module):
         if pooling not in POOLINGS:
             raise UnknownName("pooling", pooling, POOLINGS)
         self.pooling, self.parts = pooling, parts
-        self.table = nn.Embedding(size, words)
+        self.table = nn.Embedding(size, word_dim)
         self.dropout = nn.Dropout(dropout)
-        self.gru = nn.GRU(words, hidden)
-        self.linear = nn.Linear(hidden, joint) if hidden != joint else nn.Identity()
+        self.gru = nn.GRU(word_dim, hidden_dim)
+        self.linear = nn.Linear(hidden_dim, embedding_dim) if hidden_dim != embedding_dim else nn.Identity()
         for weight in self.parameters():
             if weight.ndim == 2:
                 nn.init.xavier_uniform_(weight)

@@ -165,7 +165,7 @@ def groups_of(lengths: IntArray) -> list[LengthGroup]:
     return [LengthGroup(int(rows[low]), high - low, int(lengths[low])) for low, high in pairwise(cuts)]
 
 
-class Lean:
+class UnpaddedEncoder:
     """The encoder of a model of `FIRST_POSITION`, packed.
 
     Args:
