@@ -126,7 +126,7 @@ def _told(name: str, how: str, costs: dict[str, Cost], many: int) -> str:
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
-    """Small photographs where there are any, and large ones."""
+    """Small photographs if there are any, and large ones."""
     many, rounds = (16, 1) if options.quick else (64, 5)
     if options.data is not None:
         files = sorted((options.data / "coco-mini" / "images").rglob("*.jpg"))[:many]

@@ -3,7 +3,7 @@
 The plain loop is what one writes by hand: padded words on the device, packed by torch, the same module, the kNN loss of
 the diagonal, the same fused Adam. limner's has everything on: several captions per image, generators, progress, log and
 best weights. Random features and texts as long as captions are; whole epochs of both, taking turns. `--device cuda` for
-a graphics card.
+a GPU.
 """
 
 from __future__ import annotations

@@ -48,7 +48,8 @@ JUDGES: dict[str, dict[str, Any]] = {
     "crank": {"hidden_dim": 96, "layers": 1, "epochs": 2, "batch_size": 128, "learning_rate": 1e-3, "lr_decay_every": 1,
               "dropout": 0.1},
     "crank with pictures": {"hidden_dim": 256, "layers": 3, "epochs": 5, "batch_size": 512, "learning_rate": 5e-4,
-                            "lr_decay_every": 2, "dropout": 0.3, "hard_negative_share": 0.8, "precision": "bfloat16", "use_images": True},
+                            "lr_decay_every": 2, "dropout": 0.3, "hard_negative_share": 0.8, "precision": "bfloat16",
+                            "use_images": True},
 }  # fmt: skip
 """The first trains on one CPU core, the second in 20 seconds on a GPU."""
 MEASURES = "nDCG@5 R@1 R@5 R@10"

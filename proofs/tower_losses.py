@@ -8,7 +8,7 @@ best on the dev images. Then the towers of the kNN loss without a correction, wi
 
 Needs `--data`. On a processor alone the towers are smaller and learn less long (128-d words, GRU and joint space 256, 5
 epochs at 0.002, dropout 0.2, tried once on dev with the kNN loss): four minutes of one core for each. `--workers N`
-trains N at once, which a graphics card bears well; `--variants` adds a PVSE and a PCME. With `--kept FOLDER` the
+trains N at once, which a GPU bears well; `--variants` adds a PVSE and a PCME. With `--kept FOLDER` the
 results of every model are kept, and what is there is not trained again. The tables are written beside the claims, and
 the page of the documentation shows them.
 """

@@ -23,7 +23,7 @@ def run(*words, status=0):
 
 
 class Ones:
-    """An encoder of one's own."""
+    """An encoder of your own."""
 
     dim = 2
 
@@ -32,7 +32,7 @@ class Ones:
 
 
 def trainer(collection):
-    """A system of one's own, trained by a function."""
+    """A system of your own, trained by a function."""
     return limner.train(collection, "colours", dimensions=2)
 
 

@@ -1,4 +1,4 @@
-"""Encoders: every adapter gives what its library gives, in any batches; what cannot be loaded says how to mend it."""
+"""Encoders: every adapter gives what its library gives, in any batches; what cannot be loaded says how to fix it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding the loader: names, paths, functions of one's own."""
+"""Finding the loader: names, paths, functions of your own."""
 
 from __future__ import annotations
 

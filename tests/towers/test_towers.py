@@ -100,7 +100,9 @@ def test_features_in_a_file_are_found_again(made, tmp_path):
 
 def test_pictures_need_no_features_and_toml_has_the_same_names(tmp_path):
     whole = limner.load("scenes", images=40)
-    (tmp_path / "towers.toml").write_text('epochs = 2\nembedding_dim = 8\nword_dim = 4\nloss = "max"\nbatch_size = 32\n')
+    (tmp_path / "towers.toml").write_text(
+        'epochs = 2\nembedding_dim = 8\nword_dim = 4\nloss = "max"\nbatch_size = 32\n'
+    )
     model = limner.train(whole, "towers", config=tmp_path / "towers.toml", hidden_dim=16, device=DEVICE)
     kept = model.settings
     assert (kept["training"]["epochs"], kept["shape"]["hidden_dim"], kept["shape"]["embedding_dim"]) == (2, 16, 8)
@@ -294,7 +296,7 @@ def test_a_text_of_two_images_is_a_positive_of_both():
 )
 def test_bad_options_are_refused(made, options, error, said):
     if options.get("device") == "cuda:0" and torch.cuda.is_available():
-        pytest.skip("there is a graphics card here")
+        pytest.skip("there is a GPU here")
     whole, features = made
     with pytest.raises(error, match=said):
         limner.train(whole, "towers", **{"features": features, **OPTIONS, **options})

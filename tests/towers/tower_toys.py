@@ -9,7 +9,7 @@ import numpy as np
 from limner import Collection, Embeddings, Items, Judgements
 
 DEVICE = os.environ.get("LIMNER_TEST_DEVICE", "cpu")
-"""`LIMNER_TEST_DEVICE=cuda pytest tests/towers` trains everything on a graphics card."""
+"""`LIMNER_TEST_DEVICE=cuda pytest tests/towers` trains everything on a GPU."""
 OPTIONS = {
     "word_dim": 8,
     "hidden_dim": 16,

@@ -23,7 +23,7 @@ def system(name: str, *, folder: Path | None = None, said: bool = True, trust: b
     Args:
         name: A saved model, or "module:thing" with `encode(items)`; a class is made without arguments.
         folder: The folder of the index, in which models may be kept.
-        said: Whether the person said the name; False where the index did, which may not name "module:thing".
+        said: Whether the person said the name; False if the index did, which may not name "module:thing".
         trust: Whether index and model may name code of their own.
     """
     from limner.systems import SYSTEMS

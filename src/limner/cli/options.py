@@ -87,7 +87,7 @@ def load(spec: str, words: list[str] | None, **options: Any) -> Collection:
 
 
 def part(collection: Collection, split: str | None) -> Collection:
-    """The split that was asked for; without a word, the test split where there is one."""
+    """The split that was asked for; without a word, the test split if there is one."""
     from limner.systems.held_out import part_of
 
     return part_of(collection, split)

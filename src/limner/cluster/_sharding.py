@@ -37,7 +37,7 @@ class Shards:
 
     @classmethod
     def of(cls, post: Post, scores: VectorScores, consume: Divisible, width: int) -> Shards | None:
-        """Cuts the candidates; None where the pass needs whole rows."""
+        """Cuts the candidates; None if the pass needs whole rows."""
         import ray
 
         candidates = scores.candidate_vectors.matrix

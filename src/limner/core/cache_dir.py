@@ -19,9 +19,9 @@ from typing import Any
 
 @cache
 def private_folder() -> Path | None:
-    """A folder for temporary files that nobody else can write to, the same in every run where there is one.
+    """A folder for temporary files that nobody else can write to, the same in every run if there is one.
 
-    Where somebody else holds that name, a new folder, which is removed when the process ends; None where there is no
+    Where somebody else holds that name, a new folder, which is removed when the process ends; None if there is no
     place for temporary files at all.
     """
     try:
@@ -38,7 +38,7 @@ def private_folder() -> Path | None:
 def vectors_folder() -> Path | None:
     """Where vectors of encoders are kept between commands: below `LIMNER_CACHE`, else in the user's cache folder.
 
-    None where `LIMNER_CACHE` is set to nothing, which turns the cache off, and where no folder can be made.
+    None if `LIMNER_CACHE` is set to nothing, which turns the cache off, and where no folder can be made.
     """
     named = os.environ.get("LIMNER_CACHE")
     if named == "":
@@ -71,7 +71,7 @@ def compiled(**options: Any) -> Any:
     """`numba.njit` with a cache wherever there is a place for one, and without one elsewhere.
 
     Args:
-        options: Of `numba.njit`.
+        options: Options of `numba.njit`.
     """
     return _numba().njit(cache=_has_cache(), **options)
 

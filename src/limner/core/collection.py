@@ -27,7 +27,7 @@ class Items:
     Args:
         ids: One unique id per item.
         values: Texts as strings; images as paths, bytes, pictures of Pillow, arrays of pixels, or functions that draw
-            them (opened lazily), or None where the picture itself is not at hand (scores and judgements need none).
+            them (opened lazily), or None if the picture itself is not at hand (scores and judgements need none).
         fields: Further columns by name ("language", "file_name", "objects", ...), one entry per item.
         kind: "image" or "text".
 
@@ -163,7 +163,7 @@ class Collection:
     """Images, texts and what is known of which belong together.
 
     Args:
-        name: What reports call it.
+        name: Name in reports.
         images: The images.
         texts: The texts.
         judgements: Image -> text, the usual pairs.
@@ -173,8 +173,8 @@ class Collection:
             (ECCV Caption judged its caption queries apart from its image queries).
         ratings: Raw answers of people (image -> text) by name, on a scale of their own: the lowest grade may mean
             "unrelated", so nothing is measured against them until `.at_least()` has said what counts as relevant.
-        warnings: What the loader noticed and left out or mended, each naming file and line.
-        ordered: Whether images and texts stand in the order of the data set. False where the order is incidental, such
+        warnings: What the loader noticed and left out or repaired, each naming file and line.
+        ordered: Whether images and texts stand in the order of the data set. False if the order is incidental, such
             as that in which a file of judgements first names them: nothing without ids can be matched to it.
     """
 
@@ -222,7 +222,7 @@ class Collection:
             images: Ids of the images.
             texts: Ids of the texts.
             per_image: Texts of each image.
-            name: What reports call it.
+            name: Name in reports.
 
         >>> Collection.in_order(["a", "b"], ["a1", "a2", "b1", "b2"], per_image=2).judgements.grade("b", "b1")
         1.0

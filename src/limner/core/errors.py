@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 class LimnerError(ValueError):
-    """Something in the input is not as it should be; the message says what, where and how to mend it."""
+    """Something in the input is not as it should be; the message says what, where and how to fix it."""
 
 
 class UnknownId(LimnerError):
@@ -23,7 +23,7 @@ class UnknownName(LimnerError):
     """A name (of a data set, measure, protocol, ...) is not known."""
 
     def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
-        """Says the nearest known names, so that a typing slip is mended at once."""
+        """Says the nearest known names, so that a typing slip is repaired at once."""
         known = sorted(known)
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known)}"

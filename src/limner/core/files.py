@@ -138,7 +138,7 @@ def _naming(target: Path, workshop: Path) -> Iterator[None]:
 
 
 def _meant(path: str | Path, target: Path, workshop: Path) -> Path:
-    """The place that a draft is for; the missing folder where there is none. Other paths are meant as they are."""
+    """The place that a draft is for; the missing folder if there is none. Other paths are meant as they are."""
     if not Path(path).is_relative_to(workshop):
         return Path(path)
     if not target.parent.is_dir():

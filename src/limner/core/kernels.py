@@ -188,7 +188,7 @@ def first_fault(lists, scores, n_candidates):  # type: ignore[no-untyped-def]
 
 @_jit
 def _first_rise(scores):  # type: ignore[no-untyped-def]
-    """The first place whose score is NaN or above the one before it, -1 where there is none."""
+    """The first place whose score is NaN or above the one before it, -1 if there is none."""
     falling = scores[0] == scores[0]
     for i in range(1, scores.shape[0]):
         falling &= scores[i] <= scores[i - 1]
@@ -393,7 +393,7 @@ def measure_lists(rows, scores, lengths):  # type: ignore[no-untyped-def]
 
 @_jit
 def first_beyond(block, most):  # type: ignore[no-untyped-def]
-    """(row, column) of the first value that is neither -inf nor within -most to most; (-1, -1) where there is none."""
+    """(row, column) of the first value that is neither -inf nor within -most to most; (-1, -1) if there is none."""
     for r in range(block.shape[0]):
         row, beyond = block[r], np.uint32(0)
         for i in range(np.uint64(0), np.uint64(row.shape[0])):

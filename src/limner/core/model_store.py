@@ -136,7 +136,7 @@ def is_model(path: str | Path) -> bool:
 
 
 def part(path: str | Path, name: str) -> Any:
-    """One entry of a model's config.json, with its arrays; None where there is none. The other arrays are not read."""
+    """One entry of a model's config.json, with its arrays; None if there is none. The other arrays are not read."""
     from safetensors import safe_open
 
     folder = Path(path)

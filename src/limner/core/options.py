@@ -79,7 +79,7 @@ def options_of(thing: Callable[..., object], *, filled: int = 0) -> tuple[Option
 
     Args:
         thing: A function or class.
-        filled: Arguments at the start that are given by position and are no options.
+        filled: Leading positional arguments, which are not options.
     """
     known, _ = _parameters(thing, filled)
     return tuple(option for option in known.values() if _is_written(option.hint))
@@ -106,7 +106,7 @@ def checked(
             dict, and `takes` for the fields of dataclasses; a plain `**options` takes whatever comes.
         options: Values by name.
         what: Whose options they are; used in messages only.
-        filled: Arguments at the start that are given by position and are no options.
+        filled: Leading positional arguments, which are not options.
         objects: Whether values that no file could hold (arrays, functions, ...) pass as they are.
 
     >>> def load(*, images: int = 2000, graded: bool = False) -> None: ...

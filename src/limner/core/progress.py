@@ -1,4 +1,4 @@
-"""Progress: a function that is called with (done, in all), handed to whatever takes one."""
+"""Progress: a function that is called with (done, total), handed to whatever takes one."""
 
 from __future__ import annotations
 

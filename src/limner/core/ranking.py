@@ -29,7 +29,7 @@ class Ranking:
         queries: Ids of the queries, one per row.
         candidates: Ids of the candidates that `indices` refers to.
         indices: (queries, depth) positions in `candidates`, best first; -1 pads rows that are shorter.
-        scores: The scores behind the order, same shape, not increasing along a row; None where only an order is known.
+        scores: The scores behind the order, same shape, not increasing along a row; None if only an order is known.
         n_candidates: Size of the pool that was ranked. None when unknown, as in a run file: such a ranking counts as
             truncated, since what it leaves out may be anything.
         notes: What a reader of its numbers must know, such as that a file's columns contradict each other.
@@ -94,7 +94,7 @@ class Ranking:
                 "a repeated positive would count more than once; keep its first place only"
             )
         if scores is not None and np.isnan(scores[place]):
-            return f"the score of {at} is NaN: its place in the order is undefined; mend the scores"
+            return f"the score of {at} is NaN: its place in the order is undefined; fix the scores"
         return f"the scores of {at} rise along the list: expected best first, higher is better"
 
     @property

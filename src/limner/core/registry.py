@@ -1,7 +1,7 @@
 """The registry: names for things that are imported only when they are asked for, and the options these things take.
 
 Data sets, encoders, systems, corrections, measures, fusions, losses and pair scorers are each a `Registry`. A person at
-the command line or in Python may write "module:thing" in place of a name, so a thing of one's own needs no
+the command line or in Python may write "module:thing" in place of a name, so a thing of your own needs no
 registration; `register` gives it a name for the life of the process. A file may not name "module:thing": what a model,
 index, store or data set names is found in the registry or refused, unless its owner says that the file is trusted.
 Importing a module is running it.
@@ -45,7 +45,7 @@ class Registry(Mapping[str, Thing]):
     Args:
         what: What the names stand for, in messages: "correction".
         homes: Where each built-in thing is, as "module:thing"; imported on first use.
-        filled: Arguments at the start of a thing that are given by position and are no options.
+        filled: Leading positional arguments, which are not options.
 
     >>> readers: Registry[Callable[[str], Any]] = Registry("reader", {"json": "json:loads"})
     >>> readers["json"]("[1]"), readers.find("math:sqrt")(4.0)
@@ -67,7 +67,7 @@ class Registry(Mapping[str, Thing]):
         self._own: dict[str, Thing] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Gives a thing of one's own a name: `@corrections.register("mine")`."""
+        """Gives a thing of your own a name: `@corrections.register("mine")`."""
         if not isinstance(name, str) or not name or ":" in name:
             raise LimnerError(f"{self.what} {name!r}: expected a name without a colon")
         if name in self:

@@ -1,6 +1,6 @@
 """The hot loops for blocks that are torch tensors, wherever those are: the same names and answers as the compiled ones.
 
-Nothing here needs a graphics card: on tensors of the processor the same code runs, which is how it is tested.
+Nothing here needs a GPU: on tensors of the processor the same code runs, which is how it is tested.
 Outputs that stand for few numbers per row or column are numpy arrays; torch is imported when first used.
 """
 
@@ -28,14 +28,14 @@ def torch_module() -> Any:
     try:
         import torch
     except ModuleNotFoundError as error:
-        raise MissingExtra("scores on a graphics card", "torch", "gpu") from error
+        raise MissingExtra("scores on a GPU", "torch", "gpu") from error
     return torch
 
 
 def device_named(name: Any) -> Any:
-    """The torch device of a name: "auto" (a GPU where there is one), "cpu", "cuda", "cuda:1", or a device itself.
+    """The torch device of a name: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", or a device itself.
 
-    Of several processes on a machine, each gets the GPU of its own number where none is named.
+    Of several processes on a machine, each gets the GPU of its own number if none is named.
     """
     torch, local = torch_module(), int(os.environ.get("LOCAL_RANK", "0"))
     if name == "auto":
@@ -208,7 +208,7 @@ def share_of_others(
 
 
 def first_beyond(block: Tensor, most: float) -> tuple[int, int]:
-    """(row, column) of the first value that is neither -inf nor within -most to most; (-1, -1) where there is none."""
+    """(row, column) of the first value that is neither -inf nor within -most to most; (-1, -1) if there is none."""
     beyond = (~(block.abs() <= float(most)) & (block != -np.inf)).flatten()
     if not bool(beyond.any()):
         return -1, -1

@@ -1,7 +1,7 @@
 """Fast reading of TREC run files: compiled loops find the words of each line, number them and read plain scores.
 
-The file is read in pieces and never held whole; scores of many digits are left to pyarrow; order is checked, and mended
-where it must be, in bulk.
+The file is read in pieces and never held whole; scores of many digits are left to pyarrow; order is checked, and
+repaired where it must be, in bulk.
 """
 
 from __future__ import annotations

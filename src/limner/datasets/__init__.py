@@ -201,7 +201,7 @@ def load(spec: Any, *, split: str | None = None, trust: bool = True, **options: 
         spec: A name ("scenes"), a name and a path ("flickr8k:DIR"), a path alone ("captions.csv", a folder), or a
             loader of your own and, if it takes one, a path ("my_module:my_loader:PATH"). Or a table in memory: a
             DataFrame, an Arrow table, a Dataset, a list of rows or pairs; see `limner.datasets.objects`.
-        split: Only this split; everything, with its splits, where left out.
+        split: Only this split; everything, with its splits, by default.
         trust: Whether a loader of your own may be named; False for a spec that was read from a file.
         options: Passed to the loader; one it does not know is refused.
 

@@ -67,7 +67,7 @@ class Assembly:
     """A collection in the making: loaders add what they read, `finish` checks and freezes it.
 
     Args:
-        name: What reports call the collection.
+        name: Name of the in reports collection.
         strict: Refuse where a warning would be listed.
     """
 
@@ -89,7 +89,7 @@ class Assembly:
             key: The image's id.
             at: Where it is named.
             split: Its split, if the row says one.
-            value: Its file's name within the folder of images (a string), or bytes; the id where left out.
+            value: Its file's name within the folder of images (a string), or bytes; the id by default.
             fields: Further columns; those of the first row count.
         """
         if key not in self.images.row:
@@ -117,7 +117,7 @@ class Assembly:
         fields: Fields = _NONE,
         blank: bool = False,
     ) -> bool:
-        """Adds a text and its pair with an image added before; False where an empty text was left out.
+        """Adds a text and its pair with an image added before; False if an empty text was left out.
 
         With `blank`, an empty text is kept: only its id is known.
         """
@@ -165,7 +165,7 @@ class Assembly:
             refuse(
                 at,
                 f"image {key!r} has {counts[wrong[0]]} captions, expected {expected} ({len(wrong):,} images have a "
-                "wrong number); mend the file, or pass captions_per_image=None to allow any number",
+                "wrong number); fix the file, or pass captions_per_image=None to allow any number",
             )
 
     def finish(

@@ -55,7 +55,7 @@ class Notes:
         self._lines: dict[tuple[Path, str], list[int | None]] = {}
 
     def add(self, at: At, message: str) -> None:
-        """Notes what was left out or mended, and where."""
+        """Notes what was left out or repaired, and where."""
         if self.strict:
             refuse(at, f"{message}; strict=True refuses this")
         self._lines.setdefault((at.path, message), []).append(at.line)
@@ -92,7 +92,7 @@ def find_file(folder: Path, patterns: Iterable[str], *, what: str) -> Path:
 
 
 def optional_file(folder: Path, patterns: Iterable[str]) -> Path | None:
-    """As `find_file`, but None where nothing fits. Two files that fit the same pattern are refused."""
+    """As `find_file`, but None if nothing fits. Two files that fit the same pattern are refused."""
     if folder.is_file():
         return folder
     for pattern in patterns:
@@ -197,8 +197,8 @@ def table(
         path: The file, gzip opened on the way.
         delimiter: What stands between columns.
         quoted: Whether double quotes enclose cells (csv) or are ordinary characters.
-        encoding: Of the text; never guessed.
-        notes: Where a row of the wrong length is noted and mended; without it such a row is refused.
+        encoding: Encoding of the text; never guessed.
+        notes: Where a row of the wrong length is noted and repaired; without it such a row is refused.
         needs: Columns that must be in the header.
     """
     rows = _csv_rows(path, delimiter, quoted=quoted, encoding=encoding, strict=notes is None)

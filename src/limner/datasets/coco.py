@@ -35,7 +35,7 @@ def load_captions(
 
     Args:
         path: One file, or a folder with one or more (also in `annotations/`); the split is in each file's name.
-        split: "train", "dev" ("val" is "dev") or "test"; everything where left out.
+        split: "train", "dev" ("val" is "dev") or "test"; everything by default.
         images: Folder with the pictures, or with folders such as `val2017` of them.
         objects: Read the `instances_*.json` beside each caption file into the image field "objects".
         check_images: Open every picture; leave out and list those that do not open.
@@ -152,7 +152,7 @@ def load_karpathy_5k(
         split: "test" or nothing: this is a test split.
         images: Folder with COCO's val2014 or val2017 pictures.
         cxc: `sits_test.csv`; looked for beside the tsv and in `cxc/` next to its folder, then in the package.
-        eccv: Folder with ECCV Caption's JSON files; the package's where left out.
+        eccv: Folder with ECCV Caption's JSON files; the package's by default.
         instances: An instances JSON that covers these images, for objects and plausible matches.
         check_images: Open every picture; leave out and list those that do not open.
         strict: Refuse where a warning would be listed.

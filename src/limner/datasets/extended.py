@@ -83,7 +83,7 @@ def read_eccv(path: str | Path | None = None) -> tuple[Judgements, Judgements]:
 
     Args:
         path: Folder with `eccv_image_to_caption.json` and `eccv_caption_to_image.json`; that of the installed
-            package `eccv_caption` where left out.
+            package `eccv_caption` by default.
     """
     return _read_both(eccv_folder(path), "eccv")
 
@@ -132,9 +132,9 @@ def plausible_matches(
 
     Args:
         collection: Gives the images, texts and which belong together.
-        zeta: In how many classes two images may differ; 0 for "pcme" and 2 for "eccv" where left out.
+        zeta: In how many classes two images may differ; 0 for "pcme" and 2 for "eccv" by default.
         form: "pcme" or "eccv".
-        labels: Image id -> its object classes; the names in the image field "objects" where left out.
+        labels: Image id -> its object classes; the names in the image field "objects" by default.
 
     >>> from limner.core.collection import Items
     >>> from limner.core.ids import Ids

@@ -32,7 +32,7 @@ def load_json(
 
     Args:
         path: The JSON file, or a folder that holds one.
-        split: "train", "dev" or "test" ("val" is "dev"); everything where left out.
+        split: "train", "dev" or "test" ("val" is "dev"); everything by default.
         images: Folder with the pictures.
         restval: Where the 30,504 images of COCO's `restval` go: "train" (as nearly all papers do), "restval" (a
             split of their own) or "drop".
@@ -92,7 +92,7 @@ def load_precomp(
     Args:
         path: The folder.
         split: "train", "dev", "test" or "testall" (COCO's 5,000 images, of which "test" is the first thousand); the
-            first three where left out.
+            first three by default.
         images: Folder with the pictures, if the ids name files.
         captions_per_image: How many lines belong to one image.
         check_images: Open every picture; leave out and list those that do not open.

@@ -43,7 +43,7 @@ def load_multi30k(
 
     Args:
         path: The folder or the tsv.
-        split: One split; everything where left out.
+        split: One split; everything by default.
         images: Folder with the pictures.
         languages: Keep these languages.
         splits: Which `_split` column of a tsv gives the splits, e.g. "multi30k" or "flickr8k".
@@ -134,7 +134,7 @@ def load_flickr8k_cn(
         path: The file, or a folder that holds it.
         split: "train", "dev" or "test", by the lists in `splits`.
         images: Folder with Flickr8k's photographs.
-        splits: Folder with `Flickr_8k.trainImages.txt` and its like; beside the file, or in `text/`, where left out.
+        splits: Folder with `Flickr_8k.trainImages.txt` and its like; beside the file, or in `text/`, by default.
         check_images: Open every picture; leave out and list those that do not open.
         strict: Refuse where a warning would be listed.
     """

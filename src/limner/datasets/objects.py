@@ -37,8 +37,8 @@ def load_object(
     Args:
         given: A table, or a mapping from the names of splits to tables.
         split: Only this split.
-        name: What reports call it; the kind of table where left out.
-        images: Folder that file names start from; the working directory where left out.
+        name: Name of it in reports; the kind of table by default.
+        images: Folder that file names start from; the working directory by default.
         columns: What the table calls its columns, e.g. `{"image": "photo", "caption": "alt"}`.
         check_images: Open every picture; leave out and list those that do not open.
         strict: Refuse where a warning would be listed.
@@ -108,7 +108,7 @@ def _saved_rows(folder: Path) -> Iterator[Row]:
 
 
 def _parts(given: Any) -> dict[str | None, Any]:
-    """Tables by split; {None: table} where there is one only."""
+    """Tables by split; {None: table} if there is one only."""
     if isinstance(given, Mapping) and given and all(_is_table(table) for table in given.values()):
         return dict(given)
     return {None: given}

@@ -47,7 +47,7 @@ def load_table(
     r"""Loads a csv, tsv, txt (comma or tab), jsonl or parquet table, one caption a row; text forms may be gzipped.
 
     Columns: `image` (a file's name, path or any id) and `caption`; optional `id` of the caption, `image_id`, `split`,
-    `language` and `grade` (1 where left out; 0 means judged and not relevant). jsonl and parquet may have `captions`,
+    `language` and `grade` (1 by default; 0 means judged and not relevant). jsonl and parquet may have `captions`,
     a list, instead of `caption`. Further columns become fields of the texts, those that begin with `image_` fields of
     the images. Without ids, captions are named `dog.jpg#0`, `dog.jpg#1`, ... Rows that repeat a caption's id with
     another image and a grade judge the same caption again; without an id, the same words are the same caption there.
@@ -55,10 +55,10 @@ def load_table(
     Args:
         path: The table.
         split: Only this split.
-        images: Folder that the names in `image` start from; the table's own folder and its `images/` where left out.
+        images: Folder that the names in `image` start from; the table's own folder and its `images/` by default.
         columns: What the table calls its columns, e.g. `{"image": "photo", "caption": "alt"}`.
         quoted: Whether double quotes enclose cells; with False they are ordinary characters.
-        encoding: Of a text table. UTF-8 unless said otherwise; never guessed.
+        encoding: Encoding of a text table. UTF-8 unless said otherwise; never guessed.
         check_images: Open every picture; leave out and list those that do not open.
         strict: Refuse where a warning would be listed.
 
@@ -97,7 +97,7 @@ def load_folder(
         captions: The table, where it has another name.
         columns: As in `load_table`, as are `quoted`, `encoding`, `check_images` and `strict`.
         quoted: Whether double quotes enclose cells.
-        encoding: Of a text table.
+        encoding: Encoding of a text table.
         check_images: Open every picture; leave out and list those that do not open.
         strict: Refuse where a warning would be listed.
     """

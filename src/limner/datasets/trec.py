@@ -19,7 +19,7 @@ def read_qrels(path: str | Path, *, name: str = "pairs", negative: str = "refuse
 
     Args:
         path: The file, gzipped or not.
-        name: What reports call the judgements.
+        name: Name of the in reports judgements.
         negative: Some TREC tracks mark spam with negative grades: "refuse" them, or take them as "zero".
 
     >>> import tempfile, pathlib

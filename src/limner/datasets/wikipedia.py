@@ -105,7 +105,7 @@ def load_wit(
     Args:
         path: One tsv (or tsv.gz), or a folder searched through for them; the split is in each file's name.
         split: "train", "dev" ("val" is "dev") or "test"; only those files are read.
-        captions: Kinds to keep, of "reference", "attribution", "alt_text", "title_and_reference"; where left out,
+        captions: Kinds to keep, of "reference", "attribution", "alt_text", "title_and_reference"; by default,
             the last one if the file has it (Kaggle), else the first.
         languages: Keep the rows in these languages.
         pixels: Read the pictures from the folders `image_pixels` (Kaggle).

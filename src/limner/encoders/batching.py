@@ -49,7 +49,7 @@ def paced(total: int, *, most: int, seconds: float | None = PART_SECONDS) -> Ite
     Args:
         total: Items in all.
         most: Items of a piece.
-        seconds: How long the work on a piece should take; None where that does not matter.
+        seconds: How long the work on a piece should take; None if that does not matter.
 
     >>> list(paced(100, most=60))
     [slice(0, 32, None), slice(32, 92, None), slice(92, 100, None)]

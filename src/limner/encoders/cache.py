@@ -73,7 +73,7 @@ class RowStore:
         folder: Made where it is not there, in a folder that is.
         owner: Who computes the rows; a folder below `folder` is named after its hash, so that models never mix.
         width: Numbers per row.
-        dtype: Of the numbers.
+        dtype: Dtype of the numbers.
     """
 
     def __init__(self, folder: str | Path, *, owner: str, width: int, dtype: str = "float32") -> None:
@@ -135,8 +135,8 @@ class Cached:
 
     Args:
         encoder: What encodes; it must have `dim`, and `fingerprint` unless a name is given.
-        folder: Of the cache.
-        name: Of the model and its settings, for an encoder without a `fingerprint`.
+        folder: Folder of the cache.
+        name: Name of the model and its settings, for an encoder without a `fingerprint`.
         every: Items that are encoded before they are kept, fewer where that would take more than some seconds: what is
             lost when a run is killed.
     """

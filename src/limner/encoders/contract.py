@@ -53,7 +53,7 @@ def identity(system: Any, name: str | None = None) -> str | None:
         name: The "module:thing" that a person named, which stands for an object that says nothing.
 
     Returns:
-        None where nothing is known.
+        None if nothing is known.
     """
     if not isinstance(system, (Encoder, TwoSided)):
         return None

@@ -1,4 +1,4 @@
-"""A local GRU: words in order, without any download; its weights lie in a folder of one's own."""
+"""A local GRU: words in order, without any download; its weights lie in a folder of your own."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class GruEncoder(TorchEncoder):
             dim: Numbers per vector.
             word_dim: Numbers per word.
             min_count: Words in fewer texts are left out.
-            seed: Of the weights.
+            seed: Seed of the weights.
             running: As for the class.
         """
         seen = Counter(word for text in texts for word in set(words(text)))

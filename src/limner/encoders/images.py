@@ -29,7 +29,7 @@ class EfficientNetLite(TorchEncoder):
 
     Args:
         version: 0 to 4; larger is slower and better.
-        weights: A file of weights; those of the package where left out.
+        weights: A file of weights; those of the package by default.
         running: `device`, `precision` and `batch_size` of `limner.encoders.running.TorchEncoder`.
     """
 
@@ -92,7 +92,7 @@ class TimmEncoder(TorchEncoder):
 
     Args:
         model: Its name in timm, such as "vit_small_patch16_224".
-        weights: A file of weights; those of the hub where left out.
+        weights: A file of weights; those of the hub by default.
         running: `device`, `precision` and `batch_size` of `limner.encoders.running.TorchEncoder`.
     """
 

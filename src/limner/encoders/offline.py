@@ -137,7 +137,7 @@ def pretrained(make: Callable[..., Any], folder: Path, **options: Any) -> Any:
 
 
 def _fetched(hub: Any, model: str, *, local: bool) -> Path | None:
-    """The snapshot of a repository; None where it is not in the cache, or the hub does not answer."""
+    """The snapshot of a repository; None if it is not in the cache, or the hub does not answer."""
     try:
         return Path(hub.snapshot_download(model, local_files_only=local, allow_patterns=list(WANTED)))
     except hub.errors.HFValidationError as error:

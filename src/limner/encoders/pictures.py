@@ -69,7 +69,7 @@ def describe(
         items: Pictures.
         names: Keys of `DESCRIPTIONS`.
         workers: Threads; all cores by default.
-        progress: Called with (pictures done, pictures in all).
+        progress: Called with (pictures done, pictures in total).
     """
     for name in names:
         if name not in DESCRIPTIONS:
@@ -158,7 +158,7 @@ def _bounds() -> tuple[float, ...]:
 
 
 def _histograms(code: npt.NDArray[np.intp], kinds: int, weights: Float64 | None) -> Float32:
-    """Square roots of shares, cell by cell and then over the whole picture; 0 where there is nothing to count."""
+    """Square roots of shares, cell by cell and then over the whole picture; 0 if there is nothing to count."""
     flat = None if weights is None else weights.ravel()
     counted = np.bincount((_cells(len(code)) * kinds + code).ravel(), flat, GRID * GRID * kinds)
     cells = counted.reshape(GRID * GRID, kinds)

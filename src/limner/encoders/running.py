@@ -104,7 +104,7 @@ class TorchEncoder(ABC):
         Args:
             items: Images or texts: items, or whatever `limner.Items.of` takes. Strings are paths for an encoder of
                 images alone, texts otherwise.
-            progress: Called with (items done, items in all).
+            progress: Called with (items done, items in total).
         """
         given = Items.of(items, kind="image" if self.kinds == ("image",) else None)
         if given.kind not in self.kinds:

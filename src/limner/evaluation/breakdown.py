@@ -25,7 +25,7 @@ class Breakdown:
     """Results of parts of the queries.
 
     Args:
-        field: Of the query items.
+        field: Field of the query items.
         parts: Results by value of the field, each with the queries of that part alone. The pool stays whole.
     """
 

@@ -53,7 +53,7 @@ class Difference:
         a: Number of the one system.
         b: Number of the other.
         value: The difference of the two numbers.
-        interval: Its 95% interval; None where so few queries tell nothing.
+        interval: Its 95% interval; None if so few queries tell nothing.
         test: The paired test.
         p_line: Its p-value, corrected over the pairs of systems of the line.
         p_table: The same, corrected over all comparisons of the table.

@@ -66,7 +66,7 @@ def evaluate(
             {query: {candidate: grade}}; or, beside vectors of images, vectors of texts.
         measures: Such as "R@1 R@5 MedR"; the usual ones by default, or those of the protocol. "module:kind", or a
             `MeasureKind` in a list, for one of your own.
-        per_image: Texts of each image, for two sets of vectors in order; 1 where left out.
+        per_image: Texts of each image, for two sets of vectors in order; 1 by default.
         protocol: One or several names of `limner.evaluation.protocols.PROTOCOLS`, all counted in the same pass.
         direction: What the queries of scores or a ranking are: "i2t" images, "t2i" texts. Needed only where images and
             texts share ids; otherwise the ids tell.
@@ -76,7 +76,7 @@ def evaluate(
             original pair that they do not judge counts as relevant.
         labels: A store of answers to a designed sample (`limner.annotate.plan`): the report then has the view
             "estimated", numbers under the complete truth of the collection.
-        mode: Of its intervals: "fixed", to be looked at once, or "anytime", after every answer.
+        mode: Mode of its intervals: "fixed", to be looked at once, or "anytime", after every answer.
         name: What the report calls the system.
         ties: "expected", "order" or "pessimistic"; see `limner.evaluation.placements.place`.
         unretrieved: "refuse" or "never": what becomes of relevant candidates that a truncated ranking does not hold.
@@ -84,7 +84,7 @@ def evaluate(
             refused, counts as an empty list, or is left out; the report says so.
         keep: How many of the best candidates of every query the report keeps, for hubs and examples.
         workers: Threads; all cores by default.
-        progress: Called with (rows done, rows in all).
+        progress: Called with (rows done, rows in total).
 
     Returns:
         A report with a value per query, measure, direction and view.
@@ -255,7 +255,7 @@ def directions(
 
 
 def _refuse_swapped(system: Mapping[str, Source], collection: Collection) -> None:
-    """Refuses a mapping that calls image queries texts, or the other way round, where the ids show it."""
+    """Refuses a mapping that calls image queries texts, or reversed, where the ids show it."""
     sides = {"i2t": (collection.images, collection.texts), "t2i": (collection.texts, collection.images)}
     for towards, source in system.items():
         (own, other), ids = sides[towards], source.queries
@@ -340,7 +340,7 @@ def _covers(pool: tuple[set[str], set[str]], source: Source) -> bool:
 
 
 def _folds(collection: Collection, name: str) -> tuple[dict[str, int], dict[str, int]]:
-    """The fold of every image and every text as numbers from 0, whatever folds are called; -1 where there is none."""
+    """The fold of every image and every text as numbers from 0, whatever folds are called; -1 if there is none."""
     labels = [[_fold_label(f) for f in items.field(name)] for items in (collection.images, collection.texts)]
     number = {label: n for n, label in enumerate(dict.fromkeys(f for side in labels for f in side if f is not None))}
     images, texts = (

@@ -109,7 +109,7 @@ def _without(pairs: Judgements, judged: Judgements) -> Judgements:
 
 
 def judged_pool(view: View, collection: Collection, direction: str) -> tuple[set[str], set[str]] | None:
-    """Queries and candidates of the pool that was judged; None where a view looks at the whole pool."""
+    """Queries and candidates of the pool that was judged; None if a view looks at the whole pool."""
     if view.pool is None:
         return None
     judged = collection.judged(view.pool, direction)
@@ -148,7 +148,7 @@ def _is_known(placements: Placements, measure: Measure) -> bool:
 
 
 def if_right(placements: Placements, measure: Measure) -> FloatArray | None:
-    """The value of each query if every unjudged candidate were relevant; None where that cannot be told.
+    """The value of each query if every unjudged candidate were relevant; None if that cannot be told.
 
     Args:
         placements: Where relevant and judged candidates stand.

@@ -49,7 +49,7 @@ class Placements:
         known: How deep each query's list is known; `NEVER` when nothing is cut off.
         left_out: How many queries had no relevant candidate in the pool.
         outside: How many relevant candidates are not in the pool.
-        judged: Where all judged candidates of the same queries stand, relevant or not (grade 0); None where only
+        judged: Where all judged candidates of the same queries stand, relevant or not (grade 0); None if only
             relevant ones are known.
     """
 
@@ -378,7 +378,7 @@ class _Counter:
             row, column = (int(at) for at in np.divmod(self.keys[np.argmax(unequal)], self.width))
             raise LimnerError(
                 f"the score of query {source.queries[row]!r} and candidate {source.candidates[column]!r} is NaN "
-                f"({int(unequal.sum())} such positives): its place in the order is undefined; mend the scores"
+                f"({int(unequal.sum())} such positives): its place in the order is undefined; fix the scores"
             )
 
 

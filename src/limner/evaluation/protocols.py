@@ -18,7 +18,7 @@ class View:
     """One way to look at a system: judgements, measures, and how the pool is cut.
 
     Args:
-        name: What reports call it.
+        name: Name in reports.
         judgements: The name of judgements in the collection.
         measures: What to measure.
         folds: A field of images and texts that cuts the pool in folds; each query meets only its own fold, and the

@@ -39,12 +39,12 @@ class Result:
         measure: What was measured.
         queries: The queries that count.
         values: One value per query.
-        clusters: What each query belongs with (captions of one image); None where queries are independent.
+        clusters: What each query belongs with (captions of one image); None if queries are independent.
         folds: Fold of each query; the value is then the mean over folds.
         left_out: Queries without any relevant candidate, which do not count.
         parts: What a composite measure is the sum of, each with its images as clusters; empty for all others.
         kept: The number and its interval as a file has them, where the summary is not known here.
-        if_right: One value per query if all candidates that nobody judged were relevant; None where all were judged,
+        if_right: One value per query if all candidates that nobody judged were relevant; None if all were judged,
             or where it is not known which were.
     """
 
@@ -93,7 +93,7 @@ class Result:
 
     @cached_property
     def interval(self) -> stats.Interval | None:
-        """95% interval of the number; None where a value is infinite, or so few queries tell nothing.
+        """95% interval of the number; None if a value is infinite, or so few queries tell nothing.
 
         Means of bounded values, and composites: Wilson's, by the effective number of queries. Others: by the bootstrap.
         """
@@ -155,7 +155,7 @@ class Result:
 
     @property
     def _bounds(self) -> tuple[float, float] | None:
-        """What the values of a mean lie between; None where they do not, or where it is no mean."""
+        """What the values of a mean lie between; None if they do not, or where it is no mean."""
         bounds = self.measure.kind.bounds
         if bounds is None or self.statistic != "mean" or not len(self.values):
             return None

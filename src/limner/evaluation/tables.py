@@ -88,7 +88,7 @@ def _cell(results: list[Result], measure: Any, direction: str) -> str:
 
 
 def with_interval(result: Result) -> str:
-    """A number with its interval, where there is one."""
+    """A number with its interval, if there is one."""
     shown = result.measure.show(result.value)
     interval = result.interval
     return (

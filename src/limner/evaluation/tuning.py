@@ -34,7 +34,7 @@ def tune(
 
     Args:
         how: A correction: a name, "module:class", a class, or an object, which stands for its class.
-        dev_scores: Scores of the dev split, images by texts or the other way round.
+        dev_scores: Scores of the dev split, images by texts or reversed.
         dev_collection: The dev split.
         measure: What is to be best: rsum, the sum of R@1, R@5 and R@10 in both directions, or any measure, whose mean
             over both directions is taken.
@@ -96,7 +96,7 @@ def corrected(
     """Corrected scores of one split, with options chosen on another.
 
     Args:
-        scores: Scores of the whole collection (or at least of both splits), images by texts or the other way round.
+        scores: Scores of the whole collection (or at least of both splits), images by texts or reversed.
         collection: The collection with its splits.
         how: A correction: a name, "module:class", or a class.
         split: What is to be corrected; its own queries are the bank.

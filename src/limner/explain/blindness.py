@@ -102,7 +102,7 @@ def rerank(
 
     Args:
         kind: The kind of change.
-        edits: One per query; None where nothing could be changed.
+        edits: One per query; None if nothing could be changed.
         before: Scores of the queries as they were, queries by candidates.
         truth: The column of the truth of each query.
         ask: Scores of texts against the same candidates, texts by candidates.

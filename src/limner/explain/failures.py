@@ -37,7 +37,7 @@ class Failure:
         text: The caption that was asked for, or that was returned for an image.
         truth: Image id.
         returned: Image id.
-        alternative: Whether fuller judgements call the answer right; None where there are none.
+        alternative: Whether fuller judgements call the answer right; None if there are none.
         by_text: Whether the text asked. Where an image did, the text is what came back: it belongs to `returned`.
     """
 
@@ -64,7 +64,7 @@ def failures(
         collection: Images, texts, and which belong together.
         direction: "t2i" where texts ask, "i2t" where images do; needed only where they share ids.
         judgements: The judgements that say what is right.
-        fuller: Judgements that know more right pairs, to find successful alternatives; ignored where there are none.
+        fuller: Judgements that know more right pairs, to find successful alternatives; ignored if there are none.
     """
     direction = direction_of(system, collection, direction)
     top, forward = system.top(1), direction == "t2i"
@@ -192,7 +192,7 @@ def explain(
         collection: Its images have the field "objects"; where they have none, the captions say what is there.
         informed: Compare only concepts that the query mentions, by their words, synonyms and hypernyms.
         threshold: From which relative difference on two areas disagree (T of the binary SD).
-        wordnet: The graph; limner's own where left out.
+        wordnet: The graph; limner's own by default.
     """
     graph = wordnet or WordNet.load()
     faults = Faults()
@@ -219,7 +219,7 @@ def told(failure: Failure, each: ConceptAgreement, words: Mapping[str, str] | No
     Args:
         failure: The failure.
         each: What truth and answer have in common.
-        words: What to call a concept; WordNet's first word where left out.
+        words: What to call a concept; WordNet's first word by default.
     """
 
     def _word(concept: str) -> str:

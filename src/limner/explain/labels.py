@@ -158,7 +158,7 @@ def _names_any(word: str, kinds: Iterable[str], wordnet: WordNet) -> bool:
 
 
 def label(failure: Failure, truth: Concepts, returned: Concepts, reader: ClaimReader) -> frozenset[str]:
-    """The classes of one failure; empty where nothing that can be checked is wrong.
+    """The classes of one failure; empty if nothing that can be checked is wrong.
 
     A successful alternative is one that fuller judgements call right; where they do, nothing else is said.
     """

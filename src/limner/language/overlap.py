@@ -271,5 +271,5 @@ def _product(a: Any, b: Any) -> FloatArray:
 
 
 def _share(part: FloatArray, whole: FloatArray) -> FloatArray:
-    """`part / whole`, and 0 where there is nothing to share."""
+    """`part / whole`, and 0 if there is nothing to share."""
     return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)

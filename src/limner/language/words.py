@@ -71,7 +71,7 @@ class Reader:
         lexicon: Lemmas by form, as `lemma_lexicon` learns them; WordNet's base forms for all others.
         tagger: "wordnet" (rules and WordNet's counts), or "module:function" for a tagger of your own.
         spelling: Correct words that neither the lexicon nor WordNet knows with the speller on the PATH, hunspell or
-            aspell; refused where there is none.
+            aspell; refused if there is none.
 
     >>> Reader()("Two men in tee shirts are climbing up the rocks .")
     ['two', 'man', 't-shirt', 'climb', 'rock']

@@ -52,7 +52,7 @@ class LogSums:
 
     @property
     def whole(self) -> Float64:
-        """The logarithm of the sum over all queries, -inf where there is nothing to add up."""
+        """The logarithm of the sum over all queries, -inf if there is nothing to add up."""
         others = self.rest * np.exp(self.beta * (self.second - _finite(self.highest)))
         return np.asarray(self.beta * self.highest + np.log1p(others))
 
@@ -68,7 +68,7 @@ def _finite(values: Float64) -> Float64:
 
 
 def neutral(values: Float64) -> Float64:
-    """Where nothing is known of a candidate (-inf), the mean over those of which something is; 0 where there are none.
+    """Where nothing is known of a candidate (-inf), the mean over those of which something is; 0 if there are none.
 
     >>> neutral(np.array([1.0, -np.inf, 3.0])).tolist()
     [1.0, 2.0, 3.0]

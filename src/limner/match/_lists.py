@@ -68,8 +68,8 @@ class Wanted:
     """Which edges to look for: those with score less price above the bidder's floor.
 
     Args:
-        prices: Of the items; inf for an item nobody may have.
-        floors: Of the bidders; inf for a bidder that wants nothing.
+        prices: Prices of the items; inf for an item nobody may have.
+        floors: Floors of the bidders; inf for a bidder that wants nothing.
     """
 
     prices: Float64
@@ -78,7 +78,7 @@ class Wanted:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The best edges that were found: (bidders, k) items, -1 where there is none; scores; scores less price."""
+    """The best edges that were found: (bidders, k) items, -1 if there is none; scores; scores less price."""
 
     items: Array
     worths: Array
@@ -152,7 +152,7 @@ class Market:
         return _Cells(items[order], bidders[order])
 
     def _only(self, rows: Int64) -> Scores | None:
-        """Scores of a few queries alone, where that is cheaper than to read all blocks; None where it is not."""
+        """Scores of a few queries alone, where that is cheaper than to read all blocks; None if it is not."""
         if not 0 < len(rows) <= self.shape[0] // 4:
             return None
         ids = self.scores.queries[rows]

@@ -141,7 +141,7 @@ def _search(graph, state, null, dead, work, root):  # type: ignore[no-untyped-de
     """Shortest paths of exchanges from a free bidder, until the nearest end is known.
 
     Returns:
-        Distance of the end (inf where there is none), the free item it is or -1, the bidder that gives up or -1,
+        Distance of the end (inf if there is none), the free item it is or -1, the bidder that gives up or -1,
         the number of items seen, the number of items whose distance is final.
     """
     indptr, columns, values = graph

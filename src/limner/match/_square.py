@@ -34,7 +34,7 @@ def _distances(worths, prices, owners, root, first, allowed, distance, before, s
 
     Args:
         worths: The matrix.
-        prices: Of the columns.
+        prices: Prices of the columns.
         owners: The row of each column, -1 for a free one, which ends a path; rows below `first` keep their column.
         root: Where to begin. Its profit is that of the best column it may have.
         first: The first row that may change.
@@ -79,12 +79,12 @@ def _distances(worths, prices, owners, root, first, allowed, distance, before, s
 
 @_jit
 def assign_row(worths, columns, prices, row, first, allowed):  # type: ignore[no-untyped-def]
-    """Gives a row without a column one along a shortest path, changing rows from `first` on; -inf where there is none.
+    """Gives a row without a column one along a shortest path, changing rows from `first` on; -inf if there is none.
 
     Args:
         worths: The matrix.
         columns: The column of each row or -1; changed in place.
-        prices: Of the columns, such that every row that has a column has its best; raised in place.
+        prices: Prices of the columns, such that every row that has a column has its best; raised in place.
         row: The row.
         first: The first row that may change.
         allowed: Columns the row may have.

@@ -38,7 +38,7 @@ def borda(systems: Sequence[System], *, depth: int | None = None, progress: Prog
         systems: Scores or rankings of the same queries and candidates. Where no system knows its pool, as with run
             files, N is the number of candidates that are named in any of them.
         depth: How many candidates of each query to keep; all of them by default, which is as large as the matrix.
-        progress: Called with (queries done, queries in all).
+        progress: Called with (queries done, queries in total).
 
     Returns:
         A ranking. Its scores are the sums, raised by less than half a point by the median rank, so that they order
@@ -64,7 +64,7 @@ def reciprocal_rank(
         systems: Scores or rankings of the same queries and candidates.
         k: How little the first ranks stand out.
         depth: How many candidates of each query to keep; all of them by default.
-        progress: Called with (queries done, queries in all).
+        progress: Called with (queries done, queries in total).
 
     >>> a = Ranking.from_lists({"q": ["x", "y", "z"]}, candidates="xyz")
     >>> b = Ranking.from_lists({"q": ["y", "z", "x"]}, candidates="xyz")

@@ -170,7 +170,7 @@ class _Part:
         return cls(_square.total(worths, columns), True, columns, prices, 0, frozenset())
 
     def solve(self, worths: Float64) -> _Part | None:
-        """The same with its best assignment; None where it has none."""
+        """The same with its best assignment; None if it has none."""
         allowed = np.ones(len(worths), dtype=bool)
         allowed[list(self.avoided)] = False
         columns, prices = self.columns.copy(), self.prices.copy()

@@ -44,7 +44,7 @@ class Limit:
     """Refuses scores that a correction cannot weigh: NaN, +inf, and those whose multiples would overflow.
 
     Args:
-        reach: How many times the largest score the correction may come to; 0 where there is nothing to look for.
+        reach: How many times the largest score the correction may come to; 0 if there is nothing to look for.
     """
 
     reach: float
@@ -90,7 +90,7 @@ class Correction(ABC):
         Args:
             block: Scores of some queries; may be changed in place.
             known: What `gather` found.
-            rows: Which of the bank's queries each of these is, -1 for none; None where the whole bank counts.
+            rows: Which of the bank's queries each of these is, -1 for none; None if the whole bank counts.
         """
 
     @property
@@ -161,7 +161,7 @@ def correction(how: str | type[Correction], *, trusted: bool = True, **options: 
     Args:
         how: A name in `CORRECTIONS`, "module:class", or the class itself.
         trusted: Whether "module:class" may be named; False for a name that a file gives.
-        options: Of the correction.
+        options: Options of the correction.
 
     >>> correction("csls", k=5)
     Csls(k=5)
@@ -190,7 +190,7 @@ class Statistics:
         correction: The correction with its options; statistics serve no other.
         candidates: The candidates the numbers belong to.
         known: Numbers per candidate, by name. "seen" are numbers per query of the bank: its scores of a few candidates.
-        bank: Ids of the bank's queries where the bank was the scores' own queries, None where it was another. A query
+        bank: Ids of the bank's queries where the bank was the scores' own queries, None if it was another. A query
             that is one of them, by its id and by its scores, is corrected without its own term, all others with the
             whole bank.
     """
@@ -209,11 +209,11 @@ class Statistics:
         return cls(correction, bank.candidates, known, bank.queries if "seen" in known else None)
 
     def named(self, queries: Ids) -> IntArray | None:
-        """Which of the bank's queries have the ids of these, -1 for none; None where it does not matter."""
+        """Which of the bank's queries have the ids of these, -1 for none; None if it does not matter."""
         return None if self.bank is None else self.bank.find(queries)
 
     def rows(self, named: IntArray | None, block: Block) -> IntArray | None:
-        """Which of the bank's queries these are, -1 for none; None where it does not matter.
+        """Which of the bank's queries these are, -1 for none; None if it does not matter.
 
         Args:
             named: Which of them have their ids.

@@ -1,4 +1,4 @@
-"""Products of two sets of vectors where torch keeps them: on a graphics card, as a rule.
+"""Products of two sets of vectors where torch keeps them: on a GPU, as a rule.
 
 The passes are those of the processor; the blocks are tensors, with more rows; their loops are in
 `limner.core.torch_kernels`.
@@ -22,7 +22,7 @@ from limner.core.ids import Ids
 from limner.scores.base import KINDS, LARGEST, TILE_ROWS, Scores, refuse_overflow
 
 BLOCK = 1 << 28
-"""Numbers in a block on a graphics card: a gigabyte of single precision."""
+"""Numbers in a block on a GPU: a gigabyte of single precision."""
 MOST_ROWS = 8192
 
 

@@ -46,7 +46,7 @@ class MatrixScores(Scores):
                 f"{len(self.candidates)} candidates: expected {(len(self.queries), len(self.candidates))}"
             )
         for start, rows in () if self.checked else pieces(self.values):
-            refuse_nan(self, rows, start, "mend it or set it to -inf")
+            refuse_nan(self, rows, start, "fix it or set it to -inf")
 
     @property
     def T(self) -> MatrixScores:

@@ -68,7 +68,7 @@ class KernelScores(Scores):
                 f"the kernel gave an array of shape {given.shape}: expected {expected}, a number per pair"
             )
         block = np.ascontiguousarray(given.T if self.turned else given)
-        refuse_nan(self, block, start, "mend the function or let it say -inf")
+        refuse_nan(self, block, start, "fix the function or let it say -inf")
         return block
 
 
@@ -133,5 +133,5 @@ class ScorerScores(Scores):
                 )
             found[low : low + len(pairs)] = answer
         block = found.reshape(stop - start, width)
-        refuse_nan(self, block, start, "mend the function or let it say -inf")
+        refuse_nan(self, block, start, "fix the function or let it say -inf")
         return block

@@ -20,7 +20,7 @@ Block = npt.NDArray[np.floating[Any]]
 Result = TypeVar("Result")
 State = TypeVar("State")
 Progress = Callable[[int, int], None]
-"""Called with (rows done, rows in all) as a pass goes on."""
+"""Called with (rows done, rows in total) as a pass goes on."""
 
 
 PairScores = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], Block]

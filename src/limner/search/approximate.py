@@ -70,7 +70,7 @@ class Ann:
     Args:
         kind: A key of `KINDS`.
         probes: How many clusters a search looks into.
-        recall: What that gives, None where the index has changed since it was measured.
+        recall: What that gives, None if the index has changed since it was measured.
         wanted: The recall that the number of clusters was chosen for.
     """
 
@@ -81,7 +81,7 @@ class Ann:
 
     @classmethod
     def noted(cls, store: VectorStore) -> Ann | None:
-        """The one of a store, None where there is none."""
+        """The one of a store, None if there is none."""
         held = store.notes.get("ann")
         if held is None:
             return None

@@ -47,7 +47,7 @@ def top(
         k: How many; at most all rows.
         rows: How many rows the blocks have together.
         longest: The Euclidean length of the longest row, where it is known: 1 for cosine.
-        progress: Called with (rows done, rows in all).
+        progress: Called with (rows done, rows in total).
     """
     counted = _counted(blocks, rows, progress)
     k = min(k, rows)

@@ -40,11 +40,11 @@ class Hits:
     """The best of an index for every query.
 
     Args:
-        queries: The queries; their values are None where only vectors were given.
+        queries: The queries; their values are None if only vectors were given.
         ranking: Ids and scores, best first. It knows how many there were to choose from.
         rows: What the index keeps of every id in the ranking: "value" and "picture".
         kind: What was found: "image", "text" or "item".
-        recall: The measured recall of an approximate search; None where it was exact, or where the index has changed
+        recall: The measured recall of an approximate search; None if it was exact, or where the index has changed
             since recall was measured.
         correction: The name of the correction, None without one.
         exact: Whether every item was compared.

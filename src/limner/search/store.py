@@ -42,8 +42,8 @@ class About:
         dim: Numbers per vector.
         kind: "image", "text", or "item" where only ids are known.
         similarity: "cosine" (vectors are stored with length 1) or "dot".
-        system: What encodes queries: a file, a name inside the index, or "module:thing"; None where nothing is known.
-        model: Which model made the vectors, by its content (`limner.encoders.contract.identity`); None where unknown.
+        system: What encodes queries: a file, a name inside the index, or "module:thing"; None if nothing is known.
+        model: Which model made the vectors, by its content (`limner.encoders.contract.identity`); None if unknown.
         made_by: What a person called that model.
     """
 
@@ -89,7 +89,7 @@ class VectorStore:
 
     @classmethod
     def create(cls, path: str | Path, about: About, batches: Iterable[Any]) -> VectorStore:
-        """Makes a store with its first rows, in one commit; refuses a place where there is one."""
+        """Makes a store with its first rows, in one commit; refuses a place if there is one."""
         where = _address(path)
         with _turn(where), _explained(where):
             database = connect(where)
@@ -205,7 +205,7 @@ class VectorStore:
         self.table.optimize(cleanup_older_than=keep)
 
     def drop_index(self) -> None:
-        """Removes the approximate index, where there is one; a search then compares all rows."""
+        """Removes the approximate index, if there is one; a search then compares all rows."""
         for held in self.table.list_indices():
             self.table.drop_index(held.name)
 
@@ -271,7 +271,7 @@ def _reader(about: About, batches: Iterable[Any]) -> Any:
 
 
 def _opened(database: Any) -> Any | None:
-    """The table, None where there is none (or where its making was killed before the first commit)."""
+    """The table, None if there is none (or where its making was killed before the first commit)."""
     try:
         return database.open_table(TABLE)
     except (ValueError, FileNotFoundError) as error:

@@ -103,7 +103,7 @@ class _Units:
         queries: Effective number of queries, were they independent.
         folds: Into how many folds they are cut.
         binary: Whether all values are 0 or 1.
-        rest: The value that means that nothing happened; None where there is none.
+        rest: The value that means that nothing happened; None if there is none.
         square: The weighted mean of squared distances from it.
     """
 

@@ -47,8 +47,8 @@ def bradley_terry(
         counts: (options, options) how often the row was preferred to the column; the diagonal is ignored.
         names: The options.
         samples: Bootstrap samples; 0 for no intervals (NaN).
-        confidence: Of the intervals.
-        seed: Of the bootstrap.
+        confidence: Confidence of the intervals.
+        seed: Seed of the bootstrap.
 
     >>> bradley_terry([[0, 3], [1, 0]], ["good", "bad"], samples=0).scores.round(2)
     array([75., 25.])

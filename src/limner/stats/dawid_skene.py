@@ -48,7 +48,7 @@ def dawid_skene(
         raters: Number (0, 1, ...) of the rater of each answer.
         items: Number of the item of each answer.
         labels: Class (0, 1, ...) of each answer.
-        n_classes: How many classes there are; the highest label + 1 where left out.
+        n_classes: How many classes there are; the highest label + 1 by default.
         rounds: At most so many rounds.
         tolerance: Stop when the mean log-likelihood of an answer gains less.
 

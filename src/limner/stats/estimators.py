@@ -33,7 +33,7 @@ class Estimate:
         low: Lower end of the interval.
         high: Upper end.
         level: How often such an interval is to hold the truth.
-        variance: Of the estimate.
+        variance: Variance of the estimate.
         n: Units in the sample.
         size: Units in the population.
         effect: Design effect: the variance over that of a simple random sample of the same number of units.
@@ -100,7 +100,7 @@ def stratified(
 ) -> Estimate:
     """The mean of a population of strata, each sampled at random without replacement.
 
-    `T = sum_h W_h (f_h + mean_h(y - f))`, `W_h = N_h / N`; f the predictions (0 where there are none), `f_h` their mean
+    `T = sum_h W_h (f_h + mean_h(y - f))`, `W_h = N_h / N`; f the predictions (0 if there are none), `f_h` their mean
     over the whole stratum. Variance `sum_h W_h^2 (1 - n_h / N_h) s_h^2 / n_h` (Cochran 1977, 5.3), with `s_h^2` of the
     residuals drawn a little towards that of the whole sample, since a few equal answers are no certainty. The interval
     is Wilson's for the number of independent hits and misses that would vary as much, with Student's t. A stratum
@@ -110,7 +110,7 @@ def stratified(
         values: One for each sampled unit.
         strata: The stratum of each, numbered from 0.
         sizes: Units of the population in each stratum.
-        predictions: Of each sampled unit, from a model that has not seen its value.
+        predictions: Predictions of each sampled unit, from a model that has not seen its value.
         expected: The mean prediction in each stratum.
         bounds: The least and the greatest value there can be.
         level: How often the interval is to hold the truth.
@@ -211,9 +211,9 @@ def cross_fit(
         scores: The judge's, for every unit of the population.
         sampled: The numbers of the sampled units.
         values: Their values.
-        weights: One over the inclusion probability of each sampled unit; alike where left out.
+        weights: One over the inclusion probability of each sampled unit; alike by default.
         folds: Number of folds.
-        seed: Of the folds.
+        seed: Seed of the folds.
 
     >>> found = cross_fit([0.1, 0.9, 0.2, 0.8] * 20, np.arange(80), [0, 1, 0, 1] * 20)
     >>> found.sampled[:4].round(1)

@@ -108,7 +108,7 @@ def draw(
     Args:
         strata: The stratum of every unit, numbered from 0.
         number: How many to draw; all that are left where fewer are.
-        shares: How the draws after the pilot are shared among strata; by size where left out.
+        shares: How the draws after the pilot are shared among strata; by size by default.
         pilot: Units that each stratum gives for certain, counting those drawn before.
         before: Units drawn before.
         seed: Another seed, another draw.

@@ -38,7 +38,7 @@ def confidence_sequence(
         draws: One number each.
         lows: The least that each could have been, known before it was drawn.
         highs: The greatest.
-        bounds: Of the mean itself.
+        bounds: Bounds of the mean itself.
         level: How often the whole sequence is to hold the truth.
         grid: Values to bet against.
 
@@ -96,7 +96,7 @@ def sequential(
         shares: How draws were shared among strata: one row, or one row for each draw.
         pilot: The first so many draws were certain; they are taken as seen.
         frame: Units that could be drawn in each stratum, where they are more than those of `sizes`.
-        member: Whether each draw is one of the units whose mean is sought; all where left out.
+        member: Whether each draw is one of the units whose mean is sought; all by default.
         bounds: The least and the greatest value.
         level: How often the interval, looked at after every draw, is to hold the truth.
     """

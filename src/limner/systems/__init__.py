@@ -81,11 +81,11 @@ def train(
     """Trains a system on pairs of images and texts.
 
     Args:
-        collection: What to learn from. Its training split is used where it has one, the whole otherwise.
+        collection: The training collection. Its training split is used where it has one, the whole otherwise.
         system: A key of `SYSTEMS`, or "module:function".
         config: A TOML file of options, by the same names; those given as keywords win.
         trust: Whether that file may name code of its own, as "module:thing".
-        options: Of the system; one it does not know is refused.
+        options: Options of the system; one it does not know is refused.
 
     Returns:
         A model; `model.scores(collection.test)` is what `limner.evaluate` takes.

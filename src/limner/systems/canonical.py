@@ -46,7 +46,7 @@ def canonical_maps(
         texts: Sparse, one row per text.
         pairs: Sparse weights, pictures by texts: how much each pair counts.
         ridge: Share of the mean variance that is added to every variance; more is smoother.
-        dimensions: Of the joint space; fewer where the data has fewer.
+        dimensions: Dimensions of the joint space; fewer where the data has fewer.
     """
     shares = pairs / pairs.sum()
     of_picture, of_text = (np.asarray(shares.sum(axis=axis)) for axis in (1, 0))

@@ -22,9 +22,10 @@ def mcprop(
     Messina et al. 2022. Needs torch.
 
     Args:
-        collection: What to learn from; images have the field "file_name", or their files' and ids' names are taken.
-        dev: What says which epoch is best, by nDCG@5; without one the last epoch is kept.
-        progress: Called with (steps done, steps in all).
+        collection: The training collection; images have the field "file_name", or their files' and ids' names are
+            taken.
+        dev: Collection that selects the best epoch, by nDCG@5; without it the last epoch is kept.
+        progress: Called with (steps done, steps in total).
         options: What goes in: features (of images: vectors, the file of some, or an encoder; colours and shapes by
             default), backbone (of texts: "words", "use-multilingual", or a transformer), longest, least, name. Heads:
             width, layers, heads, dropout, fusion ("attentive", "concat", "text", "image"). Loss: loss ("max"), margin,
@@ -44,9 +45,10 @@ def crank(
     Messina et al. 2022. Needs torch.
 
     Args:
-        collection: What to learn from; images have the field "file_name", or their files' and ids' names are taken.
-        dev: What says which epoch is best, by how often right pairs score above wrong ones.
-        progress: Called with (steps done, steps in all).
+        collection: The training collection; images have the field "file_name", or their files' and ids' names are
+            taken.
+        dev: Collection that selects the best epoch, by how often right pairs score above wrong ones.
+        progress: Called with (steps done, steps in total).
         options: What goes in: backbone (of texts: "words", "use-multilingual", or a transformer that is trained as a
             whole), pictures (whether it also sees the picture), features (of the pictures), longest, least, name.
             Shape: width, layers, heads, dropout. Training: as for "towers".

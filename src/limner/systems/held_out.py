@@ -31,7 +31,7 @@ class Holds(Protocol):
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """Name in reports."""
 
     @property
     def is_trained_now(self) -> bool:
@@ -39,7 +39,7 @@ class Holds(Protocol):
 
     @property
     def trained_on(self) -> TrainedOn | None:
-        """The training items of a saved model; None where there are none, or they are not known."""
+        """The training items of a saved model; None if there are none, or they are not known."""
 
     @property
     def is_unsure(self) -> bool:
@@ -52,7 +52,7 @@ class HoldOut:
 
     Args:
         whole: All of it.
-        seen: What systems are trained on now; None where nothing is trained.
+        seen: What systems are trained on now; None if nothing is trained.
         held: What is searched and measured.
         notes: What a reader must know of it.
     """
@@ -69,7 +69,7 @@ def hold_out(whole: Collection, systems: Iterable[Holds], split: str | None = No
     Args:
         whole: The collection.
         systems: What is opened on it.
-        split: The part to measure; "all" for everything. Without it, the test split where there is one.
+        split: The part to measure; "all" for everything. Without it, the test split if there is one.
     """
     listed = list(systems)
     if any(system.is_trained_now for system in listed):
@@ -86,7 +86,7 @@ def hold_out(whole: Collection, systems: Iterable[Holds], split: str | None = No
 
 
 def part_of(whole: Collection, split: str | None) -> Collection:
-    """The split that was asked for; without a word, the test split where there is one, else everything."""
+    """The split that was asked for; without a word, the test split if there is one, else everything."""
     if split is None:
         return whole.test if "test" in whole.splits else whole
     return whole if split == "all" else whole.split("dev" if split == "val" else split)

@@ -1,6 +1,6 @@
 """The built-in systems: histograms of a picture and the words of a text, brought into one space in closed form.
 
-They need no graphics card, no download and no random number; they are the first thing to beat.
+They need no GPU, no download and no random number; they are the first thing to beat.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class HistogramModel:
     """A trained system: descriptions of pictures and words of texts, mapped into one space.
 
     Args:
-        name: What reports call it.
+        name: Name in reports.
         descriptions: Keys of `limner.encoders.pictures.DESCRIPTIONS`.
         bag: The vocabulary.
         picture_map: From descriptions to the joint space.
         text_map: From bags of words to the joint space.
         options: With which it was trained.
-        trained_on: The training items; None where that is not known.
+        trained_on: The training items; None if unknown.
     """
 
     name: str
@@ -137,14 +137,14 @@ def train(
     """Colours and shapes of pictures against the words of their texts.
 
     Args:
-        collection: What to learn from; every relevant pair counts by its grade.
-        descriptions: Of pictures: "colours", "shapes" or both.
+        collection: The training collection; every relevant pair counts by its grade.
+        descriptions: Descriptions of pictures: "colours", "shapes" or both.
         ridge: Smoothing of the map; see `limner.systems.canonical`.
-        dimensions: Of the joint space.
+        dimensions: Dimensions of the joint space.
         min_count: Words in fewer texts are left out.
-        name: What reports call the system.
+        name: Name of the system in reports.
         workers: Threads; all cores by default.
-        progress: Called with (pictures done, pictures in all).
+        progress: Called with (pictures done, pictures in total).
     """
     _refuse_bad(collection, ridge, dimensions)
     bag = BagOfWords.fit(collection.texts.values, min_count=min_count)

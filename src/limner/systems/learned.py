@@ -21,9 +21,9 @@ def towers(
     Faghri et al. 2018; Liu & Ye 2019. Needs torch.
 
     Args:
-        collection: What to learn from.
-        dev: What says which epoch is best, by rsum; without one the last epoch is kept.
-        progress: Called with (steps done, steps in all).
+        collection: The training collection.
+        dev: Collection that selects the best epoch, by rsum; without it the last epoch is kept.
+        progress: Called with (steps done, steps in total).
         options: What goes in: features (of images: vectors, the file of some, or an encoder; colours and shapes by
             default), texts ("gru", or as features), vectors (words to begin with), least, longest, name,
             start (a trained model, or its folder, to go on from). Sizes: words, hidden, joint, pooling ("last", "mean",
@@ -45,9 +45,9 @@ def pvse(
     Song & Soleymani 2019. Needs torch.
 
     Args:
-        collection: What to learn from.
-        dev: What says which epoch is best, by rsum; without one the last epoch is kept.
-        progress: Called with (steps done, steps in all).
+        collection: The training collection.
+        dev: Collection that selects the best epoch, by rsum; without it the last epoch is kept.
+        progress: Called with (steps done, steps in total).
         options: Those of "towers"; and heads (vectors per item), diversity and discrepancy (weights in the loss).
     """
     from limner.systems.towers import training
@@ -64,9 +64,9 @@ def pcme(
     Chun et al. 2021. Needs torch.
 
     Args:
-        collection: What to learn from.
-        dev: What says which epoch is best, by rsum; without one the last epoch is kept.
-        progress: Called with (steps done, steps in all).
+        collection: The training collection.
+        dev: Collection that selects the best epoch, by rsum; without it the last epoch is kept.
+        progress: Called with (steps done, steps in total).
         options: Those of "towers" without loss, margin and k; and samples (of each item) and kl (a weight in the loss).
     """
     from limner.systems.towers import training

@@ -51,8 +51,8 @@ class OpenSystem:
         name: What reports and pages call it.
         scores: Images by texts of `collection`.
         collection: What is searched and measured.
-        model: What encodes further images and texts; None where there are only scores.
-        seen: What it was trained on now; None where it was not.
+        model: What encodes further images and texts; None if there are only scores.
+        seen: What it was trained on now; None if it was not.
         notes: What a reader must know of it.
     """
 
@@ -170,7 +170,7 @@ class FoundSystem:
         if self.kind == EMBEDDINGS:
             return _from_embeddings(self.given, parts)
         index = open_index_with_system(self.given, trust=self.trust)
-        texts = encoded(index.system, parts.held.texts)  # type: ignore[arg-type]  # refused above where there is none
+        texts = encoded(index.system, parts.held.texts)  # type: ignore[arg-type]  # refused above if there is none
         images = Embeddings(index.ids, np.concatenate(list(index.store.vectors()))).subset(parts.held.images.ids)
         return Scores.from_embeddings(images, texts, similarity=index.about.similarity)
 
@@ -192,7 +192,7 @@ def find_system(given: Any, *, trust: bool = False, said: bool = True) -> FoundS
     Args:
         given: See the module.
         trust: Whether files may name code of their own.
-        said: Whether a person said the name; False where a file did, which may not name "module:thing".
+        said: Whether a person said the name; False if a file did, which may not name "module:thing".
     """
     from limner.systems import SYSTEMS
 
@@ -229,7 +229,7 @@ def open_system(
         given: A name of `limner.systems.SYSTEMS`, a saved model, an encoder, a file of scores, two sets of embeddings
             (images, texts), an index of images, or an object.
         collection: Images, texts and what belongs together.
-        split: The part to measure; "all" for everything. Without it, the test split where there is one.
+        split: The part to measure; "all" for everything. Without it, the test split if there is one.
         features: Vectors of the images, or their file, for a model that was trained on some.
         trust: Whether files may name code of their own.
         stage: Called with what is done next, in words; gives what is told of its progress.

@@ -24,7 +24,9 @@ _Setting = Annotated[
 
 def train(
     system: Annotated[str, typer.Argument(metavar="SYSTEM", help="A name of 'limner systems', or module:function.")],
-    collection: Annotated[str, typer.Argument(metavar="COLLECTION", help="What to learn from: 'limner data list'.")],
+    collection: Annotated[
+        str, typer.Argument(metavar="COLLECTION", help="The training collection: 'limner data list'.")
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="PATH", help="Where the model is written.")],
     settings: _Setting = None,
     config: Annotated[
@@ -45,7 +47,7 @@ def train(
 ) -> None:
     """Train a system on a collection and keep the model.
 
-    The training split is used where there is one, the whole otherwise, or four images in five with --hold-out; a system
+    The training split is used if there is one, the whole otherwise, or four images in five with --hold-out; a system
     that chooses its settings does so on the dev split. The model knows what it was trained on, and is never measured on
     it. It is what 'limner evaluate --system', 'limner index --system' and limner.systems.load take.
 

@@ -145,7 +145,7 @@ class _Stage:
         return None
 
     def _free(self, member: _Member, place: str, anchor: Box | None) -> tuple[int, int]:
-        """A corner anywhere in the zone of this place, not far from the anchor where there is one."""
+        """A corner anywhere in the zone of this place, not far from the anchor if there is one."""
         low, high = self._bottoms(place, member.height)
         left, right = _EDGE, SIDE - _EDGE - member.width
         if anchor and self.dice.chance(0.8):

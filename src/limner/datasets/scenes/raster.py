@@ -63,8 +63,8 @@ class Sheet:
     """A sheet to paint on, `fine` times as fine as the picture it becomes.
 
     Args:
-        width: Of the picture, in pixels.
-        height: Of the picture.
+        width: Width of the picture, in pixels.
+        height: Height of the picture.
         fine: Pixels of the sheet along each side of a pixel of the picture: 1, 2, 4, 8 or 16.
 
     >>> sheet = Sheet(3, 1, 2)

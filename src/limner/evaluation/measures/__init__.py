@@ -29,6 +29,6 @@ for _kind in BUILT_IN:
     MEASURES.register(_kind.name)(_kind)
 
 DEFAULT = parse("R@1 R@5 R@10 MedR MRR mAP@R RP rsum")
-"""What is measured where nothing is said."""
+"""What is measured by default."""
 
 __all__ = ["DEFAULT", "MEASURES", "Composite", "Measure", "MeasureKind", "at_rank", "bounds", "parse", "total"]

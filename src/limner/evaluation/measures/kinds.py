@@ -83,13 +83,13 @@ class MeasureKind:
         formula: The definition in one line.
         source: Where it comes from.
         cut: Whether `@k` is "required", "optional" or "none".
-        options: Names allowed in parentheses, each with its default: False for a word that stands alone (True where it
+        options: Names allowed in parentheses, each with its default: False for a word that stands alone (True if it
             is done anyhow), a whole number, or any number of 0 or above.
         alternatives: Options of which only one may be given.
         summary: How values become one number: "mean", "median" or a function.
         variants: Options that replace the summary, each with the one it brings.
         better: 1 where higher is better, -1 where lower is better.
-        bounds: The least and the greatest value of a query; None where there are none. Means of bounded values get
+        bounds: The least and the greatest value of a query; None if there are none. Means of bounded values get
             Wilson's interval, all others one by the bootstrap.
         percent: Whether tables show it in percent.
         decimals: How many decimals tables show.

@@ -40,7 +40,7 @@ class Measure:
 
     @classmethod
     def parse(cls, text: str | Measure | MeasureKind, *, trusted: bool = True) -> Measure:
-        """Reads `Name`, `Name@k`, `Name@k(option, option=value)`, and the same of a kind of one's own.
+        """Reads `Name`, `Name@k`, `Name@k(option, option=value)`, and the same of a kind of your own.
 
         Args:
             text: A measure as it is written, with a name of `MEASURES` or "module:kind"; or a kind itself.

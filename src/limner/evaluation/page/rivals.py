@@ -52,7 +52,7 @@ class Heat:
 
 
 def comparison_of(report: Report, others: Sequence[Report], given: Comparison | None) -> Comparison | None:
-    """The comparison that was given, or one of the report with the others, or None where there are none."""
+    """The comparison that was given, or one of the report with the others, or None if there are none."""
     return given if given is not None else compare([report, *others]) if others else None
 
 

@@ -35,7 +35,7 @@ class Truth:
     """The judgements of a collection, asked item by item.
 
     Args:
-        collection: Where the judgements are; None where only a report is at hand, and nothing can be marked.
+        collection: Where the judgements are; None if only a report is at hand, and nothing can be marked.
     """
 
     collection: Collection | None
@@ -60,7 +60,7 @@ class Truth:
         return self.collection.judgements.name if self.collection is not None else ""
 
     def judgements_of(self, view: str) -> str | None:
-        """The name of the judgements behind a view of a report, or None where it is not known here."""
+        """The name of the judgements behind a view of a report, or None if it is not known here."""
         if self.collection is None:
             return None
         found = {v.name: v.judgements for protocol in PROTOCOLS.values() for v in protocol.views}
@@ -74,7 +74,7 @@ class Truth:
         return self.collection.judged(name, direction)
 
     def mark(self, direction: str, query: str, candidate: str) -> Mark | None:
-        """The mark of one returned item; None where nothing is known of any item."""
+        """The mark of one returned item; None if nothing is known of any item."""
         base = self.judged(self.base, direction)
         if base is None:
             return None

@@ -49,7 +49,7 @@ def plain(measure: Measure, value: float) -> str:
 
 
 def span(result: Result) -> str:
-    """`33.0 to 51.0`, the ends of the interval, or nothing where there is none."""
+    """`33.0 to 51.0`, the ends of the interval, or nothing if there is none."""
     interval, show = result.interval, result.measure.show
     return f"{show(interval.low)} to {show(interval.high)}" if interval else ""
 

@@ -105,7 +105,7 @@ class WordNet:
         return (word.lower().replace(" ", "_"), pos) in self._senses
 
     def base(self, word: str, pos: str = "n") -> str | None:
-        """The base form of a word by WordNet's own rules, or None where there is none.
+        """The base form of a word by WordNet's own rules, or None if there is none.
 
         >>> WordNet.load().base("geese"), WordNet.load().base("running", "v"), WordNet.load().base("xyzzy")
         ('goose', 'run', None)
@@ -153,7 +153,7 @@ class WordNet:
         return tuple(dict.fromkeys(found))
 
     def path_similarity(self, one: str, other: str) -> float:
-        """1 / (1 + length of the shortest path over hypernyms); 0 where there is none (Fellbaum 1998; as in nltk).
+        """1 / (1 + length of the shortest path over hypernyms); 0 if there is none (Fellbaum 1998; as in nltk).
 
         Verbs, adjectives and adverbs have no common root and are given one above all of them.
 
@@ -165,7 +165,7 @@ class WordNet:
         return 0.0 if distance == FAR else 1.0 / (1.0 + int(distance))
 
     def distances(self, names: Sequence[str]) -> Distances:
-        """The length of the shortest path between any two of these synsets; `FAR` where there is none.
+        """The length of the shortest path between any two of these synsets; `FAR` if there is none.
 
         A shortest path over hypernyms goes up to a common hypernym and down again, so that for every hypernym of a
         synset all that lie below it are reached at once.

@@ -70,7 +70,7 @@ def places(products, lengths, indptr, columns, out):  # type: ignore[no-untyped-
 
     Args:
         products: Dot products, queries by candidates. A query's own length changes no order, and is left out.
-        lengths: Of the candidates.
+        lengths: Lengths of the candidates.
         indptr: Positives of query q are `indptr[q]:indptr[q + 1]`.
         columns: The column of each positive.
         out: One place per query.

@@ -95,7 +95,7 @@ def sift(maps, size, step, weights, least, out):  # type: ignore[no-untyped-def]
         maps: Directions by rows by columns, already spread over a bin by a triangle.
         size: Pixels from one bin to the next.
         step: Pixels from one descriptor to the next.
-        weights: Of the bins, (4, 4).
+        weights: Weights of the bins, (4, 4).
         least: Descriptors shorter than this have no contrast, and become 0.
         out: (rows of the grid, columns of the grid, 16 * directions), whole numbers.
     """
@@ -139,8 +139,8 @@ def energies(slopes, bends, cosines, sines, noise, scale, out):  # type: ignore[
     Args:
         slopes: First derivatives, (scales, 2, points): along x and y.
         bends: Second derivatives, (scales, 3, points): xx, xy, yy.
-        cosines: Of the directions.
-        sines: Of the directions.
+        cosines: Cosines of the directions.
+        sines: Sines of the directions.
         noise: Contrast below which nothing counts for much.
         scale: Steps per unit.
         out: (points, scales * directions).
@@ -171,8 +171,8 @@ def count_words(words, rows, columns, height, width, grid, counts):  # type: ign
         words: One word per point.
         rows: The point's place from the top, in pixels.
         columns: The point's place from the left.
-        height: Of the picture.
-        width: Of the picture.
+        height: Height of the picture.
+        width: Width of the picture.
         grid: Cells along each side.
         counts: Output, added to: (cells, words).
     """

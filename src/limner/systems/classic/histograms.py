@@ -29,7 +29,7 @@ class WordHistograms:
     """How often each visual word is in each of the 4 x 4 cells of each picture.
 
     Args:
-        ids: Of the pictures.
+        ids: Ids of the pictures.
         counts: By feature: (pictures, 16 cells, words), whole numbers of 16 bits.
         vocabulary: The words, where they are known; new pictures cannot be compared with these without them.
 
@@ -62,7 +62,7 @@ class WordHistograms:
             images: Pictures.
             vocabulary: Their words.
             workers: Threads; all cores by default.
-            progress: Called with (pictures done, pictures in all).
+            progress: Called with (pictures done, pictures in total).
         """
         sizes = {name: len(words) for name, words in vocabulary.words.items()}
         counts = {name: np.zeros((len(images), GRID * GRID, size), np.uint16) for name, size in sizes.items()}
@@ -100,7 +100,7 @@ class WordHistograms:
         return len(self.ids)
 
     def save(self, path: str | Path, *, vocabulary: VisualWords | None = None) -> Path:
-        """Writes a safetensors file, with the vocabulary where there is one."""
+        """Writes a safetensors file, with the vocabulary if there is one."""
         from safetensors.numpy import save_file
 
         vocabulary = vocabulary or self.vocabulary

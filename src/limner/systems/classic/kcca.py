@@ -89,7 +89,7 @@ class Spectrum:
         vectors: U, items by directions, orthonormal and without the constant direction.
         values: Eigenvalues, falling; below 0 where the kernel is not positive semi-definite.
         means: Column means of the kernel before it was centred.
-        diagonal: What stands on the diagonal of the kernel; None where it differs between items.
+        diagonal: What stands on the diagonal of the kernel; None if it differs between items.
     """
 
     vectors: Matrix
@@ -123,8 +123,8 @@ def spectrum(kernel: Matrix, *, method: Method = "exact", rank: int | None = Non
         kernel: Items by items, symmetric.
         method: "exact" decomposes the kernel itself, "cholesky" its incomplete Cholesky factor, which takes time in
             proportion to the square of the rank.
-        rank: Of the Cholesky factor at most.
-        tolerance: Of the Cholesky factor; see `incomplete_cholesky`.
+        rank: Rank of the Cholesky factor at most.
+        tolerance: Tolerance of the Cholesky factor; see `incomplete_cholesky`.
 
     >>> spectrum(np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])).values.round(6).tolist()
     [1.0, 1.0]
@@ -132,7 +132,7 @@ def spectrum(kernel: Matrix, *, method: Method = "exact", rank: int | None = Non
     if kernel.ndim != 2 or kernel.shape[0] != kernel.shape[1] or len(kernel) < 3:
         raise LimnerError(f"a kernel of shape {kernel.shape}: expected items by items, at least 3 of them")
     if not np.isfinite(kernel).all():
-        raise LimnerError(f"a kernel with {int((~np.isfinite(kernel)).sum())} values that are not finite: mend those")
+        raise LimnerError(f"a kernel with {int((~np.isfinite(kernel)).sum())} values that are not finite: fix those")
     means, diagonal = kernel.mean(axis=0), np.diagonal(kernel)
     constant = float(diagonal[0]) if np.ptp(diagonal) <= 1e-6 * abs(float(diagonal[0])) else None
     if method not in ("exact", "cholesky"):
@@ -193,7 +193,7 @@ class KernelPair:
     Args:
         x: Of the images.
         y: Of the texts.
-        precision: Of the decompositions to come: "double", or "single", which takes half the time.
+        precision: Precision of the decompositions to come: "double", or "single", which takes half the time.
     """
 
     x: Spectrum

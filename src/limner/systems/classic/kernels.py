@@ -70,7 +70,7 @@ def intersections(
         a: One row per histogram.
         b: The same for the others; a itself where it is left out, and half of the work is saved.
         workers: Threads; all cores by default.
-        progress: Called with (rows done, rows in all).
+        progress: Called with (rows done, rows in total).
 
     >>> a, b = np.array([[0.5, 0.5, 0.0]], dtype=np.float32), np.array([[0.2, 0.6, 0.2]], dtype=np.float32)
     >>> intersections(a, b).round(2)

@@ -36,7 +36,7 @@ class Projection:
     """From kernel rows to projections: (rows - means) weights.
 
     Args:
-        means: Of the columns of the training kernel.
+        means: Means of the columns of the training kernel.
         weights: Training items by projections, in the precision they were solved in.
     """
 
@@ -55,7 +55,7 @@ class Space:
 
     Args:
         setting: What it was solved with, and how many projections there are.
-        correlations: Of the projections on the training pairs, falling.
+        correlations: Correlations of the projections on the training pairs, falling.
         images: Projects images.
         texts: Projects texts.
     """
@@ -85,14 +85,14 @@ class KccaModel:
     """A trained system: kernels, the training items they compare with, and projections.
 
     Args:
-        name: What reports call it.
+        name: Name in reports.
         image_kernel: Fitted; compares images, before any power.
         text_kernel: Fitted; compares documents.
         images: Features of the training images.
         documents: Captions of each training image.
         spaces: Solutions.
         settings: By task ("i2t", "t2i"): which solution and how many projections; several are fused by Borda count.
-        trained_on: The training items; None where that is not known.
+        trained_on: The training items; None if unknown.
         features_file: The file of features that it was trained on, if it was; new images may be in it too.
     """
 
@@ -118,8 +118,9 @@ class KccaModel:
 
         Args:
             collection: Images and texts.
-            features: Of the images, for a model that was trained on features; or their histograms, computed before.
-            progress: Called with (images done, images in all).
+            features: Features of the images, for a model that was trained on features; or their histograms, computed
+                before.
+            progress: Called with (images done, images in total).
         """
         if not self.fused:
             images = self.encode_images(collection.images, features=features, progress=progress)

@@ -47,12 +47,12 @@ class NearestModel:
     """A nearest-neighbour system: kernels and the training items.
 
     Args:
-        name: What reports call it.
+        name: Name in reports.
         image_kernel: Fitted; compares images.
         text_kernel: Fitted; compares documents.
         images: Features of the training images.
         documents: Captions of each training image.
-        trained_on: The training items; None where that is not known.
+        trained_on: The training items; None if unknown.
         features_file: The file of features that it was trained on, if it was; new images may be in it too.
     """
 
@@ -71,8 +71,8 @@ class NearestModel:
 
         Args:
             collection: Images and texts.
-            features: Of the images, where they are not computed from the pictures.
-            progress: Called with (images done, images in all).
+            features: Features of the images, where they are not computed from the pictures.
+            progress: Called with (images done, images in total).
         """
         used = usable(features, self.features_file, collection.images)
         held = image_features(self.image_kernel, collection.images, used, progress=progress)
@@ -145,21 +145,21 @@ def train(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> NearestModel:
-    """Nearest neighbours among the training pairs; NN5-idf-F1 where nothing else is said.
+    """Nearest neighbours among the training pairs; NN5-idf-F1 by default.
 
     Args:
         collection: What to compare with: images, each with one or more texts.
         images: The image kernel: "pyramid" or "histogram" of visual words, "linear", "rbf" or "chi2" of features, or
             a kernel.
         texts: The similarity of texts: "f1", "bow", "trigrams", "tagrank", or a kernel.
-        weights: Of words, for one by name: "idf" (where left out), "root idf" or "none".
-        features: Of all images by id, in place of the pictures.
+        weights: Weights of words, for one by name: "idf" (by default), "root idf" or "none".
+        features: Features of all images by id, in place of the pictures.
         side: The shorter side of pictures in pixels.
         points: Points of each of 200 pictures that visual words are learned from.
         seed: Draws those.
-        name: What reports call the system.
+        name: Name of the system in reports.
         workers: Threads; all cores by default.
-        progress: Called with (work done, work in all), counted in pictures.
+        progress: Called with (work done, work in total), counted in pictures.
     """
     refuse_few(collection)
     documents = documents_of(collection)

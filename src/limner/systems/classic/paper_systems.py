@@ -113,11 +113,11 @@ class System:
         """Trains the system.
 
         Args:
-            collection: What to learn from: images, each with one or more texts.
+            collection: The training collection: images, each with one or more texts.
             dev: Where KCCA chooses its settings; with it, fifteen models are fused for each task, as in the paper.
             reader: How a caption becomes words.
             corpus: Sentences of an outside corpus, or a file with one in each line, for systems with BNC in their name.
-            options: Of `limner.systems.classic.training.train`, in place of the paper's, or of
+            options: Options of `limner.systems.classic.training.train`, in place of the paper's, or of
                 `limner.systems.classic.nearest.train`.
         """
         from limner.systems.classic import nearest, training

@@ -48,7 +48,7 @@ class Setting:
         n: How many projections are used.
         diagonal: d, which the diagonal of the texts' kernel is multiplied by.
         power: p, which the images' kernel is raised to.
-        text_kappa: Regularisation of the texts; kappa where left out, as in the paper.
+        text_kappa: Regularisation of the texts; kappa by default, as in the paper.
     """
 
     kappa: float
@@ -137,11 +137,11 @@ def trials(
         image_rows: Kernel rows of the dev images: similarities with every training image.
         text_rows: Kernel rows of the dev texts.
         kappas: Regularisations.
-        text_kappas: Those of the texts, each with each kappa; the same as kappa where left out.
+        text_kappas: Those of the texts, each with each kappa; the same as kappa by default.
         ns: Numbers of projections; `sizes` up to as many as there are by default.
         diagonals: Factors of the diagonal of the texts' kernel.
         power: Only noted: the power that the images' kernel was raised to.
-        progress: Called with (solutions done, solutions in all).
+        progress: Called with (solutions done, solutions in total).
 
     Yields:
         A solution, and how its settings do.

@@ -85,8 +85,8 @@ class FittedStringKernel:
 
         Args:
             a: Documents, each a list of captions.
-            b: Others; `a` itself where left out.
-            progress: Called with (rows done, rows in all).
+            b: Others; `a` itself by default.
+            progress: Called with (rows done, rows in total).
         """
         sides = (a,) if b is None else (a, b)
         numbered, many = self.vocabulary.number_all(*sides, captions=self.kernel.captions)

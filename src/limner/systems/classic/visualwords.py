@@ -139,7 +139,7 @@ class VisualWords:
             points: Points of each picture, all where it has fewer.
             seed: Draws pictures, points and the first words.
             workers: Threads; all cores by default.
-            progress: Called with (pictures done, pictures in all).
+            progress: Called with (pictures done, pictures in total).
         """
         sizes = dict(WORDS) if sizes is None else dict(sizes)
         _refuse_unknown(sizes)

@@ -18,7 +18,7 @@ class Seen(NamedTuple):
 
     Args:
         whole: One vector per item.
-        parts: Vectors of its parts (the states of the GRU), items by parts by numbers; None where there are none.
+        parts: Vectors of its parts (the states of the GRU), items by parts by numbers; None if there are none.
         filled: Which of the parts are there, items by parts.
     """
 
@@ -33,7 +33,7 @@ class Vectors(nn.Module):
     Args:
         dim: Dimension of the input.
         embedding_dim: Dimension of the output.
-        dropout: Share of the numbers that is left out in training.
+        dropout: Dropout rate in training.
     """
 
     mean: Tensor

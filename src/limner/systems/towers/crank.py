@@ -52,10 +52,10 @@ class Pairing:
     """What goes in.
 
     Args:
-        backbone: Of texts: "words" (learned along), "use-multilingual" (frozen), or a folder or hub name of a
+        backbone: Backbone of texts: "words" (learned along), "use-multilingual" (frozen), or a folder or hub name of a
             transformer, which is trained as a whole.
         pictures: Whether the pair scorer also sees the picture.
-        features: Of `pictures`: `Embeddings`, the file of some, or an encoder; colours and shapes by default.
+        features: Features of `pictures`: `Embeddings`, the file of some, or an encoder; colours and shapes by default.
         max_tokens: Tokens per text, or per pair for a transformer; the rest is cut off.
         min_count: Words in fewer training texts are unknown to the backbone "words".
         proposer: Scores, a ranking or the file of one, of the training images' captions: where it goes wrong, pairs
@@ -63,7 +63,7 @@ class Pairing:
             of the best.
         hard_negative_share: The share of negative pairs that come from the proposer.
         hard_negative_depth: They are drawn from this many of its first candidates.
-        name: What reports call the system.
+        name: Name of the system in reports.
     """
 
     backbone: str | None = None
@@ -276,11 +276,12 @@ def train(
     """A classifier of pairs of file name and caption, for re-ranking (Messina et al. 2022).
 
     Args:
-        collection: What to learn from; images have the field "file_name", or their files' and ids' names are taken.
-        dev: What says which epoch is best, by how often right pairs score above wrong ones.
-        progress: Called with (steps done, steps in all).
-        options: Of `Pairing`, `limner.systems.towers.pair_classifiers.Layers` and `Training`, with other defaults:
-            batch_size 64, learning_rate 2e-4, weight_decay 0.01, epochs 10.
+        collection: The training collection; images have the field "file_name", or their files' and ids' names are
+            taken.
+        dev: Collection that selects the best epoch, by how often right pairs score above wrong ones.
+        progress: Called with (steps done, steps in total).
+        options: Options of `Pairing`, `limner.systems.towers.pair_classifiers.Layers` and `Training`, with other
+            defaults: batch_size 64, learning_rate 2e-4, weight_decay 0.01, epochs 10.
     """
     pairing, shape, training = split({**DEFAULTS, **options}, Pairing, Layers, Training, what=KIND)
     device = device_named(training.device)
@@ -316,12 +317,12 @@ class CrankModel:
     """A trained CRank: a scorer of pairs.
 
     Args:
-        name: What reports call it.
+        name: Name in reports.
         judge: The network.
         features: Where vectors of pictures come from, for a judge that sees them.
-        settings: Of the training, by group.
+        settings: Settings of the training, by group.
         trained: How it was trained and what was measured.
-        trained_on: The training items; None where that is not known.
+        trained_on: The training items; None if unknown.
     """
 
     name: str

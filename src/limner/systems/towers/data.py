@@ -121,7 +121,7 @@ class Batches:
     Args:
         pairs: What to draw from.
         size: Pairs in a batch, over all processes.
-        seed: Of the orders.
+        seed: Seed of the orders.
         group: Whose share is wanted.
     """
 

@@ -52,7 +52,7 @@ class Task(Protocol):
         """One number to make smaller."""
 
     def measure(self) -> Mapping[str, float]:
-        """What the weights are worth now, on what was not trained on; empty where there is nothing to measure with."""
+        """What the weights are worth now, on what was not trained on; empty if there is nothing to measure with."""
 
 
 @dataclass
@@ -100,7 +100,7 @@ def fit(
         training: How.
         criterion: The measured value that says which epoch is best, higher is better; without it the last one is.
         group: The processes that train together; found out by itself.
-        progress: Called with (steps done, steps in all).
+        progress: Called with (steps done, steps in total).
     """
     group = group or joined(device_named(training.device))
     with randomness.seeded(training.seed + 1000 * group.rank):

@@ -124,7 +124,7 @@ def loss(
         name: A key of `LOSSES`, "module:function", or a function.
         margin: How much better a positive must be.
         trusted: Whether "module:function" may be named; False for a name that a file gives.
-        options: Of this loss, such as `k` of "knn".
+        options: Options of this loss, such as `k` of "knn".
 
     >>> scores = torch.tensor([[0.9, 0.8], [0.1, 0.5]])
     >>> round(float(loss("knn", k=1, margin=0.3)(scores, torch.eye(2, dtype=torch.bool))), 3)
@@ -154,7 +154,7 @@ def _nearest(scores: Tensor, positives: Tensor, margin: float, *, k: int) -> Ten
     """The k hardest negatives in both directions.
 
     They are the same for all positives of an item, so every cell is held against them and the positives are kept: to
-    list the positives first, a graphics card would have to be waited for in every step.
+    list the positives first, a GPU would have to be waited for in every step.
     """
     _refuse_unfit(scores, positives)
     if k >= max(scores.shape):

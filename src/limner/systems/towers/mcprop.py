@@ -56,11 +56,12 @@ class Query:
     """What goes in.
 
     Args:
-        features: Of images: `Embeddings`, the file of some, or an encoder; colours and shapes by default.
-        backbone: Of texts: "words" (learned along), "use-multilingual", or a folder or hub name of a transformer.
+        features: Features of images: `Embeddings`, the file of some, or an encoder; colours and shapes by default.
+        backbone: Backbone of texts: "words" (learned along), "use-multilingual", or a folder or hub name of a
+            transformer.
         max_tokens: Tokens per text; the rest is cut off.
         min_count: Words in fewer training texts are unknown to the backbone "words".
-        name: What reports call the system.
+        name: Name of the system in reports.
     """
 
     features: Any = None
@@ -70,7 +71,7 @@ class Query:
     name: str = "mcprop"
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be."""
+        """Checks the values."""
         refuse_below(self, 1, "max_tokens", "min_count")
 
 
@@ -81,9 +82,9 @@ class Heads:
 
     Args:
         hidden_dim: Dimension of the heads and of the joint space.
-        layers: Of each transformer head.
-        heads: Of attention.
-        dropout: Share of the numbers that is left out in training.
+        layers: Layers of each transformer head.
+        heads: Heads of attention.
+        dropout: Dropout rate in training.
         fusion: "attentive", "concat", "text" (file name alone) or "image".
     """
 
@@ -94,7 +95,7 @@ class Heads:
     fusion: str = "attentive"
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be."""
+        """Checks the values."""
         refuse_below(self, 1, "hidden_dim", "layers", "heads")
         if self.hidden_dim % self.heads:
             raise LimnerError(f"hidden_dim={self.hidden_dim} with heads={self.heads}: expected a multiple")
@@ -138,7 +139,7 @@ class MCProp(nn.Module):
     Args:
         reader: The shared text backbone; frozen, so that it is no part of the module.
         features: Numbers per picture.
-        shape: Of the heads.
+        shape: Shape of the heads.
     """
 
     def __init__(self, reader: TextReader, features: int, shape: Heads) -> None:
@@ -265,10 +266,11 @@ def train(
     """A picture and its file name as one query for captions (Messina et al. 2022).
 
     Args:
-        collection: What to learn from; images have the field "file_name", or their files' and ids' names are taken.
-        dev: What says which epoch is best, by nDCG@5; without one the last epoch is kept.
-        progress: Called with (steps done, steps in all).
-        options: Of `Query`, `Heads`, `Margin` (its loss is "max" here) and `Training`.
+        collection: The training collection; images have the field "file_name", or their files' and ids' names are
+            taken.
+        dev: Collection that selects the best epoch, by nDCG@5; without it the last epoch is kept.
+        progress: Called with (steps done, steps in total).
+        options: Options of `Query`, `Heads`, `Margin` (its loss is "max" here) and `Training`.
     """
     query, shape, margin, training = split({**DEFAULTS, **options}, Query, Heads, Margin, Training, what=KIND)
     device = device_named(training.device)
@@ -299,13 +301,13 @@ class McpropModel:
     """A trained MCProp.
 
     Args:
-        name: What reports call it.
+        name: Name in reports.
         module: The heads.
         reader: The text backbone.
-        features: Where vectors of images come from; None where only the maker of the model had them.
-        settings: Of the training, by group.
+        features: Where vectors of images come from; None if only the maker of the model had them.
+        settings: Settings of the training, by group.
         trained: How it was trained and what was measured.
-        trained_on: The training items; None where that is not known.
+        trained_on: The training items; None if unknown.
     """
 
     name: str

@@ -39,7 +39,7 @@ class TwoTowers(nn.Module):
     Args:
         images: The side of the images.
         texts: The side of the texts.
-        loss: Of `limner.systems.towers.losses`.
+        loss: Loss of `limner.systems.towers.losses`.
     """
 
     def __init__(self, images: nn.Module, texts: nn.Module, loss: Loss) -> None:
@@ -68,7 +68,7 @@ class AttentionHeads(nn.Module):
     Args:
         embedding_dim: Dimension of the joint space.
         heads: K.
-        parts: Numbers per part; None where items have no parts.
+        parts: Numbers per part; None if items have no parts.
     """
 
     def __init__(self, embedding_dim: int, heads: int, *, parts: int | None) -> None:
@@ -105,7 +105,7 @@ class ManyVectors(nn.Module):
     Args:
         images: The side of the images.
         texts: The side of the texts.
-        loss: Of `limner.systems.towers.losses`.
+        loss: Loss of `limner.systems.towers.losses`.
         heads: (of images, of texts).
         diversity: Weight of the views' likeness.
         discrepancy: Weight of the discrepancy.

@@ -39,9 +39,9 @@ class Layers:
 
     Args:
         hidden_dim: Dimension per token.
-        layers: Of the transformer.
-        heads: Of attention.
-        dropout: Share of the numbers that is left out in training; of a pretrained one, of the picture's only.
+        layers: Layers of the transformer.
+        heads: Heads of attention.
+        dropout: Dropout rate in training; of a pretrained one, of the picture's only.
     """
 
     hidden_dim: int = 256
@@ -50,7 +50,7 @@ class Layers:
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be."""
+        """Checks the values."""
         refuse_below(self, 1, "hidden_dim", "layers", "heads")
         if self.hidden_dim % self.heads:
             raise LimnerError(f"hidden_dim={self.hidden_dim} with heads={self.heads}: expected a multiple")
@@ -66,7 +66,7 @@ class Reading(nn.Module):
 
     Args:
         reader: The backbone; it is no part of the module.
-        shape: Of the transformer.
+        shape: Shape of the transformer.
         features: Numbers per picture; None for a judge that sees no pictures.
     """
 

@@ -73,7 +73,7 @@ class TextReader(ABC):
     kind: str
     dim: int
     size: int | None = None
-    """Known words, where their vectors are learned; None where the backbone is frozen and has its own."""
+    """Known words, where their vectors are learned; None if the backbone is frozen and has its own."""
     has_whole = False
 
     def __init__(self, *, max_tokens: int, device: torch.device) -> None:

@@ -60,13 +60,13 @@ class Training:
     Args:
         epochs: Passes over the pairs.
         batch_size: Pairs per step, summed over all processes.
-        learning_rate: Of Adam, at the start.
+        learning_rate: Learning rate of Adam, at the start.
         lr_decay: The learning rate is multiplied by this...
         lr_decay_every: ...every this many epochs.
         weight_decay: L2 penalty on the weights.
         max_grad_norm: Gradients are clipped to this norm; None for no clipping.
         patience: Stop early after this many epochs without a better dev value; None to never stop early.
-        seed: Of the initial weights, the order of the pairs, and sampling.
+        seed: Seed of the initial weights, the order of the pairs, and sampling.
         device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
         precision: "float32", or "bfloat16" for mixed precision (float32 weights, bfloat16 matrix products).
         checkpoint_dir: Folder for checkpoints and logs; None writes none. A checkpoint found there is resumed.

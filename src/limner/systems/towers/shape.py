@@ -22,12 +22,12 @@ class Inputs:
     """What goes in.
 
     Args:
-        features: Of images: `Embeddings`, the file of some, or an encoder; colours and shapes by default.
+        features: Features of images: `Embeddings`, the file of some, or an encoder; colours and shapes by default.
         texts: "gru" for words through a GRU that is trained too; or vectors of texts, as for `features`.
         word_vectors: Initial word vectors (`Embeddings` with words as ids, or their file); random by default.
         min_count: Words that occur in fewer training texts are unknown.
         max_tokens: Words per text; longer texts are truncated.
-        name: What reports call the system.
+        name: Name of the system in reports.
         init_from: A trained model of the same variant, or its folder: training continues from its weights, with its
             vocabulary and sizes.
     """
@@ -58,8 +58,8 @@ class Shape:
         word_dim: Dimension of the word vectors.
         hidden_dim: Dimension of the GRU states.
         embedding_dim: Dimension of the joint space.
-        pooling: Of the states: "last", "mean" or "max".
-        dropout: Of the inputs, in training.
+        pooling: Pooling of the states: "last", "mean" or "max".
+        dropout: Dropout of the inputs, in training.
     """
 
     word_dim: int = 300
@@ -124,7 +124,7 @@ class Uncertain:
     """What PCME has beside.
 
     Args:
-        samples: Of each item, in training and for matching probabilities.
+        samples: Samples of each item, in training and for matching probabilities.
         kl: Weight of the divergence from the unit normal.
     """
 

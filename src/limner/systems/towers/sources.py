@@ -139,7 +139,7 @@ def source(given: Any, *, what: str = "features", trusted: bool = True) -> Sourc
 
 
 def load_source(about: Any, *, what: str, trust: bool) -> Source | None:
-    """The source of a saved model, or None where it was an object that only its maker has.
+    """The source of a saved model, or None if it was an object that only its maker has.
 
     Args:
         about: What the source said of itself when the model was saved.

@@ -46,14 +46,14 @@ class TowersModel:
 
     Args:
         variant: "towers", "pvse" or "pcme".
-        name: What reports call it.
+        name: Name in reports.
         module: The weights.
-        features: Where vectors of images come from; None where only the maker of the model had them.
+        features: Where vectors of images come from; None if only the maker of the model had them.
         vocabulary: Known words, where texts are read by the GRU.
         texts: Where vectors of texts come from, where they are not.
-        settings: Of the training, by group.
+        settings: Settings of the training, by group.
         trained: How the model was trained and what was measured.
-        trained_on: The training items; None where that is not known.
+        trained_on: The training items; None if unknown.
     """
 
     variant: str
@@ -81,7 +81,7 @@ class TowersModel:
             features: Vectors of the images, where the model's own source does not have them.
             matching: "vectors": cosines (of means for PCME; the best of all pairs of heads for PVSE); "probability":
                 the matching probability of PCME.
-            progress: Called with (images done, images in all).
+            progress: Called with (images done, images in total).
         """
         images = self._images(collection.images, features, progress)
         texts = self._texts(collection.texts)

@@ -44,10 +44,10 @@ def towers(
     """Two towers with a margin loss (Faghri et al. 2018; Liu & Ye 2019).
 
     Args:
-        collection: What to learn from.
-        dev: What says which epoch is best, by rsum; without one the last epoch is kept.
-        progress: Called with (steps done, steps in all).
-        options: Of `Inputs`, `Shape`, `Margin` and `Training`.
+        collection: The training collection.
+        dev: Collection that selects the best epoch, by rsum; without it the last epoch is kept.
+        progress: Called with (steps done, steps in total).
+        options: Options of `Inputs`, `Shape`, `Margin` and `Training`.
     """
     return trained("towers", collection, dev=dev, progress=progress, options=options)
 
@@ -129,8 +129,8 @@ class TowerInputs:
     """How images and texts become numbers.
 
     Args:
-        features: Of images.
-        texts: Vectors of texts; None where the GRU reads them.
+        features: Features of images.
+        texts: Vectors of texts; None if the GRU reads them.
         vocabulary: Known words, where it does.
         max_tokens: Words per text.
     """
