@@ -62,7 +62,7 @@ def test_a_file_that_is_not_toml(tmp_path):
 
 def test_a_folder_that_is_no_model_is_not_written_over(tmp_path):
     (tmp_path / "precious.txt").write_text("kept")
-    assert "is no saved model" in run("train", "colours", *WORLD, "-o", tmp_path, status=Status.INPUT).stderr
+    assert "is not a saved model" in run("train", "colours", *WORLD, "-o", tmp_path, status=Status.INPUT).stderr
     assert (tmp_path / "precious.txt").read_text() == "kept"
 
 

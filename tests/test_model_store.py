@@ -76,7 +76,7 @@ def test_a_changed_number_is_noticed(tmp_path):
     file = tmp_path / "m" / "model.safetensors"
     good = file.read_bytes()
     file.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
-    with pytest.raises(LimnerError, match="its contents do not fit its fingerprint"):
+    with pytest.raises(LimnerError, match="its contents do not match its fingerprint"):
         model_store.read(tmp_path / "m", "toy")
 
 

@@ -74,7 +74,7 @@ def test_unknown_ending(report, tmp_path):
         ("{", "is not JSON"),
         ("[]", "no limner report"),
         ('{"limner": "report", "format": 99}', "of format 1"),
-        ('{"limner": "report", "format": 1}', "no limner report, or a damaged one"),
+        ('{"limner": "report", "format": 1}', "not a valid limner report"),
     ],
 )
 def test_damaged_files_are_refused(tmp_path, content, message):

@@ -205,7 +205,7 @@ def test_a_saved_model_scores_the_same(world, model, tmp_path):
 def test_a_damaged_model_is_told(tmp_path, content):
     path = tmp_path / "model.npz"
     path.write_bytes(content)
-    with pytest.raises(limner.LimnerError, match=r"model\.npz is no npz file of a saved model, or a damaged one"):
+    with pytest.raises(limner.LimnerError, match=r"model\.npz is not a valid npz file of a saved model"):
         systems.load(path)
 
 

@@ -63,7 +63,7 @@ REFUSED = {
     ),
     "a JSON line that is no object": ("t.jsonl", "[1, 2]\n", "line 1: a JSON list, expected an object"),
     "a caption that is no text": ("t.jsonl", '{"image": "a", "caption": 5}\n', "line 1: the caption is 5, expected"),
-    "a file that is no parquet": ("t.parquet", "image,caption\n", "t.parquet is no parquet table, or a damaged one"),
+    "a file that is no parquet": ("t.parquet", "image,caption\n", "t.parquet is not a valid parquet table"),
     "a file that is no gzip": ("t.csv.gz", "image,caption\na,x\n", "t.csv.gz cannot be read: Not a gzipped file"),
     "a gzip cut short": (
         "t.csv.gz",

@@ -331,10 +331,10 @@ def test_a_damaged_model_is_refused(models, tmp_path):
     weights, config = folder / "model.safetensors", folder / "config.json"
     good = weights.read_bytes()
     weights.write_bytes(good[:-7] + bytes([good[-7] ^ 1]) + good[-6:])
-    with pytest.raises(LimnerError, match="damaged: its contents do not fit its fingerprint"):
+    with pytest.raises(LimnerError, match="damaged: its contents do not match its fingerprint"):
         systems.load(folder)
     weights.write_bytes(good[:1000])
-    with pytest.raises(LimnerError, match="is no model, or a damaged one"):
+    with pytest.raises(LimnerError, match="is not a valid model"):
         systems.load(folder)
     weights.write_bytes(good)
     held = json.loads(config.read_text())
@@ -342,7 +342,7 @@ def test_a_damaged_model_is_refused(models, tmp_path):
     with pytest.raises(LimnerError, match=r"no model whose weights fit its config\.json"):
         systems.load(folder)
     config.write_text(json.dumps({key: value for key, value in held.items() if key != "settings"}))
-    with pytest.raises(LimnerError, match="no saved model, or a damaged one"):
+    with pytest.raises(LimnerError, match="not a valid saved model"):
         systems.load(folder)
 
 

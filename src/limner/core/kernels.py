@@ -1,4 +1,4 @@
-"""The few hot loops: counting where positives stand, choosing the best k, locating ids in lists.
+"""The hot loops: ranks of positives, top-k selection, locating ids in lists.
 
 THE tie rule lives here: candidates with equal scores keep candidate order (the lower index first), and the
 counts say how many stand above, how many are equal, and how many equals come before, so that any other rule
@@ -263,7 +263,7 @@ def number_words(text, spans, hashes, slots, starts, held, count, numbers):  # t
 
 @_jit
 def _number(text, begin, length, value, slots, starts, held, count):  # type: ignore[no-untyped-def]
-    """The number of one word, which is added where it is new."""
+    """The number of one word; a new word is added."""
     slot, word = _slot(value, slots), count[0]
     while slots[slot] >= 0:
         known = slots[slot] & 0x7FFFFFFF

@@ -31,8 +31,8 @@ class Ranking:
         indices: (queries, depth) positions in `candidates`, best first; -1 pads rows that are shorter.
         scores: The scores behind the order, same shape, not increasing along a row; None if only an order is known.
         n_candidates: Size of the pool that was ranked. None when unknown, as in a run file: such a ranking counts as
-            truncated, since what it leaves out may be anything.
-        notes: What a reader of its numbers must know, such as that a file's columns contradict each other.
+            truncated, since the rest is unknown.
+        notes: Remarks for readers of its numbers, such as contradictory columns in a file.
 
     >>> r = Ranking.from_lists({"q": ["b", "a"]}, candidates=["a", "b", "c"])
     >>> r.truncated, r["q"]
@@ -82,7 +82,7 @@ class Ranking:
             )
 
     def _fault(self, row: Lists, scores: npt.NDArray[np.floating[Any]] | None, query: str, place: int) -> str:
-        """Says what is wrong with one entry."""
+        """Describes what is wrong with one entry."""
         candidate, at = int(row[place]), f"query {query!r} at rank {place + 1}"
         if candidate == -1:
             return f"the list of {at} holds -1, which pads the end of a list only: move what follows up"

@@ -1,4 +1,4 @@
-"""Items of several vectors each, compared by the best pair of vectors or by a smooth maximum over all pairs."""
+"""Items with several vectors each, compared by the best pair of vectors or by a smooth maximum over all pairs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SetScores(Scores):
         pooling: str = "max",
         gamma: float = 10.0,
     ) -> SetScores:
-        """Checks the options, and gives all vectors length 1 where the similarity is cosine."""
+        """Checks the options, and normalises the vectors for cosine similarity."""
         for what, value, known in (("similarity", similarity, SIMILARITIES), ("pooling", pooling, POOLINGS)):
             if value not in known:
                 raise UnknownName(what, value, known)
@@ -91,7 +91,7 @@ class SetScores(Scores):
         return np.ascontiguousarray(self._pooled(pooled, self.query_sets.starts[start:stop] - low, axis=0))
 
     def _pooled(self, block: Block, starts: IntArray, *, axis: int) -> Block:
-        """Along one axis, over the stretches that begin at `starts`."""
+        """Pools along one axis, over the segments that begin at `starts`."""
         highest = np.maximum.reduceat(block, starts, axis=axis)
         if self.pooling == "max":
             return np.asarray(highest)
