@@ -228,7 +228,7 @@ CASES = [
     Case("no such measure", nothing, [*MATRIX, "--measures", "R@1 nDGC@5"],
          ["unknown measure 'nDGC@5'", "did you mean 'nDCG'"]),
     Case("measure without its cut", nothing, [*MATRIX, "--measures", "Recall"],
-         ["'Recall' needs a cut", "'Recall@10'"]),
+         ["'Recall' needs a cut-off", "'Recall@10'"]),
     Case("no such protocol", nothing, [*MATRIX, "--protocol", "coco5k"],
          ["unknown protocol 'coco5k'", "did you mean 'coco-5k'"]),
     Case("judgements that are not there", nothing, [*MATRIX, "--protocol", "eccv"],

@@ -253,7 +253,7 @@ def test_a_swapped_mapping_is_refused(toy, scored):
 
 
 def test_a_direction_goes_with_one_system_on_a_collection(toy, scored):
-    with pytest.raises(LimnerError, match="a mapping says its directions itself"):
+    with pytest.raises(LimnerError, match="a mapping has its directions already"):
         evaluate({"i2t": scored}, toy, direction="i2t")
     run = Ranking.from_lists({"q1": ["a", "b"]}, candidates="ab")
     truth = Judgements.from_pairs([("q1", "b")])

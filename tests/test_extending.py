@@ -102,7 +102,7 @@ def test_a_correction_brings_its_own_grid(whole, pairs, how):
 
 
 def test_nothing_to_tune_is_said(whole, pairs):
-    with pytest.raises(LimnerError, match="own_things:Plain brings no values to try"):
+    with pytest.raises(LimnerError, match="own_things:Plain has no tuning grid"):
         tune("own_things:Plain", whole, pairs)
 
 

@@ -1,4 +1,4 @@
-"""Report: what was measured, query by query. Prints as a table; saves as JSON, CSV, Markdown, LaTeX and HTML."""
+"""Report: all results of an evaluation. Prints as a table; saves as JSON, CSV, Markdown, LaTeX and HTML."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REPORT_FORMATS: Registry[Callable[..., str]] = Registry(
         ".txt": "limner.evaluation.tables:report_text",
     },
 )
-"""Ways to write a report, by file ending: `(report, **options) -> str`. ".txt" is what `print(report)` shows."""
+"""File formats of a report, by file ending: `(report, **options) -> str`. ".txt" is what `print(report)` shows."""
 
 _STORAGE: Registry[Callable[..., Any]] = Registry(
     "use of a stored report", {"read": "limner.evaluation.storage:read", "data": "limner.evaluation.storage:to_json"}
@@ -47,8 +47,8 @@ class Report:
         results: The results, in order of view, direction and measure.
         top: The best candidates of every query by direction, for hubs and examples.
         settings: How it was measured: ties, unretrieved, version.
-        notes: What a reader must know before comparing the numbers.
-        estimates: Numbers under the complete truth, from labels drawn by design.
+        notes: Remarks to read before comparing the numbers.
+        estimates: Values estimated for complete judgements, from labels sampled by design.
     """
 
     system: str
@@ -60,7 +60,7 @@ class Report:
     estimates: tuple[Estimated, ...] = ()
 
     def find(self, measure: str | Measure, *, direction: str | None = None, view: str | None = None) -> Result:
-        """The one result that fits; refuses when none or several do, and says which there are."""
+        """The only matching result; refuses if none or several match, and lists them."""
         wanted = written(measure, self.results)
         found = [
             r
@@ -76,7 +76,7 @@ class Report:
         return found[0]
 
     def value(self, measure: str | Measure, *, direction: str | None = None, view: str | None = None) -> float:
-        """The number of the one result that fits."""
+        """The value of the only matching result."""
         return self.find(measure, direction=direction, view=view).value
 
     @cached_property
@@ -117,7 +117,8 @@ class Report:
         """The report with other names of directions and views in its tables.
 
         Args:
-            names: What tables call a direction ("i2t", "t2i", "run") or a view, such as {"i2t": "caption retrieval"}.
+            names: Names in tables for a direction ("i2t", "t2i", "run") or a view, such as {"i2t": "caption
+                retrieval"}.
         """
         known = {*(r.direction for r in self.results), *(r.view for r in self.results)}
         for name in names:

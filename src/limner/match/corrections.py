@@ -61,7 +61,7 @@ class Csls(Correction):
 
 @dataclass(frozen=True)
 class InvertedSoftmax(Correction):
-    """beta s(i, t) - log sum_{j != i} exp(beta s(j, t)): the share of candidate t that query i gets.
+    """beta s(i, t) - log sum_{j != i} exp(beta s(j, t)): how much of candidate t goes to query i.
 
     Smith et al. 2017; for image-text matching Liu & Ye 2019, with beta = 30. With a bank that is not the queries
     themselves, the sum is over the whole bank.
@@ -203,7 +203,7 @@ class Nnn(Correction):
 
 @dataclass(frozen=True)
 class Sinkhorn(Correction):
-    """Balanced marginals: u_i + v_t + beta s(i, t), with u and v such that rows and columns of its exp sum up evenly.
+    """Balanced marginals: u_i + v_t + beta s(i, t), with u and v such that rows and columns of its exp sum evenly.
 
     Each round is one pass: rows are normalised with the v so far, then columns (Sinkhorn 1964; Cuturi 2013). A live
     query is normalised along its own row with the bank's v.

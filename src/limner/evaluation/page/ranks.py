@@ -41,7 +41,7 @@ def first_ranks(report: Report) -> dict[tuple[str, str], Result]:
 
 
 def depth(report: Report, direction: str, ranks: Sequence[Result]) -> int:
-    """How far a curve can go: 100, or as deep as ranks are known, or as many candidates as there are."""
+    """The end of a curve: 100, or the known depth, or the number of candidates."""
     top = report.top.get(direction)
     values = np.concatenate([r.values for r in ranks])
     finite = values[np.isfinite(values)]
@@ -54,7 +54,7 @@ def depth(report: Report, direction: str, ranks: Sequence[Result]) -> int:
 
 
 def recall_curve(report: Report, ranks: Result, limit: int) -> dict[int, Result]:
-    """R@k for every k up to the limit, as measured where it was, else from the first ranks."""
+    """R@k for every k up to the limit, as measured if it was, else from the first ranks."""
     measured = {r.measure: r for r in report.results if (r.view, r.direction) == (ranks.view, ranks.direction)}
     return {k: measured.get(Measure("R", k)) or _recall_at(ranks, k) for k in range(1, limit + 1)}
 
@@ -139,7 +139,7 @@ def shares_by_bin(values: FloatArray, edges: Sequence[int]) -> list[float]:
 
 
 def rank_panels(report: Report) -> list[RankPanel]:
-    """One panel per direction: how the first ranks spread, a series per view."""
+    """One panel per direction: the distribution of the first ranks, a series per view."""
     ranks = first_ranks(report)
     return [_rank_panel(report, d, [r for (_, at), r in ranks.items() if at == d]) for d in _directions(ranks)]
 

@@ -1,4 +1,4 @@
-"""What is known of a returned item: labelled, right by fuller judgements though not labelled, or neither."""
+"""The status of a returned item: labelled, relevant by fuller judgements only, or neither."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ UNKNOWN = Mark("unknown", "", "not known to be right")
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """The judgements of a collection, asked item by item.
+    """The judgements of a collection, looked up item by item.
 
     Args:
-        collection: Where the judgements are; None if only a report is at hand, and nothing can be marked.
+        collection: Where the judgements are; None without a collection: nothing can be marked.
     """
 
     collection: Collection | None
 
     @cached_property
     def fuller(self) -> list[str]:
-        """Names of further judgements that know relevant pairs the labels lack, those first that add most.
+        """Names of further judgements with relevant pairs that the labels lack, the most additions first.
 
         Only judgements of yes or no can call an answer right: raw scores, as of Flickr8k's experts, grade even what
         is unrelated above 0.
