@@ -145,5 +145,5 @@ def _unnamed(matrix: Array) -> Embeddings:
     made = object.__new__(Embeddings)
     object.__setattr__(made, "ids", Unnamed(len(matrix)))
     object.__setattr__(made, "matrix", matrix)
-    object.__setattr__(made, "longest", 1.0)  # products that might overflow are not computed in shards
+    object.__setattr__(made, "max_norm", 1.0)  # products that might overflow are not computed in shards
     return made

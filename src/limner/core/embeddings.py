@@ -43,7 +43,7 @@ class Embeddings:
 
     ids: Ids
     matrix: Float32
-    longest: float = field(init=False, repr=False)
+    max_norm: float = field(init=False, repr=False)
     """The largest Euclidean norm: no score exceeds the product of the two largest norms."""
 
     def __post_init__(self) -> None:
@@ -64,7 +64,7 @@ class Embeddings:
         self._refuse_bad_rows(matrix)
 
     def _refuse_bad_rows(self, given: npt.NDArray[Any]) -> None:
-        longest = 0.0
+        max_norm = 0.0
         for low in range(0, len(self.matrix), _ROWS_AT_ONCE):
             squares = _squares(self.matrix[low : low + _ROWS_AT_ONCE])  # NaN and infinity survive them
             bad = np.flatnonzero(~np.isfinite(squares) | (squares == 0))
@@ -74,8 +74,8 @@ class Embeddings:
                     f"embedding row {at} (id {self.ids[at]!r}) {_kind(given[at])}: {len(bad)} such rows in rows {low} "
                     f"to {low + len(squares) - 1}; encode that item again or leave it out"
                 )
-            longest = max(longest, float(np.sqrt(squares.max())))
-        object.__setattr__(self, "longest", longest)
+            max_norm = max(max_norm, float(np.sqrt(squares.max())))
+        object.__setattr__(self, "max_norm", max_norm)
 
     @classmethod
     def of(cls, given: Any, *, ids: Iterable[object] | None = None, prefix: str = "") -> Embeddings:

@@ -223,8 +223,8 @@ def compare(
     different = _different(reports, shared)
     if different and not allow_different:
         raise LimnerError(
-            f"the reports are not comparable: {'; '.join(different)}. Evaluate all systems alike, or compare them "
-            "nevertheless with allow_different=True (--allow-different), which notes it"
+            f"the reports are not comparable: {'; '.join(different)}. Evaluate all systems with the same settings, or "
+            "compare them anyway with allow_different=True (--allow-different), which notes it"
         )
     lines = _corrected([_line([k[key] for k in keyed], test, samples, seed) for key in shared], family)
     notes = [*different, *_notes(reports, keyed, shared), *_test_notes(lines, test)]

@@ -238,7 +238,7 @@ def _align(source: Scores | Ranking, asked: Asked) -> _Positives:
         raise LimnerError(
             f"{len(lacking)} queries of the judgements {judged.name!r} are not ranked "
             f"({shown(judged.queries[lacking])}): rank them too, or restrict the judgements to the ranked queries "
-            "(a split: collection.test; or judgements.restrict(queries=...)), or say what they count with "
+            "(a split: collection.test; or judgements.restrict(queries=...)), or choose how they count with "
             "missing='empty' or 'skip' (--missing)"
         )
     inside = (columns >= 0) & (rows >= 0)

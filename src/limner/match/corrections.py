@@ -80,7 +80,7 @@ class InvertedSoftmax(Correction):
         return 4.0 * self.beta
 
     def gather(self, bank: Scores) -> dict[str, Array]:
-        """The sums of each candidate with and without the highest term, its query, and values to recognise queries by."""
+        """The sums of each candidate with and without the highest term, its query, and values that identify queries."""
         places = some_places(bank.shape[1])
         sums = _columns.log_sums(bank, self.beta, limit=self.limit(bank), seen=places)
         return {

@@ -54,7 +54,7 @@ class VectorScores(Scores):
     @property
     def bound(self) -> float:
         """The product of the largest norms, with a margin for rounding."""
-        return self.query_vectors.longest * self.candidate_vectors.longest * (1 + self.query_vectors.dim * 2.0**-23)
+        return self.query_vectors.max_norm * self.candidate_vectors.max_norm * (1 + self.query_vectors.dim * 2.0**-23)
 
     @property
     def may_overflow(self) -> bool:
@@ -84,7 +84,7 @@ class VectorScores(Scores):
                 columns = _padded(self.candidate_vectors.matrix[whole:], TILE_COLUMNS)
                 block[:, whole:] = np.matmul(rows, columns.T)[:, : width - whole]
         if self.may_overflow:
-            lengths = self.query_vectors.longest, self.candidate_vectors.longest
+            lengths = self.query_vectors.max_norm, self.candidate_vectors.max_norm
             refuse_overflow(self, block[: stop - start], start, lengths)
         return block[: stop - start]
 

@@ -343,7 +343,7 @@ class Index:
         held = self._in_memory()
         blocks = self.store.vectors() if held is None else iter([held] if len(held) else [])
         longest = 1.0 if self.about.similarity == "cosine" else None
-        return exact.top(vectors, blocks, k, rows=len(self), longest=longest, progress=progress)
+        return exact.top(vectors, blocks, k, rows=len(self), max_norm=longest, progress=progress)
 
     def _correction(self, vectors: Embeddings, how: How, bank: Any, options: Mapping[str, Any]) -> Scores:
         if isinstance(bank, (str, Path)):

@@ -40,7 +40,7 @@ class LexicalKernel:
 
     >>> from limner.systems.classic.similarity import Distributional
     >>> captions = [["a dog on grass"], ["a puppy on grass"], ["a car on a road"], ["a boat at sea"]]
-    >>> kernel = LexicalKernel(Distributional(least=1)).fit(captions)
+    >>> kernel = LexicalKernel(Distributional(min_count=1)).fit(captions)
     >>> kernel([["a dog"]], [["a dog"], ["a puppy"], ["a boat"]]).round(2).tolist()
     [[1.0, 0.2, 0.0]]
     """
@@ -74,7 +74,7 @@ class FittedLexicalKernel:
         numbered, many = self.vocabulary.number_all(*sides, captions=self.strings.captions)
         held = [self._held(side, many) for side in numbered]
         different = max(int(np.diff(side[5]).max(initial=0)) for side in held)
-        longest = (different, max(side.longest for side in numbered))
+        longest = (different, max(side.max_length for side in numbered))
         out = np.zeros((len(numbered[0]), len(numbered[-1])))
         for low in range(0, len(out), _ROWS):
             high = min(low + _ROWS, len(out))

@@ -28,15 +28,15 @@ TASKS = ("i2t", "t2i")
 """Annotation (an image asks for texts) and search (a text asks for images)."""
 
 
-def sizes(least: int = 10, most: int = 6000, count: int = 46) -> tuple[int, ...]:
+def sizes(smallest: int = 10, largest: int = 6000, count: int = 46) -> tuple[int, ...]:
     """Values of n, evenly spaced on a logarithmic scale; at least `least` and `most` where there are so few.
 
     >>> sizes(10, 6000)[:4], sizes(10, 6000)[-2:], len(sizes(10, 6000))
     ((10, 12, 13, 15), (5205, 6000), 46)
     """
-    if not 1 <= least <= most:
-        raise LimnerError(f"sizes from {least} to {most}: expected 1 or more, and the least first")
-    return tuple(int(n) for n in np.unique(np.rint(np.geomspace(least, most, count)).astype(int)))
+    if not 1 <= smallest <= largest:
+        raise LimnerError(f"sizes from {smallest} to {largest}: expected 1 or more, the smallest first")
+    return tuple(int(n) for n in np.unique(np.rint(np.geomspace(smallest, largest, count)).astype(int)))
 
 
 @dataclass(frozen=True, order=True)

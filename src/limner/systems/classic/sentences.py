@@ -67,7 +67,7 @@ class Sentences:
         return np.asarray(loops.previous(self.words, self.starts), dtype=np.int32)
 
     @cached_property
-    def longest(self) -> int:
+    def max_length(self) -> int:
         """The most words of a sentence."""
         return int(np.diff(self.starts).max(initial=0))
 

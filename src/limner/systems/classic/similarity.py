@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from limner.core.errors import LimnerError
 from limner.core.paths import read_text
+from limner.core.renamed import renamed
 from limner.language.wordnet import WordNet
 from limner.language.words import Reader
 from limner.systems.classic.sentences import Documents, FloatArray
@@ -110,9 +111,10 @@ class Lin:
         return WordTable(tuple(above), cosines(csr_array((values, (rows, columns)), shape=shape)))
 
 
+@renamed(least="min_count")
 @dataclass(frozen=True)
 class Distributional:
-    """Words are alike that keep the same company in sentences.
+    """Distributional similarity: words that occur in the same sentences are similar.
 
     `w_i = max(0, log2(P(w, w_i) / (P(w) P(w_i))))`, P the share of sentences that have a word, or both.
 
@@ -120,29 +122,29 @@ class Distributional:
 
     Args:
         corpus: Sentences of an outside corpus, or a file with one in each line; the training captions where None.
-        least: Words seen less often, in the training captions or in the corpus, are not compared.
+        min_count: Words seen less often, in the training captions or in the corpus, are not compared.
         threshold: Smaller kappa is set to 0.
 
-    >>> table = Distributional(least=1).fit([["a dog barks", "a puppy barks"], ["a car stops"]], Reader())
+    >>> table = Distributional(min_count=1).fit([["a dog barks", "a puppy barks"], ["a car stops"]], Reader())
     >>> table.of("dog", "puppy") > table.of("dog", "car")
     True
     """
 
     corpus: tuple[str, ...] | Path | None = None
-    least: int = 5
+    min_count: int = 5
     threshold: float = 0.01
 
     def fit(self, documents: Documents, reader: Reader) -> WordTable:
         """Counts in how many sentences words meet."""
         own = [reader(caption) for captions in documents for caption in captions]
         sentences = own if self.corpus is None else [_uncached(reader, line) for line in lines(self.corpus)]
-        often = _at_least(own, self.least)
-        contexts = _at_least(sentences, self.least)
+        often = _at_least(own, self.min_count)
+        contexts = _at_least(sentences, self.min_count)
         words = [word for word in often if word in contexts]
         if not words:
             raise LimnerError(
-                f"no word is seen {self.least} times in the training captions and in the corpus: give more text, or a "
-                "smaller `least`"
+                f"no word is seen {self.min_count} times in the training captions and in the corpus: give more text, or a "
+                "smaller min_count"
             )
         return WordTable(tuple(words), _cut(cosines(_mutual(sentences, words, list(contexts))), self.threshold))
 
@@ -192,9 +194,9 @@ def _uncached(reader: Reader, line: str) -> list[str]:
     return [lemma for lemma, _ in reader.read(line)]
 
 
-def _at_least(sentences: Iterable[Sequence[str]], least: int) -> dict[str, int]:
+def _at_least(sentences: Iterable[Sequence[str]], min_count: int) -> dict[str, int]:
     counts = Counter(word for sentence in sentences for word in sentence)
-    return {word: count for word, count in counts.items() if count >= least}
+    return {word: count for word, count in counts.items() if count >= min_count}
 
 
 def _mutual(sentences: Sequence[Sequence[str]], words: Sequence[str], contexts: Sequence[str]) -> Any:

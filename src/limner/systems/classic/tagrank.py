@@ -54,7 +54,7 @@ class TagRank:
         vocabulary = DocumentVocabulary.fit(documents, self.reader)
         (side,), many = vocabulary.number_all(documents, captions=self.captions)
         words, places = _places(side)
-        counts = np.zeros((many, 1 + max(side.longest, 1)), dtype=np.int64)
+        counts = np.zeros((many, 1 + max(side.max_length, 1)), dtype=np.int64)
         np.add.at(counts, (side.words, words), 1)
         fitted = FittedTagRank(self, vocabulary, counts, np.ones(2))
         return FittedTagRank(self, vocabulary, counts, _scales(fitted._ranked(side, places)))
