@@ -70,7 +70,7 @@ REFUSED = {
         gzip.compress(f"{HEAD}\na,x\n".encode() * 50)[:40],
         "t.csv.gz cannot be read: .*ended",
     ),
-    "a form unknown": ("t.docx", "x", "not a form limner knows by its files; say which with NAME:"),
+    "a form unknown": ("t.docx", "x", "not a format that limner recognises; say which with NAME:"),
     "a qrels line too short": ("t.qrels", "q 0 d 1\nq 0 e\n", "line 2: 3 columns, expected 4 separated by blanks"),
 }
 

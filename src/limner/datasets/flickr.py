@@ -53,7 +53,7 @@ def load_flickr8k(
         captions: Numbers of the captions to keep; `[2]` is the one-caption pool of the ranking paper.
         captions_per_image: Refuse an image with another number of captions; None allows any.
         check_images: Open every photograph; leave out and list those that do not open.
-        strict: Refuse where a warning would be listed.
+        strict: Raise an error instead of listing a warning.
     """
     folder = _text_folder(Path(path))
     made = Assembly("flickr8k", strict=strict)
@@ -97,7 +97,7 @@ def load_tokens(
 
 @dataclass(frozen=True)
 class RawJudgements:
-    """What people answered, before any threshold.
+    """Raw human answers, before any threshold.
 
     Args:
         images: Image id of each judged pair.

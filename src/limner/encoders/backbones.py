@@ -24,7 +24,7 @@ class TextBackbone(TorchEncoder):
         model: A folder, or a name on the Hugging Face hub, such as "xlm-roberta-base".
         pooling: "first" token's state (`[CLS]`, `<s>`), or the "mean" of all.
         max_tokens: Tokens per text; the limit of the model by default.
-        running: `device`, `precision` and `budget` of `limner.encoders.running.TorchEncoder`.
+        running: `device`, `precision` and `tokens_per_batch` of `limner.encoders.running.TorchEncoder`.
     """
 
     @renamed(longest="max_tokens")
@@ -48,7 +48,7 @@ class TextBackbone(TorchEncoder):
         return f"transformers {fingerprint_of(self.folder)} {self.pooling} {self.max_tokens} {self.number_type}"
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokens with the marks of beginning and end."""
+        """Tokens, including special tokens."""
         return list(self.tokenizer(list(texts), truncation=True, max_length=self.max_tokens)["input_ids"])
 
     def states(self, tokens: Tensor, filled: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ class TextBackbone(TorchEncoder):
 
 
 def max_tokens_of(tokenizer: Any, config: Any) -> int:
-    """How many tokens a model can take: what tokenizer and positions both allow."""
+    """The token limit of a model: the lower limit of its tokenizer and its positions."""
     places = int(getattr(config, "max_position_embeddings", 512) or 512)
     if getattr(config, "model_type", "") in ("roberta", "xlm-roberta", "camembert", "mpnet"):
         places -= 2  # their positions begin after the padding's
@@ -71,7 +71,7 @@ def max_tokens_of(tokenizer: Any, config: Any) -> int:
 
 
 def frozen(module: torch.nn.Module) -> torch.nn.Module:
-    """The same module, never trained."""
+    """The same module, frozen."""
     for parameter in module.parameters():
         parameter.requires_grad_(False)
     return module.eval()

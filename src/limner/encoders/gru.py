@@ -1,4 +1,4 @@
-"""A local GRU: words in order, without any download; its weights lie in a folder of your own."""
+"""A local GRU: words in order, without any download; its weights are in a local folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from limner.encoders.words import words
 
 KIND = "gru"
 UNKNOWN = 1
-"""The number of every word that is not known; 0 fills a batch up."""
+"""The index of unknown words; 0 is padding."""
 
 
 class GruModule(nn.Module):
@@ -32,7 +32,7 @@ class GruModule(nn.Module):
         self.gru = nn.GRU(word_dim, dim, batch_first=True)
 
     def forward(self, tokens: Tensor, filled: Tensor) -> Tensor:
-        """Vectors of a batch; what fills it up comes last and changes no state before it."""
+        """Vectors of a batch; padding comes last and does not affect earlier states."""
         states, _ = self.gru(self.table(tokens))
         return mean_pooled(states, filled)
 
@@ -42,7 +42,7 @@ class GruEncoder(TorchEncoder):
 
     Args:
         model: The folder.
-        running: `device`, `precision` and `budget` of `limner.encoders.running.TorchEncoder`.
+        running: `device`, `precision` and `tokens_per_batch` of `limner.encoders.running.TorchEncoder`.
     """
 
     def __init__(self, model: str | Path, **running: Unpack[Running]) -> None:
@@ -67,12 +67,12 @@ class GruEncoder(TorchEncoder):
         seed: int = 0,
         **running: Unpack[Running],
     ) -> GruEncoder:
-        """One with random weights and the words of these texts, to be trained (its module is `reader`) and saved.
+        """A new encoder with random weights and the vocabulary of these texts, to be trained (`reader`) and saved.
 
         Args:
-            texts: Where the words come from.
-            dim: Numbers per vector.
-            word_dim: Numbers per word.
+            texts: Texts that define the vocabulary.
+            dim: Dimension of the vectors.
+            word_dim: Dimension of the word vectors.
             min_count: Words in fewer texts are left out.
             seed: Seed of the weights.
             running: As for the class.
@@ -92,11 +92,11 @@ class GruEncoder(TorchEncoder):
     def fingerprint(self) -> str:
         """The folder's files and the precision."""
         if self.folder is None:
-            raise LimnerError("this GRU was never saved, so that nothing names its weights: save it, and open it again")
+            raise LimnerError("this GRU was never saved, so it has no fingerprint: save it, and open it again")
         return f"gru {fingerprint_of(self.folder)} {self.number_type}"
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """The numbers of the words; a text without any is one unknown word."""
+        """Token indices; an empty text is one unknown word."""
         return [[self.number.get(word, UNKNOWN) for word in words(text)] or [UNKNOWN] for text in texts]
 
     def text_vectors(self, tokens: Tensor, filled: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What the encoders that need torch have in common: device, precision, batches, and pictures decoded ahead."""
+"""The base class of torch encoders: device, precision, batches, and image prefetching."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def number_type(precision: str, device: torch.device) -> torch.dtype | None:
 
 @renamed(budget="tokens_per_batch", batch="batch_size")
 class Running(TypedDict, total=False):
-    """How an encoder of torch runs: the keywords of `TorchEncoder`, which every one of them takes."""
+    """The keyword arguments of `TorchEncoder`, accepted by every torch encoder."""
 
     device: str
     precision: str
@@ -60,7 +60,7 @@ class Running(TypedDict, total=False):
 
 
 class TorchEncoder(ABC):
-    """An encoder whose work is done by torch.
+    """An encoder that runs on torch.
 
     Args:
         device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
@@ -91,19 +91,19 @@ class TorchEncoder(ABC):
     @property
     @abstractmethod
     def fingerprint(self) -> str:
-        """What decides the vectors: the model's files, the options that change what it computes, last the precision."""
+        """Everything that determines the vectors: the model files, the relevant options, and last the precision."""
 
     @property
     def identity(self) -> str:
-        """Which model it is, whatever the precision: what was indexed with a GPU can be searched without one."""
+        """The fingerprint without the precision: an index made on a GPU can be searched on a CPU."""
         return self.fingerprint.removesuffix(f" {self.number_type}")
 
     def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:
         """Vectors of items, one row per item, in their order.
 
         Args:
-            items: Images or texts: items, or whatever `limner.Items.of` takes. Strings are paths for an encoder of
-                images alone, texts otherwise.
+            items: Images or texts: items, or anything `limner.Items.of` accepts. Strings are paths for an image
+                encoder, texts otherwise.
             progress: Called with (items done, items in total).
         """
         given = Items.of(items, kind="image" if self.kinds == ("image",) else None)
@@ -128,11 +128,11 @@ class TorchEncoder(ABC):
     # --- texts ----------------------------------------------------------------------------------------------------
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """The numbers of each text's tokens, with those that mark beginning and end."""
+        """Token indices of each text, including special tokens."""
         raise LimnerError(f"{type(self).__name__} encodes no texts")
 
     def text_vectors(self, tokens: Tensor, filled: Tensor) -> Tensor:
-        """Vectors of a batch of texts, from padded tokens and which of them are there."""
+        """Vectors of a batch of texts, from padded tokens and their mask."""
         raise LimnerError(f"{type(self).__name__} encodes no texts")
 
     fill: int = 0
@@ -149,7 +149,7 @@ class TorchEncoder(ABC):
     # --- images ---------------------------------------------------------------------------------------------------
 
     def pixels(self, picture: Image) -> Tensor:
-        """One picture as the model takes it."""
+        """One preprocessed image."""
         raise LimnerError(f"{type(self).__name__} encodes no pictures")
 
     def image_vectors(self, pixels: Tensor) -> Tensor:
@@ -162,13 +162,13 @@ class TorchEncoder(ABC):
                 yield rows, self.image_vectors(pixels.to(self.device, non_blocking=True))
 
 
-_TEXTS_AT_ONCE = 65_536  # tokens of more texts than these are not held at once
+_TEXTS_AT_ONCE = 65_536  # texts tokenised at once
 
 
 def ahead(
     items: Items, read: Callable[[Image], Tensor], *, batch: int, shortest: int | None = None
 ) -> Iterator[tuple[Any, Tensor]]:
-    """Batches of pictures, decoded on threads while the model is busy with those before."""
+    """Batches of pictures, decoded on threads while the model processes earlier ones."""
 
     def one(row: int) -> Tensor:
         with items.opened(row, shortest=shortest) as picture:
@@ -191,7 +191,7 @@ def _next(waiting: deque[tuple[Any, list[Future[Tensor]]]]) -> tuple[Any, Tensor
 
 
 def mean_pooled(states: Tensor, filled: Tensor) -> Tensor:
-    """The mean of the states of the tokens that are there.
+    """The mean of the states over unmasked tokens.
 
     >>> states, filled = torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[True, True, False]])
     >>> mean_pooled(states, filled).tolist()

@@ -1,4 +1,4 @@
-"""What a text says, as a bag of words: which words it has, the rare ones counting more."""
+"""Bag of words of a text, with idf weights."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import numpy.typing as npt
 from limner.core.errors import LimnerError
 from limner.core.renamed import renamed
 
-_HAN = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"  # written without blanks, so that each character counts as a word
+_HAN = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"  # written without spaces, so that each character counts as a word
 _WORD = re.compile(rf"[{_HAN}]|[^\W{_HAN}]+")
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in small letters; a Chinese or Japanese character is a word.
+    """The lower-case words of a text; a Chinese or Japanese character is a word.
 
     >>> words("Two DOGS, one ball."), words("两只 dogs")
     (['two', 'dogs', 'one', 'ball'], ['两', '只', 'dogs'])
@@ -51,8 +51,8 @@ class BagOfWords:
             max_words: Only the most frequent words are kept, at most this many.
         """
         seen = Counter(word for text in texts for word in set(words(text)))
-        # A word that every text has tells nothing apart.
-        frequent = sorted(seen.items(), key=lambda item: (-item[1], item[0]))  # words are met in no fixed order
+        # A word in every text carries no information.
+        frequent = sorted(seen.items(), key=lambda item: (-item[1], item[0]))  # the order of words is not fixed
         known = [(word, count) for word, count in frequent if min_count <= count < len(texts)][:max_words]
         if not known:
             raise LimnerError(

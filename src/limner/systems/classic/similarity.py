@@ -143,8 +143,7 @@ class Distributional:
         words = [word for word in often if word in contexts]
         if not words:
             raise LimnerError(
-                f"no word is seen {self.min_count} times in the training captions and in the corpus: give more text, or a "
-                "smaller min_count"
+                f"no word is seen {self.min_count} times in the training captions and in the corpus: or lower min_count"
             )
         return WordTable(tuple(words), _cut(cosines(_mutual(sentences, words, list(contexts))), self.threshold))
 

@@ -138,7 +138,7 @@ class MCProp(nn.Module):
 
     Args:
         reader: The shared text backbone; frozen, so that it is no part of the module.
-        features: Numbers per picture.
+        features: Dimension of the vectors.
         shape: Shape of the heads.
     """
 
