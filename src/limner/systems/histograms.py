@@ -1,6 +1,6 @@
-"""The built-in systems: histograms of a picture and the words of a text, brought into one space in closed form.
+"""The built-in systems: histograms of a picture and the words of a text, mapped into a joint space in closed form.
 
-They need no GPU, no download and no random number; they are the first thing to beat.
+They need no GPU, no download and no random number; they are baselines.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from limner.systems.canonical import Side, canonical_maps
 from limner.systems.trained_on import TrainedOn, kept
 
 KIND = "histograms"
-_AT_ONCE = 1024  # pictures are described and mapped in pieces, so that descriptions are never all held
+_AT_ONCE = 1024  # images are processed in pieces, to bound memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class HistogramModel:
         bag: The vocabulary.
         picture_map: From descriptions to the joint space.
         text_map: From bags of words to the joint space.
-        options: With which it was trained.
+        options: Training options.
         trained_on: The training items; None if unknown.
     """
 
@@ -69,7 +69,7 @@ class HistogramModel:
     def encode_images(
         self, items: Items, *, workers: int | None = None, progress: Progress | None = None
     ) -> Embeddings:
-        """Images in the joint space, brought to length 1 (see `Embeddings.of_length_one`)."""
+        """Images in the joint space, L2-normalised (see `Embeddings.of_length_one`)."""
         pieces = []
         for low in range(0, len(items), _AT_ONCE):
             told = _from(low, len(items), progress)
@@ -81,7 +81,7 @@ class HistogramModel:
         return Embeddings.of_length_one(items.ids, np.concatenate(pieces))
 
     def encode_texts(self, items: Items) -> Embeddings:
-        """Texts in the joint space; a text without any known word gets the place of the average text."""
+        """Texts in the joint space; a text without any known word gets the mean text vector."""
         return Embeddings.of_length_one(items.ids, self.text_map(self.bag.vectors(items.values)))
 
     def save(self, path: str | Path) -> Path:
@@ -99,7 +99,7 @@ class HistogramModel:
 
     @classmethod
     def load(cls, path: str | Path, *, trust: bool = False) -> HistogramModel:
-        """Reads a model that was saved. It names no code, so that `trust` changes nothing."""
+        """Reads a model that was saved. It contains no code, so `trust` has no effect."""
         if Path(path).is_file():
             return _read_npz(path)
         held = model_store.read(path, KIND).content

@@ -1,4 +1,4 @@
-"""Histograms of visual words in the cells of pictures: computed once, kept in a file, compared by kernels."""
+"""Histograms of visual words in the cells of pictures: computed once, saved in a file, compared by kernels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class WordHistograms:
     Args:
         ids: Ids of the pictures.
         counts: By feature: (pictures, 16 cells, words), whole numbers of 16 bits.
-        vocabulary: The words, where they are known; new pictures cannot be compared with these without them.
+        vocabulary: The visual words, if known; they are needed to compare new images.
 
     >>> h = WordHistograms(["a"], {"colour": np.eye(16, dtype=np.uint16)[None]})
     >>> h.level("colour", 1).shape, float(h.level("colour", 0).sum())

@@ -47,7 +47,7 @@ def centred(kernel: Matrix) -> Matrix:
 def incomplete_cholesky(
     kernel: Matrix, *, rank: int | None = None, tolerance: float = 1e-6
 ) -> tuple[Matrix, npt.NDArray[np.int64]]:
-    """R with K ~ R R', column by column from the item that is explained least: partial Gram-Schmidt.
+    """R with K ~ R R', column by column starting with the item with the largest residual: partial Gram-Schmidt.
 
         R[:, j] = (K[:, p] - R[:, :j] R[p, :j]') / sqrt(rest_p),   p = argmax rest,   rest = diag(K - R R')
 
@@ -89,7 +89,7 @@ class Spectrum:
         vectors: U, items by directions, orthonormal and without the constant direction.
         values: Eigenvalues, falling; below 0 where the kernel is not positive semi-definite.
         means: Column means of the kernel before it was centred.
-        diagonal: What stands on the diagonal of the kernel; None if it differs between items.
+        diagonal: The diagonal value of the kernel; None if it varies.
     """
 
     vectors: Matrix
@@ -100,7 +100,7 @@ class Spectrum:
     def coordinates(self, rows: Matrix) -> Matrix:
         """Coordinates of items along U from their kernel rows: similarities with every training item.
 
-        The other half of the centring, the mean of each row, falls away, because U is orthogonal to constants.
+        Row means need not be subtracted, because U is orthogonal to constants.
         """
         return np.asarray((rows - self.means) @ self.vectors)
 
@@ -121,8 +121,8 @@ def spectrum(kernel: Matrix, *, method: Method = "exact", rank: int | None = Non
 
     Args:
         kernel: Items by items, symmetric.
-        method: "exact" decomposes the kernel itself, "cholesky" its incomplete Cholesky factor, which takes time in
-            proportion to the square of the rank.
+        method: "exact" decomposes the kernel itself, "cholesky" its incomplete Cholesky factor, whose cost grows with
+            the square of the rank.
         rank: Rank of the Cholesky factor at most.
         tolerance: Tolerance of the Cholesky factor; see `incomplete_cholesky`.
 
@@ -143,12 +143,12 @@ def spectrum(kernel: Matrix, *, method: Method = "exact", rank: int | None = Non
         else _from_factor(incomplete_cholesky(kernel, rank=rank, tolerance=tolerance)[0])
     )
     if not len(values) or not values[0] > 0:
-        raise LimnerError(f"a kernel of {len(kernel)} items that are all alike: expected at least two that differ")
+        raise LimnerError(f"a kernel of {len(kernel)} items that are all identical: expected at least two that differ")
     return Spectrum(vectors, values, means, constant)
 
 
 def _exact(kernel: Matrix) -> tuple[Matrix, Matrix]:
-    """Eigenvectors of the centred kernel, all but the constant one, which is moved out of the way below all others."""
+    """Eigenvectors of the centred kernel, except the constant one, which is shifted below all others."""
     from scipy.linalg import eigh
 
     held = centred(kernel)
@@ -215,14 +215,14 @@ class KernelPair:
 
     @cached_property
     def _overlap(self) -> Matrix:
-        """U'V, which no option changes."""
+        """U'V, which is the same for all options."""
         return np.asarray(self.x.vectors.T.astype(self._type) @ self.y.vectors.astype(self._type))
 
     def solve(self, kappa: float, *, text_kappa: float | None = None, diagonal: float = 1.0) -> Directions:
         """All canonical projections for one kappa.
 
         Args:
-            kappa: Regularisation; more is smoother.
+            kappa: Regularisation; larger is smoother.
             text_kappa: Regularisation of the texts, where it is not the same.
             diagonal: d, by which the diagonal of the texts' kernel is multiplied.
         """
@@ -260,7 +260,7 @@ def _singular(middle: Matrix) -> tuple[Matrix, Matrix, Matrix]:
         values, right, left = _singular(middle.T)
         return values, left, right
     squares, vectors = eigh(middle @ middle.T, driver="evd", overwrite_a=True, check_finite=False)
-    # Squaring halves the digits: what is left of a smaller correlation is rounding.
+    # Squaring halves the precision: smaller correlations are rounding errors.
     kept = squares > max(10 * np.finfo(middle.dtype).eps, _NOTHING) * squares[-1]
     values = np.sqrt(squares[kept][::-1])
     left = np.ascontiguousarray(vectors[:, kept][:, ::-1])

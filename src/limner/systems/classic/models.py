@@ -76,7 +76,7 @@ class Space:
         return cls(setting, correlations, *sides)
 
     def has(self, setting: Setting) -> bool:
-        """Whether this is the solution that a setting asks for, with as many projections."""
+        """Whether this solution matches a setting, with enough projections."""
         return self.setting.solution == setting.solution and setting.n <= len(self.correlations)
 
 
@@ -86,8 +86,8 @@ class KccaModel:
 
     Args:
         name: Name in reports.
-        image_kernel: Fitted; compares images, before any power.
-        text_kernel: Fitted; compares documents.
+        image_kernel: Fitted image kernel, before the power.
+        text_kernel: Fitted text kernel.
         images: Features of the training images.
         documents: Captions of each training image.
         spaces: Solutions.
@@ -131,13 +131,13 @@ class KccaModel:
     def encode_images(
         self, items: Items, *, features: FeatureSource = None, progress: Progress | None = None
     ) -> Embeddings:
-        """Images in the joint space: their projections, brought to length 1 (see `Embeddings.of_length_one`)."""
+        """Images in the joint space: their normalised projections (see `Embeddings.of_length_one`)."""
         space, n = self._only("encode_images")
         rows = self.image_rows(items, features=features, progress=progress)
         return Embeddings.of_length_one(items.ids, space.images(raised(rows, space.setting.power), n))
 
     def encode_texts(self, items: Items) -> Embeddings:
-        """Texts in the joint space: their projections, brought to length 1."""
+        """Texts in the joint space: their normalised projections."""
         space, n = self._only("encode_texts")
         return Embeddings.of_length_one(items.ids, space.texts(self.text_rows(items), n))
 
@@ -162,7 +162,7 @@ class KccaModel:
         return np.asarray(self.image_kernel(held, self.images))
 
     def text_rows(self, items: Items) -> npt.NDArray[np.float64]:
-        """Similarities of texts, each a document of its own, with every training document."""
+        """Similarities of texts, each as one document, with every training document."""
         return np.asarray(self.text_kernel([[text] for text in items.values], self.documents))
 
     def fuse(self, image_rows: Matrix, text_rows: Matrix, images: Ids, texts: Ids) -> Scores:
@@ -212,7 +212,7 @@ class KccaModel:
 
     @classmethod
     def load(cls, path: str | Path, *, trust: bool = False) -> KccaModel:
-        """Reads a model that was saved; with `trust`, also one that names kernels or taggers of its own."""
+        """Reads a model that was saved; with `trust`, also one with custom kernels or taggers."""
         held = model_store.read(path, KIND).content
         with damage_told(path, what="saved model", mend="save it again"):
             spaces = tuple(
@@ -256,7 +256,7 @@ class TwoWayScores(Scores):
 
     @property
     def T(self) -> TwoWayScores:
-        """The other direction, with scores of its own."""
+        """The other direction, with its own scores."""
         return TwoWayScores(self.candidates, self.queries, self.backward, self.forward)
 
     @property

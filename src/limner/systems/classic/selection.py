@@ -25,11 +25,11 @@ POWERS = (2.0, 3.0)
 """The values that are tried (Hodosh, Young & Hockenmaier 2013, section 4.1.3)."""
 DEPTHS = (1, 5, 10)
 TASKS = ("i2t", "t2i")
-"""Annotation (an image asks for texts) and search (a text asks for images)."""
+"""Annotation (image queries) and search (text queries)."""
 
 
 def sizes(smallest: int = 10, largest: int = 6000, count: int = 46) -> tuple[int, ...]:
-    """Values of n, evenly spaced on a logarithmic scale; at least `least` and `most` where there are so few.
+    """Values of n, evenly spaced on a logarithmic scale; always including the smallest and the largest.
 
     >>> sizes(10, 6000)[:4], sizes(10, 6000)[-2:], len(sizes(10, 6000))
     ((10, 12, 13, 15), (5205, 6000), 46)
@@ -41,7 +41,7 @@ def sizes(smallest: int = 10, largest: int = 6000, count: int = 46) -> tuple[int
 
 @dataclass(frozen=True, order=True)
 class Setting:
-    """What one KCCA model is made with.
+    """The hyperparameters of one KCCA model.
 
     Args:
         kappa: Regularisation.
@@ -64,13 +64,13 @@ class Setting:
 
     @property
     def solution(self) -> tuple[float, ...]:
-        """What names the solution that this setting takes its first n projections from."""
+        """The key of the solution for this setting."""
         return self.kappa, self.text_kappa, self.diagonal, self.power
 
 
 @dataclass(frozen=True)
 class Trial:
-    """How well one setting does on the dev split.
+    """The result of one setting on the dev split.
 
     Args:
         setting: The setting.
@@ -83,14 +83,14 @@ class Trial:
     median: Mapping[str, float]
 
     def merit(self, task: str, depth: int) -> tuple[float, ...]:
-        """What orders trials: R@depth, then the sum of the recalls, then the median rank, then fewer projections."""
+        """Sort key of trials: R@depth, then the sum of the recalls, then the median rank, then fewer projections."""
         recalls = self.recalls[task]
         return (recalls[DEPTHS.index(depth)], sum(recalls), -self.median[task], -float(self.setting.n))
 
 
 @dataclass(frozen=True, eq=False)
 class Dev:
-    """What a dev split asks: which texts are true of which images.
+    """The dev split: which texts are relevant to which images.
 
     Args:
         indptr: By task: positives of query q are `indptr[q]:indptr[q + 1]`.
@@ -133,7 +133,7 @@ def trials(
 
     Args:
         pair: The two training kernels.
-        dev: What is true there.
+        dev: The relevant pairs.
         image_rows: Kernel rows of the dev images: similarities with every training image.
         text_rows: Kernel rows of the dev texts.
         kappas: Regularisations.
@@ -184,9 +184,9 @@ def _measured(
 
 
 def _steady(projections: Matrix) -> Matrix:
-    """Projections in double precision as whole numbers, of which every product and sum below is exact.
+    """Projections rounded to integers, so that every product and sum below is exact.
 
-    So the ranks, and with them the setting that is chosen, are the same on every processor, and equal texts tie.
+    So the ranks, and with them the setting that is chosen, are the same on every CPU, and equal texts tie.
     """
     if projections.dtype != np.float64:
         return projections
@@ -199,7 +199,7 @@ def _within(ns: Sequence[int] | None, most: int) -> list[int]:
 
 
 def _length(squares: Matrix) -> Matrix:
-    """Euclidean lengths; an item at the origin, which has no direction, is as far as can be from all others."""
+    """Euclidean lengths; an item at the origin is maximally far from all others."""
     return np.asarray(np.sqrt(np.where(squares > 0, squares, np.inf)))
 
 

@@ -1,4 +1,4 @@
-"""How alike words are: Lin's similarity over WordNet, company in sentences, and alignment of captions.
+"""Word similarities: Lin's similarity over WordNet, co-occurrence in sentences, and alignment of captions.
 
 Each similarity maps a word to a vector and compares words by the cosine of their vectors, so that tables are kernels
 (Hodosh, Young & Hockenmaier 2013, section 3.5.1). Small values are set to 0 where the paper does so, and `Maximum`
@@ -28,7 +28,7 @@ Table = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class WordTable:
-    """kappa between any two of some words. Any other word is like itself alone.
+    """kappa between any two of some words. Any other word is similar only to itself.
 
     Args:
         words: The words.
@@ -39,7 +39,7 @@ class WordTable:
     values: Table
 
     def on(self, words: Sequence[str]) -> WordTable:
-        """The same table over more words: the new ones are like themselves alone."""
+        """The same table over more words: new ones are similar only to themselves."""
         row = {word: at for at, word in enumerate(words)}
         at = [row[word] for word in self.words]
         values = np.eye(len(words), dtype=np.float32)
@@ -53,7 +53,7 @@ class WordTable:
         return float(one == other)
 
     def nearest(self, word: str, count: int = 5) -> list[tuple[str, float]]:
-        """The words most like one, with kappa."""
+        """The words most similar to a word, with kappa."""
         if word not in self.words:
             raise LimnerError(f"this similarity does not know {word!r}: it knows {len(self.words):,} words of training")
         row = self.values[self.words.index(word)]
@@ -102,7 +102,7 @@ class Lin:
         for row, (word, names) in enumerate(above.items()):
             own = logs[first[word]]
             for name in names:
-                # A synset of all words has P = 1: the two logarithms are 0 and so is what it tells.
+                # A synset of all words has P = 1, so it carries no information.
                 share = 2.0 * logs[name] / (own + logs[name]) if own + logs[name] else float(name == first[word])
                 rows.append(row)
                 columns.append(column[name])
@@ -121,7 +121,7 @@ class Distributional:
     Source: Church & Hanks 1990; Hodosh, Young & Hockenmaier 2013, section 3.5.3.
 
     Args:
-        corpus: Sentences of an outside corpus, or a file with one in each line; the training captions where None.
+        corpus: Sentences of an external corpus, or a file with one in each line; the training captions by default.
         min_count: Words seen less often, in the training captions or in the corpus, are not compared.
         threshold: Smaller kappa is set to 0.
 
@@ -135,7 +135,7 @@ class Distributional:
     threshold: float = 0.01
 
     def fit(self, documents: Documents, reader: Reader) -> WordTable:
-        """Counts in how many sentences words meet."""
+        """Counts in how many sentences words co-occur."""
         own = [reader(caption) for captions in documents for caption in captions]
         sentences = own if self.corpus is None else [_uncached(reader, line) for line in lines(self.corpus)]
         often = _at_least(own, self.min_count)
@@ -143,7 +143,7 @@ class Distributional:
         words = [word for word in often if word in contexts]
         if not words:
             raise LimnerError(
-                f"no word is seen {self.min_count} times in the training captions and in the corpus: or lower min_count"
+                f"no word is seen {self.min_count} times in the training captions and in the corpus: lower min_count"
             )
         return WordTable(tuple(words), _cut(cosines(_mutual(sentences, words, list(contexts))), self.threshold))
 
@@ -219,7 +219,7 @@ def _incidence(sentences: Sequence[Sequence[str]], words: Sequence[str]) -> Any:
 
 
 def cosines(vectors: Any) -> Table:
-    """The cosine of every row with every other; a row without anything is like itself alone."""
+    """The cosine of every row with every other; an empty row is similar only to itself."""
     lengths = np.sqrt(np.asarray(vectors.multiply(vectors).sum(axis=1), dtype=np.float64).reshape(-1))
     product: FloatArray = (vectors @ vectors.T).toarray() / np.maximum(np.outer(lengths, lengths), 1e-300)
     np.fill_diagonal(product, 1.0)

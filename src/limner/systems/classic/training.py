@@ -39,7 +39,7 @@ _SINGLE_FROM = 2000  # training images from which on single precision is used, b
 
 @dataclass(frozen=True, eq=False)
 class KccaGrid:
-    """Settings that are tried.
+    """The hyperparameter grid.
 
     Args:
         kappas: Regularisations.
@@ -99,7 +99,7 @@ class GridSearch:
         return dict.fromkeys(TASKS, (one,))
 
     def add(self, pair: KernelPair, found: Directions, measured: list[Trial]) -> None:
-        """Takes a solution in, and lets go of those that no chosen setting needs: each is as large as a kernel."""
+        """Takes a solution in, and drops those that no chosen setting needs, since each is as large as a kernel."""
         self.trials += measured
         self._held[measured[0].setting.solution] = (pair, found)
         wanted = {s.solution for settings in self.settings.values() for s in settings}
@@ -130,7 +130,7 @@ def search(
 
     Args:
         rows: Kernels.
-        dev: What is true on the dev split.
+        dev: The relevant pairs of the dev split.
         grid: What is tried.
         fuse: Whether fifteen settings are kept for each task, or the one best for both.
         method: "exact", or "cholesky" for a low rank.
@@ -202,7 +202,7 @@ def train(
             a kernel.
         texts: The text kernel: "bow", "trigrams", "tagrank", or a kernel.
         weights: Weights of words, for a text kernel by name: "idf", "root idf" (by default) or "none".
-        features: Features of all images by id, in place of the pictures; an `Embeddings`, `Histograms`, or a file of
+        features: Precomputed features of all images by id; an `Embeddings`, `Histograms`, or a file of
             either.
         kappas: Regularisations to try.
         text_kappas: Regularisations of the texts, each with each kappa; None for the same as kappa, as in the paper.
@@ -263,7 +263,7 @@ def _learned(
 def _stages(
     progress: Progress | None, collection: Collection, dev: Collection | None, features: FeatureSource, grid: KccaGrid
 ) -> Stages:
-    """What takes time, in pictures; a solution counts as ten of them."""
+    """The cost of the stages, in images; a solution counts as ten images."""
     pictures = {"images": len(collection.images), "dev": 0 if dev is None else len(dev.images)}
     if features is not None:
         pictures = dict.fromkeys(pictures, 0)
@@ -274,7 +274,7 @@ def _stages(
 def _alone(
     rows: Rows, grid: KccaGrid, solving: Mapping[str, Any]
 ) -> tuple[tuple[Space, ...], dict[str, tuple[Setting, ...]]]:
-    """The first setting of a grid, if there is nothing to choose by."""
+    """The first setting of a grid, without a dev split."""
     power, pair = next(pairs_of(rows, grid.powers, **solving))
     other = (grid.text_kappas or grid.kappas)[0]
     solved = pair.solve(grid.kappas[0], text_kappa=other, diagonal=grid.diagonals[0])

@@ -1,4 +1,4 @@
-"""The two sides of a tower model: vectors through a linear map, or words through a GRU."""
+"""The two branches of a tower model: vectors through a linear map, or words through a GRU."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ POOLINGS = ("last", "mean", "max")
 
 
 class Seen(NamedTuple):
-    """What a side makes of a batch.
+    """The output of a branch for a batch.
 
     Args:
         whole: One vector per item.
         parts: Vectors of its parts (the states of the GRU), items by parts by numbers; None if there are none.
-        filled: Which of the parts are there, items by parts.
+        filled: Mask of the parts, items by parts.
     """
 
     whole: Tensor
@@ -49,7 +49,7 @@ class Vectors(nn.Module):
         nn.init.zeros_(self.linear.bias)
 
     def standardise(self, rows: Tensor) -> None:
-        """Learns mean and spread of each number from training vectors; a number that never changes is left as it is."""
+        """Learns the mean and standard deviation of each dimension; a constant dimension is left unchanged."""
         spread = rows.std(0)
         self.mean.copy_(rows.mean(0))
         self.scale.copy_(torch.where(spread > 1e-6, 1 / spread.clamp(min=1e-6), 1.0))
@@ -68,8 +68,8 @@ class Words(nn.Module):
         hidden_dim: Dimension of the GRU states.
         embedding_dim: Dimension of the output; where it differs from `hidden_dim` a linear layer maps to it.
         pooling: "last" state, "mean" or "max" of all states.
-        dropout: Share of the numbers of word vectors that is left out in training.
-        parts: Whether the states themselves are wanted too.
+        dropout: Dropout rate of the word vectors.
+        parts: Whether to return the states too.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Words(nn.Module):
                 nn.init.xavier_uniform_(weight)
 
     def forward(self, packed: PackedSequence) -> Seen:
-        """Reads a batch of texts, the longest first."""
+        """Encodes a batch of texts, sorted by length, longest first."""
         vectors = self.dropout(self.table(packed.data))
         states, last = self.gru(PackedSequence(vectors, packed.batch_sizes))
         if self.pooling == "last" and not self.parts:

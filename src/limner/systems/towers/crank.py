@@ -1,7 +1,7 @@
-"""CRank: a classifier of pairs of file name and caption, which re-ranks what a proposer proposes (Messina et al. 2022).
+"""CRank: a classifier of pairs of file name and caption, for re-ranking (Messina et al. 2022).
 
-Trained with as many random pairs that do not match as pairs that do, half and half in every batch, with AdamW. With
-`pictures`, it also sees the picture as a token of its own, which the paper names as its next step.
+Trained with AdamW on batches of half positive and half random negative pairs. With `use_images`, the image is an extra
+token, which the paper names as future work.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ from limner.systems.trained_on import TrainedOn, kept
 
 Scored = npt.NDArray[np.float32]
 KIND = "crank"
-ABOUT = "CRank: reads a file name and a caption together and says how well they match."
+ABOUT = "CRank: scores how well a file name and a caption match."
 DEFAULTS: Mapping[str, Any] = {"batch_size": 64, "learning_rate": 2e-4, "weight_decay": 0.01, "epochs": 10}
-"""Of `Training`, where they differ."""
+"""Defaults that differ from `Training`."""
 
 
 @was("longest", "least", "pictures", "hard", "deep")
 @dataclass(frozen=True, kw_only=True)
 class Pairing:
-    """What goes in.
+    """The inputs.
 
     Args:
-        backbone: Backbone of texts: "words" (learned along), "use-multilingual" (frozen), or a folder or hub name of a
-            transformer, which is trained as a whole.
-        pictures: Whether the pair scorer also sees the picture.
-        features: Features of `pictures`: `Embeddings`, the file of some, or an encoder; colours and shapes by default.
+        backbone: Backbone of texts: "words" (trained with the model), "use-multilingual" (frozen), or a folder or hub
+            name of a transformer, which is trained as a whole.
+        use_images: Whether the classifier also sees the image.
+        features: Image features for `use_images`: `Embeddings`, the file of some, or an encoder; colours and shapes by
+            default.
         max_tokens: Tokens per text, or per pair for a transformer; the rest is cut off.
         min_count: Words in fewer training texts are unknown to the backbone "words".
-        proposer: Scores, a ranking or the file of one, of the training images' captions: where it goes wrong, pairs
-            that do not match are taken from. Random pairs alone are easily told apart, and teach little of the order
-            of the best.
+        proposer: Scores, a ranking or the file of one, of the training images' captions: hard negatives are taken from
+            its errors. Random negatives alone are too easy.
         hard_negative_share: The share of negative pairs that come from the proposer.
         hard_negative_depth: They are drawn from this many of its first candidates.
         name: Name of the system in reports.
@@ -77,7 +77,7 @@ class Pairing:
     name: str = "crank"
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be, or would do nothing."""
+        """Checks the values."""
         refuse_below(self, 1, "max_tokens", "min_count", "hard_negative_depth")
         if not 0 <= self.hard_negative_share <= 1:
             raise LimnerError(f"hard_negative_share={self.hard_negative_share}: expected a share between 0 and 1")
@@ -95,17 +95,16 @@ class CrankBatch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CrankData:
-    """A collection as a judge reads it.
+    """A collection, tokenised for a classifier.
 
     Args:
-        names: What the file names say, read.
-        captions: The texts, read.
+        names: File names, tokenised.
+        captions: Texts, tokenised.
         features: One row per image, or None.
         rows: The image of each pair that matches.
         columns: The text of each.
-        proposed: For each image the texts that a proposer puts first and that do not belong to it, -1 where a list is
-            shorter; or None.
-        hard: The share of the others that are drawn from these.
+        proposed: For each image the negatives that the proposer ranks first, padded with -1; or None.
+        hard: The share of negatives drawn from these.
     """
 
     names: Any
@@ -127,7 +126,7 @@ class CrankData:
         return cls(names, captions, rows, pairs.rows, pairs.columns)
 
     def with_proposed(self, collection: Collection, proposer: Any, *, depth: int, share: float) -> CrankData:
-        """Also knows what a proposer puts first."""
+        """Adds hard negatives from a proposer."""
         if proposer is None or not share:
             return self
         lists = proposer.top(depth + self._most) if isinstance(proposer, Scores | Ranking) else Ranking.load(proposer)
@@ -148,7 +147,7 @@ class CrankData:
         return replace(self, proposed=left, hard=share)
 
     def others(self, images: IntArray, generator: np.random.Generator) -> IntArray:
-        """A text for each image that does not belong to it: at random, or one that the proposer puts first."""
+        """A negative text for each image: random, or from the proposer."""
         drawn = self._random(images, generator)
         if self.proposed is not None:
             lists = self.proposed[images]
@@ -160,7 +159,7 @@ class CrankData:
 
     @property
     def _most(self) -> int:
-        """Texts of the image that has most of them."""
+        """The largest number of texts of an image."""
         return int(np.bincount(self.rows).max())
 
     def _random(self, images: IntArray, generator: np.random.Generator) -> IntArray:
@@ -188,7 +187,7 @@ class CrankData:
 
 
 class CrankTask:
-    """What the trainer needs."""
+    """The training task."""
 
     decoupled = True
     module: nn.Module
@@ -218,7 +217,7 @@ class CrankTask:
         return {"system": KIND, "pairs": len(self.known.rows), "judge": type(self.judge).__name__}
 
     def batches(self, epoch: int, start: int) -> Iterator[CrankBatch]:
-        """Batches of pairs that match and as many that do not; our share of each."""
+        """Batches of positive and negative pairs, half each; the share of this process."""
         order = randomness.order(len(self.known.rows), seed=self.training.seed, epoch=epoch)
         share = self.group.share(self.half)
         for step in range(start, self.steps):
@@ -237,7 +236,7 @@ class CrankTask:
         return binary_cross_entropy_with_logits(self.known.judged(self.judge, batch.rows, batch.columns), batch.match)
 
     def measure(self) -> dict[str, float]:
-        """On dev: how often a pair that matches scores above one that does not (AUC), and the share told apart."""
+        """On dev: AUC and accuracy on positive and negative pairs."""
         if self.dev is None:
             return {}
         wrong = self.dev.others(self.dev.rows, np.random.default_rng(self.training.seed))
@@ -248,7 +247,7 @@ class CrankTask:
 
 
 def _in_batches(judge: Judge, known: CrankData, rows: IntArray, columns: IntArray, **running: Any) -> Scored:
-    """Logits of many pairs, of like length at a time."""
+    """Logits of many pairs, in batches of similar length."""
     lengths = judge.lengths(known.names, known.captions)
     out = np.empty(len(rows), dtype=np.float32)
     card = next(judge.parameters()).device.type == "cuda"
@@ -314,14 +313,14 @@ def _judge(pairing: Pairing, shape: Layers, collection: Collection, size: int | 
 
 @dataclass(frozen=True, eq=False)
 class CrankModel:
-    """A trained CRank: a scorer of pairs.
+    """A trained CRank model: a pair scorer.
 
     Args:
         name: Name in reports.
         judge: The network.
-        features: Where vectors of pictures come from, for a judge that sees them.
+        features: Source of the image vectors, if it uses images.
         settings: Settings of the training, by group.
-        trained: How it was trained and what was measured.
+        trained: Training record and results.
         trained_on: The training items; None if unknown.
     """
 
@@ -339,7 +338,7 @@ class CrankModel:
         return f"crank {checkpoints.fingerprint(held, '')}"
 
     def queries(self, collection: Collection, *, features: Any = None) -> list[Any]:
-        """What `score_pairs` takes for the images of a collection: names, or (name, vector of the picture)."""
+        """The queries for `score_pairs`: names, or (name, image vector)."""
         names = image_names(collection.images)
         if self.judge.picture is None:
             return list(names)
@@ -397,7 +396,7 @@ class CrankModel:
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", trust: bool = False) -> CrankModel:
-        """Reads a model that was saved; refuses a folder that is damaged, or names code of its own without `trust`."""
+        """Reads a model that was saved; refuses a damaged folder, or one that names custom code without `trust`."""
         saved = model_store.read(path, KIND)
         config = saved.content
         with damage_told(path, what="saved model", mend="save it again"):
@@ -421,7 +420,7 @@ def _rebuilt(saved: SavedModel, device: torch.device) -> Judge:
 
 
 def _numbered(values: Sequence[Any]) -> tuple[IntArray, IntArray]:
-    """The first place of every value, and which of them each one is."""
+    """The first position of every distinct value, and the index of each value among them."""
     seen: dict[Any, int] = {}
     which = np.fromiter((seen.setdefault(v, len(seen)) for v in values), dtype=np.int64, count=len(values))
     first = np.empty(len(seen), dtype=np.int64)

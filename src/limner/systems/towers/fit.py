@@ -49,7 +49,7 @@ class Task(Protocol):
         """The batches of an epoch from number `start` on: the same ones whenever it is asked."""
 
     def loss(self, batch: Any) -> Tensor:
-        """One number to make smaller."""
+        """The loss value."""
 
     def measure(self) -> Mapping[str, float]:
         """What the weights are worth now, on what was not trained on; empty if there is nothing to measure with."""

@@ -1,7 +1,7 @@
 """MCProp: a query of a picture and its file name, and captions, in one space (Messina et al. 2022).
 
-One frozen text backbone reads names and captions; a small transformer head of its own for each makes a vector of them,
-its first output token. Name and picture are fused into the query. The loss is the max-margin loss of two towers.
+One frozen text backbone reads names and captions; a small transformer head for each gives a vector, its first output
+token. Name and picture are fused into the query. The loss is the max-margin loss of two towers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from limner.systems.trained_on import TrainedOn, kept
 KIND = "mcprop"
 ABOUT = "MCProp: a picture and its file name fused into one query, and captions, compared by the cosine."
 DEFAULTS = {"loss": "max"}
-"""Of `Margin`, where they differ."""
+"""Defaults that differ from `Margin`."""
 MEASURES = ("nDCG@5", "R@1", "R@5", "R@10")
 _AT_ONCE = 512
 
@@ -53,11 +53,11 @@ _AT_ONCE = 512
 @was("longest", "least")
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """What goes in.
+    """The inputs.
 
     Args:
         features: Features of images: `Embeddings`, the file of some, or an encoder; colours and shapes by default.
-        backbone: Backbone of texts: "words" (learned along), "use-multilingual", or a folder or hub name of a
+        backbone: Backbone of texts: "words" (trained with the model), "use-multilingual", or a folder or hub name of a
             transformer.
         max_tokens: Tokens per text; the rest is cut off.
         min_count: Words in fewer training texts are unknown to the backbone "words".
@@ -85,7 +85,7 @@ class Heads:
         layers: Layers of each transformer head.
         heads: Heads of attention.
         dropout: Dropout rate in training.
-        fusion: "attentive", "concat", "text" (file name alone) or "image".
+        fusion: "attentive", "concat", "text" (file name only) or "image".
     """
 
     hidden_dim: int = 256
@@ -123,7 +123,7 @@ class Head(nn.Module):
         )
 
     def forward(self, states: Tensor, read: Read) -> Tensor:
-        """Vectors of a batch of texts; the backbone's view of the whole text, where it has one, stands first."""
+        """Vectors of a batch of texts; the backbone's sentence vector, if it has one, comes first."""
         seen, whole = self.see(states, read)
         first = self.first.expand(len(seen), -1) if whole is None else self.first + whole
         rows = torch.cat([first[:, None], seen], 1) + self.places[: seen.shape[1] + 1]
@@ -134,10 +134,10 @@ class Head(nn.Module):
 
 
 class MCProp(nn.Module):
-    """Both pipelines.
+    """Both branches.
 
     Args:
-        reader: The shared text backbone; frozen, so that it is no part of the module.
+        reader: The shared text backbone; frozen, so it is not part of the module.
         features: Dimension of the vectors.
         shape: Shape of the heads.
     """
@@ -161,7 +161,7 @@ class MCProp(nn.Module):
 
 
 class McpropBatch(NamedTuple):
-    """Our share of a batch, and which pairs of the whole batch belong together."""
+    """This process's share of a batch, and the positives of the whole batch."""
 
     names: Read
     features: Tensor
@@ -170,7 +170,7 @@ class McpropBatch(NamedTuple):
 
 
 class McpropTask:
-    """What the trainer needs."""
+    """The training task."""
 
     decoupled = True
     module: nn.Module
@@ -213,7 +213,7 @@ class McpropTask:
             yield McpropBatch(self.data.names.rows(mine), features, self.data.captions.rows(ours), positives)
 
     def loss(self, batch: McpropBatch) -> Tensor:
-        """The margin loss of the whole batch, of which we encode our share."""
+        """The margin loss of the whole batch; this process encodes its share."""
         query = self.heads.queries(batch.names, batch.features, self.reader).query
         text = self.heads.texts(batch.captions, self.reader)
         sides = [self.group.gather(normalize(side, dim=-1)) for side in (query, text)]
@@ -226,7 +226,7 @@ class McpropTask:
         told = {"a_u": float(weights[:, 0].mean()), "a_v": float(weights[:, 1].mean())}
         if self.data.dev is None:
             return told
-        from limner.evaluation.evaluate import evaluate  # not above: it needs more than training does
+        from limner.evaluation.evaluate import evaluate  # imported here: training itself does not need it
 
         vectors = encoded_texts(self.heads, self.reader, held.captions)
         ids = held.collection.images.ids, held.collection.texts.ids
@@ -304,9 +304,9 @@ class McpropModel:
         name: Name in reports.
         module: The heads.
         reader: The text backbone.
-        features: Where vectors of images come from; None if only the maker of the model had them.
+        features: Source of the image vectors; None if they were not saved with the model.
         settings: Settings of the training, by group.
-        trained: How it was trained and what was measured.
+        trained: Training record and results.
         trained_on: The training items; None if unknown.
     """
 
@@ -323,13 +323,13 @@ class McpropModel:
 
         Args:
             collection: Images and texts.
-            features: Vectors of the images, where the model's own source does not have them.
+            features: Vectors of the images, if the model's own source lacks them.
         """
         queries = Embeddings(collection.images.ids, self._queries(collection, features)[0])
         return Scores.from_embeddings(queries, self.encode_texts(collection.texts))
 
     def weights(self, collection: Collection, *, features: Any = None) -> npt.NDArray[np.float32]:
-        """How much file name and picture count, images by two."""
+        """Fusion weights of file name and image, images by two."""
         found: npt.NDArray[np.float32] = self._queries(collection, features)[1]
         return found
 
@@ -348,7 +348,7 @@ class McpropModel:
         used = self.features if features is None else source(features)
         if used is None:
             raise LimnerError(
-                f"the model {self.name!r} was trained on vectors of images that are not here: give those of these "
+                f"the model {self.name!r} was trained on vectors of images that are not available: give those of these "
                 f"{len(items):,} images with features="
             )
         rows = np.array(used.vectors(items), dtype=np.float32)
@@ -398,7 +398,7 @@ class McpropModel:
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", trust: bool = False) -> McpropModel:
-        """Reads a model that was saved; refuses a folder that is damaged, or names code of its own without `trust`."""
+        """Reads a model that was saved; refuses a damaged folder, or one that names custom code without `trust`."""
         saved = model_store.read(path, KIND)
         config = saved.content
         with damage_told(path, what="saved model", mend="save it again"):

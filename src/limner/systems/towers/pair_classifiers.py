@@ -1,8 +1,8 @@
-"""Judges of pairs: networks that read a file name and a caption together and say whether they match.
+"""Pair classifiers: networks that read a file name and a caption together and predict whether they match.
 
-Both are pair classifiers on `[CLS] name [SEP] caption` (Messina et al. 2022); with pictures, a token made of the
-picture stands after the first one. A `Reading` judge is a small transformer over the vectors of a text backbone, which
-stays frozen; a `Tuned` one is a pretrained transformer that is trained further, all of it.
+Both are pair classifiers on `[CLS] name [SEP] caption` (Messina et al. 2022); with images, an image token follows the
+first token. `Reading` is a small transformer over the vectors of a frozen text backbone; `Tuned` is a pretrained
+transformer, fine-tuned as a whole.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from limner.systems.towers.readers import Read, Seeing, States, TextReader
 from limner.systems.towers.settings import refuse_below, was
 
 TUNED = "backbone"
-"""The folder inside a saved model that says what kind of transformer was trained, and has its tokenizer."""
+"""Subfolder of a saved model with the transformer's config and tokenizer."""
 
 
 @was("width")
 @dataclass(frozen=True, kw_only=True)
 class Layers:
-    """The transformer of a judge that reads a frozen backbone; a pretrained one has a shape of its own.
+    """The transformer over a frozen backbone; a pretrained one has its own shape.
 
     Args:
         hidden_dim: Dimension per token.
         layers: Layers of the transformer.
         heads: Heads of attention.
-        dropout: Dropout rate in training; of a pretrained one, of the picture's only.
+        dropout: Dropout rate in training; for a pretrained one, only of the image features.
     """
 
     hidden_dim: int = 256
@@ -59,15 +59,15 @@ class Layers:
 class Reading(nn.Module):
     """A small transformer over name and caption, as a backbone reads them.
 
-    The vectors of a backbone can be compared as they are: every token is also told its best cosine with a token of the
-    other text, and the mean of its cosines (as in decomposable attention, Parikh et al. 2016), so that what matches
-    what has not to be learned anew. The first token and the logit are told how alike the wholes are: name and caption
-    as the backbone has them, and name and caption, picture and caption behind the maps that are learned here.
+    The backbone's vectors can be compared directly: every token also gets its best cosine with a token of the other
+    text, and the mean of its cosines (as in decomposable attention, Parikh et al. 2016), so that matching need not be
+    learned from scratch. The first token and the logit also get whole-text similarities: of name and caption in the
+    backbone, and of name and caption, and image and caption, after the learned maps.
 
     Args:
-        reader: The backbone; it is no part of the module.
+        reader: The backbone; it is not part of the module.
         shape: Shape of the transformer.
-        features: Numbers per picture; None for a judge that sees no pictures.
+        features: Dimension of the image features; None without images.
     """
 
     def __init__(self, reader: TextReader, shape: Layers, features: int | None) -> None:
@@ -77,7 +77,7 @@ class Reading(nn.Module):
         wholes = 1 + reader.has_whole + (features is not None)
         self.alike, self.whole_alike = nn.Linear(2, shape.hidden_dim), nn.Linear(wholes, shape.hidden_dim)
         self.straight = nn.Linear(wholes, 1)
-        nn.init.constant_(self.straight.weight, 5.0)  # a cosine of 1 alone is a sure match
+        nn.init.constant_(self.straight.weight, 5.0)  # a cosine of 1 alone means a sure match
         self.first = nn.Parameter(torch.randn(shape.hidden_dim) * 0.02)
         self.sides = nn.Parameter(torch.randn(3, shape.hidden_dim) * 0.02)
         self.places = nn.Parameter(torch.randn(reader.max_tokens, shape.hidden_dim) * 0.02)
@@ -96,7 +96,7 @@ class Reading(nn.Module):
         self.out = nn.Linear(shape.hidden_dim, 1)
 
     def read(self, texts: Sequence[str]) -> Read:
-        """Texts ready to be judged."""
+        """Tokenised texts."""
         return self.reader.read(texts)
 
     def lengths(self, names: Read, captions: Read) -> tuple[IntArray, IntArray]:
@@ -126,7 +126,7 @@ class Reading(nn.Module):
     def _wholes(
         self, sides: Sequence[Read], seen: Sequence[tuple[Tensor, Tensor | None]], picture: Tensor | None
     ) -> Tensor:
-        """How alike name, caption and picture are as wholes: the backbone's word for it, and learned ones."""
+        """Whole-text similarities of name, caption and image: those of the backbone, and learned ones."""
         name, caption = (_whole(*held, side.filled) for held, side in zip(seen, sides, strict=True))
         found = [cosine_similarity(name, caption)]
         if sides[0].whole is not None and sides[1].whole is not None:
@@ -146,7 +146,7 @@ class Reading(nn.Module):
 
     def _picture(self, features: Tensor | None) -> Tensor:
         if self.picture is None or features is None:
-            raise LimnerError("this judge sees pictures: give pairs of (name, vector of the picture) as queries")
+            raise LimnerError("this classifier uses images: give (name, image vector) pairs as queries")
         token: Tensor = self.picture(features).whole
         return token
 
@@ -158,7 +158,7 @@ class Reading(nn.Module):
 def alike(names: Tensor, captions: Tensor, named: Tensor, said: Tensor) -> tuple[Tensor, Tensor]:
     """For every token of both texts, its best cosine with a token of the other one, and the mean of its cosines.
 
-    max_j cos(a_i, b_j) and mean_j cos(a_i, b_j), over the tokens j that are there.
+    max_j cos(a_i, b_j) and mean_j cos(a_i, b_j), over unmasked tokens j.
 
     >>> a, there = torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]), torch.ones(1, 2, dtype=torch.bool)
     >>> b, one = torch.tensor([[[3.0, 0.0], [9.0, 9.0]]]), torch.tensor([[True, False]])
@@ -184,13 +184,14 @@ def _summed_up(cosines: Tensor, filled: Tensor) -> Tensor:
 
 
 class Tuned(nn.Module):
-    """A pretrained transformer with a classifier of pairs, all of it trained.
+    """A pretrained transformer with a pair classifier, fine-tuned as a whole.
 
     Args:
-        model: A folder or a name on the Hugging Face hub; a saved judge's own folder gives the shape without weights.
-        max_tokens: Tokens of a pair.
-        features: Numbers per picture; None for a judge that sees no pictures.
-        dropout: Share of a picture's numbers that is left out in training; the transformer has its own.
+        model: A folder or a name on the Hugging Face hub; the folder of a saved classifier gives the shape without
+            weights.
+        max_tokens: Tokens per pair.
+        features: Dimension of the image features; None without images.
+        dropout: Dropout rate of the image features; the transformer has its own.
         fresh: Whether to load the pretrained weights.
     """
 
@@ -210,7 +211,7 @@ class Tuned(nn.Module):
         self.picture = None if features is None else Vectors(features, int(config.hidden_size), dropout=dropout)
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokens of texts without marks."""
+        """Tokens of texts, without special tokens."""
         return self.pairs.texts(texts)
 
     def lengths(self, names: list[list[int]], captions: list[list[int]]) -> tuple[IntArray, IntArray]:
@@ -237,9 +238,9 @@ class Tuned(nn.Module):
         return int(self.model.config.pad_token_id or 0)
 
     def _with_picture(self, given: dict[str, Tensor], features: Tensor | None) -> dict[str, Tensor]:
-        """The picture as the second token: vectors instead of numbers go in."""
+        """The image as the second token, in the input embeddings."""
         if self.picture is None or features is None:
-            raise LimnerError("this judge sees pictures: give pairs of (name, vector of the picture) as queries")
+            raise LimnerError("this classifier uses images: give (name, image vector) pairs as queries")
         words = self.model.get_input_embeddings()(given.pop("input_ids"))
         token = self.picture(features).whole[:, None].to(words.dtype)
         widened = {name: torch.cat([side[:, :1], side], 1) for name, side in given.items()}

@@ -1,7 +1,7 @@
-"""Scorers of pairs of texts: any sentence-transformers CrossEncoder, read once per text and never padded.
+"""Scorers of pairs of texts: any sentence-transformers CrossEncoder, tokenised once per text and without padding.
 
-A text that stands in a thousand pairs is cut into tokens once. Pairs are sorted by their true length and computed up to
-a number of tokens at a time. Scores are logits, not probabilities: near 1 a sigmoid makes ties that were none.
+A text in a thousand pairs is tokenised once. Pairs are sorted by their true length and computed up to
+a number of tokens at a time. Scores are logits, not probabilities: near 1 a sigmoid would create ties.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from limner.scores import Progress
 from limner.systems.towers.unpadded import UnpaddedEncoder, fits, lengths_in_batches
 
 Scored = npt.NDArray[np.float32]
-_REMEMBERED = 1 << 20  # texts whose tokens are kept
+_REMEMBERED = 1 << 20  # cached tokenised texts
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Template:
 
     @classmethod
     def of(cls, tokenizer: Any) -> Template:
-        """Found out from an example."""
+        """Derived from an example."""
         one = tokenizer("a", add_special_tokens=False)["input_ids"]
         made = tokenizer("a", "a", return_token_type_ids=True)
         ids, types = list(made["input_ids"]), list(made["token_type_ids"])
@@ -65,7 +65,7 @@ class Template:
 
     @property
     def marks(self) -> int:
-        """Tokens that are no text."""
+        """Number of special tokens."""
         return len(self.before) + len(self.between) + len(self.after)
 
     def joined(self, first: Sequence[int], second: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -76,7 +76,7 @@ class Template:
 
 
 def cut_lengths(first: IntArray, second: IntArray, most: int) -> tuple[IntArray, IntArray]:
-    """How much of each text is kept where both are too long: the longer gives first ("longest first").
+    """How many tokens of each text are kept if the pair is too long ("longest first").
 
     >>> cut_lengths(np.array([3, 9, 9]), np.array([4, 2, 9]), 8)
     (array([3, 6, 4]), array([4, 2, 4]))
@@ -89,7 +89,7 @@ def cut_lengths(first: IntArray, second: IntArray, most: int) -> tuple[IntArray,
 
 
 class PairReader:
-    """Tokens of pairs; each text is cut only once.
+    """Tokenises pairs; each text only once.
 
     Args:
         tokenizer: A fast tokenizer of transformers.
@@ -102,7 +102,7 @@ class PairReader:
         self._known: dict[str, list[int]] = {}
 
     def texts(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokens of texts without marks."""
+        """Tokens of texts, without special tokens."""
         fresh = [text for text in dict.fromkeys(texts) if text not in self._known]
         if len(self._known) + len(fresh) > _REMEMBERED:
             self._known.clear()
@@ -152,7 +152,7 @@ class CrossEncoderScorer:
     """A CrossEncoder of sentence-transformers, or any pair classifier of transformers, as a scorer of pairs.
 
     Args:
-        model: A folder, or a name on the Hugging Face hub, with one label, or two of which the second says "a match".
+        model: A folder, or a name on the Hugging Face hub, with one label, or two of which the second means "match".
         max_tokens: Tokens per pair; the limit of the model by default.
         tokens_per_batch: Tokens in a batch.
         device: "auto" (a GPU if there is one), "cpu", "cuda", ...

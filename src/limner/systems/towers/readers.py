@@ -250,7 +250,7 @@ class States(nn.Module):
     """The vectors of tokens: the frozen backbone's, or learned ones where the backbone is a list of words.
 
     Args:
-        reader: The backbone; it is no part of the module.
+        reader: The backbone; it is not part of the module.
     """
 
     def __init__(self, reader: TextReader) -> None:

@@ -19,7 +19,7 @@ from limner.systems.towers.settings import refuse_below, was
 @was("least", "longest", "vectors", "start")
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """What goes in.
+    """The inputs.
 
     Args:
         features: Features of images: `Embeddings`, the file of some, or an encoder; colours and shapes by default.
@@ -81,7 +81,7 @@ class Margin:
 
     Args:
         loss: A key of `limner.systems.towers.losses.LOSSES`, "module:function", or a function.
-        margin: How much better a positive must be.
+        margin: The margin.
         k: Nearest negatives that "knn" looks at (3 by default).
     """
 
@@ -105,7 +105,7 @@ class Several:
 
     Args:
         heads: Vectors per item.
-        diversity: Weight of how alike the views of an item are.
+        diversity: Weight of the similarity of the views of an item.
         discrepancy: Weight of how far the clouds of images and texts are apart.
     """
 

@@ -48,11 +48,11 @@ class TowersModel:
         variant: "towers", "pvse" or "pcme".
         name: Name in reports.
         module: The weights.
-        features: Where vectors of images come from; None if only the maker of the model had them.
+        features: Source of the image vectors; None if they were not saved with the model.
         vocabulary: Known words, where texts are read by the GRU.
         texts: Where vectors of texts come from, where they are not.
         settings: Settings of the training, by group.
-        trained: How the model was trained and what was measured.
+        trained: Training record and results.
         trained_on: The training items; None if unknown.
     """
 
@@ -78,7 +78,7 @@ class TowersModel:
 
         Args:
             collection: Images and texts.
-            features: Vectors of the images, where the model's own source does not have them.
+            features: Vectors of the images, if the model's own source lacks them.
             matching: "vectors": cosines (of means for PCME; the best of all pairs of heads for PVSE); "probability":
                 the matching probability of PCME.
             progress: Called with (images done, images in total).
@@ -181,7 +181,7 @@ class TowersModel:
         used = self.features if features is None else source(features)
         if used is None:
             raise LimnerError(
-                f"the model {self.name!r} was trained on vectors of images that are not here: give those of "
+                f"the model {self.name!r} was trained on vectors of images that are not available: give those of "
                 f"these {len(items):,} images with features="
             )
         rows = used.vectors(items, progress)
@@ -197,7 +197,7 @@ class TowersModel:
             max_tokens = int(self.settings["inputs"]["max_tokens"])
             return texts_seen(self.module, self.vocabulary.tokens(items.values, max_tokens=max_tokens))
         if self.texts is None:
-            raise LimnerError(f"the model {self.name!r} was trained on vectors of texts that are not here")
+            raise LimnerError(f"the model {self.name!r} was trained on vectors of texts that are not available")
         return texts_seen(self.module, self.texts.vectors(items))
 
     def _probabilities(self, images: Compared, texts: Compared, ids: tuple[Ids, Ids]) -> Scores:

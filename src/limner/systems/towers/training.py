@@ -157,7 +157,8 @@ class TowerInputs:
         features = start.features if inputs.features is None else source(inputs.features)
         if features is None:
             raise LimnerError(
-                f"the model {start.name!r} was trained on vectors of images that are not here: give those of the new "
+                f"the model {start.name!r} was trained on vectors of images that are not available: give those "
+                f"of the new "
                 "images with features="
             )
         return cls(features, start.texts, start.vocabulary, inputs.max_tokens)
@@ -214,7 +215,7 @@ class TowersTask:
         return self.batches_of.epoch(epoch, start)
 
     def loss(self, batch: TowersBatch) -> Tensor:
-        """The loss of the whole batch, of which we encode our share."""
+        """The loss of the whole batch; this process encodes its share."""
         module: Any = self.module
         images, texts = module.image_vectors(batch.images), module.text_vectors(batch.texts)
         sides = (tuple(self.group.gather(tensor) for tensor in side) for side in (images, texts))
