@@ -468,7 +468,7 @@ def test_a_fault_of_limner_is_told_apart_from_bad_input(here, monkeypatch):
     monkeypatch.setattr(evaluate, "_measured", _broken)
     args = ("evaluate", *WORLD, "--scores", "S.npy")
     done = run(*args, status=Status.FAULT)
-    assert done.stderr.splitlines()[-1].startswith("limner: error: a fault in limner, not in your input (RuntimeError")
+    assert done.stderr.splitlines()[-1].startswith("limner: error: a bug in limner, not in your input (RuntimeError")
     assert "Traceback" not in done.stderr
     assert "Traceback" in run("--debug", *args, status=Status.FAULT).stderr
     monkeypatch.setenv("LIMNER_DEBUG", "1")

@@ -130,7 +130,7 @@ def test_a_finished_run_that_is_started_again_says_so(folder, tmp_path):
     words += sets(**SMALL)
     assert "left to train" not in run(*words).stdout
     weights = (tmp_path / "m" / "model.safetensors").read_bytes()
-    assert "nothing was left to train: the checkpoint has all 1 epochs" in run(*words).stdout.replace("\n", " ")
+    assert "nothing left to train: the checkpoint has all 1 epochs" in run(*words).stdout.replace("\n", " ")
     assert (tmp_path / "m" / "model.safetensors").read_bytes() == weights
     more = [
         "train",
@@ -140,7 +140,7 @@ def test_a_finished_run_that_is_started_again_says_so(folder, tmp_path):
         tmp_path / "m",
         *sets(checkpoint_dir=tmp_path / "run", tensorboard="no"),
     ]
-    assert "went on after epoch 1: 1 further epochs" in run(*more, *sets(**{**SMALL, "epochs": 2})).stdout
+    assert "resumed after epoch 1: 1 further epochs" in run(*more, *sets(**{**SMALL, "epochs": 2})).stdout
 
 
 def test_fine_tuning_goes_on_from_a_saved_model(folder, tmp_path):

@@ -84,3 +84,19 @@ def test_at_the_shell_an_old_setting_works_and_one_line_says_so(tmp_path):
     done = CliRunner().invoke(app, ["train", "histograms", *WORLD, "-o", str(tmp_path / "m"), "--set", "least=3"])
     assert done.exit_code == 0, done.stderr
     assert done.stderr.count("option least is now called min_count") == 1
+
+
+def test_at_the_shell_an_old_option_works_and_one_line_says_so():
+    done = CliRunner().invoke(app, ["explain", *WORLD, "--system", "histograms", "--most", "1", "--json"])
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr.count("option --most is now called --limit") == 1
+    assert "--most" not in CliRunner().invoke(app, ["explain", "--help"]).stdout
+
+
+def test_what_follows_two_dashes_is_left_alone():
+    from typer.main import get_command
+
+    from limner.cli.old_names import with_new_names
+
+    words = with_new_names(get_command(app), ["explain", "scenes", "--most=2", "--", "--most"])
+    assert words == ["explain", "scenes", "--limit=2", "--", "--most"]

