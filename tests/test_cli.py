@@ -201,7 +201,7 @@ def test_a_split_is_trained_on_what_is_outside_it(here):
     found = data("evaluate", *WORLD, "--system", "colours", "--measures", "R@1", "--split", "train")
     assert found["notes"] == ["trained on every image outside the split 'train'"]
     assert (
-        "would test on what was trained on"
+        "would test on training items"
         in run("evaluate", *WORLD, "--system", "colours", "--split", "all", status=3).stderr
     )
 

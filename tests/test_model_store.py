@@ -57,7 +57,7 @@ def test_what_is_no_model_is_refused(tmp_path):
             model_store.read(tmp_path / "m", kind)
         (tmp_path / "m" / "config.json").write_text(json.dumps(config))
     (tmp_path / "m" / "config.json").write_text("[]")
-    with pytest.raises(LimnerError, match="no description of a model"):
+    with pytest.raises(LimnerError, match="does not describe a model"):
         model_store.read(tmp_path / "m", "toy")
     with pytest.raises(LimnerError, match="no model"):
         model_store.read(tmp_path / "none", "toy")

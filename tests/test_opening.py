@@ -93,7 +93,7 @@ def test_a_name_is_trained_on_a_stated_hold_out(own):
     assert (len(opened.seen.images), len(opened.collection.images)) == (24, 6)
     assert not set(opened.seen.images.ids) & set(opened.collection.images.ids)
     assert "has no splits: trained on 24 images, measured on 6 others (seed 0)" in opened.notes[0]
-    with pytest.raises(LimnerError, match="would test on what was trained on"):
+    with pytest.raises(LimnerError, match="would test on training items"):
         open_system("colours", own, split="all")
 
 

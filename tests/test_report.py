@@ -72,7 +72,7 @@ def test_unknown_ending(report, tmp_path):
     ("content", "message"),
     [
         ("{", "is not JSON"),
-        ("[]", "no limner report"),
+        ("[]", "not a limner report"),
         ('{"limner": "report", "format": 99}', "of format 1"),
         ('{"limner": "report", "format": 1}', "not a valid limner report"),
     ],

@@ -303,7 +303,7 @@ def test_a_module_class_named_by_a_folder(sentences, mark):
     modules = json.loads((sentences / "modules.json").read_text())
     modules.append({"idx": 2, "name": "2", "path": "2", "type": "stranger.Encoder"})
     (sentences / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(LimnerError, match=r"asks for the class 'stranger.Encoder': limner runs no code"):
+    with pytest.raises(LimnerError, match=r"asks for the class 'stranger.Encoder': limner does not run code"):
         limner.encoders.encoder("sentence-transformers", model=sentences)
     assert not mark()
 
