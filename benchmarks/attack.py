@@ -61,7 +61,7 @@ def _opened(port: int, said: bytes) -> socket.socket | None:
 
 
 def _kept(held: socket.socket | None, said: bytes) -> socket.socket | None:
-    """The connection with one more byte; None where it was dropped."""
+    """The connection with one more byte; None if it was dropped."""
     if held is None:
         return None
     try:

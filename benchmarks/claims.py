@@ -323,7 +323,7 @@ def _save(script: Path, about: str, claims: list[Claim], options: argparse.Names
 
 
 def result_file(script: Path, options: argparse.Namespace, ending: str) -> Path:
-    """Where the results of a script on this kind of machine are kept; the folder is made where there is none."""
+    """Where the results of a script on this kind of machine are kept; the folder is made if there is none."""
     folder = script.resolve().parent / "results"
     folder.mkdir(exist_ok=True)
     return folder / f"{script.stem}.{hardware.kind(_machine(options))}{ending}"

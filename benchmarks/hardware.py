@@ -1,7 +1,7 @@
 """The machine that something was measured on: what a number depends on, and nothing that names the machine.
 
 The results of one script on several kinds of machine lie side by side, as `results/NAME.KIND.json`: the kind is the
-family of the processor (`aarch64`, `x86_64`), or the graphics card where one was measured (`nvidia-h200`).
+family of the processor (`aarch64`, `x86_64`), or the GPU where one was measured (`nvidia-h200`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Wikipedia scale on one graphics card: 92,367 x 92,367, d = 768, CSLS, top-5, from vectors in the host's memory.
+"""The Wikipedia scale on one GPU: 92,367 x 92,367, d = 768, CSLS, top-5, from vectors in the host's memory.
 
 Needs torch and a card; nothing else that the light core of limner brings is used but numpy, so that it runs on a bare
 machine with torch: `PYTHONPATH=src python benchmarks/match_gpu.py`. First it checks the card against float64 on the

@@ -58,7 +58,7 @@ def _section(runs: list[dict[str, Any]]) -> str:
     """One script on one or several kinds of machine."""
     latest, several = max(runs, key=lambda run: str(run["date"])), len(runs) > 1
     stem = Path(latest["script"]).stem
-    card = ", on a graphics card" if stem.endswith("_gpu") else ""
+    card = ", on a GPU" if stem.endswith("_gpu") else ""
     head = ["claim", *(["machine"] if several else []), "ours", "reference", "ratio", "goal", "met"]
     return "\n".join(
         [

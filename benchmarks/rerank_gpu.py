@@ -1,4 +1,4 @@
-"""Re-ranking in pairs per second on a graphics card: limner's scorer of pairs beside sentence-transformers' predict.
+"""Re-ranking in pairs per second on a GPU: limner's scorer of pairs beside sentence-transformers' predict.
 
 Model, workloads and turns as in `rerank.py`; predict also gets half precision with two sizes of batch: the better
 counts.
@@ -22,7 +22,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     import torch
 
     if not torch.cuda.is_available():
-        raise SystemExit("rerank_gpu needs a graphics card: rerank.py measures the processor")
+        raise SystemExit("rerank_gpu needs a GPU: rerank.py measures the processor")
     options.device = "cuda"
     folder = model_folder(options)
     for name, pairs in workloads(options, 20 if options.quick else 200).items():

@@ -3,7 +3,7 @@
 The plain loop is what one writes by hand: padded words on the device, packed by torch, the same module, the kNN loss of
 the diagonal, the same fused Adam. limner's has everything on: several captions per image, generators, progress, log and
 best weights. Random features and texts as long as captions are; whole epochs of both, taking turns. `--device cuda` for
-a graphics card.
+a GPU.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def task_of(steps: int, sizes: dict[str, int], device: str) -> Any:
     from limner.systems.towers.training import Plan, TowerInputs, TowersTask
 
     collection, features = world(steps)
-    inputs = Inputs(features=features, least=1)
-    plan = Plan("towers", inputs, Shape(**sizes), Training(epochs=1, batch=BATCH, device=device), (Margin(),))
+    inputs = Inputs(features=features, min_count=1)
+    plan = Plan("towers", inputs, Shape(**sizes), Training(epochs=1, batch_size=BATCH, device=device), (Margin(),))
     reading = TowerInputs.of(inputs, collection, None)
     return TowersTask(plan, reading, collection, None, device=device_of(device), group=Group())
 
@@ -121,8 +121,8 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
 
     card = options.device.startswith("cuda")
     torch.set_num_threads(options.threads)
-    small = {"words": 128, "hidden": 256, "joint": 256}
-    sizes = {"words": 300, "hidden": 1024, "joint": 1024} if card else small
+    small = {"word_dim": 128, "hidden_dim": 256, "embedding_dim": 256}
+    sizes = {"word_dim": 300, "hidden_dim": 1024, "embedding_dim": 1024} if card else small
     task = task_of(4 if options.quick else 100 if card else 12, sizes, options.device)
     works = {"limner": ours(task), "plain": plain(task)}
     for work in works.values():

@@ -44,7 +44,7 @@ class Figure:
     Attributes:
         name: What it is, with its unit.
         ours: The number recomputed.
-        published: The number as printed, whose digits say how exact it is; empty where the paper has none.
+        published: The number as printed, whose digits say how exact it is; empty if the paper has none.
         reason: Why they differ, or what was needed to make them agree.
     """
 

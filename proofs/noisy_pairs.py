@@ -46,7 +46,7 @@ LOSSES: Mapping[str, dict[str, Any]] = {
     "adaptive k": {"loss": "adaptive"},
 }
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4)
-SMALLER = {**SMALLEST, "decay_every": 2}
+SMALLER = {**SMALLEST, "lr_decay_every": 2}
 """On a processor alone: towers that learn in a minute; in the third and last epoch at a tenth of the rate."""
 
 

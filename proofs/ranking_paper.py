@@ -13,9 +13,9 @@ people's judgements. Marks say how sure the difference to Tri5Sem is (* p <= 0.1
     python proofs/ranking_paper.py --data DIR --features both --smaller small.safetensors
 
 The paper's outside corpus, the British National Corpus, cannot be passed on; `--corpus FILE` takes any text with one
-sentence in each line, and COCO's captions stand in for it where nothing is given. `--histograms FILE` keeps what takes
+sentence in each line, and COCO's captions stand in for it if nothing is given. `--histograms FILE` keeps what takes
 longest, the visual words of all photographs, and `--smaller FILE` those of photographs of half the size, with which
-Tri5Sem is measured once more. Kernels are decomposed exactly, with `--card` on a graphics card; with `--rank` that of
+Tri5Sem is measured once more. Kernels are decomposed exactly, with `--card` on a GPU; with `--rank` that of
 the texts is cut to its leading eigenvectors, and that of the images solved with exactly, which takes far less time.
 """
 
@@ -52,8 +52,8 @@ from limner.systems.classic.kernels import Features, FittedPyramid, Pyramid
 from limner.systems.classic.models import KccaModel, TwoWayScores
 from limner.systems.classic.nearest import nearest_scores
 from limner.systems.classic.pairs import documents_of
-from limner.systems.classic.selection import DIAGONALS, KAPPAS, POWERS, Dev, trials
-from limner.systems.classic.thirty import ALIASES, SYSTEMS, System, system
+from limner.systems.classic.paper_systems import ALIASES, DIAGONALS, KAPPAS, POWERS, SYSTEMS, System, system
+from limner.systems.classic.selection import Dev, trials
 from limner.systems.classic.training import GridSearch
 
 MAIN = ("NN", "BoW1", "BoW5", "TagRank", "Tri5", "Tri5-idf", "Tri5Lin", "Tri5Sem")
@@ -556,7 +556,7 @@ def other_images(found: Mapping[str, Mapping[str, Reports]]) -> Iterator[Claim]:
 
 
 def on_card() -> None:
-    """Lets a graphics card decompose: the same steps as on the processor, with cuSOLVER in place of LAPACK."""
+    """Lets a GPU decompose: the same steps as on the processor, with cuSOLVER in place of LAPACK."""
     import scipy.linalg
     import torch
 
@@ -631,10 +631,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kappas", **numbers, default=KAPPAS)
     parser.add_argument("--diagonals", **numbers, default=DIAGONALS)
     parser.add_argument("--powers", **numbers, default=POWERS)
-    parser.add_argument("--rank", type=int, help="leading eigenvectors of the texts' kernel; all where left out")
+    parser.add_argument("--rank", type=int, help="leading eigenvectors of the texts' kernel; all by default")
     parser.add_argument("--keep", type=Path, help="folder where kernels and scores are kept for the next run")
     parser.add_argument("--html", type=Path, help="also write the tables as a page")
-    parser.add_argument("--card", action="store_true", help="decompose on a graphics card (needs torch)")
+    parser.add_argument("--card", action="store_true", help="decompose on a GPU (needs torch)")
 
 
 if __name__ == "__main__":

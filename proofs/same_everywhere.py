@@ -154,7 +154,7 @@ def different(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
 
 
 def compare(paths: list[Path]) -> str:
-    """What two or more records say of each other; empty where they are the same."""
+    """What two or more records say of each other; empty if they are the same."""
     held = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in paths}
     (first, here), *others = held.items()
     told = []

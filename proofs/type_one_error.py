@@ -1,4 +1,4 @@
-"""How often does a test find a difference where there is none? Every test that `limner.compare` offers, by image.
+"""How often does a test find a difference if there is none? Every test that `limner.compare` offers, by image.
 
 Two systems of equal quality answer five captions of every image. What makes an image easy is shared by both systems;
 what one system likes about an image is shared by its captions. Nothing else differs, so every significant difference

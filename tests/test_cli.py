@@ -207,7 +207,7 @@ def test_a_split_is_trained_on_what_is_outside_it(here):
     found = data("evaluate", *WORLD, "--system", "colours", "--measures", "R@1", "--split", "train")
     assert found["notes"] == ["trained on every image outside the split 'train'"]
     assert (
-        "would test on what was trained on"
+        "would test on training items"
         in run("evaluate", *WORLD, "--system", "colours", "--split", "all", status=3).stderr
     )
 
@@ -474,7 +474,7 @@ def test_a_fault_of_limner_is_told_apart_from_bad_input(here, monkeypatch):
     monkeypatch.setattr(evaluate, "_measured", _broken)
     args = ("evaluate", *WORLD, "--scores", "S.npy")
     done = run(*args, status=Status.FAULT)
-    assert done.stderr.splitlines()[-1].startswith("limner: error: a fault in limner, not in your input (RuntimeError")
+    assert done.stderr.splitlines()[-1].startswith("limner: error: a bug in limner, not in your input (RuntimeError")
     assert "Traceback" not in done.stderr
     assert "Traceback" in run("--debug", *args, status=Status.FAULT).stderr
     monkeypatch.setenv("LIMNER_DEBUG", "1")

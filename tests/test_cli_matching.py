@@ -70,7 +70,11 @@ def test_assigned(files):
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        (("evaluate", "CSV", "--split", "all", "--run", "a.run", "--correct", "csls"), 3, "a run is only an order"),
+        (
+            ("evaluate", "CSV", "--split", "all", "--run", "a.run", "--correct", "csls"),
+            3,
+            "a run has no scores to correct",
+        ),
         (("evaluate", "CSV", "--images", "i.npz", "--texts", "t.npz", "--correct", "cls"), 3, "did you mean 'csls'"),
         (
             ("evaluate", "CSV", "--images", "i.npz", "--texts", "t.npz", "--correct", "csls(beta=1)"),

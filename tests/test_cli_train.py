@@ -62,16 +62,19 @@ def test_a_file_that_is_not_toml(tmp_path):
 
 def test_a_folder_that_is_no_model_is_not_written_over(tmp_path):
     (tmp_path / "precious.txt").write_text("kept")
-    assert "is no saved model" in run("train", "colours", *WORLD, "-o", tmp_path, status=Status.INPUT).stderr
+    assert "is not a saved model" in run("train", "colours", *WORLD, "-o", tmp_path, status=Status.INPUT).stderr
     assert (tmp_path / "precious.txt").read_text() == "kept"
 
 
 def test_checkpoints_and_model_may_share_a_folder(tmp_path):
     """A run that was killed leaves a folder with a checkpoint and no model, which the next one goes on in."""
     pytest.importorskip("torch", reason="training needs torch")
-    small = [f"{name}={value}" for name, value in {"hidden": 4, "joint": 4, "words": 4, "tensorboard": "false"}.items()]
+    small = [
+        f"{name}={value}"
+        for name, value in {"hidden_dim": 4, "embedding_dim": 4, "word_dim": 4, "tensorboard": "false"}.items()
+    ]
     words = ["train", "towers", *WORLD, "-o", tmp_path / "m", *(w for s in small for w in ("-s", s))]
-    words += ["-s", f"folder={tmp_path / 'm'}"]
+    words += ["-s", f"checkpoint_dir={tmp_path / 'm'}"]
     run(*words, "-s", "epochs=1")
     (tmp_path / "m" / "config.json").unlink()
     run(*words, "-s", "epochs=2")

@@ -29,11 +29,11 @@ def told(tmp_path_factory):
 def test_the_story_has_its_chapters_in_order(told):
     _, chapters, _ = told
     assert [c.title for c in chapters] == [
-        "A world in which every truth is known",
+        "A world in which all matches are known",
         "Two simple systems",
         "How often is the first answer right?",
         "What one-to-five labels hide",
-        "Is the better one surely better?",
+        "Is the difference significant?",
         "Where to look",
     ]
 

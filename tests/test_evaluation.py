@@ -253,7 +253,7 @@ def test_a_swapped_mapping_is_refused(toy, scored):
 
 
 def test_a_direction_goes_with_one_system_on_a_collection(toy, scored):
-    with pytest.raises(LimnerError, match="a mapping says its directions itself"):
+    with pytest.raises(LimnerError, match="a mapping has its directions already"):
         evaluate({"i2t": scored}, toy, direction="i2t")
     run = Ranking.from_lists({"q1": ["a", "b"]}, candidates="ab")
     truth = Judgements.from_pairs([("q1", "b")])
@@ -301,7 +301,7 @@ def test_graded_ndcg_says_which_gain():
     [
         (lambda s, t: (s, t, {"protocol": "coco-6k"}), "unknown protocol 'coco-6k': did you mean"),
         (lambda s, t: (s, t, {"protocol": "cxc"}), "needs the judgements 'cxc'"),
-        (lambda s, t: (s, t, {"protocol": "coco-1k"}), "cuts the pool by the field 'fold'"),
+        (lambda s, t: (s, t, {"protocol": "coco-1k"}), "splits the pool by the field 'fold'"),
         (lambda s, t: ("scores", t, {}), "got str: expected Scores"),
         (lambda s, t: ({"images": s}, t, {}), "expected 'i2t'"),
         (lambda s, t: (Scores.from_matrix(np.ones((2, 2)), "ab", "cd"), t, {}), "neither the images .* nor the texts"),

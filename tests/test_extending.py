@@ -102,7 +102,7 @@ def test_a_correction_brings_its_own_grid(whole, pairs, how):
 
 
 def test_nothing_to_tune_is_said(whole, pairs):
-    with pytest.raises(LimnerError, match="own_things:Plain brings no values to try"):
+    with pytest.raises(LimnerError, match="own_things:Plain has no tuning grid"):
         tune("own_things:Plain", whole, pairs)
 
 
@@ -247,7 +247,7 @@ def test_a_system():
 
 def test_a_loss(tmp_path):
     pytest.importorskip("torch")
-    sizes = [word for size in ("hidden=8", "joint=8", "words=8", "epochs=1") for word in ("--set", size)]
+    sizes = [word for size in ("hidden_dim=8", "embedding_dim=8", "word_dim=8", "epochs=1") for word in ("--set", size)]
     given = ("scenes", "-O", "images=60")
     shell("train", "towers", *given, "--set", "loss=own_things:infonce", *sizes, "-o", str(tmp_path / "m"))
     measured = ("evaluate", *given, "--system", str(tmp_path / "m"), "--measures", "R@1")
@@ -263,7 +263,7 @@ def test_systems_tell_their_options_with_types_and_defaults():
     pytest.importorskip("torch")
     options = json.loads(shell("systems", "towers", "--json"))["options"]
     assert options["epochs"] == {"type": "int", "default": 30} and options["loss"]["default"] == "knn"
-    assert {"features", "hidden", "margin", "device", "folder"} <= set(options)
+    assert {"features", "hidden_dim", "margin", "device", "checkpoint_dir"} <= set(options)
     assert not {"dev", "progress", "collection"} & set(options)
     assert json.loads(shell("systems", "crank", "--json"))["options"]["epochs"]["default"] == 10
 

@@ -15,7 +15,7 @@ from limner.cli.errors import Status
 from limner.datasets import write
 from limner.encoders.pictures import Histograms
 
-SMALL = {"words": 4, "hidden": 4, "joint": 4, "epochs": 1, "batch": 16}
+SMALL = {"word_dim": 4, "hidden_dim": 4, "embedding_dim": 4, "epochs": 1, "batch_size": 16}
 COUNTED = []
 
 
@@ -119,14 +119,28 @@ def test_an_encoder_uses_its_cache(folder, tmp_path, monkeypatch):
 
 def test_a_finished_run_that_is_started_again_says_so(folder, tmp_path):
     pytest.importorskip("torch")
-    words = ["train", "towers", folder / "old", "-o", tmp_path / "m", *sets(folder=tmp_path / "run", tensorboard="no")]
+    words = [
+        "train",
+        "towers",
+        folder / "old",
+        "-o",
+        tmp_path / "m",
+        *sets(checkpoint_dir=tmp_path / "run", tensorboard="no"),
+    ]
     words += sets(**SMALL)
     assert "left to train" not in run(*words).stdout
     weights = (tmp_path / "m" / "model.safetensors").read_bytes()
-    assert "nothing was left to train: the checkpoint has all 1 epochs" in run(*words).stdout.replace("\n", " ")
+    assert "nothing left to train: the checkpoint has all 1 epochs" in run(*words).stdout.replace("\n", " ")
     assert (tmp_path / "m" / "model.safetensors").read_bytes() == weights
-    more = ["train", "towers", folder / "old", "-o", tmp_path / "m", *sets(folder=tmp_path / "run", tensorboard="no")]
-    assert "went on after epoch 1: 1 further epochs" in run(*more, *sets(**{**SMALL, "epochs": 2})).stdout
+    more = [
+        "train",
+        "towers",
+        folder / "old",
+        "-o",
+        tmp_path / "m",
+        *sets(checkpoint_dir=tmp_path / "run", tensorboard="no"),
+    ]
+    assert "resumed after epoch 1: 1 further epochs" in run(*more, *sets(**{**SMALL, "epochs": 2})).stdout
 
 
 def test_fine_tuning_goes_on_from_a_saved_model(folder, tmp_path):
@@ -139,7 +153,7 @@ def test_fine_tuning_goes_on_from_a_saved_model(folder, tmp_path):
     assert tuned.vocabulary.words == first.vocabulary.words and tuned.settings["shape"] == first.settings["shape"]
     assert tuned.trained_on.saw(old).all() and tuned.trained_on.saw(new).all(), "both were trained on"
     assert tuned.trained["start"]["fingerprint"] == first.fingerprint
-    options = {"device": "cpu", "start": first, "rate": 1e-9, "epochs": 1}
+    options = {"device": "cpu", "init_from": first, "learning_rate": 1e-9, "epochs": 1}
     still = limner.train(new, "towers", **options)
     for name, tensor in first.module.state_dict().items():
         torch.testing.assert_close(still.module.state_dict()[name], tensor, atol=1e-6, rtol=0)
@@ -148,9 +162,9 @@ def test_fine_tuning_goes_on_from_a_saved_model(folder, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"hidden": 5}, "hidden=5 with start=: that model has hidden=4"),
-        ({"texts": "minilm"}, "texts= with start="),
-        ({"vectors": "glove.npz"}, "vectors= with start="),
+        ({"hidden_dim": 5}, "hidden_dim=5 with init_from=: that model has 4"),
+        ({"texts": "minilm"}, "texts= with init_from="),
+        ({"word_vectors": "glove.npz"}, "word_vectors= with init_from="),
     ],
 )
 def test_what_does_not_fit_the_model_that_is_begun_with_is_refused(folder, options, said):
@@ -158,6 +172,6 @@ def test_what_does_not_fit_the_model_that_is_begun_with_is_refused(folder, optio
     old = limner.load(str(folder / "old"))
     first = limner.train(old, "towers", device="cpu", **SMALL)
     with pytest.raises(LimnerError, match=said):
-        limner.train(old, "towers", start=first, device="cpu", **options)
+        limner.train(old, "towers", init_from=first, device="cpu", **options)
     with pytest.raises(LimnerError, match="is a model of kind 'towers': expected 'pvse'"):
-        limner.train(old, "pvse", start=first, device="cpu")
+        limner.train(old, "pvse", init_from=first, device="cpu")

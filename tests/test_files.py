@@ -92,7 +92,7 @@ def said(text):
 
 
 def held(folder):
-    """What the files of a model say; None where it counts for nothing."""
+    """What the files of a model say; None if it counts for nothing."""
     if not (folder / "config.json").is_file():
         return None
     return {(folder / name).read_text() for name in PARTS}

@@ -131,8 +131,18 @@ def test_a_cache_without_room_names_its_part_and_keeps_the_others(files, tmp_pat
 
 def test_a_checkpoint_without_room_names_itself_and_the_run_goes_on_later(tmp_path):
     pytest.importorskip("torch", reason="training needs torch")
-    words = ["train", "towers", *WORLD, "-o", tmp_path / "m", "-s", f"folder={tmp_path / 'run'}", "-s", "epochs=2"]
-    words += ["-s", "tensorboard=false", "-s", "hidden=8", "-s", "joint=8", "-s", "words=8"]
+    words = [
+        "train",
+        "towers",
+        *WORLD,
+        "-o",
+        tmp_path / "m",
+        "-s",
+        f"checkpoint_dir={tmp_path / 'run'}",
+        "-s",
+        "epochs=2",
+    ]
+    words += ["-s", "tensorboard=false", "-s", "hidden_dim=8", "-s", "embedding_dim=8", "-s", "word_dim=8"]
     with no_larger(4096):
         done = run(*words)
     assert done.exit_code == Status.INPUT

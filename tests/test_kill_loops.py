@@ -138,12 +138,19 @@ def model_folder(kind, *settings):
 
 def learned(kind, *settings):
     """Training in steps: a run that was killed goes on, and comes to the very weights of one that was not."""
-    settings = ("folder=OUT/run", "every=1", "tensorboard=false", "epochs=2", "batch=32", *settings)
+    settings = (
+        "checkpoint_dir=OUT/run",
+        "checkpoint_every=1",
+        "tensorboard=false",
+        "epochs=2",
+        "batch_size=32",
+        *settings,
+    )
     return model_folder(kind, *settings)
 
 
-SMALL = ("hidden=4", "joint=4", "words=4")
-HEADS = ("width=8", "heads=2", "layers=1")
+SMALL = ("hidden_dim=4", "embedding_dim=4", "word_dim=4")
+HEADS = ("hidden_dim=8", "heads=2", "layers=1")
 
 
 def encoded(out, reference, last):

@@ -20,11 +20,11 @@ SMALL = {
     "histograms": {"dimensions": 4},
     "kcca": {"fuse": False},
     "nearest": {},
-    "towers": {"epochs": 1, "hidden": 4, "joint": 4, "words": 4, "tensorboard": False},
-    "pvse": {"epochs": 1, "hidden": 4, "joint": 4, "words": 4, "tensorboard": False},
-    "pcme": {"epochs": 1, "hidden": 4, "joint": 4, "words": 4, "tensorboard": False},
-    "mcprop": {"epochs": 1, "width": 8, "heads": 2, "layers": 1, "tensorboard": False},
-    "crank": {"epochs": 1, "width": 8, "heads": 2, "layers": 1, "tensorboard": False},
+    "towers": {"epochs": 1, "hidden_dim": 4, "embedding_dim": 4, "word_dim": 4, "tensorboard": False},
+    "pvse": {"epochs": 1, "hidden_dim": 4, "embedding_dim": 4, "word_dim": 4, "tensorboard": False},
+    "pcme": {"epochs": 1, "hidden_dim": 4, "embedding_dim": 4, "word_dim": 4, "tensorboard": False},
+    "mcprop": {"epochs": 1, "hidden_dim": 8, "heads": 2, "layers": 1, "tensorboard": False},
+    "crank": {"epochs": 1, "hidden_dim": 8, "heads": 2, "layers": 1, "tensorboard": False},
 }
 """Every kind of system, as small as it gets."""
 LEARNED = ("towers", "pvse", "pcme", "mcprop", "crank")

@@ -159,9 +159,9 @@ def test_parse_several():
     [
         ("R@", "unknown measure"),
         ("nDGC@5", "did you mean 'nDCG'"),
-        ("R", "needs a cut: write for example 'R@10'"),
-        ("MedR@5", "takes no cut"),
-        ("R@0", "the cut must be 1 to"),
+        ("R", "needs a cut-off-off: write for example 'R@10'"),
+        ("MedR@5", "takes no cut-off"),
+        ("R@0", "the cut-off must be 1 to"),
         ("R@1(soft)", "unknown option of R 'soft'"),
         ("R@1(min_grade=high)", "expected a number"),
         ("nDCG(graded)", "unknown option"),
@@ -173,8 +173,8 @@ def test_parse_several():
         ("PMRP(cap=2.5)", "expected a whole number, 1 or above"),
         ("PMRP(cap=0)", "expected a whole number, 1 or above"),
         ("nDCG(linear, exponential)", "one of linear and exponential"),
-        ("R@99999999999999999999", "the cut must be 1 to 1,000,000,000"),
-        (f"R@{'9' * 5000}", "the cut must be 1 to 1,000,000,000"),
+        ("R@99999999999999999999", "the cut-off must be 1 to 1,000,000,000"),
+        (f"R@{'9' * 5000}", "the cut-off must be 1 to 1,000,000,000"),
     ],
 )
 def test_refused(text, message):

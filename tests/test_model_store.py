@@ -18,9 +18,9 @@ SMALL = {
     "histograms": {"dimensions": 4},
     "nearest": {"side": 48, "points": 20},
     "kcca": {"side": 48, "points": 20, "fuse": False, "kappas": (0.1,), "powers": (1.0,), "diagonals": (1.0,)},
-    "towers": {"words": 4, "hidden": 4, "joint": 4, "epochs": 1},
-    "mcprop": {"width": 8, "layers": 1, "heads": 2, "epochs": 1},
-    "crank": {"width": 8, "layers": 1, "heads": 2, "epochs": 1},
+    "towers": {"word_dim": 4, "hidden_dim": 4, "embedding_dim": 4, "epochs": 1},
+    "mcprop": {"hidden_dim": 8, "layers": 1, "heads": 2, "epochs": 1},
+    "crank": {"hidden_dim": 8, "layers": 1, "heads": 2, "epochs": 1},
 }
 
 
@@ -57,7 +57,7 @@ def test_what_is_no_model_is_refused(tmp_path):
             model_store.read(tmp_path / "m", kind)
         (tmp_path / "m" / "config.json").write_text(json.dumps(config))
     (tmp_path / "m" / "config.json").write_text("[]")
-    with pytest.raises(LimnerError, match="no description of a model"):
+    with pytest.raises(LimnerError, match="does not describe a model"):
         model_store.read(tmp_path / "m", "toy")
     with pytest.raises(LimnerError, match="no model"):
         model_store.read(tmp_path / "none", "toy")
@@ -76,7 +76,7 @@ def test_a_changed_number_is_noticed(tmp_path):
     file = tmp_path / "m" / "model.safetensors"
     good = file.read_bytes()
     file.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
-    with pytest.raises(LimnerError, match="its contents do not fit its fingerprint"):
+    with pytest.raises(LimnerError, match="its contents do not match its fingerprint"):
         model_store.read(tmp_path / "m", "toy")
 
 
@@ -121,7 +121,7 @@ def test_a_gru_of_an_older_limner_is_read(tmp_path):
     from limner.encoders.gru import GruEncoder
 
     texts = ["a red dog", "a blue cat", "a red cat"]
-    made = GruEncoder.fresh(texts, dim=4, word_dim=3, least=1)
+    made = GruEncoder.fresh(texts, dim=4, word_dim=3, min_count=1)
     folder = made.save(tmp_path / "gru")
     held = {k.removeprefix("weights."): v for k, v in load_file(folder / "model.safetensors").items()}
     save_file(held, folder / "model.safetensors")

@@ -15,7 +15,7 @@ N = 40
 
 @dataclass(frozen=True, eq=False)
 class Anything(Scores):
-    """Scores of a class of one's own, which nobody checked."""
+    """Scores of a class of your own, which nobody checked."""
 
     values: Any
     queries: Any = None

@@ -23,7 +23,7 @@ def run(*words, status=0):
 
 
 class Ones:
-    """An encoder of one's own."""
+    """An encoder of your own."""
 
     dim = 2
 
@@ -32,7 +32,7 @@ class Ones:
 
 
 def trainer(collection):
-    """A system of one's own, trained by a function."""
+    """A system of your own, trained by a function."""
     return limner.train(collection, "colours", dimensions=2)
 
 
@@ -93,7 +93,7 @@ def test_a_name_is_trained_on_a_stated_hold_out(own):
     assert (len(opened.seen.images), len(opened.collection.images)) == (24, 6)
     assert not set(opened.seen.images.ids) & set(opened.collection.images.ids)
     assert "has no splits: trained on 24 images, measured on 6 others (seed 0)" in opened.notes[0]
-    with pytest.raises(LimnerError, match="would test on what was trained on"):
+    with pytest.raises(LimnerError, match="would test on training items"):
         open_system("colours", own, split="all")
 
 

@@ -148,7 +148,7 @@ def test_tune_takes_them():
         ("no_such_module:RBP", "there is no module"),
         ("own_measures:Clash", "another measure 'R'"),
         ("own_measures:RBP(q=1)", "option of RBP"),
-        ("own_measures:RBP@0", "the cut must be 1"),
+        ("own_measures:RBP@0", "the cut-off must be 1"),
     ],
 )
 def test_what_is_no_measure_is_refused(text, message):

@@ -29,7 +29,7 @@ def test_by_name_and_by_place(known):
         ("raeder", "did you mean 'reader'"),
         ("nowhere_at_all:x", "no module 'nowhere_at_all'"),
         ("json:nothing", "has no 'nothing'"),
-        ("..:x", "no name of a module"),
+        ("..:x", "not a module name"),
         (3, "is int: expected a name"),
     ],
 )

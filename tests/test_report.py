@@ -72,9 +72,9 @@ def test_unknown_ending(report, tmp_path):
     ("content", "message"),
     [
         ("{", "is not JSON"),
-        ("[]", "no limner report"),
+        ("[]", "not a limner report"),
         ('{"limner": "report", "format": 99}', "of format 1"),
-        ('{"limner": "report", "format": 1}', "no limner report, or a damaged one"),
+        ('{"limner": "report", "format": 1}', "not a valid limner report"),
     ],
 )
 def test_damaged_files_are_refused(tmp_path, content, message):
@@ -131,7 +131,7 @@ def test_a_report_of_an_earlier_version_still_loads(report, tmp_path):
 
 
 def test_no_interval_is_a_point(tmp_path):
-    """Neither where every query succeeds, nor where every query fails, nor where there is one query."""
+    """Neither where every query succeeds, nor where every query fails, nor if there is one query."""
     toy = toys.collection(n=30)
     for noise in (0.0, 50.0):
         for r in evaluate(toys.scores(toy, noise=noise), toy).results:

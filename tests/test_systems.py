@@ -125,7 +125,7 @@ def test_an_unknown_description_is_refused(world):
 
 def test_bag_of_words_against_a_slow_count():
     texts = ["a red dog", "a red cat runs", "a blue dog runs", "a dog a dog"]
-    bag = BagOfWords.fit(texts, least=2)
+    bag = BagOfWords.fit(texts, min_count=2)
     assert bag.vocabulary == ("dog", "red", "runs"), "'a' is in every text; 'blue' and 'cat' are in one"
     for text, row in zip(texts, bag.vectors(texts).toarray(), strict=True):
         weights = [np.log(4 / sum(w in words(t) for t in texts)) if w in words(text) else 0 for w in bag.vocabulary]
@@ -133,17 +133,17 @@ def test_bag_of_words_against_a_slow_count():
 
 
 def test_the_vocabulary_keeps_the_most_frequent_words():
-    assert BagOfWords.fit(["a b", "a b", "a c", "d e"], least=1, most=2).vocabulary == ("a", "b")
+    assert BagOfWords.fit(["a b", "a b", "a c", "d e"], min_count=1, max_words=2).vocabulary == ("a", "b")
 
 
 def test_equally_frequent_words_are_kept_in_the_order_of_the_alphabet():
     """Not in that of a set, which every process has its own."""
     texts = [f"{word} {other}" for word, other in zip("hgfedcba", "abcdefgh", strict=True)] + ["x y"]
-    assert BagOfWords.fit(texts, least=1, most=4).vocabulary == tuple("abcd")
+    assert BagOfWords.fit(texts, min_count=1, max_words=4).vocabulary == tuple("abcd")
 
 
 def test_texts_without_a_common_word_are_refused():
-    with pytest.raises(limner.LimnerError, match="no word in common"):
+    with pytest.raises(limner.LimnerError, match="share no word"):
         BagOfWords.fit(["one", "two"])
 
 
@@ -205,7 +205,7 @@ def test_a_saved_model_scores_the_same(world, model, tmp_path):
 def test_a_damaged_model_is_told(tmp_path, content):
     path = tmp_path / "model.npz"
     path.write_bytes(content)
-    with pytest.raises(limner.LimnerError, match=r"model\.npz is no npz file of a saved model, or a damaged one"):
+    with pytest.raises(limner.LimnerError, match=r"model\.npz is not a valid npz file of a saved model"):
         systems.load(path)
 
 
@@ -261,7 +261,7 @@ def test_pictures_that_are_all_alike_are_refused():
     grey = [lambda: Image.new("RGB", (8, 8), "gray")] * 3
     texts = Items("abc", ["one dog", "one cat", "dog cat"], kind="text")
     alike = Collection("alike", Items("xyz", grey), texts, Judgements.from_pairs(zip("xyz", "abc", strict=True)))
-    with pytest.raises(limner.LimnerError, match="pictures to train on are all alike"):
+    with pytest.raises(limner.LimnerError, match="pictures to train on are all identical"):
         limner.train(alike)
 
 

@@ -23,13 +23,13 @@ limner encode photos --side images --encoder theirs.npz -o their_images.npz
 
 # 3. Evaluate and explain.
 limner evaluate photos --images images.npz --texts texts.npz --name mine --save before.json --save before.html
-limner explain photos --images images.npz --texts texts.npz --objects objects.csv --most 1
+limner explain photos --images images.npz --texts texts.npz --objects objects.csv --limit 1
 
 # 4. Index and search.
 limner index photos.index photos --system mine.npz
 limner search photos.index "a red balloon by the sea" -k 3 --save found.html
-limner index captions.index photos --of texts --system mine.npz
-limner index their.index photos --of texts --system theirs.npz
+limner index captions.index photos --side texts --system mine.npz
+limner index their.index photos --side texts --system theirs.npz
 limner search captions.index --queries images.npz -k 25 --save mine.run > /dev/null
 limner search their.index --queries their_images.npz -k 25 --save theirs.run > /dev/null
 

@@ -250,7 +250,7 @@ def test_the_best_setting_has_the_largest_sum_and_among_equals_the_fewest_projec
 def test_sizes_go_from_the_least_to_the_most():
     assert sizes()[0] == 10 and sizes()[-1] == 6000 and len(sizes()) == 46
     assert sizes(3, 3) == (3,)
-    with pytest.raises(LimnerError, match="least first"):
+    with pytest.raises(LimnerError, match="smallest first"):
         sizes(10, 5)
 
 

@@ -109,7 +109,7 @@ def test_a_table_of_cosines_gives_a_positive_semidefinite_kernel(some, table):
 
 
 def test_a_lexical_kernel_comes_back_from_plain_values():
-    fitted = LexicalKernel(Distributional(least=1), StringKernel(weights="root idf")).fit(TRAINING)
+    fitted = LexicalKernel(Distributional(min_count=1), StringKernel(weights="root idf")).fit(TRAINING)
     again = FittedLexicalKernel.from_state(fitted.state())
     new = [["a dog and a zebra"], ["red balls on the beach", "grass"]]
     np.testing.assert_array_equal(again(new, TRAINING), fitted(new, TRAINING))
@@ -143,9 +143,9 @@ def test_distributional_similarity_is_the_papers(training):
     often = [w for w, n in counts.items() if n >= 2]
     if not often:
         with pytest.raises(LimnerError, match="2 times"):
-            Distributional(least=2).fit(training, READ)
+            Distributional(min_count=2).fit(training, READ)
         return
-    table = Distributional(least=2, threshold=0.3).fit(training, READ)
+    table = Distributional(min_count=2, threshold=0.3).fit(training, READ)
     assert sorted(table.words) == sorted(often)
     vectors = {w: slow_mutual(read, often, w) for w in often}
     for a, b in itertools.combinations(often, 2):
@@ -158,7 +158,7 @@ def test_distributional_similarity_is_the_papers(training):
 def test_an_outside_corpus_is_counted_instead(tmp_path):
     corpus = ("dogs bark", "a puppy barks", "cats purr", "a kitten purrs", "wolves howl")
     training = [["a dog", "a puppy"], ["a cat", "a kitten"]]
-    table = Distributional(corpus=corpus, least=1).fit(training, READ)
+    table = Distributional(corpus=corpus, min_count=1).fit(training, READ)
     assert sorted(table.words) == ["cat", "dog", "kitten", "puppy"]
     read = [READ(s) for s in corpus]
     contexts = sorted({w for s in read for w in s})
@@ -166,7 +166,7 @@ def test_an_outside_corpus_is_counted_instead(tmp_path):
     assert table.of("dog", "puppy") == pytest.approx(slow, abs=1e-6) and table.of("dog", "cat") == 0
     file = tmp_path / "corpus.txt"
     file.write_text("\n".join(corpus))
-    again = Distributional(corpus=file, least=1).fit(training, READ)
+    again = Distributional(corpus=file, min_count=1).fit(training, READ)
     np.testing.assert_array_equal(again.values, table.values)
     with pytest.raises(LimnerError, match="no corpus"):
         Distributional(corpus=tmp_path / "none.txt").fit(training, READ)

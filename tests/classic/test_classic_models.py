@@ -175,7 +175,7 @@ def test_damaged_models_are_refused(model, tmp_path):
     (folder / "config.json").write_text(json.dumps({**config, "image_kernel": {"class": "json:loads", "state": {}}}))
     with pytest.raises(LimnerError, match="named by a file"):
         KccaModel.load(folder)
-    with pytest.raises(LimnerError, match="no kernel"):
+    with pytest.raises(LimnerError, match="not a kernel"):
         KccaModel.load(folder, trust=True)
     (folder / "model.safetensors").write_bytes(b"nothing")
     with pytest.raises(LimnerError, match="sav(?:e|ing) it again|put back a good copy"):

@@ -16,10 +16,10 @@ from limner.systems.classic import nearest, training
 from limner.systems.classic.alignment import Alignment
 from limner.systems.classic.kernels import Pyramid
 from limner.systems.classic.lexical import LexicalKernel
+from limner.systems.classic.paper_systems import SYSTEMS, system
 from limner.systems.classic.similarity import Distributional, Lin, Maximum, Mean
 from limner.systems.classic.strings import OverlapF1, StringKernel
 from limner.systems.classic.tagrank import TagRank
-from limner.systems.classic.thirty import SYSTEMS, system
 
 CORPUS = ("a dog runs", "a cat sleeps on the mat")
 

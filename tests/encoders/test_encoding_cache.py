@@ -150,7 +150,7 @@ def test_refusals_and_damage(tmp_path):
     cached.encode(texts(["a"]))
     (part,) = cached.store.folder.glob("part-*")
     part.write_bytes(part.read_bytes()[:-3])
-    with pytest.raises(LimnerError, match="no part of a cache, or a damaged one"):
+    with pytest.raises(LimnerError, match="not a valid part of a cache"):
         Cached(Lengths(), tmp_path)
 
 

@@ -86,9 +86,9 @@ def test_vectors_do_not_depend_on_batches_and_hardly_on_the_scale(photograph):
 
     files = [photograph / name for name in ("large.jpg", "small.jpg", "large.png")]
     made = encoder("efficientnet-lite", device="cpu")
-    assert made.batch == 16
+    assert made.batch_size == 16
     found = made.encode(Items.of(files))
-    np.testing.assert_allclose(encoder("efficientnet-lite", device="cpu", batch=1).encode(files), found, atol=1e-4)
+    np.testing.assert_allclose(encoder("efficientnet-lite", device="cpu", batch_size=1).encode(files), found, atol=1e-4)
     np.testing.assert_allclose(found, _plain(files), atol=1e-4)
     unit = found / np.linalg.norm(found, axis=1, keepdims=True)
     assert unit[0] @ unit[2] > 0.98  # the same photograph, decoded at half its size and whole

@@ -193,7 +193,7 @@ def test_words_that_are_ignored():
     edits = [Edit("colour-all", "a", "b", 0, "a", "b", "red") for _ in range(5)]
     done = rerank("colour-all", edits, np.eye(5), np.arange(5), lambda _: np.eye(5))
     assert done.words() == {"red": (5, 1.0)}
-    assert done.words(least=6) == {}
+    assert done.words(min_count=6) == {}
 
 
 def test_a_system_of_the_wrong_shape_is_refused():

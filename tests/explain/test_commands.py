@@ -46,7 +46,7 @@ def refused(*words) -> str:
 
 
 def test_explain_gives_the_numbers_of_python(world, matrix):
-    said = json.loads(call("explain", *WORLD, "--scores", matrix, "--json", "--most", 2))
+    said = json.loads(call("explain", *WORLD, "--scores", matrix, "--json", "--limit", 2))
     scores = limner.Scores.load(matrix, queries=world.images.ids, candidates=world.texts.ids)
     done = explain(failures(scores.T, world), world)
     assert said["failures"] == len(done)
@@ -57,7 +57,7 @@ def test_explain_gives_the_numbers_of_python(world, matrix):
 
 
 def test_explain_one_query_in_words(world, matrix):
-    query = json.loads(call("explain", *WORLD, "--scores", matrix, "--json", "--most", 1))["told"][0]["query"]
+    query = json.loads(call("explain", *WORLD, "--scores", matrix, "--json", "--limit", 1))["told"][0]["query"]
     text = call("explain", *WORLD, "--scores", matrix, "--query", query)
     said = world.texts.values[world.texts.ids.index(query)]
     assert repr(said) in text and "only the truth shows" in text and "95% interval" not in text
@@ -65,14 +65,14 @@ def test_explain_one_query_in_words(world, matrix):
 
 def test_explain_the_other_way_informed_and_by_class(matrix):
     text = call(
-        "explain", *WORLD, "--scores", matrix, "--direction", "i2t", "--informed", "--only", "object", "--most", 1
+        "explain", *WORLD, "--scores", matrix, "--direction", "i2t", "--informed", "--only", "object", "--limit", 1
     )
     assert "query-informed" in text
     assert re.search(r"^\[.*object.*\] scene-", text, re.M)
 
 
 def test_explain_with_labels_of_people(world, matrix, tmp_path):
-    query = json.loads(call("explain", *WORLD, "--scores", matrix, "--json", "--most", 1))["told"][0]["query"]
+    query = json.loads(call("explain", *WORLD, "--scores", matrix, "--json", "--limit", 1))["told"][0]["query"]
     file = tmp_path / "labels.csv"
     file.write_text(f"query,label\n{query},colour;size\n")
     said = json.loads(call("explain", *WORLD, "--scores", matrix, "--labels", file, "--json"))

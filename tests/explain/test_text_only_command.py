@@ -48,7 +48,7 @@ def test_each_caption_asks_in_turn_and_sorted_captions_are_told(here):
     assert [told["query"] for told in json.loads(done.stdout)["captions"]] == [0, 1, 2]
     assert words_by_number(here) == [12, 5, 1]
     shown = run(*words).stdout
-    assert "captions stand in order of length (mean words #0 12.0, #1 5.0, #2 1.0)" in shown
+    assert "captions are sorted by length (mean words #0 12.0, #1 5.0, #2 1.0)" in shown
     assert length_note(limner.load("scenes", images=40), 0) == []
 
 

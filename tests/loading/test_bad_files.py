@@ -63,14 +63,14 @@ REFUSED = {
     ),
     "a JSON line that is no object": ("t.jsonl", "[1, 2]\n", "line 1: a JSON list, expected an object"),
     "a caption that is no text": ("t.jsonl", '{"image": "a", "caption": 5}\n', "line 1: the caption is 5, expected"),
-    "a file that is no parquet": ("t.parquet", "image,caption\n", "t.parquet is no parquet table, or a damaged one"),
+    "a file that is no parquet": ("t.parquet", "image,caption\n", "t.parquet is not a valid parquet table"),
     "a file that is no gzip": ("t.csv.gz", "image,caption\na,x\n", "t.csv.gz cannot be read: Not a gzipped file"),
     "a gzip cut short": (
         "t.csv.gz",
         gzip.compress(f"{HEAD}\na,x\n".encode() * 50)[:40],
         "t.csv.gz cannot be read: .*ended",
     ),
-    "a form unknown": ("t.docx", "x", "not a form limner knows by its files; say which with NAME:"),
+    "a form unknown": ("t.docx", "x", "not a format that limner recognises; say which with NAME:"),
     "a qrels line too short": ("t.qrels", "q 0 d 1\nq 0 e\n", "line 2: 3 columns, expected 4 separated by blanks"),
 }
 

@@ -1,4 +1,4 @@
-"""Finding the loader: names, paths, functions of one's own."""
+"""Finding the loader: names, paths, functions of your own."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_what_cannot_be_found(spec, error, message):
 
 
 def test_a_folder_of_nothing_known(tmp_path):
-    with pytest.raises(LimnerError, match="not a form limner knows by its files; say which with NAME:"):
+    with pytest.raises(LimnerError, match="not a format that limner recognises; say which with NAME:"):
         load(put(tmp_path, readme__md="x"))
 
 

@@ -117,7 +117,7 @@ def test_an_unclosed_quote_that_swallows_rows_is_listed(tmp_path):
         ),
     )
     assert (
-        "line 2: a cell holds a column separator: an unclosed quote may have swallowed rows"
+        "line 2: a cell holds a column separator: an unclosed quote may have merged rows"
         in load_wit(tmp_path).warnings[0]
     )
 

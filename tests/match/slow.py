@@ -1,7 +1,7 @@
 """Slow, obvious versions of what `limner.match` computes, in double precision on whole matrices.
 
 A score of -inf is a pair that must not be: it stays -inf, and no mean or sum takes it in. A statistic of a candidate of
-which the bank says nothing is the mean of that statistic over the others, 0 where there are none.
+which the bank says nothing is the mean of that statistic over the others, 0 if there are none.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ def admissible(values):
 
 
 def mean_of_best(values, k):
-    """The mean of the k highest, of all where there are fewer; None where there are none."""
+    """The mean of the k highest, of all where there are fewer; None if there are none."""
     best = sorted(admissible(values), reverse=True)[:k]
     return math.fsum(best) / len(best) if best else None
 
 
 def log_sum(values):
-    """log of the sum of exponentials; None where there is nothing to add up."""
+    """log of the sum of exponentials; None if there is nothing to add up."""
     values = admissible(values)
     if not values:
         return None
@@ -56,7 +56,7 @@ def nnn(s, bank, *, own=False, k=16, alpha=0.75):
 
 
 def inverted_softmax(s, bank, *, own=False, beta=30.0):
-    """`own`: which row of the bank each query is, -1 for none; True where the bank is the queries, False for none."""
+    """`own`: which row of the bank each query is, -1 for none; True if the bank is the queries, False for none."""
     own = np.arange(len(s)) if own is True else np.full(len(s), -1) if own is False else own
     whole = columns(beta * bank, log_sum)
     leaders = bank.argmax(axis=0)

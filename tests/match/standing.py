@@ -45,7 +45,7 @@ def standing(check: Callable[[Any], None], *, short: int = SHORT, long: int = LO
 
 @dataclass(frozen=True, eq=False)
 class Blocks(Scores):
-    """A matrix read in blocks of any height, as arrays or as tensors: what a source of one's own may be."""
+    """A matrix read in blocks of any height, as arrays or as tensors: what a source of your own may be."""
 
     values: Any
     queries: Any
@@ -107,7 +107,7 @@ def matrices(draw, shape, elements=None):
 
 
 def refused(act: Callable[[], Any], *words: str) -> Any:
-    """What an act gives; None where it is refused, which must be in one of these words."""
+    """What an act gives; None if it is refused, which must be in one of these words."""
     try:
         return act()
     except LimnerError as error:

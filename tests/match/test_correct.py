@@ -144,5 +144,5 @@ def test_statistics_of_other_candidates_are_refused(scores, tmp_path):
     with pytest.raises(LimnerError, match="gather them again"):
         scores.T.correct(str(path)).top(1)
     (tmp_path / "odd.npz").write_bytes(b"odd")
-    with pytest.raises(LimnerError, match="is no npz file of statistics"):
+    with pytest.raises(LimnerError, match="is not a valid npz file of statistics"):
         scores.correct(str(tmp_path / "odd.npz"))

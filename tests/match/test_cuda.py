@@ -1,4 +1,4 @@
-"""The loops of torch against those of the processor; on a graphics card too, where there is one."""
+"""The loops of torch against those of the processor; on a GPU too, if there is one."""
 
 import numpy as np
 import pytest
@@ -175,6 +175,6 @@ def test_refused(make, message):
 
 def test_no_card_is_said():
     if torch.cuda.is_available():
-        pytest.skip("there is a graphics card here")
+        pytest.skip("there is a GPU here")
     with pytest.raises(LimnerError, match="torch sees no GPU"):
         Scores.from_embeddings(vectors(2, 1), vectors(2, 2), device="cuda")

@@ -497,7 +497,7 @@ def test_an_index_from_vectors_grows_shrinks_and_resumes(tmp_path):
     assert hits["exact"] is False and hits["recall"] > 0.5 and hits["hits"][0]["value"].startswith("caption")
     exactly = run("search", tmp_path / "i", "--queries", tmp_path / "q.npy", "--json", "--exact")
     assert json.loads(exactly.stdout)["exact"] is True
-    old = run("search", tmp_path / "i", "--queries", tmp_path / "q.npy", "-k", 300, "--at", 1, "--json")
+    old = run("search", tmp_path / "i", "--queries", tmp_path / "q.npy", "-k", 300, "--index-version", 1, "--json")
     assert len(json.loads(old.stdout)["hits"]) == 300
 
 
@@ -528,7 +528,7 @@ def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path, monkeypatch)
     ("words", "status", "message"),
     [
         (["search", "nowhere", "a"], 3, "no index at"),
-        (["search", "I"], 2, "what is looked for?"),
+        (["search", "I"], 2, "no query:"),
         (["search", "I", "a", "--queries", "q.txt"], 2, "one of them"),
         (["search", "I", "a", "--save", "x.pdf"], 3, "a list of hits is written as"),
         (["search", "I", "a", "--bank", "b.npy"], 2, "--bank without --correct"),
@@ -540,8 +540,8 @@ def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path, monkeypatch)
         (["search", "I", "--image", "nothing.png"], 3, "no file"),
         (["index", "I", "--system", "histograms"], 2, "nothing to add"),
         (["index", "I", *WORLD, "--replace", "--resume"], 2, "give one of them"),
-        (["index", "I", *WORLD, "--of", "sounds"], 2, "expected images or texts"),
-        (["index", "I", *WORLD, "--of", "texts", "--replace"], 3, "text items for an index of images"),
+        (["index", "I", *WORLD, "--side", "sounds"], 2, "expected images or texts"),
+        (["index", "I", *WORLD, "--side", "texts", "--replace"], 3, "text items for an index of images"),
         (["index", "I", "--delete", "nobody"], 3, "not in the index"),
         (["index", "new", *WORLD], 2, "give --embeddings or --system"),
         (["index", "new", "--items", "I", "--system", "histograms"], 3, "no pictures in"),

@@ -130,7 +130,7 @@ def check_matrices(data):
 
 
 def check_blocks(data):
-    """A source of one's own: arrays or tensors, single or double, in blocks of any height."""
+    """A source of your own: arrays or tensors, single or double, in blocks of any height."""
     matrix = data.draw(matrices(shapes(1, 6), data.draw(st.sampled_from([PLAIN, TIED, HOLED]))))
     path, step = data.draw(st.sampled_from(PATHS)), data.draw(st.sampled_from([1, 2, 256]))
     as_expected(blocks(matrix, path, step=step, queries="x", candidates="x"), matrix.astype(path.split()[-1]), data)

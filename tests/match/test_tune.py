@@ -85,7 +85,7 @@ def test_every_correction_has_a_grid_with_its_default_first():
         (lambda w, d: tune("clss", *d), "unknown correction 'clss'"),
         (lambda w, d: tune("csls", *d, fixed={"beta": 3}), "unknown option of correction 'csls' 'beta'"),
         (lambda w, d: tune("csls", *d, grid={"k": []}), "nothing to try"),
-        (lambda w, d: corrected(w[1], w[0], "csls", split="dev"), "would be too good"),
+        (lambda w, d: corrected(w[1], w[0], "csls", split="dev"), "would be too optimistic"),
     ],
 )
 def test_refused(world, make, message):

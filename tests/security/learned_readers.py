@@ -63,9 +63,9 @@ def _model(name: str) -> Callable[[Path], Any]:
     return lambda folder: limner.systems.load(folder / name)
 
 
-QUICK = {"epochs": 1, "batch": 8, "device": "cpu", "tensorboard": False}
-TINY = {**QUICK, "width": 8, "layers": 1, "heads": 2, "longest": 6}
-TOWER = {**QUICK, "words": 4, "hidden": 4, "joint": 4, "least": 1}
+QUICK = {"epochs": 1, "batch_size": 8, "device": "cpu", "tensorboard": False}
+TINY = {**QUICK, "hidden_dim": 8, "layers": 1, "heads": 2, "max_tokens": 6}
+TOWER = {**QUICK, "word_dim": 4, "hidden_dim": 4, "embedding_dim": 4, "min_count": 1}
 CONFIG = {"config.json": spoil.of_json, "model.safetensors": spoil.of_safetensors, "vocabulary.txt": spoil.of_text}
 
 
@@ -96,7 +96,7 @@ SIGNED = {**CONFIG, "model.safetensors": _resigned}
 def _gru(folder: Path) -> None:
     from limner.encoders.gru import GruEncoder
 
-    GruEncoder.fresh(["a dog", "a cat"], dim=4, word_dim=4, least=1).save(folder / "g")
+    GruEncoder.fresh(["a dog", "a cat"], dim=4, word_dim=4, min_count=1).save(folder / "g")
 
 
 def _read_gru(folder: Path) -> Any:
@@ -210,7 +210,7 @@ LEARNED = {
     "pvse model": Reader(_made(_train("pvse", **TOWER)), SIGNED, _model("m"), 0.2),
     "pcme model": Reader(_made(_train("pcme", **TOWER)), SIGNED, _model("m"), 0.2),
     "mcprop model": Reader(_made(_train("mcprop", **TINY)), SIGNED, _model("m"), 0.15),
-    "crank model": Reader(_made(_train("crank", pictures=True, **TINY)), SIGNED, _model("m"), 0.15),
+    "crank model": Reader(_made(_train("crank", use_images=True, **TINY)), SIGNED, _model("m"), 0.15),
     "gru": Reader(_made(_gru), CONFIG, _read_gru, 0.7),
     "cache": Reader(_made(_cache), {".safetensors": spoil.of_safetensors, ".json": spoil.of_json}, _read_cache, 3),
     "visual words": Reader(_made(_words), {"": spoil.of_safetensors}, _read_words, 2),

@@ -109,12 +109,20 @@ def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     small, features = world(20)
     quick = {**OPTIONS, "epochs": 1, "tensorboard": False}
-    tiny = {"width": 16, "layers": 1, "heads": 2, "batch": 24, "device": "cpu", "longest": 12, "tensorboard": False}
+    tiny = {
+        "hidden_dim": 16,
+        "layers": 1,
+        "heads": 2,
+        "batch_size": 24,
+        "device": "cpu",
+        "max_tokens": 12,
+        "tensorboard": False,
+    }
     for name in ("towers", "pvse", "pcme"):
         limner.train(small, name, features=features, **quick).save(folder / name)
     scenes = named(limner.load("scenes", images=20))
     limner.train(scenes, "mcprop", epochs=1, **tiny).save(folder / "mcprop")
-    limner.train(scenes, "crank", epochs=1, pictures=True, **tiny).save(folder / "crank")
+    limner.train(scenes, "crank", epochs=1, use_images=True, **tiny).save(folder / "crank")
     for name in ("kcca", "nearest"):
         limner.train(scenes, name, images="linear", features=_vectors(scenes), **_few(name)).save(folder / name)
     return folder
@@ -295,7 +303,7 @@ def test_a_module_class_named_by_a_folder(sentences, mark):
     modules = json.loads((sentences / "modules.json").read_text())
     modules.append({"idx": 2, "name": "2", "path": "2", "type": "stranger.Encoder"})
     (sentences / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(LimnerError, match=r"asks for the class 'stranger.Encoder': limner runs no code"):
+    with pytest.raises(LimnerError, match=r"asks for the class 'stranger.Encoder': limner does not run code"):
         limner.encoders.encoder("sentence-transformers", model=sentences)
     assert not mark()
 
@@ -489,11 +497,11 @@ def test_no_reader_of_pickles_yaml_or_remote_code():
 @pytest.mark.parametrize(
     ("kind", "group", "name"),
     [
-        ("towers", "shape", "hidden"),
+        ("towers", "shape", "hidden_dim"),
         ("pvse", "several", "heads"),
-        ("pcme", "shape", "joint"),
+        ("pcme", "shape", "embedding_dim"),
         ("mcprop", "heads", "layers"),
-        ("crank", "layers", "width"),
+        ("crank", "layers", "hidden_dim"),
     ],
 )
 def test_a_model_builds_nothing_that_its_weights_do_not_fill(saved, tmp_path, kind, group, name):

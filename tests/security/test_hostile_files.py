@@ -66,8 +66,8 @@ def test_json_that_does_harm(folder, text, name, words):
         (DEEP, "nested too deeply"),
         ("[" * 150 + "]" * 150, "nested more than 100 deep"),
         (HUGE, "cannot be read as JSON: Exceeds the limit"),
-        (HALF, "holds half a character"),
-        ('{"a": "\\ud83d\\ude00", "b": "\\ud800"}', "holds half a character"),
+        (HALF, "contains a lone surrogate"),
+        ('{"a": "\\ud83d\\ude00", "b": "\\ud800"}', "contains a lone surrogate"),
         ("{]", "is not JSON: .* at line 1, column 2"),
     ],
 )

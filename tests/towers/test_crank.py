@@ -23,7 +23,15 @@ from limner.datasets.wikipedia import image_names  # noqa: E402
 from limner.match import cascade  # noqa: E402
 from limner.systems.towers import crank  # noqa: E402
 
-SMALL = {"width": 16, "layers": 1, "heads": 2, "batch": 32, "device": DEVICE, "longest": 24, "tensorboard": False}
+SMALL = {
+    "hidden_dim": 16,
+    "layers": 1,
+    "heads": 2,
+    "batch_size": 32,
+    "device": DEVICE,
+    "max_tokens": 24,
+    "tensorboard": False,
+}
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -34,7 +42,7 @@ def world():
 
 @pytest.fixture(scope="module")
 def model(world):
-    return crank.train(world.train, dev=world.dev, epochs=3, rate=3e-3, **SMALL)
+    return crank.train(world.train, dev=world.dev, epochs=3, learning_rate=3e-3, **SMALL)
 
 
 def test_batches_are_balanced_and_negatives_are_none_of_the_images_own(world, model):
@@ -42,7 +50,7 @@ def test_batches_are_balanced_and_negatives_are_none_of_the_images_own(world, mo
     from limner.systems.towers.distributed import Group
     from limner.systems.towers.settings import Training
 
-    how = {"training": Training(batch=32, epochs=1), "device": torch.device(DEVICE)}
+    how = {"training": Training(batch_size=32, epochs=1), "device": torch.device(DEVICE)}
     right = set(zip(known.rows.tolist(), known.columns.tolist(), strict=True))
     halves = [crank.CrankTask(model.judge, known, None, group=Group(rank, 2), **how) for rank in (0, 1)]
     whole = crank.CrankTask(model.judge, known, None, group=Group(), **how)
@@ -69,27 +77,27 @@ def test_a_proposers_mistakes_are_drawn_as_often_as_asked(world, model, tmp_path
         expected.append([column for column in columns if (row, column) not in right][:3])
     file = lists.save(tmp_path / "proposer.json")
     for given in (proposer, lists, file):
-        hard = known.with_proposed(world.train, given, deep=3, hard=1.0)
+        hard = known.with_proposed(world.train, given, depth=3, share=1.0)
         assert hard.proposed.tolist() == expected
     drawn = hard.others(np.repeat(np.arange(len(ids[0])), 200), np.random.default_rng(1)).reshape(len(ids[0]), 200)
     assert [sorted(set(row)) for row in drawn.tolist()] == [sorted(row) for row in expected]
-    half = known.with_proposed(world.train, proposer, deep=3, hard=0.5)
+    half = known.with_proposed(world.train, proposer, depth=3, share=0.5)
     images = np.repeat(np.arange(len(ids[0])), 400)
     drawn = half.others(images, np.random.default_rng(2))
     among = np.mean([column in expected[row] for row, column in zip(images, drawn, strict=True)])
     assert 0.5 < among < 0.6  # half, and a few by chance
     with pytest.raises(LimnerError, match="no list for"):
         known.with_proposed(
-            world.train, limner.Scores.from_matrix(np.ones((1, len(ids[1]))), ids[0][:1], ids[1]), deep=3, hard=0.5
+            world.train, limner.Scores.from_matrix(np.ones((1, len(ids[1]))), ids[0][:1], ids[1]), depth=3, share=0.5
         )
-    with pytest.raises(LimnerError, match="hard=2"):
-        crank.train(world.train, proposer=proposer, hard=2, **SMALL)
+    with pytest.raises(LimnerError, match="hard_negative_share=2"):
+        crank.train(world.train, proposer=proposer, hard_negative_share=2, **SMALL)
 
 
 def test_training_with_a_proposers_mistakes(world):
     ids = world.train.images.ids, world.train.texts.ids
     proposer = limner.Scores.from_matrix(np.random.default_rng(0).random((len(ids[0]), len(ids[1]))), *ids)
-    how = {"epochs": 1, "rate": 3e-3, **SMALL}
+    how = {"epochs": 1, "learning_rate": 3e-3, **SMALL}
     plain, hard = crank.train(world.train, **how), crank.train(world.train, proposer=proposer, **how)
     assert plain.fingerprint != hard.fingerprint
     assert crank.train(world.train, proposer=proposer, **how).fingerprint == hard.fingerprint
@@ -116,7 +124,7 @@ def test_auc_is_the_share_of_right_order(model, world):
 
 @pytest.mark.parametrize("pictures", [False, True])
 def test_scores_saved_and_loaded(world, pictures, tmp_path):
-    made = crank.train(world.train, epochs=1, pictures=pictures, **SMALL)
+    made = crank.train(world.train, epochs=1, use_images=pictures, **SMALL)
     loaded = crank.CrankModel.load(made.save(tmp_path / "m"), device=DEVICE)
     assert loaded.fingerprint == made.fingerprint
     asked, texts = made.queries(world.test), list(world.test.texts.values)
@@ -137,7 +145,7 @@ def test_a_pretrained_transformer_is_tuned_saved_and_loaded(world, pictures, tmp
     import tiny
 
     folder = tiny.backbone(tmp_path / "bert")
-    made = crank.train(world.train, backbone=str(folder), epochs=1, pictures=pictures, rate=1e-3, **SMALL)
+    made = crank.train(world.train, backbone=str(folder), epochs=1, use_images=pictures, learning_rate=1e-3, **SMALL)
     loaded = crank.CrankModel.load(made.save(tmp_path / "m"), device=DEVICE)
     pairs = made.queries(world.test)[:4], list(world.test.texts.values[:4])
     np.testing.assert_allclose(made.score_pairs(*pairs), loaded.score_pairs(*pairs), atol=1e-6)
@@ -171,8 +179,8 @@ def test_two_processes_train_as_one(world, tmp_path):
         "import sys; sys.path[:0] = [sys.argv[2], sys.argv[3]]\n"
         "import limner, torch\nfrom test_mcprop import named\nfrom limner.systems.towers import crank\n"
         "world = named(limner.load('scenes', images=40))\n"
-        "m = crank.train(world.train, epochs=1, dropout=0.0, width=16, layers=1, heads=2, batch=32, device='cpu',\n"
-        "                longest=24, tensorboard=False)\n"
+        "m = crank.train(world.train, epochs=1, dropout=0.0, hidden_dim=16, layers=1, heads=2, batch_size=32,\n"
+        "                device='cpu', max_tokens=24, tensorboard=False)\n"
         "if __import__('os').environ['RANK'] == '0': m.save(sys.argv[1])\n"
     )
     (tmp_path / "script.py").write_text(code)
@@ -192,5 +200,5 @@ def test_two_processes_train_as_one(world, tmp_path):
 
 
 def test_refusals(world):
-    with pytest.raises(LimnerError, match="features= without pictures=True"):
+    with pytest.raises(LimnerError, match="features= without use_images=True"):
         crank.train(world.train, features="x.npy")

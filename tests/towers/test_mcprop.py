@@ -15,7 +15,15 @@ import limner  # noqa: E402
 from limner.core.errors import LimnerError, UnknownName  # noqa: E402
 from limner.systems.towers import fusion, mcprop  # noqa: E402
 
-SMALL = {"width": 16, "layers": 1, "heads": 2, "batch": 24, "device": DEVICE, "longest": 12, "tensorboard": False}
+SMALL = {
+    "hidden_dim": 16,
+    "layers": 1,
+    "heads": 2,
+    "batch_size": 24,
+    "device": DEVICE,
+    "max_tokens": 12,
+    "tensorboard": False,
+}
 
 
 def named(world):
@@ -34,7 +42,7 @@ def world():
 
 @pytest.fixture(scope="module")
 def model(world):
-    return mcprop.train(world.train, dev=world.dev, epochs=3, rate=3e-3, **SMALL)
+    return mcprop.train(world.train, dev=world.dev, epochs=3, learning_rate=3e-3, **SMALL)
 
 
 def test_attentive_fusion_is_its_formula():
@@ -97,12 +105,12 @@ def test_damaged_models_are_refused(model, tmp_path):
 
 
 def test_positives_of_one_image_are_never_negatives(world):
-    from limner.systems.towers.named import Data
+    from limner.systems.towers.mcprop_data import Data
     from limner.systems.towers.readers import reader_of
     from limner.systems.towers.sources import source
 
     device = torch.device(DEVICE)
-    reader = reader_of("words", world.train.texts.values, dim=8, longest=12, least=1, device=device)
+    reader = reader_of("words", world.train.texts.values, dim=8, max_tokens=12, min_count=1, device=device)
     data = Data.of(world.train, reader, source(None), device)
     rng = np.random.default_rng(0)
     chosen = rng.integers(0, len(data.image_of), 20)
@@ -119,10 +127,10 @@ def test_padding_and_batches_change_nothing(model, world):
 
 
 def test_resume_equals_an_uninterrupted_run(world, tmp_path):
-    how = {"rate": 3e-3, "seed": 2, **SMALL}
+    how = {"learning_rate": 3e-3, "seed": 2, **SMALL}
     whole = mcprop.train(world.train, epochs=2, **how)
-    mcprop.train(world.train, epochs=1, folder=str(tmp_path), **how)
-    resumed = mcprop.train(world.train, epochs=2, folder=str(tmp_path), **how)
+    mcprop.train(world.train, epochs=1, checkpoint_dir=str(tmp_path), **how)
+    resumed = mcprop.train(world.train, epochs=2, checkpoint_dir=str(tmp_path), **how)
     for name, tensor in whole.module.state_dict().items():
         assert torch.equal(tensor, resumed.module.state_dict()[name]), name
 
@@ -177,7 +185,7 @@ def test_the_packaged_backbone_reads_pieces_and_whole_texts():
     from limner.systems.towers.readers import reader_of
 
     texts = ["ein schwarzer Hund", "a black dog", "", "a black dog"]
-    reader = reader_of("use-multilingual", [], dim=0, longest=2, least=1, device=torch.device(DEVICE))
+    reader = reader_of("use-multilingual", [], dim=0, max_tokens=2, min_count=1, device=torch.device(DEVICE))
     read, packaged = reader.read(texts), encoder("use-multilingual")
     np.testing.assert_allclose(read.whole.numpy(), packaged.encode(texts), atol=1e-5)
     pieces = [row[1:-1][:2] for row in packaged.tokens(texts)]
@@ -189,10 +197,10 @@ def test_the_packaged_backbone_reads_pieces_and_whole_texts():
 
 
 def test_refusals(world, model):
-    with pytest.raises(UnknownName, match="option of 'mcprop' 'widht': did you mean 'width'"):
-        mcprop.train(world.train, widht=3)
+    with pytest.raises(UnknownName, match="option of 'mcprop' 'layres': did you mean 'layers'"):
+        mcprop.train(world.train, layres=3)
     with pytest.raises(LimnerError, match="expected a multiple"):
-        mcprop.train(world.train, width=10, heads=4)
+        mcprop.train(world.train, hidden_dim=10, heads=4)
     wrong = limner.Embeddings(world.test.images.ids, np.ones((len(world.test.images), 3)))
     with pytest.raises(LimnerError, match="images have .*3 numbers"):
         model.scores(world.test, features=wrong)

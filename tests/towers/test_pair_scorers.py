@@ -36,7 +36,7 @@ def test_scores_equal_those_of_predict(tmp_path, texts, kind, packed):
     theirs = CrossEncoder(str(folder), device="cpu").predict(
         list(zip(*texts, strict=True)), activation_fn=identity, show_progress_bar=False
     )
-    ours = CrossEncoderScorer(folder, packed=packed, budget=200, device="cpu")
+    ours = CrossEncoderScorer(folder, packed=packed, tokens_per_batch=200, device="cpu")
     told = []
     found = ours.score_pairs(*texts, progress=lambda *t: told.append(t))
     np.testing.assert_allclose(found, theirs, atol=2e-6)
@@ -61,7 +61,7 @@ def test_two_labels_give_the_odds_of_the_second(tmp_path, texts):
 def test_tokens_and_cuts_are_the_tokenizers_own(tmp_path, texts, kind):
     tokenizer = tiny.tokenizer(tmp_path, kind=kind)
     for longest in (12, 13, 64):
-        pairs = PairReader(tokenizer, longest=longest).pairs(*texts)
+        pairs = PairReader(tokenizer, max_tokens=longest).pairs(*texts)
         expected = tokenizer(*texts, truncation=True, max_length=longest, return_token_type_ids=True)
         tokens, types = pairs.tokens(np.arange(40))
         assert tokens == expected["input_ids"] and types == expected["token_type_ids"]
@@ -69,7 +69,7 @@ def test_tokens_and_cuts_are_the_tokenizers_own(tmp_path, texts, kind):
 
 
 def test_a_text_is_cut_once(tmp_path, texts, monkeypatch):
-    reader = PairReader(tiny.tokenizer(tmp_path, kind="bert"), longest=64)
+    reader = PairReader(tiny.tokenizer(tmp_path, kind="bert"), max_tokens=64)
     reader.pairs([texts[0][0]] * 30, texts[1][:30])
     seen = []
     monkeypatch.setattr(reader, "tokenizer", lambda fresh, **_: seen.append(fresh) or {"input_ids": [[5]] * len(fresh)})

@@ -16,7 +16,7 @@ from limner.core.errors import LimnerError, MissingExtra, UnknownName
 torch = pytest.importorskip("torch", reason="training needs torch")
 torch.set_num_threads(1)
 
-from limner.systems.towers import data, randomness, sides  # noqa: E402
+from limner.systems.towers import branches, data, randomness  # noqa: E402
 from limner.systems.towers.data import Batches, TrainingPairs  # noqa: E402
 from limner.systems.towers.distributed import Group  # noqa: E402
 from limner.systems.towers.encoding import texts_seen  # noqa: E402
@@ -100,10 +100,12 @@ def test_features_in_a_file_are_found_again(made, tmp_path):
 
 def test_pictures_need_no_features_and_toml_has_the_same_names(tmp_path):
     whole = limner.load("scenes", images=40)
-    (tmp_path / "towers.toml").write_text('epochs = 2\nhidden = 8\njoint = 8\nwords = 4\nloss = "max"\nbatch = 32\n')
-    model = limner.train(whole, "towers", config=tmp_path / "towers.toml", hidden=16, device=DEVICE)
+    (tmp_path / "towers.toml").write_text(
+        'epochs = 2\nembedding_dim = 8\nword_dim = 4\nloss = "max"\nbatch_size = 32\n'
+    )
+    model = limner.train(whole, "towers", config=tmp_path / "towers.toml", hidden_dim=16, device=DEVICE)
     kept = model.settings
-    assert (kept["training"]["epochs"], kept["shape"]["hidden"], kept["shape"]["joint"]) == (2, 16, 8)
+    assert (kept["training"]["epochs"], kept["shape"]["hidden_dim"], kept["shape"]["embedding_dim"]) == (2, 16, 8)
     assert kept["margin"]["loss"] == "max"
     again = systems.load(model.save(tmp_path / "model")).to(DEVICE)
     assert np.array_equal(again.scores(whole.test).matrix(), model.scores(whole.test).matrix())
@@ -121,7 +123,7 @@ def test_an_encoder_with_options_is_found_again(tmp_path):
 
 def test_texts_may_be_vectors_and_encoders_of_ones_own(made):
     whole, features = made
-    words = Vocabulary.fit(whole.texts.values, least=1)
+    words = Vocabulary.fit(whole.texts.values, min_count=1)
 
     class Bag:
         dim = len(words)
@@ -145,11 +147,11 @@ def test_texts_may_be_vectors_and_encoders_of_ones_own(made):
 def test_word_vectors_are_where_training_begins(made):
     whole, features = made
     vectors = Embeddings(["dog", "zebra"], np.ones((2, 5), dtype=np.float32))
-    options = {**OPTIONS, "rate": 1e-12, "epochs": 1, "features": features}
-    model = limner.train(whole, "towers", vectors=vectors, **options)
+    options = {**OPTIONS, "learning_rate": 1e-12, "epochs": 1, "features": features}
+    model = limner.train(whole, "towers", word_vectors=vectors, **options)
     row = model.vocabulary.words.index("dog") + 1
     assert model.module.texts.table.weight[row].tolist() == pytest.approx([1.0] * 5)
-    assert model.settings["shape"]["words"] == 5
+    assert model.settings["shape"]["word_dim"] == 5
 
 
 def test_seeds_repeat_and_differ_and_leave_torch_alone(made):
@@ -218,13 +220,13 @@ def test_an_lstm_learns_is_saved_and_fixes_what_is_trained_further(made, tmp_pat
         limner.train(whole, "towers", features=features, start=model, cell="gru", epochs=1)
 
 
-@pytest.mark.parametrize("cell", sides.CELLS)
-@pytest.mark.parametrize("pooling", sides.POOLINGS)
+@pytest.mark.parametrize("cell", branches.CELLS)
+@pytest.mark.parametrize("pooling", branches.POOLINGS)
 def test_texts_in_a_batch_are_read_as_if_alone(pooling, cell):
     words = Vocabulary(("a", "dog", "runs", "fast", "today"))
     texts = words.tokens(["a dog runs", "dog", "", "a dog runs fast today", "fast zebra"])
     with randomness.seeded(0):
-        side = sides.Words(len(words), words=4, hidden=6, joint=3, pooling=pooling, cell=cell)
+        side = branches.Words(len(words), word_dim=4, hidden_dim=6, embedding_dim=3, pooling=pooling, cell=cell)
 
     class Alone:
         parameters = side.parameters
@@ -294,7 +296,7 @@ def test_a_text_of_two_images_is_a_positive_of_both():
         ({"loss": "max", "k": 3}, LimnerError, "unknown option of loss 'max' 'k'"),
         ({"epochs": 0}, LimnerError, "epochs=0: expected at least 1"),
         ({"epochs": 1.5}, LimnerError, "epochs=1.5 is float: expected int"),
-        ({"rate": "fast"}, LimnerError, "rate='fast' is str: expected float"),
+        ({"learning_rate": "fast"}, LimnerError, "learning_rate='fast' is str: expected float"),
         ({"tensorboard": 2}, LimnerError, "tensorboard=2 is int: expected true or false"),
         ({"dropout": 1.0}, LimnerError, "dropout=1.0"),
         ({"precision": "float16"}, UnknownName, "did you mean .bfloat16. or .float32."),
@@ -306,12 +308,12 @@ def test_a_text_of_two_images_is_a_positive_of_both():
         ({"features": "nothing.npy"}, LimnerError, "no embeddings file"),
         ({"texts": "minilmm"}, UnknownName, "did you mean 'minilm'"),
         ({"texts": "math:pi"}, LimnerError, "has no encode"),
-        ({"least": 99}, LimnerError, "no word that is in 99"),
+        ({"min_count": 99}, LimnerError, "no word occurs in 99"),
     ],
 )
 def test_bad_options_are_refused(made, options, error, said):
     if options.get("device") == "cuda:0" and torch.cuda.is_available():
-        pytest.skip("there is a graphics card here")
+        pytest.skip("there is a GPU here")
     whole, features = made
     with pytest.raises(error, match=said):
         limner.train(whole, "towers", **{"features": features, **OPTIONS, **options})
@@ -327,7 +329,7 @@ def test_too_little_to_train_on(made):
 
 def test_a_loss_that_explodes_is_told(made):
     whole, features = made
-    with pytest.raises(LimnerError, match="the loss became nan in epoch 1: try a lower rate"):
+    with pytest.raises(LimnerError, match="the loss became nan in epoch 1: try a lower learning_rate"):
         limner.train(whole, "towers", features=features, loss=f"{__name__}:broken", epochs=1, **OPTIONS)
 
 
@@ -346,10 +348,10 @@ def test_a_damaged_model_is_refused(models, tmp_path):
     weights, config = folder / "model.safetensors", folder / "config.json"
     good = weights.read_bytes()
     weights.write_bytes(good[:-7] + bytes([good[-7] ^ 1]) + good[-6:])
-    with pytest.raises(LimnerError, match="damaged: its contents do not fit its fingerprint"):
+    with pytest.raises(LimnerError, match="damaged: its contents do not match its fingerprint"):
         systems.load(folder)
     weights.write_bytes(good[:1000])
-    with pytest.raises(LimnerError, match="is no model, or a damaged one"):
+    with pytest.raises(LimnerError, match="is not a valid model"):
         systems.load(folder)
     weights.write_bytes(good)
     held = json.loads(config.read_text())
@@ -357,7 +359,7 @@ def test_a_damaged_model_is_refused(models, tmp_path):
     with pytest.raises(LimnerError, match=r"no model whose weights fit its config\.json"):
         systems.load(folder)
     config.write_text(json.dumps({key: value for key, value in held.items() if key != "settings"}))
-    with pytest.raises(LimnerError, match="no saved model, or a damaged one"):
+    with pytest.raises(LimnerError, match="not a valid saved model"):
         systems.load(folder)
 
 

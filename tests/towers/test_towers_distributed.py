@@ -32,7 +32,7 @@ from tower_toys import world
 whole, features = world()
 out, options = sys.argv[1], json.loads(sys.argv[2])
 for variant in ("towers", "pvse"):
-    model = limner.train(whole, variant, features=features, folder=f"{out}/{variant}-run", **options)
+    model = limner.train(whole, variant, features=features, checkpoint_dir=f"{out}/{variant}-run", **options)
     if os.environ["RANK"] == "0":
         model.save(f"{out}/{variant}")
 torch.distributed.destroy_process_group()
@@ -71,7 +71,7 @@ def test_two_processes_learn_what_one_learns(launched, variant):
 def test_a_run_of_two_is_not_resumed_by_one(launched):
     whole, features = world()
     with pytest.raises(LimnerError, match="was made with processes=2, this run has 1"):
-        limner.train(whole, "towers", features=features, folder=str(launched / "towers-run"), **RUN)
+        limner.train(whole, "towers", features=features, checkpoint_dir=str(launched / "towers-run"), **RUN)
 
 
 def test_a_batch_that_cannot_be_shared_is_refused():

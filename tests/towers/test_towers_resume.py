@@ -18,7 +18,7 @@ from limner.systems.towers.checkpoints import read, write  # noqa: E402
 from limner.systems.towers.fit import CHECKPOINT, fit  # noqa: E402
 from limner.systems.towers.settings import Training  # noqa: E402
 
-RUN = {**OPTIONS, "dropout": 0.3, "tensorboard": False, "decay_every": 2, "epochs": 5}
+RUN = {**OPTIONS, "dropout": 0.3, "tensorboard": False, "lr_decay_every": 2, "epochs": 5}
 
 
 class Stopped(Exception):
@@ -54,7 +54,7 @@ def without_time(history):
 def test_a_resumed_run_equals_an_uninterrupted_one(made, tmp_path, monkeypatch, variant, at):
     monkeypatch.setattr("limner.systems.towers.logs._SECONDS", 0.0)
     whole = train(made, variant)
-    kept = {"folder": str(tmp_path), "every": 2}
+    kept = {"checkpoint_dir": str(tmp_path), "checkpoint_every": 2}
     with pytest.raises(Stopped):
         train(made, variant, progress=stopping(at), **kept)
     assert (tmp_path / CHECKPOINT).is_file() == (at > 2)
@@ -66,16 +66,16 @@ def test_a_resumed_run_equals_an_uninterrupted_one(made, tmp_path, monkeypatch, 
 
 
 def test_a_finished_run_is_not_trained_again_and_can_be_made_longer(made, tmp_path):
-    first = train(made, folder=str(tmp_path), epochs=2)
-    again = train(made, folder=str(tmp_path), epochs=2, progress=stopping(0))
+    first = train(made, checkpoint_dir=str(tmp_path), epochs=2)
+    again = train(made, checkpoint_dir=str(tmp_path), epochs=2, progress=stopping(0))
     assert without_time(again.trained["history"]) == without_time(first.trained["history"])
-    longer = train(made, folder=str(tmp_path), epochs=5)
+    longer = train(made, checkpoint_dir=str(tmp_path), epochs=5)
     assert without_time(longer.trained["history"]) == without_time(train(made).trained["history"])
 
 
 def test_logs_hold_every_epoch(made, tmp_path):
     pytest.importorskip("tensorboard", reason="a log for TensorBoard needs tensorboard")
-    model = train(made, folder=str(tmp_path), epochs=3, tensorboard=True)
+    model = train(made, checkpoint_dir=str(tmp_path), epochs=3, tensorboard=True)
     with (tmp_path / "log.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [int(row["epoch"]) for row in rows] == [1, 2, 3]
@@ -93,7 +93,7 @@ def test_logs_hold_every_epoch(made, tmp_path):
 def test_a_log_for_tensorboard_needs_tensorboard(made, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "torch.utils.tensorboard", None)
     with pytest.raises(MissingExtra, match="tensorboard=False leaves it out"):
-        train(made, folder=str(tmp_path), tensorboard=True)
+        train(made, checkpoint_dir=str(tmp_path), tensorboard=True)
 
 
 def damaged(path, how):
@@ -108,34 +108,34 @@ def damaged(path, how):
 
 @pytest.mark.parametrize("how", ["a bit", "the end", "the head", "all"])
 def test_a_damaged_checkpoint_is_refused(made, tmp_path, how):
-    train(made, folder=str(tmp_path), epochs=1)
+    train(made, checkpoint_dir=str(tmp_path), epochs=1)
     damaged(tmp_path / CHECKPOINT, how)
     with pytest.raises(LimnerError, match=r"checkpoint.*damaged.*put back a good copy, or remove it"):
-        train(made, folder=str(tmp_path))
+        train(made, checkpoint_dir=str(tmp_path))
 
 
 def test_a_checkpoint_of_another_run_is_refused(made, tmp_path):
-    train(made, folder=str(tmp_path), epochs=1)
-    with pytest.raises(LimnerError, match=r"was made with rate=0\.01, this run has 0\.02"):
-        train(made, folder=str(tmp_path), rate=0.02)
-    with pytest.raises(LimnerError, match="was made with hidden=16, this run has 8"):
-        train(made, folder=str(tmp_path), hidden=8)
+    train(made, checkpoint_dir=str(tmp_path), epochs=1)
+    with pytest.raises(LimnerError, match=r"was made with learning_rate=0\.01, this run has 0\.02"):
+        train(made, checkpoint_dir=str(tmp_path), learning_rate=0.02)
+    with pytest.raises(LimnerError, match="was made with hidden_dim=16, this run has 8"):
+        train(made, checkpoint_dir=str(tmp_path), hidden_dim=8)
     with pytest.raises(LimnerError, match="was made with loss=knn, this run has max"):
-        train(made, folder=str(tmp_path), loss="max")
+        train(made, checkpoint_dir=str(tmp_path), loss="max")
     with pytest.raises(LimnerError, match="was made with system=towers, this run has pcme"):
-        train(made, "pcme", folder=str(tmp_path))
+        train(made, "pcme", checkpoint_dir=str(tmp_path))
     with pytest.raises(LimnerError, match="was made with pairs=60, this run has 90"):
-        train(world(60), folder=str(tmp_path))
+        train(world(60), checkpoint_dir=str(tmp_path))
 
 
 def test_a_checkpoint_from_before_a_setting_was_there_goes_on(made, tmp_path):
-    train(made, folder=str(tmp_path), epochs=1)
+    train(made, checkpoint_dir=str(tmp_path), epochs=1)
     tensors, about = read(tmp_path / CHECKPOINT)
     about["settings"].pop("precision")
     write(tmp_path / CHECKPOINT, tensors, about)
-    assert len(train(made, folder=str(tmp_path), epochs=2).trained["history"]) == 2
+    assert len(train(made, checkpoint_dir=str(tmp_path), epochs=2).trained["history"]) == 2
     with pytest.raises(LimnerError, match="was made with precision=float32, this run has bfloat16"):
-        train(made, folder=str(tmp_path), epochs=3, precision="bfloat16")
+        train(made, checkpoint_dir=str(tmp_path), epochs=3, precision="bfloat16")
 
 
 def test_what_limner_did_not_write_is_refused(tmp_path):
@@ -185,7 +185,7 @@ class Scripted:
 @pytest.mark.parametrize(("patience", "epochs", "stopped"), [(2, 5, True), (None, 8, False), (6, 8, False)])
 def test_training_stops_early_and_keeps_the_best(patience, epochs, stopped):
     task = Scripted([10, 30, 50, 40, 50, 20, 45, 49])
-    found = fit(task, Training(epochs=8, patience=patience, device="cpu", rate=0.1, decay=1.0))
+    found = fit(task, Training(epochs=8, patience=patience, device="cpu", learning_rate=0.1, lr_decay=1.0))
     assert (found.best_epoch, len(found.history), found.stopped) == (3, epochs, stopped)
     assert task.module.weight.item() == pytest.approx(0.3, abs=1e-5), "three steps of Adam at rate 0.1"
 

@@ -9,8 +9,16 @@ import numpy as np
 from limner import Collection, Embeddings, Items, Judgements
 
 DEVICE = os.environ.get("LIMNER_TEST_DEVICE", "cpu")
-"""`LIMNER_TEST_DEVICE=cuda pytest tests/towers` trains everything on a graphics card."""
-OPTIONS = {"words": 8, "hidden": 16, "joint": 16, "batch": 16, "least": 1, "device": DEVICE, "rate": 0.01}
+"""`LIMNER_TEST_DEVICE=cuda pytest tests/towers` trains everything on a GPU."""
+OPTIONS = {
+    "word_dim": 8,
+    "hidden_dim": 16,
+    "embedding_dim": 16,
+    "batch_size": 16,
+    "min_count": 1,
+    "device": DEVICE,
+    "learning_rate": 0.01,
+}
 COLOURS, THINGS = (
     ("red", "blue", "green", "black", "white"),
     ("dog", "cat", "car", "tree", "boat", "hat", "cup", "ball"),

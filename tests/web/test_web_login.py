@@ -213,7 +213,7 @@ def test_a_proxy_is_an_address(tmp_path, bad):
 
 
 def test_annotators_do_not_wait_for_logins(tmp_path, monkeypatch):
-    """More logins than there are threads for pages, each held up in its hash: a page is made all the same."""
+    """More logins than there are threads for pages, each held up in its hash: a page is made anyway."""
     from limner.web import accounts
 
     team = websites.client(websites.filled(tmp_path / "answers.db"), team=True)

@@ -44,7 +44,7 @@ def limner(
 ) -> None:
     """Match images with text, measure the match honestly, and show why it fails.
 
-    Begin with [bold]limner demo[/]; every command explains itself, with examples: [bold]limner evaluate --help[/].
+    Start with [bold]limner demo[/]; every command has help with examples: [bold]limner evaluate --help[/].
     """
 
 

@@ -1,7 +1,6 @@
-"""What the shell shows: answers on stdout, everything else (progress, warnings, errors) on stderr.
+"""Terminal output: results on stdout, everything else (progress, warnings, errors) on stderr.
 
-Names, ids and texts come from files that anybody may have made. Nothing in them reaches a terminal as a command to it:
-every control character is shown as its number.
+Names, ids and texts come from untrusted files, so every control character is escaped.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from typing import Any
 from limner.core.errors import LimnerError
 from limner.scores import Progress
 
-_WARNINGS = 5  # so many warnings are shown in full; a data set may have thousands
+_WARNINGS = 5  # warnings shown in full; a data set may have thousands
 EVERY = 5.0
 """Seconds between two lines of progress where there is no terminal."""
-# Control characters other than tab and newline, those that turn the direction of writing around, and half characters.
+# Control characters other than tab and newline, bidirectional controls, and lone surrogates.
 _UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def shown(text: str) -> str:
-    r"""A text as it may go to a terminal: control characters as their numbers.
+    r"""A text that is safe for a terminal: control characters are escaped.
 
     >>> print(shown("a\x1b[31mred\x07 dog"))
     a\x1b[31mred\x07 dog
@@ -37,12 +36,12 @@ def shown(text: str) -> str:
 
 
 def answer(text: str, data: Mapping[str, Any], *, as_json: bool) -> None:
-    """Prints the answer: for people, or as JSON for machines and nothing else."""
+    """Prints the result as text or as JSON."""
     put(as_text(data) if as_json else shown(text))
 
 
 class Unprinted(LimnerError):
-    """What was to be printed could not be: standard output is closed, or full."""
+    """Output failed: standard output is closed, or the disk is full."""
 
 
 def put(text: str) -> None:
@@ -54,17 +53,17 @@ def put(text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise Unprinted(f"standard output: {error.strerror or error}; the answer is not printed") from error
+        raise Unprinted(f"standard output: {error.strerror or error}; the result is not printed") from error
 
 
 def as_text(data: Mapping[str, object]) -> str:
-    """Data as JSON; characters that a terminal would obey are escaped there too."""
+    """Data as JSON; control characters are escaped there too."""
     text = json.dumps(_plain(data), indent=2, ensure_ascii=False, allow_nan=False)
     return _UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def tell(message: str) -> None:
-    """Says something on stderr, in the manner of other commands: `limner: ...`."""
+    """Prints a message on stderr: `limner: ...`."""
     if sys.stderr is not None:
         print(f"limner: {shown(message)}", file=sys.stderr)
 
@@ -79,7 +78,7 @@ def warn(warnings: Sequence[str]) -> None:
 
 @contextmanager
 def progress(what: str) -> Iterator[Progress]:
-    """Shows on a terminal what goes on and how far it is; elsewhere it says so every few seconds, for logs."""
+    """Shows progress on a terminal; elsewhere as a line every few seconds, for logs."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
@@ -101,11 +100,11 @@ def progress(what: str) -> Iterator[Progress]:
 
 
 class Lines:
-    """Progress without a terminal: a line on stderr every few seconds, none for what is done before the first.
+    """Progress without a terminal: a line on stderr every few seconds, none for short work.
 
     Args:
-        what: What goes on.
-        unit: What is counted, where the rate is told too.
+        what: The work in progress.
+        unit: What is counted, to show a rate.
         every: Seconds between two lines.
     """
 
@@ -126,15 +125,15 @@ class Lines:
         self._thread.join()
 
     def __call__(self, done: int, total: int) -> None:
-        """Notes how far it is."""
+        """Updates the progress."""
         self.done, self.total = done, total
 
     def note(self, text: str) -> None:
-        """What else is known so far, such as the loss."""
+        """Further information, such as the loss."""
         self._said = text
 
     def line(self) -> str:
-        """How far it is."""
+        """The current line."""
         seconds = time.monotonic() - self._began
         parts = [f"{self.what}: {seconds:,.0f} s"]
         if self.done is not None:
@@ -149,7 +148,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class _Told:
-    """Moves a bar, and says beside it what there is to say."""
+    """A progress bar with a note."""
 
     bar: Any
     task: Any
@@ -160,12 +159,12 @@ class _Told:
         self.bar.update(self.task, completed=done, total=total if done < total else None)
 
     def note(self, text: str) -> None:
-        """What else is known so far, such as the loss."""
+        """Further information, such as the loss."""
         self.bar.update(self.task, description=f"{self.what}: {shown(text)}")
 
 
 def table(rows: Iterable[Sequence[object]], *, indent: str = "") -> str:
-    """Plain columns, as wide as they need to be whatever the terminal.
+    """Plain columns, as wide as needed.
 
     >>> print(table([("name", "images"), ("scenes", 2000)]))
     name    images

@@ -30,14 +30,14 @@ Correct = Annotated[
 Bank = Annotated[
     list[Path] | None,
     word(
-        "Whose view the correction takes: vectors of other images and of other texts (two files), or saved statistics.",
+        "Query bank of the correction: vectors of other images and of other texts (two files), or saved statistics.",
         "--bank",
         metavar="FILE",
     ),
 ]
 SaveBank = Annotated[
     Path | None,
-    word("Keep what the bank says, for both directions, as --correct takes it: .npz.", "--save-bank", metavar="FILE"),
+    word("Save the statistics of the bank, for both directions and --correct: .npz.", "--save-bank", metavar="FILE"),
 ]
 Tune = Annotated[str | None, word("Choose the correction's options on this split, e.g. dev.", metavar="SPLIT")]
 
@@ -52,10 +52,10 @@ def corrected(
     keep: Path | None = None,
     trust: bool = False,
 ) -> Any:
-    """The scores, corrected as asked.
+    """Applies the correction options.
 
     Args:
-        source: What was named as the system.
+        source: The scores.
         how: The word after --correct.
         tune: The word after --tune.
         dev: Gives scores and collection of a split.
@@ -70,7 +70,7 @@ def corrected(
         raise typer.BadParameter(f"{', '.join(named)} without a correction: name one with --correct")
     if not isinstance(source, Scores):
         raise LimnerError(
-            "--correct needs scores: give --images with --texts, --scores or --system; a run is only an order"
+            "--correct needs scores: give --images with --texts, --scores or --system; a run has no scores to correct"
         )
     name, options = call(how, what="--correct")
     if tune is not None:

@@ -1,4 +1,4 @@
-"""What encodes the items and the queries of an index: a saved model, one trained on the spot, or an object by name."""
+"""Encoders of the items and queries of an index: a saved model, one trained now, or an object by name."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def system(name: str, *, folder: Path | None = None, said: bool = True, trust: bool = False) -> Any:
-    """A system by what a person calls it.
+    """A system by name.
 
     Args:
-        name: A saved model, or "module:thing" with `encode(items)`; a class is made without arguments.
-        folder: The folder of the index, in which models may be kept.
-        said: Whether the person said the name; False where the index did, which may not name "module:thing".
-        trust: Whether index and model may name code of their own.
+        name: A saved model, or "module:thing" with `encode(items)`; a class is instantiated without arguments.
+        folder: The folder of the index, which may contain models.
+        said: Whether the user gave the name; False if the index did, which may not name "module:thing".
+        trust: Whether index and model may name custom code.
     """
     from limner.systems import SYSTEMS
     from limner.systems.opening import find_system
@@ -43,7 +43,7 @@ def system_for(index: Index, name: str | None, folder: Path | None, *, trust: bo
         index: The index.
         name: As for `system`, or the name of 'limner systems' that was trained for the index; None for its own.
         folder: The folder of the index.
-        trust: Whether index and model may name code of their own.
+        trust: Whether index and model may name custom code.
     """
     from limner.systems import SYSTEMS
 
@@ -54,7 +54,7 @@ def system_for(index: Index, name: str | None, folder: Path | None, *, trust: bo
     called = about.made_by or getattr(model, "name", about.system)
     if trained and name != called:
         raise LimnerError(
-            f"the index was made with {called!r}, not with {name!r}: leave out --system, or make an index of its own"
+            f"the index was made with {called!r}, not with {name!r}: leave out --system, or make a separate index"
         )
     index.refuse_other(model, name or about.system)
     return model
@@ -86,7 +86,7 @@ def prepared(name: str, whole: Collection | None, folder: Path | None, *, trust:
 
 
 def _cleared(folder: Path) -> Path:
-    """The place of the model in the folder of a new index, without what a killed run may have left there."""
+    """The model path in the folder of a new index, without leftovers of a killed run."""
     kept = folder_for(folder) / KEPT
     if kept.is_dir():
         shutil.rmtree(kept)

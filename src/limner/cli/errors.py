@@ -1,4 +1,4 @@
-"""What becomes of an error: one clear line and an exit status that means something, never a traceback."""
+"""Error handling: one clear line and a meaningful exit status, never a traceback."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import typer
 from typer.core import TyperGroup
 
 from limner.cli.console import Unprinted, as_text, put, tell
+from limner.cli.old_names import old_names_told, with_new_names
 from limner.core.errors import LimnerError
 
-# Typer has brought its parser along under different names; a bad parameter has always been a usage error.
+# Typer has vendored its parser under different names; a bad parameter is always a usage error.
 UsageError: Any = typer.BadParameter.__bases__[0]
 
 
@@ -36,15 +37,15 @@ STATUSES = {
     Status.DONE: "done",
     Status.FAILED_CHECK: "done, but a check failed: compare --fail-if-worse, data describe --strict",
     Status.USAGE: "the command line is wrong",
-    Status.INPUT: "an input or a file is not as it should be",
-    Status.FAULT: "a fault in limner; LIMNER_DEBUG=1 shows it",
+    Status.INPUT: "an input or a file is invalid",
+    Status.FAULT: "a bug in limner; LIMNER_DEBUG=1 shows it",
     Status.INTERRUPTED: "interrupted",
 }
 """What each status means, for the help."""
 
 
 class Shell(TyperGroup):
-    """The top command: runs the one that is asked for and turns whatever goes wrong into a line and a status."""
+    """The top-level command: runs a subcommand and turns any error into a line and a status."""
 
     def main(
         self,
@@ -57,10 +58,11 @@ class Shell(TyperGroup):
     ) -> Any:
         """Parses and runs; in standalone mode ends the process with a `Status`."""
         rest = (prog_name, complete_var, False, windows_expand_args)
+        args = with_new_names(self, sys.argv[1:] if args is None else args)
         if not standalone_mode:
             return super().main(args, *rest, **extra)
         _bear_any_character()
-        self.as_json = "--json" in (sys.argv[1:] if args is None else args)
+        self.as_json = "--json" in args
         try:
             status = super().main(args, *rest, **extra)
         except UsageError as error:
@@ -72,14 +74,15 @@ class Shell(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Runs the command, with everything that may go wrong in one place."""
         try:
-            result = super().invoke(ctx)
+            with old_names_told():
+                result = super().invoke(ctx)
             if sys.stdout is not None:
                 sys.stdout.flush()  # here, where a closed pipe can still be handled
             return result
         except (typer.Exit, typer.Abort, UsageError):
             raise
         except KeyboardInterrupt:
-            said = "interrupted; files are written whole or not at all, so nothing is half done"
+            said = "interrupted; files are written atomically, so nothing is left half done"
             raise typer.Exit(self._told(said, Status.INTERRUPTED)) from None
         except Exception as error:
             if ctx.params.get("debug"):
@@ -109,8 +112,8 @@ class Shell(TyperGroup):
             named = f"{error.filename}: " if error.filename else ""
             return self._told(f"error: {named}{error.strerror or error}", Status.INPUT)
         if isinstance(error, MemoryError):
-            return self._told(f"error: more memory is needed than there is ({error})".replace(" ()", ""), Status.INPUT)
-        fault = f"a fault in limner, not in your input ({type(error).__name__}: {error})"
+            return self._told(f"error: not enough memory ({error})".replace(" ()", ""), Status.INPUT)
+        fault = f"a bug in limner, not in your input ({type(error).__name__}: {error})"
         return self._told(f"error: {fault}; see it with LIMNER_DEBUG=1", Status.FAULT)
 
     def _told(self, message: str, status: Status) -> Status:
@@ -125,13 +128,13 @@ class Shell(TyperGroup):
 
 
 def _abandon_stdout() -> None:
-    """Nothing is left to flush when Python ends."""
+    """Leaves nothing to flush at exit."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _bear_any_character() -> None:
-    """Shows what a terminal's encoding lacks as numbers, in place of failing: an ASCII locale is a locale too."""
+    """Escapes characters that the terminal's encoding lacks, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

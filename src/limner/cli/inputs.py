@@ -1,4 +1,4 @@
-"""The ways in: embeddings, a similarity matrix, run files, or a system that limner trains itself.
+"""Inputs of commands: embeddings, a similarity matrix, run files, or a system that limner trains itself.
 
 Rows are matched by id; rows without ids are taken in the order of the collection, and only where the numbers agree.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Way:
-    """What a person has, as it was named on the command line."""
+    """The input, as given on the command line."""
 
     images: Path | None = None
     texts: Path | None = None
@@ -46,7 +46,7 @@ class Way:
 
     @property
     def kind(self) -> str:
-        """Which of the four ways it is; refuses none, several and halves."""
+        """Which of the four inputs it is; refuses none, several and incomplete ones."""
         if (self.images is None) != (self.texts is None):
             raise typer.BadParameter("--images and --texts go together: give the embeddings of both sides")
         given = {"embeddings": self.images, "matrix": self.scores, "runs": self.runs, "system": self.system}
@@ -102,7 +102,7 @@ def opened(
 
 
 def _refuse_incidental(way: Way, part: Collection) -> None:
-    """Refuses rows without ids where the collection's order means nothing: a file of judgements."""
+    """Refuses rows without ids if the collection's order is arbitrary: a file of judgements."""
     files = [] if part.ordered else unnamed_files(way)
     if files:
         raise LimnerError(
@@ -245,7 +245,7 @@ def _both(runs: list[tuple[str, Ranking]]) -> dict[str, Ranking]:
 
 
 def _run(path: Path, part: Collection, direction: str | None) -> tuple[str, Ranking]:
-    """A run and its direction, as said or by whose ids it has; what it does not list is cut off the pool."""
+    """A run and its direction, as said or by whose ids it has; unlisted candidates count as truncated."""
     from limner.core.ranking import Ranking
 
     if direction not in (None, "i2t", "t2i"):
@@ -261,7 +261,7 @@ def _run(path: Path, part: Collection, direction: str | None) -> tuple[str, Rank
 
 
 def _unfit(read: Ranking, part: Collection, direction: str | None, *, both: bool) -> str:
-    """Why a run is not of one direction, and what to do."""
+    """Explains why the direction of a run is unclear."""
     images, texts = shown(part.images.ids, most=2), shown(part.texts.ids, most=2)
     queries, candidates = shown(read.queries, most=2), shown(read.candidates, most=2)
     if both:
@@ -269,7 +269,11 @@ def _unfit(read: Ranking, part: Collection, direction: str | None, *, both: bool
             f"its queries ({queries}) could be images or texts of {part.name!r}, which share ids: say which they are "
             "with --direction i2t (images) or t2i (texts)"
         )
-    wanted = {"i2t": "are no images and texts", "t2i": "are no texts and images", None: "are neither images nor texts"}
+    wanted = {
+        "i2t": "are not images and texts",
+        "t2i": "are not texts and images",
+        None: "are neither images nor texts",
+    }
     return (
         f"its queries ({queries}) and candidates ({candidates}) {wanted[direction]} of {part.name!r} (images {images}, "
         f"texts {texts}): use its ids, or choose another --split"

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how the words of a command line are read."""
+"""Options shared by several commands, and how arguments are parsed."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def word(about: str, *names: str, metavar: str = "NAME", **more: Any) -> Any:
-    """An option that takes a word, told by what it stands for rather than by its type."""
+    """An option with a value, shown with a metavar."""
     return typer.Option(*names, metavar=metavar, help=about, **more)
 
 
 def flag(name: str, about: str) -> Any:
-    """An option that takes nothing."""
+    """A flag."""
     return typer.Option(name, metavar="", help=about)
 
 
@@ -40,7 +40,7 @@ Loading = Annotated[
 
 
 Trust = Annotated[
-    bool, flag("--trust", "Let a file run code that it names (module:thing); only for files of people you trust.")
+    bool, flag("--trust", "Allow a file to run code that it names (module:thing); only for files you trust.")
 ]
 
 
@@ -77,7 +77,7 @@ def loading(words: list[str] | None) -> dict[str, Any]:
 
 
 def load(spec: str, words: list[str] | None, **options: Any) -> Collection:
-    """Loads a collection, and shows what the loader warns of."""
+    """Loads a collection, and shows the loader's warnings."""
     import limner
 
     with progress(f"loading {spec}"):
@@ -87,14 +87,14 @@ def load(spec: str, words: list[str] | None, **options: Any) -> Collection:
 
 
 def part(collection: Collection, split: str | None) -> Collection:
-    """The split that was asked for; without a word, the test split where there is one."""
+    """The requested split; by default the test split if there is one."""
     from limner.systems.held_out import part_of
 
     return part_of(collection, split)
 
 
 def refuse_ending(files: list[Path] | None, known: tuple[str, ...], what: str) -> None:
-    """Refuses a file ending, or a folder that is not there, before the work rather than after it."""
+    """Checks a file ending and its folder before the work starts."""
     for file in files or []:
         place_for(file)
         if file.suffix.lower() not in known:

@@ -1,7 +1,7 @@
-"""The demo: the whole story of an honest evaluation on the built-in world, told in chapters.
+"""The demo: an evaluation on the built-in world, step by step.
 
-Two systems are trained on `scenes`, evaluated in both directions against the usual labels and against the whole truth,
-compared, and written down as a page. Every number in the story is measured while it is told.
+Two systems are trained on `scenes`, evaluated in both directions against the usual labels and against complete
+judgements, compared, and written as a page. All numbers are measured during the run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from limner.evaluation.report import Report
 from limner.scores import Progress, usable_cores
 
 Stage = Callable[[str], AbstractContextManager[Progress]]
-"""Opens a stage of the work under a name, and gives a function that is told how far it is."""
+"""Opens a named stage and returns a progress callback."""
 
 BASELINE, BETTER = "histograms", "kcca"
 FILES = ("report.html", "report.json", "baseline.json", "comparison.json", "comparison.md")
@@ -35,7 +35,7 @@ _LABELS = {"pairs": "the usual labels", "complete": "every true pair"}
 
 @dataclass(frozen=True)
 class Chapter:
-    """One part of the story: what a person reads, and the same as plain values."""
+    """One section of the demo: text, and the same as plain values."""
 
     title: str
     text: str
@@ -48,13 +48,13 @@ def silent(_: str) -> AbstractContextManager[Progress]:
 
 
 def story(out: str | Path, *, images: int = 2000, seed: int = 0, stage: Stage = silent) -> Iterator[Chapter]:
-    """Tells the story chapter by chapter, and leaves the files in `out`.
+    """Runs the demo section by section, and writes the files to `out`.
 
     Args:
         out: Folder for the report and what belongs to it; made if it is not there.
         images: How many pictures the world has.
         seed: Which world.
-        stage: Shows what goes on.
+        stage: Shows progress.
     """
     began = time.perf_counter()
     folder = folder_for(out)
@@ -88,7 +88,7 @@ def _system(name: str, world: Collection, unseen: Collection, stage: Stage) -> R
 
 
 def _drawn(world: Collection, told: Progress) -> Collection:
-    """The world with its pictures drawn once, by all cores, and kept as PNG."""
+    """The world with its pictures drawn once, by all cores, and stored as PNG."""
     drawings = world.images.values
     pool = ProcessPoolExecutor(usable_cores(), multiprocessing.get_context("spawn"), _ignore_interrupts)
     pictures: list[bytes] = []
@@ -110,7 +110,7 @@ def _png(draw: Callable[[], Any]) -> bytes:
 
 
 def _ignore_interrupts() -> None:
-    """Leaves Ctrl-C to the process that was started by a person, which then ends the others."""
+    """Leaves Ctrl-C to the parent process, which then ends the others."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -137,7 +137,7 @@ def _world(world: Collection) -> Chapter:
         f"of {meant[common]:,} pictures, and limner knows what each caption means, so it knows all {true:,} true "
         f"pairs. The labels miss {1 - labelled / true:.0%} of them."
     )
-    return Chapter("A world in which every truth is known", text, data)
+    return Chapter("A world in which all matches are known", text, data)
 
 
 def _systems(world: Collection) -> Chapter:
@@ -185,7 +185,7 @@ def _hidden(report: Report) -> Chapter:
 
 
 def _sure(compared: Comparison) -> Chapter:
-    """Whether the difference could be luck."""
+    """Whether the difference is significant."""
     lines = [compared.line("R@1", direction=d, view="complete") for d in _DIRECTIONS]
     told = [f"{_DIRECTIONS[n.direction]:<20}{_gain(n.differences[0])}" for n in lines]
     tested = [n for n in compared.lines if n.differences]
@@ -196,7 +196,7 @@ def _sure(compared: Comparison) -> Chapter:
         f"(p < {compared.level:g})."
     )
     data = {"better on": won, "worse on": lost, "measures": len(tested), "rows": compared.rows()}
-    return Chapter("Is the better one surely better?", "\n".join(["R@1, every true pair", *told, verdict]), data)
+    return Chapter("Is the difference significant?", "\n".join(["R@1, every true pair", *told, verdict]), data)
 
 
 def _gain(difference: Difference) -> str:

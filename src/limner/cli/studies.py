@@ -1,4 +1,4 @@
-"""What the commands of a labelling study share: several systems at once, and the collection that a store is of."""
+"""Shared code of the annotation commands: several systems at once, and the collection of a store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def remember(store: Store, held: Collection, spec: str, options: dict[str, object], split: str | None) -> None:
-    """Keeps the collection in the store, how to load it again, and its original pairs."""
+    """Stores the collection, how to load it again, and its original pairs."""
     from limner.annotate.store.contents import add_collection
     from limner.annotate.studies import keep_original
 
@@ -106,14 +106,14 @@ def _named(words: list[str]) -> Iterator[tuple[str, Path]]:
 
 
 def pictures(store: str, collection: str | None, options: dict[str, Any], *, trust: bool) -> tuple[str, dict[str, Any]]:
-    """What to load and how: as the person said, else as the store has it, which may only name limner's own loaders."""
+    """What to load and how: as the user gave it, else as the store has it, which may only name limner's own loaders."""
     from limner.datasets import refuse_foreign
 
     with opened(store) as db:
         kept = (db.setting("collection") or {}).get("spec"), (db.setting("loading") or {}).get("options") or {}
     spec, chosen = collection or kept[0], options or kept[1]
     if spec is None:
-        raise typer.BadParameter("the store does not say where its pictures are: name the COLLECTION")
+        raise typer.BadParameter("the store does not know where its images are: give the COLLECTION")
     if not trust and (spec != collection or chosen != options):
         refuse_foreign(spec, chosen)
     return spec, chosen

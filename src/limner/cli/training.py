@@ -1,4 +1,4 @@
-"""A system on a collection, opened by one rule and watched on the terminal."""
+"""Opens a system on a collection, with progress on the terminal."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Features = Annotated[
 def trained(
     name: str, whole: Collection, split: str | None, *, features: str | None = None, trust: bool = False
 ) -> tuple[Scores, Collection, list[str]]:
-    """Opens a system on what it may be measured with.
+    """Opens a system on the items it may be evaluated on.
 
     Returns:
-        The scores, the part they are for, and what a reader must know of it.
+        The scores, the part they are for, and notes.
     """
     found = opened_on(name, whole, split, features=features, trust=trust)
     return found.scores, found.collection, list(found.notes)
@@ -42,7 +42,7 @@ def trained(
 def opened_on(
     name: str, whole: Collection, split: str | None, *, features: str | None = None, trust: bool = False
 ) -> OpenSystem:
-    """Opens a system on what it may be measured with."""
+    """Opens a system on the items it may be evaluated on."""
     given = None if features is None else as_features(features)
     return open_system(name, whole, split=split, features=given, trust=trust, stage=progress)
 
@@ -55,10 +55,10 @@ def as_features(words: str) -> Path | str:
 def opened_together(
     names: list[str], whole: Collection, split: str | None, *, features: str | None = None, trust: bool = False
 ) -> tuple[list[OpenSystem], Collection, list[str]]:
-    """Opens several systems on what all of them may be measured with.
+    """Opens several systems on items that none of them was trained on.
 
     Returns:
-        The systems, the part they are for, and what a reader must know of it.
+        The systems, the part they are for, and notes.
     """
     from limner.systems.held_out import hold_out
 

@@ -48,7 +48,9 @@ def connect(address: str = "auto", *, shard: int | None = None, shared: str | Pa
     ray = _ray()
     joined = ray.is_initialized()
     if joined and address != "auto":
-        raise LimnerError(f"this process is in a Ray cluster already, got {address!r}: say 'auto', or ray.shutdown()")
+        raise LimnerError(
+            f"this process is in a Ray cluster already, got {address!r}: use 'auto', or call ray.shutdown()"
+        )
     if not joined:
         _join(ray, address)
     token = RUNNER.set(cluster := Cluster(shard, None if shared is None else Path(shared)))
@@ -62,7 +64,7 @@ def connect(address: str = "auto", *, shard: int | None = None, shared: str | Pa
 
 
 def _ray() -> Any:
-    """Ray, told to stay at home, where it is installed."""
+    """The ray module, if installed, without usage reports."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
@@ -73,10 +75,10 @@ def _ray() -> Any:
 
 @contextmanager
 def _loopback() -> Iterator[None]:
-    """Has Ray listen to this machine alone, as it does on macOS and Windows; elsewhere it listens to the network.
+    """Makes Ray listen on localhost only, as it does on macOS and Windows; on Linux it listens on the network.
 
-    Ray has no argument for this: it takes a loopback address for a mistake. What it has is the name of that variable,
-    which its processes inherit, and which this process has read when it imported Ray.
+    Ray has no argument for this and rejects a loopback address. It reads this environment variable, which its processes
+    inherit, when it is imported.
     """
     from ray._private import ray_constants
 

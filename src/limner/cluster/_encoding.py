@@ -40,16 +40,16 @@ class Encoding:
 
 
 def encode(encoder: Any, items: Items, batch: int, cpus: float, gpus: float, *, cores: int) -> Embeddings:
-    """As `Cluster.encode`, on so many cores of the cluster."""
+    """Like `Cluster.encode`, on a given number of cores."""
     import ray
     import ray.data
     from ray.util.client import ray as client
 
     if client.is_connected():
-        raise LimnerError("encoding through ray:// is more than Ray Data can do: run this on a node, with 'auto'")
+        raise LimnerError("encoding through ray:// is not supported by Ray Data: run this on a node, with 'auto'")
     if batch < 1 or not len(items):
         raise LimnerError(f"encode got {len(items)} items in batches of {batch}: expected at least one of each")
-    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # what goes wrong is raised
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors are raised
     starts = [{"start": low} for low in range(0, len(items), batch)]
     copies = max(1, min(len(starts), int(cores / max(cpus, 1e-9))))
     sent = ray.put((encoder, items))  # held here until the end: a copy that is started again needs it again
@@ -66,7 +66,7 @@ def encode(encoder: Any, items: Items, batch: int, cpus: float, gpus: float, *, 
 
 
 def _gathered(encoded: Any, count: int) -> npt.NDArray[np.float32]:
-    """The rows at their positions, in whatever order they come."""
+    """The rows at their positions, in any order of arrival."""
     matrix: npt.NDArray[np.float32] | None = None
     for part in encoded.iter_batches(batch_size=None, batch_format="numpy"):
         if matrix is None:

@@ -34,7 +34,7 @@ class Cluster:
 
     @property
     def cores(self) -> int:
-        """Cores of all nodes, as many as there are now."""
+        """Cores of all nodes, currently available."""
         import ray
 
         cores = int(ray.cluster_resources().get("CPU", 0))
@@ -99,14 +99,14 @@ class Cluster:
             return ray.get(whole)  # type: ignore[no-any-return]
 
     def _shards(self, scores: Scores, consume: Any) -> _sharding.Shards | None:
-        """How to cut the candidates for this pass, where they should be cut and the pass can take them so."""
+        """How to shard the candidates for this pass, if needed and supported."""
         if not isinstance(scores, VectorScores) or not isinstance(consume, Divisible) or scores.may_overflow:
             return None
         width = self.shard or self._widest(scores)
         return None if width >= scores.shape[1] else _sharding.Shards.of(self.post, scores, consume, width)
 
     def _widest(self, scores: VectorScores) -> int:
-        """Candidates that fit: all where both matrices take half of the smallest object store, else an eighth of it."""
+        """Candidates per shard: all if both matrices fit into half of the object store, else an eighth of it."""
         import ray
 
         store = min(node["Resources"].get("object_store_memory", 0) for node in ray.nodes() if node["Alive"])
@@ -117,14 +117,14 @@ class Cluster:
         return min(max(fitting, TILE_COLUMNS), WIDEST)
 
     def forget(self) -> None:
-        """Lets go of all arrays that were sent."""
+        """Releases all arrays that were sent."""
         self.post = Post(self.post.shared)
 
 
 def _in_order(
     tasks: Iterable[Any], spans: Iterable[tuple[int, int]], ahead: int, progress: Progress | None
 ) -> Iterator[Any]:
-    """References in order, each when it is done, with so many tasks under way; what nobody waits for is ended."""
+    """References in order, each when it is done, with a limited number of tasks in flight; the rest is cancelled."""
     import ray
 
     spans = list(spans)
@@ -145,7 +145,7 @@ def _in_order(
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """What the cluster could not do, in words; an error of a task is raised as what it was there."""
+    """Explains a cluster failure; an error of a task is re-raised as it was."""
     from ray.exceptions import RayError, RayTaskError
 
     try:
@@ -159,7 +159,7 @@ def _told() -> Iterator[None]:
             raise LimnerError(refused[1]) from None
         raise LimnerError(
             f"the cluster gave up ({str(cause or error).partition(chr(10))[0]}): a task failed {RETRIES} times, a node "
-            "lacks limner, or an array does not fit; see 'ray status', add memory, or cut the candidates with shard="
+            "lacks limner, or an array does not fit; see 'ray status', add memory, or split the candidates with shard="
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""What travels to the workers, and how: large arrays once, ids as their number, files on shared storage by name."""
+"""Data transfer to the workers: large arrays once, ids as a count, files on shared storage by name."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from limner.core.ids import Ids
 from limner.scores import VectorScores
 
 LARGE = 1 << 20
-"""Arrays of so many bytes are put into the object store on their own: each node holds one copy, which workers map."""
+"""Arrays of at least this many bytes go into the object store: each node holds one copy, which workers map."""
 
 
 @dataclass(frozen=True)
 class Unnamed:
-    """Stands for ids where only their number matters: a block knows its rows by position."""
+    """A placeholder for ids where only their number matters: blocks use positions."""
 
     count: int
 
@@ -80,7 +80,7 @@ class Post:
         return Mapped(str(Path(array.filename).resolve()), array.dtype.str, offset, array.shape, order)
 
     def pack(self, thing: Any) -> Packed:
-        """Anything that can be pickled, its large arrays apart."""
+        """Pickles an object, with its large arrays separate."""
         from ray.cloudpickle import CloudPickler
 
         post, arrays, buffer = self, list[Any](), io.BytesIO()
@@ -101,14 +101,14 @@ class Post:
 
 @dataclass(frozen=True)
 class Packed:
-    """A thing on its way: its pickle, and references to its large arrays."""
+    """A serialised object: its pickle, and references to its large arrays."""
 
     key: str
     head: bytes
     arrays: tuple[Any, ...]
 
     def open(self) -> Any:
-        """The thing; its large arrays are views of the node's shared memory. The last one is kept for the next task."""
+        """The object; its large arrays are views of shared memory. The last one is cached for the next task."""
         if self.key not in _OPENED:
             _OPENED.clear()
             _OPENED[self.key] = _Unpacker(self.head, self._array).load()
@@ -144,5 +144,5 @@ def _unnamed(matrix: Array) -> Embeddings:
     made = object.__new__(Embeddings)
     object.__setattr__(made, "ids", Unnamed(len(matrix)))
     object.__setattr__(made, "matrix", matrix)
-    object.__setattr__(made, "longest", 1.0)  # products that might overflow are not computed in shards
+    object.__setattr__(made, "max_norm", 1.0)  # products that might overflow are not computed in shards
     return made

@@ -1,4 +1,4 @@
-"""Candidates in shards, where they are too many for one node: pieces of rows are consumed apart and joined exactly."""
+"""Sharded candidates, when they are too many for one node: pieces of rows are processed and joined exactly."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Shards:
         post: Sends the vectors.
         queries: The vectors of all queries.
         shards: (first candidate, vectors as an argument for a task) of every shard.
-        divided: What consumes the pieces, as an argument for a task.
+        divided: The consumer of the pieces, as an argument for a task.
         width: Candidates per shard.
     """
 
@@ -34,7 +34,7 @@ class Shards:
 
     @classmethod
     def of(cls, post: Post, scores: VectorScores, consume: Divisible, width: int) -> Shards | None:
-        """Cuts the candidates; None where the pass needs whole rows."""
+        """Splits the candidates; None if the pass needs whole rows."""
         import ray
 
         candidates = scores.candidate_vectors.matrix
@@ -73,7 +73,7 @@ def _score_pairs(
 
 
 def pair_scores(queries: Array, candidates: Array, rows: IntArray, columns: IntArray) -> Float32:
-    """Scores of single pairs, from whole tiles, since only these give the very numbers that blocks hold.
+    """Scores of single pairs, from whole tiles, since only these give exactly the same numbers as blocks.
 
     The queries of one tile of candidates are brought together: a number does not depend on its place in the tile.
     """
@@ -113,7 +113,7 @@ class _Tasks:
 
 @cache
 def _tasks() -> _Tasks:
-    """Tasks go where their shard is already, so that a shard seldom moves."""
+    """Tasks go where their shard is already, so that a shard rarely moves."""
     import ray
 
     task = ray.remote(num_cpus=1, max_retries=RETRIES)

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from limner.scores import TILE_ROWS, Block, Scores
 
 MOST_SCORES = 1 << 29
-"""Scores per task at most: some ten seconds of a core, which is what a lost worker costs."""
+"""Scores per task at most: about ten seconds of one core, which is lost if a worker dies."""
 RETRIES = 10
-"""How often a task is run again whose worker died."""
+"""Retries of a task whose worker died."""
 
 
 @dataclass(frozen=True)
 class Spans:
-    """Rows cut into spans of 2**level blocks, at multiples of their size."""
+    """Rows split into spans of 2**level blocks, at multiples of their size."""
 
     rows: int
     level: int

@@ -1,4 +1,4 @@
-"""The nouns and what they stand on."""
+"""The data types of limner (ids, collections, judgements, embeddings, rankings) and what they are built on."""
 
 from typing import TYPE_CHECKING
 

@@ -1,6 +1,6 @@
-"""What people give as numbers, as arrays: lists, tensors, sparse and masked matrices, whole numbers of any size.
+"""Converts numeric input to arrays: lists, tensors, sparse and masked matrices, integers of any size.
 
-Nothing is lost on the way in silence: a number that the target type cannot hold is refused, with its row and column.
+Nothing is lost silently: a number that the target type cannot hold is refused, with its row and column.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ Float32 = npt.NDArray[np.float32]
 FloatArray = npt.NDArray[np.float64]
 Int32 = npt.NDArray[np.int32]
 IntArray = npt.NDArray[np.int64]
-_AT_ONCE = 1 << 22  # numbers that are looked at together, so that a mapped file stays on disk
+_AT_ONCE = 1 << 22  # numbers per step, so that a memory-mapped file stays on disk
 
 
 def array(given: Any, what: str) -> Array:
-    """An array from whatever holds numbers; a mapped or masked array stays one. What sparse matrices leave out is 0.
+    """Converts anything that holds numbers to an array; missing entries of sparse matrices become 0.
 
     Args:
         given: An array, a list of rows, a torch tensor of any type on any device (or a list of them), a scipy sparse
             matrix, a table or a column of vectors of pandas, polars or Arrow, `Embeddings`.
-        what: What it is, for messages.
+        what: Used in error messages.
 
     >>> array([[1, 2], [3, 4]], "similarity matrix").shape
     (2, 2)
@@ -45,7 +45,7 @@ def array(given: Any, what: str) -> Array:
 
 
 def _on_host(given: object) -> object:
-    """What is on a GPU, sparse, or of a type that numpy does not know, as an array in memory."""
+    """Copies data on a GPU, sparse data, and types that numpy lacks to an array in memory."""
     if hasattr(given, "detach"):
         held = given.detach()
         held = (held if str(held.layout) == "torch.strided" else held.to_dense()).cpu()
@@ -59,7 +59,7 @@ def _on_host(given: object) -> object:
 
 
 def _joined(column: Array) -> Array:
-    """A column of vectors as rows, where it is one."""
+    """A column of vectors as a matrix."""
     first = _on_host(column[0])
     if not isinstance(first, (list, tuple, np.ndarray)) or np.ndim(first) != 1:
         return column
@@ -71,7 +71,7 @@ def _is_row(given: object) -> bool:
 
 
 def is_matrix(given: object) -> bool:
-    """Whether something is rows of numbers: one of what `array` takes, with two dimensions.
+    """Whether something is a matrix: something that `array` accepts, with two dimensions.
 
     >>> is_matrix([[1.0, 2.0]]), is_matrix(["a dog", "a cat"]), is_matrix({"q": ["a"]})
     (True, False, False)
@@ -88,7 +88,7 @@ def is_matrix(given: object) -> bool:
 
 
 def numbers(given: Array, what: str) -> Array:
-    """The same array; refuses what is no real number, and what float64, the widest type here, cannot hold exactly."""
+    """The same array; refuses values that are not real numbers, or that float64 cannot represent exactly."""
     if not np.issubdtype(given.dtype, np.number) or np.iscomplexobj(given):
         raise LimnerError(f"{what} of type {given.dtype}: expected real numbers")
     if given.dtype.itemsize > 8 or (given.dtype.itemsize == 8 and given.dtype.kind in "iu"):
@@ -99,7 +99,7 @@ def numbers(given: Array, what: str) -> Array:
 
 
 def unmasked(given: Array, what: str, *, fill: float | None = None) -> Array:
-    """A masked array without its mask: masked cells are filled, or refused where nothing could stand for them."""
+    """A masked array without its mask: masked cells are filled, or refused if there is no fill value."""
     if not isinstance(given, np.ma.MaskedArray):
         return given
     mask = np.ma.getmaskarray(given)

@@ -1,7 +1,7 @@
-"""Where compiled loops and settings of libraries are kept when neither limner's folder nor a home can be written to.
+"""Cache folders for compiled code and library settings when neither limner's folder nor the home folder is writable.
 
 numba keeps what it compiled beside the source or in the home folder, and refuses to work where it can do neither, as in
-a read-only image run by a user without a home. Then a folder for temporary files has to do. numba unpickles what it
+a read-only image run by a user without a home. Then a temporary folder is used. numba unpickles what it
 finds in its cache, so that this folder is used only if it belongs to this user alone.
 """
 
@@ -19,9 +19,9 @@ from typing import Any
 
 @cache
 def private_folder() -> Path | None:
-    """A folder for temporary files that nobody else can write to, the same in every run where there is one.
+    """A private temporary folder, the same in every run where possible.
 
-    Where somebody else holds that name, a new folder, which is removed when the process ends; None where there is no
+    Where somebody else holds that name, a new folder, which is removed when the process ends; None if there is no
     place for temporary files at all.
     """
     try:
@@ -38,7 +38,7 @@ def private_folder() -> Path | None:
 def vectors_folder() -> Path | None:
     """Where vectors of encoders are kept between commands: below `LIMNER_CACHE`, else in the user's cache folder.
 
-    None where `LIMNER_CACHE` is set to nothing, which turns the cache off, and where no folder can be made.
+    None if `LIMNER_CACHE` is set to nothing, which turns the cache off, and where no folder can be made.
     """
     named = os.environ.get("LIMNER_CACHE")
     if named == "":
@@ -68,10 +68,10 @@ def _is_mine(folder: Path) -> bool:
 
 
 def compiled(**options: Any) -> Any:
-    """`numba.njit` with a cache wherever there is a place for one, and without one elsewhere.
+    """`numba.njit`, with an on-disk cache if there is a place for it.
 
     Args:
-        options: Of `numba.njit`.
+        options: Options of `numba.njit`.
     """
     return _numba().njit(cache=_has_cache(), **options)
 

@@ -29,7 +29,7 @@ class Items:
     Args:
         ids: One unique id per item.
         values: Texts as strings; images as paths, bytes, pictures of Pillow, arrays of pixels, or functions that draw
-            them (opened lazily), or None where the picture itself is not at hand (scores and judgements need none).
+            them (opened lazily), or None if the image itself is not available (scores and judgements do not need it).
         fields: Further columns by name ("language", "file_name", "objects", ...), one entry per item.
         kind: "image" or "text".
 
@@ -70,7 +70,7 @@ class Items:
                 raise LimnerError(f"text {self.ids[row]!r} (row {row}) is {type(value).__name__}, expected a string")
 
     def field(self, name: str) -> Sequence[Any]:
-        """One further column; refuses an unknown name with the names there are."""
+        """One extra column; for an unknown name, the error lists the known ones."""
         if name not in self.fields:
             raise UnknownName(f"field of the {self.kind} items", name, self.fields)
         return self.fields[name]
@@ -84,13 +84,13 @@ class Items:
 
         Args:
             which: The position or id.
-            side: Make it smaller, so that no side is longer than this; much less work for a large JPEG.
+            side: Downscale so that no side is longer than this; much faster for a large JPEG.
         """
         row = self.ids.index(which) if isinstance(which, str) else which
         return open_image(self.values[row], name=self.ids[row], side=side)
 
     def opened(self, row: int, *, shortest: int | None = None) -> AbstractContextManager[Image]:
-        """One image as `open` has it, for the length of a block; other threads with large pictures wait until then.
+        """Context manager for one image, decoded as by `open`; other threads with large images wait until it exits.
 
         Args:
             row: The position.
@@ -114,12 +114,12 @@ class Items:
         return len(self.ids)
 
     def __iter__(self) -> Iterator[Any]:
-        """The values: texts, or pictures as they are held."""
+        """The values: texts, or images as they are stored."""
         return iter(self.values)
 
     @classmethod
     def of(cls, given: Any, *, kind: str | None = None) -> Items:
-        """Items from what people have; items stay as they are.
+        """Converts texts or images to `Items`; `Items` are returned unchanged.
 
         Args:
             given: One text, path or picture; a list or column of them; or {id: value}. Strings are texts unless `kind`
@@ -162,10 +162,10 @@ def _kind(values: Sequence[object]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Collection(Tabular):
-    """Images, texts and what is known of which belong together.
+    """Images, texts and the relevance judgements between them.
 
     Args:
-        name: What reports call it.
+        name: Name in reports.
         images: The images.
         texts: The texts.
         judgements: Image -> text, the usual pairs.
@@ -173,10 +173,10 @@ class Collection(Tabular):
         extra: Further judgements (image -> text) by name: "complete", "cxc", "eccv", "expert", ...
         reverse: Judgements text -> image by the same names, only where they are not the mirror of the others
             (ECCV Caption judged its caption queries apart from its image queries).
-        ratings: Raw answers of people (image -> text) by name, on a scale of their own: the lowest grade may mean
-            "unrelated", so nothing is measured against them until `.at_least()` has said what counts as relevant.
-        warnings: What the loader noticed and left out or mended, each naming file and line.
-        ordered: Whether images and texts stand in the order of the data set. False where the order is incidental, such
+        ratings: Raw human ratings (image -> text) by name, each on its own scale: the lowest grade may mean
+            "unrelated", so they are not used as ground truth until `.at_least()` turns them into binary judgements.
+        warnings: Problems that the loader skipped or repaired, each with file and line.
+        ordered: Whether images and texts are in the order of the data set. False if the order is incidental, such
             as that in which a file of judgements first names them: nothing without ids can be matched to it.
     """
 
@@ -218,13 +218,13 @@ class Collection(Tabular):
     def in_order(
         cls, images: Iterable[object], texts: Iterable[object], *, per_image: int = 1, name: str = "pairs"
     ) -> Collection:
-        """A collection of ids alone: the first `per_image` texts belong to the first image, and so on.
+        """A collection of ids only: the first `per_image` texts belong to the first image, and so on.
 
         Args:
             images: Ids of the images.
             texts: Ids of the texts.
             per_image: Texts of each image.
-            name: What reports call it.
+            name: Name in reports.
 
         >>> Collection.in_order(["a", "b"], ["a1", "a2", "b1", "b2"], per_image=2).judgements.grade("b", "b1")
         1.0
@@ -244,7 +244,7 @@ class Collection(Tabular):
         return cls(name, held[0], held[1], pairs)
 
     def _aligned(self, judgements: Judgements) -> Judgements:
-        """Judgements over the very ids of the items; judged ids outside the collection stay as further candidates."""
+        """Judgements aligned with the item ids; judged ids outside the collection stay as further candidates."""
         if judgements.queries == self.images.ids and judgements.candidates == self.texts.ids:
             return judgements
         outside = [c for c in judgements.candidates if c not in self.texts.ids]
@@ -301,7 +301,7 @@ class Collection(Tabular):
         return known[name] if direction == "i2t" else known[name].T
 
     def describe(self) -> dict[str, object]:
-        """Counts that say what this collection is, as plain values."""
+        """Summary statistics of this collection, as plain values."""
         per_image = self.judgements.counts
         return {
             "name": self.name,

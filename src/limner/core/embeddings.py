@@ -20,8 +20,10 @@ from limner.core.ids import Ids
 from limner.core.paths import damage_told, parse_json, read_array, read_arrays, read_text, refuse_bomb, refuse_irregular
 from limner.core.tensor_files import read_tensors, write_tensors
 
-_STEPS = 4096  # to a length of 1: products of two whole numbers of steps add up to 2 ** 24 at most
-_ROWS_AT_ONCE = 65_536  # checks and conversions walk the matrix in pieces, so that a mapped file stays on disk
+_STEPS = 4096  # for unit vectors, dot products on this grid add up to at most 2 ** 24
+_ROWS_AT_ONCE = (
+    65_536  # checks and conversions go through the matrix in pieces, so that a memory-mapped file stays on disk
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +42,8 @@ class Embeddings:
 
     ids: Ids
     matrix: Float32
-    longest: float = field(init=False, repr=False)
-    """The Euclidean length of the longest vector: no score is above the product of those of both sides."""
+    max_norm: float = field(init=False, repr=False)
+    """The largest Euclidean norm: no score exceeds the product of the two largest norms."""
 
     def __post_init__(self) -> None:
         """Checks shapes and values and freezes the matrix."""
@@ -61,7 +63,7 @@ class Embeddings:
         self._refuse_bad_rows(matrix)
 
     def _refuse_bad_rows(self, given: Array) -> None:
-        longest = 0.0
+        max_norm = 0.0
         for low in range(0, len(self.matrix), _ROWS_AT_ONCE):
             squares = _squares(self.matrix[low : low + _ROWS_AT_ONCE])  # NaN and infinity survive them
             bad = np.flatnonzero(~np.isfinite(squares) | (squares == 0))
@@ -71,17 +73,17 @@ class Embeddings:
                     f"embedding row {at} (id {self.ids[at]!r}) {_kind(given[at])}: {len(bad)} such rows in rows {low} "
                     f"to {low + len(squares) - 1}; encode that item again or leave it out"
                 )
-            longest = max(longest, float(np.sqrt(squares.max())))
-        object.__setattr__(self, "longest", longest)
+            max_norm = max(max_norm, float(np.sqrt(squares.max())))
+        object.__setattr__(self, "max_norm", max_norm)
 
     @classmethod
     def of(cls, given: Any, *, ids: Iterable[object] | None = None, prefix: str = "") -> Embeddings:
-        """Embeddings from whatever holds vectors; embeddings stay as they are.
+        """Converts anything that holds vectors to `Embeddings`; `Embeddings` are returned unchanged.
 
         Args:
             given: Embeddings, or what `limner.core.arrays.array` takes.
-            ids: Ids of rows that have none; numbers otherwise.
-            prefix: What is written before such a number.
+            ids: Ids of rows without ids; row numbers by default.
+            prefix: Prefix of such a row number.
 
         >>> list(Embeddings.of([[1.0, 0.0]], prefix="image-").ids)
         ['image-0']
@@ -94,25 +96,24 @@ class Embeddings:
 
     @property
     def dim(self) -> int:
-        """Numbers per vector."""
+        """Dimension of the vectors."""
         return int(self.matrix.shape[1])
 
     def normalised(self) -> Embeddings:
-        """Every vector divided by its Euclidean length."""
+        """Every vector divided by its Euclidean norm."""
         norms = np.sqrt(_squares(self.matrix))
         return Embeddings(self.ids, (self.matrix / norms[:, None]).astype(np.float32))
 
     @classmethod
     def of_length_one(cls, ids: Iterable[object], vectors: Array) -> Embeddings:
-        """Vectors brought to length 1; those in double precision to a grid on which every dot product is exact.
+        """L2-normalised vectors; double precision input is rounded to a grid on which every dot product is exact.
 
-        Two processors, or two versions of a linear algebra library, differ in the last of the 16 digits of a number in
-        double precision. Rounded to whole numbers of 1 / 4096, their vectors are the same, but for one in many
-        millions that lies within 1e-12 of the middle between two steps. Products of such vectors are whole numbers of
-        2 ** -24, of which single precision holds every sum up to 1 exactly: scores are the same in whatever order they
-        are added up, ranks too, and ties are ties. A score is off by about 1e-4.
+        Two CPUs, or two versions of a linear algebra library, differ in the last digit of a double. Rounded to
+        multiples of 1 / 4096, their vectors are the same, except for one in many millions that lies within 1e-12 of a
+        midpoint. Products of such vectors are multiples of 2 ** -24, and single precision represents every sum of them
+        up to 1 exactly: scores, ranks and ties do not depend on the order of summation. A score is off by about 1e-4.
 
-        Vectors in single precision, which differ far sooner, are brought to length 1 and not rounded.
+        Single precision vectors are normalised and not rounded.
 
         Args:
             ids: One unique id per row.
@@ -134,8 +135,8 @@ class Embeddings:
     def save(self, path: str | Path) -> Path:
         """Writes npy, npz, safetensors, parquet or pt, by the file's ending.
 
-        An npy file ends with the ids, behind the numbers, where other programs do not look; for them `<name>.ids.txt`
-        lies beside it.
+        An npy file carries the ids after the array, where other programs ignore them; for other programs
+        `<name>.ids.txt` is written next to it.
         """
         target = Path(path)
         write = _format(target).write
@@ -151,9 +152,9 @@ class Embeddings:
 
         Args:
             path: The file. An npy file is memory-mapped.
-            ids: Ids, or a text file with one per line, for files that hold none; `<name>.ids.txt` beside the file is
-                found by itself, and rows are numbered from 0 when there is nothing at all. An npy file that was saved
-                here knows its ids: another list beside it is refused.
+            ids: Ids, or a text file with one per line, for files that hold none; `<name>.ids.txt` next to the file is
+                found automatically, and without it rows are numbered from 0. An npy file saved by limner knows its ids:
+                a different list next to it is refused.
         """
         source = Path(path)
         refuse_irregular(source, what="embeddings")
@@ -175,7 +176,7 @@ class Embeddings:
         return len(self.ids)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """The vectors, for numpy and what is built on it."""
+        """The vectors, for numpy and libraries built on it."""
         return np.array(self.matrix, dtype=dtype, copy=copy)
 
     def __repr__(self) -> str:
@@ -211,7 +212,7 @@ def _format(path: Path) -> _Format:
 
 
 def _on_grid(unit: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Vectors of length 1 in whole steps; those that rounding made longer are shortened a little before."""
+    """Unit vectors on the grid; vectors that rounding would make longer than 1 are scaled down first."""
     steps, shorter = np.rint(unit * _STEPS), 0.0
     while len(long := np.flatnonzero(np.einsum("ij,ij->i", steps, steps) > _STEPS**2)):
         shorter += 0.5
@@ -220,7 +221,7 @@ def _on_grid(unit: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def _refuse_type(matrix: Array) -> None:
-    """Refuses what is no number, and whole numbers that single precision cannot hold."""
+    """Refuses non-numbers, and integers that single precision cannot represent."""
     if np.issubdtype(matrix.dtype, np.floating):
         return
     if not np.issubdtype(matrix.dtype, np.integer):
@@ -241,7 +242,7 @@ def _lines(ids: Iterable[str]) -> str:
 
 
 def _found_ids(source: Path, stored: list[str] | None, rows: int) -> Iterable[object]:
-    """The ids in the file, else those beside it, else numbers; two lists that differ are refused."""
+    """The ids in the file, else those next to it, else row numbers; two lists that differ are refused."""
     beside = _ids_file(source)
     if source.suffix.lower() != ".npy" or not beside.is_file():
         return range(rows) if stored is None else stored
@@ -282,7 +283,7 @@ _MARK, _BEHIND = b"limnerid", struct.Struct("<Q8s")
 
 
 def _ids_behind(path: Path) -> list[str] | None:
-    """The ids that `_write_npy` wrote behind the numbers; None in a file of another program."""
+    """The ids that `_write_npy` wrote after the array; None in a file of another program."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _BEHIND.size))

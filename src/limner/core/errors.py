@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 class LimnerError(ValueError):
-    """Something in the input is not as it should be; the message says what, where and how to mend it."""
+    """Something in the input is not as it should be; the message says what, where and how to fix it."""
 
 
 class UnknownId(LimnerError):
@@ -23,7 +23,7 @@ class UnknownName(LimnerError):
     """A name (of a data set, measure, protocol, ...) is not known."""
 
     def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
-        """Says the nearest known names, so that a typing slip is mended at once."""
+        """Suggests the nearest known names."""
         known = sorted(known)
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known)}"
@@ -32,13 +32,13 @@ class UnknownName(LimnerError):
 
 
 class Untrusted(LimnerError):
-    """A file names code that is not limner's own, and nobody said that the file is trusted."""
+    """A file names code outside limner, and the file is not marked as trusted."""
 
     def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
-        """Says how to trust the file, and what would need no trust."""
+        """Explains how to trust the file, and which names need no trust."""
         listed = ", ".join(sorted(known))
         super().__init__(
-            f"{what} {name!r} is named by a file, and is code from outside limner's catalogue: loading it runs that "
+            f"{what} {name!r} is named by a file, and is code from outside limner: loading it runs that "
             "code. If you trust whoever made the file, say --trust (trust=True in Python)"
             + (f"; without it a file may name: {listed}" if listed else "")
         )
@@ -50,19 +50,21 @@ class TooShort(LimnerError):
 
 
 class NotWritten(LimnerError, OSError):
-    """There is no room for a file: the disk or a quota is full, or the file would be larger than is allowed."""
+    """A file does not fit: the disk or a quota is full, or the file exceeds a size limit."""
 
     def __init__(self, path: str | Path, why: object) -> None:
-        """Names the file, and says what became of the one before it."""
+        """Names the file, and says that the previous version is kept."""
         self.path, self.why = path, str(why).strip().partition("\n")[0]
-        super().__init__(f"{path} is not written ({self.why}): what was there before stays; make room and try again")
+        super().__init__(
+            f"{path} is not written ({self.why}): the previous version is kept; free some space and try again"
+        )
 
 
 class MissingExtra(LimnerError, ImportError):
-    """A feature needs packages that the light core leaves out."""
+    """A feature needs an optional package."""
 
     def __init__(self, feature: str, package: str, extra: str) -> None:
-        """Names the one line that installs what is missing."""
+        """Gives the pip command that installs the package."""
         super().__init__(
             f"{feature} needs the package {package!r}, which is not installed: pip install 'limner[{extra}]'"
         )

@@ -1,7 +1,7 @@
-"""Writing files and folders so that nothing is lost: each appears whole or not at all, whenever the process is killed.
+"""Atomic writes of files and folders: each appears complete or not at all, even if the process is killed.
 
-What is written lies in a hidden folder beside its place until it is whole and on the disk, and takes that place in one
-step. A killed process leaves the hidden folder behind; the next one that writes there removes it.
+Data is written to a hidden folder next to the target, synced to disk, and moved into place in one step. A killed
+process leaves the hidden folder behind; the next one that writes there removes it.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _FULL_WORDS = ("no space left", "file too large", "quota exceeded", "requested a
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """A path beside `path` to write to; it takes the place of `path` when all went well, and is removed otherwise.
+    """A temporary path to write to; it replaces `path` on success and is removed on failure.
 
-    An interrupted or failing write leaves what was there before. The file keeps its name and rights, and a link stays a
-    link. A full disk is a `NotWritten` that names the file.
+    An interrupted or failing write leaves what was there before. The file keeps its name and permissions, and a link
+    stays a link. A full disk is a `NotWritten` that names the file.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -64,17 +64,17 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing_folder(path: str | Path, *, head: str, own: Collection[str]) -> Iterator[Path]:
-    """A folder beside `path` to write to; it takes the place of `path` when all went well, and is removed otherwise.
+    """A temporary folder to write to; it replaces `path` on success and is removed on failure.
 
-    The old folder stays until the new one is whole, and then both change places in one step; on a file system that
-    cannot do that, in two, and the next write there puts the old one back after a kill in between. Where the folder
-    cannot go (it holds files of others, is the current one, or a mount point), the new files are moved into it one by
-    one, without `head` until the last one is there: then a kill leaves a folder that is refused, never a mixture.
+    The old folder stays until the new one is complete, and then both are swapped in one step. On a file system that
+    cannot swap, it takes two steps, and after a kill in between the next write restores the old folder. A folder that
+    cannot be replaced (it holds other files, is the working directory, or a mount point) gets the new files one by one,
+    `head` last: a kill then leaves a folder that is refused, never a mixture.
 
     Args:
-        path: The folder; its files that are not `own` are left alone.
-        head: The file without which the folder counts for nothing.
-        own: The names that belong to what is written, in the old folder too.
+        path: The folder; files that are not in `own` are kept.
+        head: The file without which the folder is invalid.
+        own: Names of the files that may be replaced.
     """
     target = Path(os.path.realpath(place_for(path)))
     if target.exists() and not target.is_dir():
@@ -100,7 +100,7 @@ def replacing_model(path: str | Path) -> Iterator[Path]:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Writes a text as UTF-8, whole or not at all; lines end in a newline alone on every machine."""
+    """Writes a text file atomically, in UTF-8 with Unix line ends."""
     with replacing(path) as file:
         file.write_text(text, encoding="utf-8", newline="\n")
 
@@ -119,7 +119,7 @@ def write_file(path: str | Path, content: str | bytes) -> None:
 
 @contextmanager
 def _workshop(target: Path, parent: Path) -> Iterator[Path]:
-    """A hidden folder in `parent` to write the target in; gone afterwards, with whatever else a library left in it."""
+    """A hidden temporary folder in `parent`; removed afterwards."""
     workshop = parent / f".{target.name[:50]}.{_MACHINE}-{os.getpid()}-{next(_NUMBERS)}.draft"
     _sweep(parent)
     with _naming(target, workshop):
@@ -133,7 +133,7 @@ def _workshop(target: Path, parent: Path) -> Iterator[Path]:
 
 @contextmanager
 def _naming(target: Path, workshop: Path) -> Iterator[None]:
-    """Errors name the file that a person asked for, not the draft; a full disk is said in words."""
+    """Makes errors name the requested file, not the temporary one; explains a full disk."""
     try:
         yield
     except NotWritten as error:
@@ -147,7 +147,7 @@ def _naming(target: Path, workshop: Path) -> Iterator[None]:
 
 
 def _meant(path: str | Path, target: Path, workshop: Path) -> Path:
-    """The place that a draft is for; the missing folder where there is none. Other paths are meant as they are."""
+    """The target of a temporary path, or its missing folder. Other paths are returned unchanged."""
     if not Path(path).is_relative_to(workshop):
         return Path(path)
     if not target.parent.is_dir():
@@ -157,7 +157,7 @@ def _meant(path: str | Path, target: Path, workshop: Path) -> Path:
 
 
 def is_full(error: Exception) -> bool:
-    """Whether a write failed for want of room: a full disk, a quota, a limit on the size of files.
+    """Whether a write failed for lack of space: a full disk, a quota, a file size limit.
 
     >>> is_full(OSError(28, "No space left on device")), is_full(OSError(2, "No such file"))
     (True, False)
@@ -172,7 +172,7 @@ def is_full(error: Exception) -> bool:
 def _sweep(folder: Path) -> None:
     """Removes what killed processes left in a folder; once per process and folder.
 
-    Those of other machines, which may share the folder, are taken for dead after a day without a change.
+    Leftovers of other machines, which may share the folder, count as dead after a day without a change.
     """
     with suppress(OSError):
         for entry in folder.iterdir():
@@ -185,7 +185,7 @@ def _sweep(folder: Path) -> None:
 
 
 def _put_back(workshop: Path) -> None:
-    """Puts a folder back that was set aside, and not replaced: by a process that was killed, or failed."""
+    """Restores a folder that a killed or failed process moved aside."""
     for kept in workshop.glob(f"{_ASIDE}/*"):
         if not (workshop.parent / kept.name).exists():
             os.rename(kept, workshop.parent / kept.name)
@@ -212,7 +212,7 @@ def _runs(process: int) -> bool:
 
 
 def _rights(target: Path, workshop: Path) -> int:
-    """Those of the file that is there, else the usual ones; some libraries write files for their owner alone."""
+    """The permissions of the existing file, or else the default ones."""
     held = target if target.is_file() else workshop
     return stat.S_IMODE(held.stat().st_mode) & (0o777 if held is target else 0o666)
 
@@ -240,7 +240,7 @@ def _sync_all(folder: Path, *, rights: int) -> None:
 
 
 def _exchangeable(target: Path, own: Collection[str]) -> bool:
-    """Whether a folder may go as a whole: nothing of others is in it, nobody stands in it, and it can be renamed."""
+    """Whether a folder may be replaced: it holds no other files, is not the working directory, can be renamed."""
     if any(entry.name not in own and not DRAFT.fullmatch(entry.name) for entry in target.iterdir()):
         return False
     try:
@@ -251,7 +251,7 @@ def _exchangeable(target: Path, own: Collection[str]) -> bool:
 
 
 def _exchanged(one: Path, other: Path) -> bool:
-    """Lets two folders change places in one step, where system and file system can."""
+    """Swaps two folders in one step, if the system supports it."""
     import ctypes
 
     try:
@@ -263,7 +263,7 @@ def _exchanged(one: Path, other: Path) -> bool:
 
 
 def _set_aside(draft: Path, target: Path) -> bool:
-    """Puts a folder in the place of another in two steps, where it can be renamed at all."""
+    """Replaces a folder in two steps, if it can be renamed."""
     kept = draft.parent / _ASIDE / target.name
     kept.parent.mkdir()
     try:
@@ -275,7 +275,7 @@ def _set_aside(draft: Path, target: Path) -> bool:
 
 
 def _move_in(draft: Path, target: Path, head: str, own: Collection[str]) -> None:
-    """Moves the files of a draft into a folder; the head goes first, and comes last."""
+    """Moves new files into a folder; the old head file is removed first and the new one comes last."""
     new = sorted((entry.name for entry in draft.iterdir()), key=lambda name: name == head)
     for name in new:
         if (target / name).is_dir() and name not in own:

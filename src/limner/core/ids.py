@@ -17,8 +17,8 @@ class Ids(Sequence[str]):
     """Unique, non-empty strings in order, with constant-time look-up of positions.
 
     Args:
-        values: The ids. Integers are written as decimal strings, so COCO's numeric ids need no care.
-        what: What the ids name ("image", "text", "query"); used in messages only.
+        values: The ids. Integers become decimal strings, so COCO's numeric ids work as they are.
+        what: What the ids stand for ("image", "text", "query"); used in error messages only.
 
     >>> ids = Ids(["a", "b", "c"])
     >>> ids.index("b"), list(ids[[2, 0]]), "z" in ids
@@ -55,7 +55,7 @@ class Ids(Sequence[str]):
             raise LimnerError(f"empty {self.what} id in row {self._lookup['']}: every row needs an id")
 
     def _refuse_broken(self, listed: list[str]) -> None:
-        """Refuses half characters, which come from file names that are not UTF-8: nothing could show or save them."""
+        """Refuses lone surrogates, which come from file names that are not UTF-8: they cannot be printed or saved."""
         try:
             "".join(listed).encode()
         except UnicodeEncodeError:

@@ -1,9 +1,9 @@
-"""Decoding pictures: one way for all of them, right for every mode, upright, and within bounds.
+"""Image decoding: one code path for all modes, with EXIF orientation and size limits.
 
-Whatever opens a picture (collections, encoders, pages, uploads, reports, indexes) does it here. A picture comes out as
-RGB, turned as its EXIF orientation says, transparency on white, 16-bit grey scaled to 8 bits, the first frame of an
-animation. A file is untrusted: only a few formats are read, nothing above `PIXEL_LIMIT` pixels, and no more than
-`AT_ONCE` pixels are being decoded at any time, whatever the number of threads; the others wait.
+Collections, encoders, pages, uploads, reports and indexes all open images here. The result is RGB, rotated by its EXIF
+orientation, with transparency on white, 16-bit grey scaled to 8 bits, and the first frame of an animation. A file is
+untrusted: only a few formats are read, nothing above `PIXEL_LIMIT` pixels, and no more than `AT_ONCE` pixels are being
+decoded at any time, whatever the number of threads; the others wait.
 """
 
 from __future__ import annotations
@@ -28,26 +28,29 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Value = Union[str, Path, bytes, Callable[[], "Image"], "Image", None]
-"""A picture as items hold it: a file, its bytes, a function that draws it, the picture, or nothing but an id."""
+"""An image as stored in `Items`: a file, its bytes, a function that draws it, a Pillow image, or None."""
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
 PIXEL_LIMIT = 128_000_000
-"""A picture with more pixels than this is refused before it is decoded: a 20 KB file can unpack to gigabytes."""
+"""An image with more pixels than this is refused before it is decoded: a 20 KB file can decode to gigabytes."""
 AT_ONCE = 128_000_000
 """Pixels that may be decoded at the same time in this process, at about 8 bytes each."""
-_FREE, _LARGE = 1_000_000, 16_000_000  # up to the first, a picture never waits; from the second, memory is given back
+_FREE, _LARGE = (
+    1_000_000,
+    16_000_000,
+)  # up to the first size an image never waits; from the second size on memory is returned to the system
 _UPRIGHT = {2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE", 6: "ROTATE_270",
             7: "TRANSVERSE", 8: "ROTATE_90"}  # fmt: skip
 _ORIENTATION = 0x0112
 
 
 class Unreadable(LimnerError):
-    """A picture that is too large, of another format, or damaged.
+    """An image that is too large, damaged, or in an unknown format.
 
     Args:
-        name: What messages call the picture.
+        name: Name of the image in error messages.
         where: Its file, or how many bytes it has.
-        reason: What is wrong with it, in a few words.
+        reason: What is wrong, in a few words.
     """
 
     def __init__(self, name: str, where: object, reason: str) -> None:
@@ -56,12 +59,12 @@ class Unreadable(LimnerError):
 
 
 def as_value(given: Any, *, name: str) -> Value:
-    """A picture from what people have, as items hold it.
+    """Converts an image to the form that `Items` store.
 
     Args:
-        given: A path, the bytes of a file, a picture of Pillow, an array of pixels (height by width, by 3 or 4 colours,
+        given: A path, the bytes of a file, a Pillow image, an array of pixels (height by width, by 3 or 4 colours,
             whole numbers up to 255), `{"bytes": ..., "path": ...}` of the datasets library, a function that draws it.
-        name: What messages call it.
+        name: Name in error messages.
     """
     if given is None or isinstance(given, (str, Path, bytes)) or callable(given) or hasattr(given, "getexif"):
         return given  # type: ignore[no-any-return]
@@ -73,7 +76,7 @@ def as_value(given: Any, *, name: str) -> Value:
         return _pillow().fromarray(given)  # type: ignore[no-any-return]
     about = f" of shape {tuple(given.shape)} and type {given.dtype}" if hasattr(given, "shape") else ""
     raise LimnerError(
-        f"image {name!r} is a {type(given).__name__}{about}: expected a path, bytes, a picture of Pillow, or a "
+        f"image {name!r} is a {type(given).__name__}{about}: expected a path, bytes, a Pillow image, or a "
         "numpy array of height by width by 3 whole numbers from 0 to 255 (uint8)"
     )
 
@@ -83,8 +86,8 @@ def open_image(value: Value, *, name: str, side: int | None = None) -> Image:
 
     Args:
         value: As `Items.values` holds it.
-        name: What messages call it.
-        side: Make it smaller, so that no side is longer than this; a JPEG is then decoded at a smaller scale.
+        name: Name in error messages.
+        side: Downscale so that no side is longer than this; a JPEG is then decoded at a smaller scale.
     """
     with opened(value, name=name, side=side) as picture:
         return picture
@@ -100,14 +103,14 @@ def opened(
     formats: tuple[str, ...] = FORMATS,
     limit: int = PIXEL_LIMIT,
 ) -> Iterator[Image]:
-    """As `open_image`, but other large pictures wait until the block is left: for work on full-size pictures.
+    """Like `open_image`, as a context manager that makes other large images wait: for work on full-size images.
 
     Args:
         value: As `Items.values` holds it.
-        name: What messages call it.
+        name: Name in error messages.
         side: As for `open_image`.
         shortest: Decode a JPEG at a smaller scale, as long as its short side stays twice as long as this.
-        formats: Those that are read, as Pillow calls them.
+        formats: Accepted formats, as Pillow calls them.
         limit: Pixels above which it is refused.
     """
     if value is None:
@@ -144,7 +147,7 @@ def _lazily(value: str | Path | bytes, name: str, formats: tuple[str, ...]) -> I
 
 @contextmanager
 def _explained(value: str | Path | bytes, name: str) -> Iterator[None]:
-    """Turns whatever a decoder raises on damaged bytes into one clear line."""
+    """Turns any decoder exception into one clear error."""
     try:
         yield
     except LimnerError:
@@ -161,7 +164,7 @@ def _where(value: str | Path | bytes) -> object:
 
 
 def _drafted(picture: Image, side: int | None, shortest: int | None) -> int:
-    """Has a JPEG decoded at a smaller scale where that is enough; returns how many pixels are decoded."""
+    """Decodes a JPEG at a smaller scale if that is enough; returns the number of decoded pixels."""
     whole = picture.width * picture.height
     if side is not None or shortest is not None:
         share = 2 * side / max(picture.size) if side is not None else 2 * (shortest or 1) / min(picture.size)
@@ -171,7 +174,7 @@ def _drafted(picture: Image, side: int | None, shortest: int | None) -> int:
 
 
 def _decoded(picture: Image, side: int | None) -> Image:
-    """The picture as RGB, no larger than `side`; the file's own copy is let go."""
+    """The image as RGB, no larger than `side`; the original is released."""
     turn = _orientation(picture)
     picture.load()
     if side is not None and picture.mode in ("RGB", "L") and "transparency" not in picture.info:
@@ -182,7 +185,7 @@ def _decoded(picture: Image, side: int | None) -> Image:
 
 
 def _give_back() -> None:
-    """Has the C library return free memory, of which it keeps a large picture's worth for every thread otherwise."""
+    """Makes the C library return free memory; otherwise it keeps as much as a large image for every thread."""
     trim = _trim()
     if trim is not None:
         trim(0)
@@ -198,7 +201,7 @@ def _trim() -> Any:
 
 @cache
 def _pillow() -> Any:
-    """Pillow, whose warnings of large pictures and damaged EXIF blocks nobody needs: limner has limits of its own."""
+    """Pillow, without its warnings about large images and damaged EXIF blocks: limner has its own limits."""
     from PIL import Image
 
     warnings.filterwarnings("ignore", module=r"PIL\.")
@@ -209,7 +212,7 @@ def _pillow() -> Any:
 
 
 def upright(picture: Image) -> Image:
-    """A picture as it is meant to be seen: RGB, turned by its EXIF orientation, transparency on white.
+    """The image as meant to be seen: RGB, rotated by its EXIF orientation, transparency on white.
 
     >>> from PIL import Image
     >>> upright(Image.new("LA", (1, 1), (0, 128))).getpixel((0, 0))
@@ -264,15 +267,15 @@ def _smaller(picture: Image, side: int | None) -> Image:
     return picture
 
 
-# --- no more at once than memory can bear -------------------------------------------------------------------------
+# --- bounded memory -------------------------------------------------------------------------
 
 
 class Turns:
-    """Lets work through whose sizes together stay within a total; the others wait, first come, first served.
+    """A semaphore by size: work waits, first come, first served, until it fits within the total.
 
     Args:
-        total: What may be under way at once. Something larger than this waits until it is alone.
-        free: What is no larger than this never waits.
+        total: Total size that may run at once. Anything larger waits until it can run alone.
+        free: Work up to this size never waits.
     """
 
     def __init__(self, total: int, *, free: int = 0) -> None:
@@ -283,7 +286,7 @@ class Turns:
 
     @contextmanager
     def turn(self, size: int) -> Iterator[None]:
-        """Holds a part of the total; whoever holds some already in this thread does not wait for more."""
+        """Reserves a part of the total; a thread that already holds some does not wait for more."""
         if size <= self.free or getattr(self._mine, "holds", False):
             yield
             return

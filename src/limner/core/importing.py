@@ -1,4 +1,4 @@
-"""Importing what "module:thing" names, reading what is written about it, and refusing such names in files.
+"""Imports "module:thing" names, reads their documentation, and refuses such names in files.
 
 Importing a module is running it. A person may name one, at the command line or in Python; a file may not.
 """
@@ -18,12 +18,12 @@ from limner.core.errors import LimnerError, Untrusted
 
 
 def imported(place: str, *, what: str, name: str | None = None) -> Any:
-    """The thing at "module:thing", imported now.
+    """Imports the object named by "module:thing".
 
     Args:
         place: Where it is.
         what: What it is; used in messages only.
-        name: What a person called it; its place by default.
+        name: The name the user wrote; `place` by default.
 
     >>> imported("json:loads", what="reader")("[1]")
     [1]
@@ -31,7 +31,7 @@ def imported(place: str, *, what: str, name: str | None = None) -> Any:
     module, _, thing = place.partition(":")
     name = name or place
     if not all(part.isidentifier() for part in module.split(".")):
-        raise LimnerError(f"{what} {name!r}: {module!r} is no name of a module")
+        raise LimnerError(f"{what} {name!r}: {module!r} is not a module name")
     try:
         found = _module(module)
     except ModuleNotFoundError as error:
@@ -49,7 +49,7 @@ def imported(place: str, *, what: str, name: str | None = None) -> Any:
 
 
 def documented(place: str) -> str:
-    """The documentation of "module:thing", from the source; nothing where it has none or is not at hand."""
+    """The docstring of "module:thing", read from its source; empty if it has none or the source is missing."""
     module, _, thing = place.partition(":")
     try:
         spec = importlib.util.find_spec(module)
@@ -64,7 +64,7 @@ def documented(place: str) -> str:
 
 
 def _module(name: str) -> types.ModuleType:
-    """A module that is installed, or else one of the current folder, as for a script that is started there."""
+    """An installed module, or else one in the current folder, as for a script that runs there."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

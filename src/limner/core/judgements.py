@@ -32,7 +32,7 @@ class Judgements:
         rows: Row of each judged pair.
         columns: Column of each judged pair.
         grades: Grade of each judged pair, finite and not negative.
-        name: What reports call these judgements.
+        name: Name of these judgements in reports.
 
     >>> pairs = Judgements.from_pairs([("dog.jpg", "a dog"), ("cat.jpg", "a cat"), ("cat.jpg", "a pet", 0.5)])
     >>> len(pairs), pairs.grade("cat.jpg", "a pet"), pairs.T.grade("a dog", "dog.jpg")
@@ -98,7 +98,7 @@ class Judgements:
         candidates: Iterable[object] | None = None,
         name: str = "pairs",
     ) -> Judgements:
-        """Builds judgements from (query id, candidate id[, grade]) tuples; the grade is 1 where none is given.
+        """Builds judgements from (query id, candidate id[, grade]) tuples; the grade is 1 if none is given.
 
         Ids not named by `queries` or `candidates` are taken in order of appearance when those are left out, and
         refused when those are given.
@@ -146,7 +146,7 @@ class Judgements:
         return f"{int(np.add.reduce(_mix(mixed), dtype=np.uint64)):016x}"
 
     def grade(self, query: object, candidate: object) -> float | None:
-        """The grade of one pair, or None where the pair was never judged."""
+        """The grade of one pair, or None if the pair was never judged."""
         row, column = self.queries.index(query), self.candidates.index(candidate)
         low, high = self.indptr[row], self.indptr[row + 1]
         at = low + np.searchsorted(self.columns[low:high], column)

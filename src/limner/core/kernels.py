@@ -1,4 +1,4 @@
-"""The few hot loops: counting where positives stand, choosing the best k, locating ids in lists.
+"""The hot loops: ranks of positives, top-k selection, locating ids in lists.
 
 THE tie rule lives here: candidates with equal scores keep candidate order (the lower index first), and the
 counts say how many stand above, how many are equal, and how many equals come before, so that any other rule
@@ -188,7 +188,7 @@ def first_fault(lists, scores, n_candidates):  # type: ignore[no-untyped-def]
 
 @_jit
 def _first_rise(scores):  # type: ignore[no-untyped-def]
-    """The first place whose score is NaN or above the one before it, -1 where there is none."""
+    """The first place whose score is NaN or above the one before it, -1 if there is none."""
     falling = scores[0] == scores[0]
     for i in range(1, scores.shape[0]):
         falling &= scores[i] <= scores[i - 1]
@@ -263,7 +263,7 @@ def number_words(text, spans, hashes, slots, starts, held, count, numbers):  # t
 
 @_jit
 def _number(text, begin, length, value, slots, starts, held, count):  # type: ignore[no-untyped-def]
-    """The number of one word, which is added where it is new."""
+    """The number of one word; a new word is added."""
     slot, word = _slot(value, slots), count[0]
     while slots[slot] >= 0:
         known = slots[slot] & 0x7FFFFFFF
@@ -393,7 +393,7 @@ def measure_lists(rows, scores, lengths):  # type: ignore[no-untyped-def]
 
 @_jit
 def first_beyond(block, most):  # type: ignore[no-untyped-def]
-    """(row, column) of the first value that is neither -inf nor within -most to most; (-1, -1) where there is none."""
+    """(row, column) of the first value that is neither -inf nor within -most to most; (-1, -1) if there is none."""
     for r in range(block.shape[0]):
         row, beyond = block[r], np.uint32(0)
         for i in range(np.uint64(0), np.uint64(row.shape[0])):

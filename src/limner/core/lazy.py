@@ -1,4 +1,4 @@
-"""Submodules of a package that are imported when first used, so that `import limner` is enough to reach them."""
+"""Lazy submodules: imported on first use, so that `import limner` is enough to reach them."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Saved models: one folder format for every kind of model, versioned, whole or not at all, checked when it is read.
+"""Saved models: one versioned folder format for every kind of model, written atomically and checked when it is read.
 
     config.json         kind, format, version, name, options and what the model was trained on; for people to read
     model.safetensors   every array, and in its header the SHA-256 of names, types, shapes and numbers
     ...                 what a kind keeps beside them: a card, a vocabulary, a drawing
 
-Nothing in a folder is code: reading one is safe wherever it comes from. Format 1 is that of limner 0.1; it is read too.
+A folder contains no code, so reading one is safe wherever it comes from. Format 1, of limner 0.1, can be read too.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _REPAIR = "put back a good copy, or save the model again"
 
 @dataclass(frozen=True, eq=False)
 class SavedModel:
-    """A model as its folder has it.
+    """The contents of a model folder.
 
     Args:
         folder: Where it is.
         kind: Which loader reads it.
-        content: Everything of config.json, with arrays in their places.
+        content: Contents of config.json, with the arrays filled in.
         weights: Parameters of a network by name; empty for a model that has none.
     """
 
@@ -49,7 +49,7 @@ class SavedModel:
     weights: Arrays
 
     def refuse_larger(self, *sizes: Mapping[str, Any]) -> None:
-        """Refuses sizes that none of the weights has, before a network of that size is built.
+        """Refuses sizes larger than any weight, before a network of that size is built.
 
         Args:
             sizes: Sizes by name, and other settings among them; only whole numbers count.
@@ -71,14 +71,14 @@ def write(
     weights: Arrays | None = None,
     beside: Callable[[Path], object] | None = None,
 ) -> Path:
-    """Writes the folder of a model, in place of one that is there.
+    """Writes a model folder, replacing an existing one.
 
     Args:
         path: The folder.
         kind: Which loader reads it.
-        content: Values for config.json: a nest of dicts, lists, plain values and arrays.
+        content: Values for config.json: nested dicts, lists, plain values and arrays.
         weights: Parameters of a network by name.
-        beside: Writes further files into the folder that it is given; `limner.core.files.MODEL` lists their names.
+        beside: Function that writes further files into the given folder; `limner.core.files.MODEL` lists their names.
     """
     from safetensors.numpy import save_file
 
@@ -116,13 +116,13 @@ def read(path: str | Path, kind: str) -> SavedModel:
 
 
 def kind_of(path: str | Path) -> str:
-    """The kind of the model in a folder; refuses a folder that is no model."""
+    """The kind of the model in a folder; refuses a folder that is not a model."""
     folder = Path(path)
     try:
         return str(_config(folder)["limner"])
     except (LimnerError, KeyError) as error:
         raise LimnerError(
-            f"{folder} is no saved model: expected a config.json with a kind under 'limner' in it ({error})"
+            f"{folder} is not a saved model: expected a config.json with a kind under 'limner' in it ({error})"
         ) from error
 
 
@@ -135,7 +135,7 @@ def is_model(path: str | Path) -> bool:
 
 
 def part(path: str | Path, name: str) -> Any:
-    """One entry of a model's config.json, with its arrays; None where there is none. The other arrays are not read."""
+    """One entry of a model's config.json, with its arrays; None if there is none. The other arrays are not read."""
     from safetensors import safe_open
 
     folder = Path(path)
@@ -156,7 +156,7 @@ def _names(value: object) -> list[str]:
 def _config(folder: Path) -> dict[str, object]:
     config = read_json(folder / CONFIG, what="model")
     if not isinstance(config, dict):
-        raise LimnerError(f"{folder / CONFIG} is no description of a model: save the model again")
+        raise LimnerError(f"{folder / CONFIG} does not describe a model: save the model again")
     return config
 
 
@@ -172,14 +172,14 @@ def _tensors(file: Path) -> dict[str, Array]:
     with damage_told(file, what="model", mend=_REPAIR):
         about, expected = _promised(head)
     if expected is not None and fingerprint(tensors, about) != expected:
-        raise LimnerError(f"model {file} is damaged: its contents do not fit its fingerprint; {_REPAIR}")
+        raise LimnerError(f"model {file} is damaged: its contents do not match its fingerprint; {_REPAIR}")
     return tensors
 
 
 def _promised(head: Mapping[str, str]) -> tuple[str, str | None]:
-    """What the fingerprint also covers, and the fingerprint, from the header of a file of weights.
+    """The metadata that the fingerprint covers, and the fingerprint, from the header of a weights file.
 
-    Format 1 kept it beside a text of its own, or had none.
+    Format 1 stored it differently, or not at all.
     """
     if "limner" not in head or "sha256" in head:
         return head.get("limner", ""), head.get("sha256")
@@ -188,7 +188,7 @@ def _promised(head: Mapping[str, str]) -> tuple[str, str | None]:
 
 
 def fingerprint(tensors: Arrays, about: str) -> str:
-    """SHA-256 of all names, types, shapes and numbers, and of what is said about them.
+    """SHA-256 of all names, types, shapes and values, and of the metadata.
 
     >>> fingerprint({"a": np.zeros(2)}, "{}") == fingerprint({"a": np.zeros(2)}, "{}")
     True
@@ -213,7 +213,7 @@ def _bytes(array: Array) -> object:
 
 
 def pack(value: Any, tensors: dict[str, Array], name: str) -> Any:
-    """Plain JSON values for a nest of dicts, lists and arrays; arrays go to `tensors`, under names that tell where.
+    """JSON values for nested dicts, lists and arrays; arrays go to `tensors`, named by their position.
 
     >>> tensors = {}
     >>> pack({"a": [1, np.zeros(2)]}, tensors, "m"), list(tensors)

@@ -1,4 +1,4 @@
-"""The options of functions and classes: which there are, of what type, and values that are checked against them."""
+"""Options of functions and classes: their names and types, and checks of values against them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.importing import imported
+from limner.core.renamed import old_names, translated
 from limner.core.written import truth
 
 T = TypeVar("T")
@@ -21,12 +22,12 @@ _PLAIN = (str, int, float, bool, list, tuple, dict, type(None))
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """One option of a thing.
+    """One option of a function or class.
 
     Args:
         name: The keyword.
-        hint: What it may be, as the annotation says; `Any` where it says nothing.
-        default: What it is when it is not given; `...` where that is not known.
+        hint: The annotated type; `Any` without an annotation.
+        default: The default value; `...` if unknown.
         required: Whether it must be given.
     """
 
@@ -53,9 +54,9 @@ def takes(*settings: type | str, **defaults: Any) -> Callable[[T], T]:
     """Says that the `**options` of a function are the fields of these dataclasses.
 
     Args:
-        settings: The dataclasses; or where another function is, as "module:function", that takes the same options:
-            it is imported only when they are needed.
-        defaults: Values that this function takes where a dataclass has another default.
+        settings: The dataclasses; or "module:function" of another function with the same options, imported only when
+            needed.
+        defaults: Defaults of this function that differ from those of the dataclasses.
 
     >>> @dataclasses.dataclass
     ... class Training:
@@ -74,18 +75,18 @@ def takes(*settings: type | str, **defaults: Any) -> Callable[[T], T]:
 
 
 def options_of(thing: Callable[..., object], *, filled: int = 0) -> tuple[Option, ...]:
-    """The options that a person can write; those that only a program can give (functions, collections) are left out.
+    """The options that can be written as text; those that only code can pass (functions, collections) are left out.
 
     Args:
         thing: A function or class.
-        filled: Arguments at the start that are given by position and are no options.
+        filled: Leading positional arguments, which are not options.
     """
     known, _ = _parameters(thing, filled)
     return tuple(option for option in known.values() if _is_written(option.hint))
 
 
 def _is_written(hint: object) -> bool:
-    """Whether a value of this type can be written down: a number, a word, a list of such."""
+    """Whether a value of this type can be written as text: a number, a string, or a list of these."""
     allowed = typing.get_args(hint) if _is_union(hint) else (hint,)
     plain = [typing.get_origin(kind) or kind for kind in allowed if kind is not type(None)]
     return any(kind is Any or kind is typing.Literal or _is_plain(kind) for kind in plain)
@@ -98,15 +99,15 @@ def _is_plain(kind: object) -> bool:
 def checked(
     thing: Callable[..., object], options: Mapping[str, object], *, what: str, filled: int = 0, objects: bool = True
 ) -> dict[str, Any]:
-    """Options as a function takes them: refuses unknown and missing names, and plain values of another type.
+    """Checks options against a signature: refuses unknown names, missing names and values of the wrong type.
 
     Args:
         thing: The function or class that will be called. `**running: Unpack[Running]` stands for the keys of a typed
-            dict, and `takes` for the fields of dataclasses; a plain `**options` takes whatever comes.
+            dict, and `takes` for the fields of dataclasses; a plain `**options` accepts anything.
         options: Values by name.
-        what: Whose options they are; used in messages only.
-        filled: Arguments at the start that are given by position and are no options.
-        objects: Whether values that no file could hold (arrays, functions, ...) pass as they are.
+        what: Owner of the options; used in error messages only.
+        filled: Leading positional arguments, which are not options.
+        objects: Whether values that no file could hold (arrays, functions, ...) pass unchecked.
 
     >>> def load(*, images: int = 2000, graded: bool = False) -> None: ...
     >>> checked(load, {"images": "abc"}, what="'scenes'")
@@ -114,6 +115,7 @@ def checked(
     limner.core.errors.LimnerError: option of 'scenes' images='abc' is str: expected int
     """
     known, is_open = _parameters(thing, filled)
+    options = translated(options, _old_names(thing))
     for name in options:
         if name not in known and not is_open:
             raise UnknownName(f"option of {what}", name, known)
@@ -130,7 +132,7 @@ def checked(
 
 
 def _parameters(thing: Callable[..., object], filled: int) -> tuple[dict[str, Option], bool]:
-    """Every named option, and whether others are taken too."""
+    """Every named option, and whether others are accepted too."""
     hints = _hints(thing)
     known: dict[str, Option] = {}
     is_open = False
@@ -158,15 +160,27 @@ def _gathered(thing: Callable[..., object], hint: object) -> dict[str, Option] |
     return {name: Option(name, hint, ...) for name, hint in typing.get_type_hints(unpacked[0]).items()}
 
 
+def _old_names(thing: Any) -> dict[str, str]:
+    """The old names of all options, those behind `**options` included."""
+    found = old_names(thing)
+    for kind in getattr(thing, "__settings__", ((), {}))[0]:
+        found |= _old_names(imported(kind, what="function") if isinstance(kind, str) else kind)
+    for hint in _hints(thing).values():
+        for unpacked in typing.get_args(hint)[:1]:
+            found |= old_names(unpacked) if typing.is_typeddict(unpacked) else {}
+    return found
+
+
 def _as_there(place: str) -> dict[str, Option]:
     return _gathered(imported(place, what="function"), None) or {}
 
 
 def _hints(thing: Callable[..., object]) -> dict[str, object]:
-    """Annotations, each by itself: `object` where one names what only a type checker imports."""
-    owners: list[Any] = [thing]
+    """Resolved annotations; `object` for names that are imported for type checking only."""
+    owners: list[Any] = [inspect.unwrap(thing)]
     if inspect.isclass(thing):
-        owners = list(reversed(thing.__mro__)) if dataclasses.is_dataclass(thing) else [thing.__init__]
+        is_record = dataclasses.is_dataclass(thing)
+        owners = list(reversed(thing.__mro__)) if is_record else [inspect.unwrap(thing.__init__)]
     return {name: _hint(name, hint, owner) for owner in owners for name, hint in _annotations(owner).items()}
 
 
@@ -189,7 +203,7 @@ def _hint(name: str, hint: object, owner: object) -> object:
 
 
 def typed(name: str, value: object, hint: object) -> object:
-    """A value of the type that an annotation asks for; a whole number stands for a fraction, a list for a tuple.
+    """Converts a value to an annotated type; an int is accepted for a float, a list for a tuple.
 
     >>> typed("rate", 1, float), typed("heads", [2, 3], tuple[int, ...])
     (1.0, (2, 3))
@@ -232,7 +246,7 @@ def _fits(value: object, kind: object) -> bool:
 
 
 def _inside(name: str, value: Any, kind: object) -> object:
-    """Lists and mappings with everything in them checked."""
+    """Checks lists and mappings recursively."""
     within = typing.get_args(kind)
     if isinstance(value, (list, tuple)) and within and typing.get_origin(kind) is not typing.Literal:
         each = [within[0]] * len(value) if len(within) == 1 or within[-1] is ... else within

@@ -1,4 +1,4 @@
-"""Paths that a person gives: what is read comes from anybody and is held to be data; what is written has a place."""
+"""Paths given by users: files are read as untrusted data, and output folders are checked."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     pass
 
 DEEPEST = 100
-"""Lists and objects may lie in each other so deep; what walks through them needs no more stack than that."""
+"""Maximum nesting depth of lists and objects."""
 SMALL, MOST_TIMES = 16_000_000, 250
-"""Compressed contents of up to so many bytes are always read; larger ones up to so many times their file's size."""
+"""Compressed contents up to this many bytes are read; larger ones up to this many times their file's size."""
 _SHELL_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89abAB]")
 
@@ -30,9 +30,9 @@ _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89abAB]")
 
 
 def refuse_irregular(path: str | Path, *, what: str) -> None:
-    """Refuses a folder, and a pipe, socket or device that might never answer; says nothing of what is not there.
+    """Refuses folders, and pipes, sockets and devices that might block forever; a missing file passes.
 
-    What the shell itself puts in place of a file, as in `--run <(zcat run.gz)`, is let through.
+    Process substitution, as in `--run <(zcat run.gz)`, is allowed.
     """
     try:
         mode = os.stat(path).st_mode
@@ -46,10 +46,10 @@ def refuse_irregular(path: str | Path, *, what: str) -> None:
 
 @contextmanager
 def damage_told(place: object, *, what: str, mend: str = "put back a good copy") -> Iterator[None]:
-    """Turns whatever a reader raises on a damaged or foreign file into one clear line.
+    """Turns any exception on a damaged or foreign file into one clear error.
 
-    Libraries raise everything from KeyError to RecursionError on bytes that somebody made up, and a value of another
-    kind than expected does the same to a plain loop. A file may be anybody's, so that this is no fault of limner's.
+    Libraries raise anything from KeyError to RecursionError on malformed bytes, and so does code that meets a value of
+    an unexpected type. Files are untrusted, so this counts as bad input, not as a bug.
 
     Args:
         place: The file.
@@ -61,11 +61,11 @@ def damage_told(place: object, *, what: str, mend: str = "put back a good copy")
     except (LimnerError, ImportError):
         raise
     except MemoryError as error:
-        raise LimnerError(f"{place} asks for more memory than there is: expected a {what}; {mend}") from error
+        raise LimnerError(f"{place} needs more memory than is available: expected a {what}; {mend}") from error
     except Exception as error:
         first = (str(error).strip() or "no reason given").splitlines()[0][:200]
         reason = f"{type(error).__name__}: {first}"
-        raise LimnerError(f"{place} is no {what}, or a damaged one ({reason}): {mend}") from error
+        raise LimnerError(f"{place} is not a valid {what} ({reason}): {mend}") from error
 
 
 def read_bytes(path: str | Path, *, what: str) -> bytes:
@@ -85,7 +85,7 @@ def read_bytes(path: str | Path, *, what: str) -> bytes:
 
 
 def read_text(path: str | Path, *, what: str) -> str:
-    """The contents of a text file in UTF-8, a byte order mark left out."""
+    """The contents of a UTF-8 text file, without a byte order mark."""
     raw = read_bytes(path, what=what)
     try:
         return raw.decode("utf-8-sig")
@@ -101,7 +101,7 @@ def read_json(path: str | Path, *, what: str) -> Any:
 
 
 def parse_json(text: str, *, where: str) -> Any:
-    """The value of a JSON text; refuses what would do harm later: numbers without end, half characters, deep nests.
+    """Parses JSON; refuses infinite numbers, lone surrogates and deep nesting.
 
     >>> parse_json('{"a": [1, 2]}', where="a file")
     {'a': [1, 2]}
@@ -120,14 +120,14 @@ def parse_json(text: str, *, where: str) -> Any:
     except ValueError as error:  # a number of thousands of digits
         raise LimnerError(f"{where} cannot be read as JSON: {error}") from None
     if _ESCAPED_SURROGATE.search(text) and not _is_unicode(value):
-        raise LimnerError(f"{where} holds half a character (a lone \\ud800 or its like): save it as UTF-8 without it")
+        raise LimnerError(f"{where} contains a lone surrogate such as \\ud800: save it as UTF-8 without it")
     if text.count("[") + text.count("{") > DEEPEST and _is_deep(value):
         raise LimnerError(f"{where} is nested more than {DEEPEST} deep: expected plain JSON")
     return value
 
 
 def _is_deep(value: object) -> bool:
-    """Whether lists and objects lie in each other more than `DEEPEST` deep; looked at level by level."""
+    """Whether lists and objects are nested more than `DEEPEST` levels deep."""
     level = [value]
     for _ in range(DEEPEST):
         level = [held for each in level for held in _inside(each) if isinstance(held, (list, dict))]
@@ -177,7 +177,7 @@ def read_arrays(path: str | Path, *, what: str) -> dict[str, Array]:
 
 
 def refuse_bomb(unpacked: int, packed: int, *, where: str) -> None:
-    """Refuses contents that are out of all proportion to their file: a few kilobytes can unpack to gigabytes."""
+    """Refuses decompression bombs: a few kilobytes can unpack to gigabytes."""
     if unpacked > max(SMALL, packed * MOST_TIMES):
         raise LimnerError(
             f"{where} unpacks to {unpacked:,} bytes from {packed:,}: more than {MOST_TIMES} times its size is not "
@@ -195,9 +195,9 @@ def _refuse_missing(path: str | Path, what: str, expected: str) -> None:
 
 
 def place_for(path: str | Path) -> Path:
-    """The path of a file or folder to be written; refuses one whose parent folder is not there.
+    """The path of an output file or folder; refuses one whose parent folder does not exist.
 
-    A folder that was never made is more often a slip of the keyboard than a wish.
+    A missing parent is usually a typing error.
     """
     target = Path(path)
     parent = target.absolute().parent
@@ -207,7 +207,7 @@ def place_for(path: str | Path) -> Path:
 
 
 def folder_for(path: str | Path) -> Path:
-    """A folder to write into, made where it is not there; its parent has to be, and it must be no file."""
+    """An output folder, created if missing; its parent must exist."""
     target = place_for(path)
     if target.exists() and not target.is_dir():
         raise LimnerError(f"{target} is a file: expected a folder to write into, or a new name")

@@ -1,12 +1,12 @@
-"""What every processor computes alike: elementary functions, signs of decompositions, numbers on a grid.
+"""Numerics that are identical on every CPU: elementary functions, signs of decompositions, numbers on a grid.
 
-Mathematical libraries and vector units disagree on the last bit of a sine or a logarithm, and a pixel, a visual word or
-a rank may turn on it. Here they are built from sums, products and quotients alone, which IEEE 754 rounds exactly, so
-that every machine gives the same bits. They are accurate to about 1e-14, take single numbers, and can be compiled.
+Math libraries and SIMD units disagree on the last bit of a sine or a logarithm, and a pixel, a visual word or a rank
+can depend on it. Here they are built from sums, products and quotients alone, which IEEE 754 rounds exactly, so that
+every machine gives the same bits. They are accurate to about 1e-14, take single numbers, and can be compiled.
 
-Linear algebra adds up in an order of its own on every processor, and its results differ in the last digits. Whole
+Linear algebra sums in a different order on every CPU, so its results differ in the last digits. Whole
 numbers do not: rounded to a grid that is far coarser than those digits, results are the same everywhere, and so is what
-is computed from them, as long as every sum is held exactly.
+is computed from them, as long as every sum is exact.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOG_2 = 0.6931471805599453
 
 
 def sine(turns: float) -> float:
-    """The sine of an angle that is given in full turns.
+    """The sine of an angle in full turns.
 
     >>> round(sine(1 / 12), 12), round(sine(0.75), 12), round(sine(7.125) ** 2, 12)
     (0.5, -1.0, 0.5)
@@ -39,7 +39,7 @@ def sine(turns: float) -> float:
 
 
 def cosine(turns: float) -> float:
-    """The cosine of an angle that is given in full turns.
+    """The cosine of an angle in full turns.
 
     >>> round(cosine(1 / 6), 12), round(cosine(0.5), 12)
     (0.5, -1.0)
@@ -95,9 +95,9 @@ def arctangent(x: float) -> float:
 
 
 def signs(vectors: Array) -> Array:
-    """1 or -1 for every column, whose sign a decomposition leaves open.
+    """Fixes the sign of each column, which a decomposition leaves open: 1 or -1.
 
-    Times it, the first number of a column with at least half of the largest magnitude is above 0.
+    After multiplication, the first entry with at least half of the largest magnitude is positive.
 
     >>> signs(np.array([[0.1, -0.4], [-0.9, 0.6]]))
     array([-1., -1.])
@@ -108,7 +108,7 @@ def signs(vectors: Array) -> Array:
 
 
 def whole(values: npt.NDArray[np.float64], bits: int) -> npt.NDArray[np.float64]:
-    """Values in whole steps of a power of two, the largest of them below 2 ** bits.
+    """Values as multiples of a power of two, with the largest below 2 ** bits.
 
     >>> whole(np.array([0.3, -1.7]), 4)
     array([ 2., -14.])

@@ -1,4 +1,4 @@
-"""Progress: a function that is called with (done, in all), handed to whatever takes one."""
+"""Progress: a callback with (done, total)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def progress_for(function: Callable[..., Any], progress: Callable[[int, int], object] | None) -> dict[str, Any]:
-    """The progress as an argument, where the function takes one and somebody watches.
+    """The progress callback as a keyword argument, if the function accepts one.
 
     >>> def fit(rows, *, progress=None): ...
     >>> progress_for(fit, max), progress_for(len, max), progress_for(fit, None)
@@ -18,5 +18,5 @@ def progress_for(function: Callable[..., Any], progress: Callable[[int, int], ob
         return {}
     try:
         return {"progress": progress} if "progress" in inspect.signature(function).parameters else {}
-    except ValueError:  # a function of C says nothing of itself
+    except ValueError:  # a C function has no signature
         return {}

@@ -31,10 +31,10 @@ class Ranking(Tabular):
         queries: Ids of the queries, one per row.
         candidates: Ids of the candidates that `indices` refers to.
         indices: (queries, depth) positions in `candidates`, best first; -1 pads rows that are shorter.
-        scores: The scores behind the order, same shape, not increasing along a row; None where only an order is known.
+        scores: The scores behind the order, same shape, not increasing along a row; None if only an order is known.
         n_candidates: Size of the pool that was ranked. None when unknown, as in a run file: such a ranking counts as
-            truncated, since what it leaves out may be anything.
-        notes: What a reader of its numbers must know, such as that a file's columns contradict each other.
+            truncated, since the rest is unknown.
+        notes: Remarks for readers of its numbers, such as contradictory columns in a file.
 
     >>> r = Ranking.from_lists({"q": ["b", "a"]}, candidates=["a", "b", "c"])
     >>> r.truncated, r["q"]
@@ -84,7 +84,7 @@ class Ranking(Tabular):
             )
 
     def _fault(self, row: Lists, scores: npt.NDArray[np.floating[Any]] | None, query: str, place: int) -> str:
-        """Says what is wrong with one entry."""
+        """Describes what is wrong with one entry."""
         candidate, at = int(row[place]), f"query {query!r} at rank {place + 1}"
         if candidate == -1:
             return f"the list of {at} holds -1, which pads the end of a list only: move what follows up"
@@ -96,7 +96,7 @@ class Ranking(Tabular):
                 "a repeated positive would count more than once; keep its first place only"
             )
         if scores is not None and np.isnan(scores[place]):
-            return f"the score of {at} is NaN: its place in the order is undefined; mend the scores"
+            return f"the score of {at} is NaN: its place in the order is undefined; fix the scores"
         return f"the scores of {at} rise along the list: expected best first, higher is better"
 
     @property

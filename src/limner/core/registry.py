@@ -1,10 +1,9 @@
-"""The registry: names for things that are imported only when they are asked for, and the options these things take.
+"""The registry: names for objects that are imported on first use, and the options they take.
 
-Data sets, encoders, systems, corrections, measures, fusions, losses and pair scorers are each a `Registry`. A person at
-the command line or in Python may write "module:thing" in place of a name, so a thing of one's own needs no
-registration; `register` gives it a name for the life of the process. A file may not name "module:thing": what a model,
-index, store or data set names is found in the registry or refused, unless its owner says that the file is trusted.
-Importing a module is running it.
+Data sets, encoders, systems, corrections, measures, fusions, losses and pair scorers are each a `Registry`. On the
+command line and in Python, "module:thing" works in place of a name, so your own code needs no registration; `register`
+gives it a name in this process. A file may not use "module:thing": names in a model, index, store or data set must be
+in the registry, unless the user trusts the file, because importing a module runs it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Thing = TypeVar("Thing")
 
 @dataclass(frozen=True)
 class Entry:
-    """What is told of a thing: its name, its documentation, and its options."""
+    """The description of a registered object: its name, documentation and options."""
 
     name: str
     doc: str
@@ -40,12 +39,12 @@ class Entry:
 
 
 class Registry(Mapping[str, Thing]):
-    """Named things of one kind.
+    """Named objects of one kind.
 
     Args:
-        what: What the names stand for, in messages: "correction".
-        homes: Where each built-in thing is, as "module:thing"; imported on first use.
-        filled: Arguments at the start of a thing that are given by position and are no options.
+        what: The kind of object, for error messages: "correction".
+        homes: Import paths of the built-in objects, as "module:thing"; imported on first use.
+        filled: Leading positional arguments, which are not options.
 
     >>> readers: Registry[Callable[[str], Any]] = Registry("reader", {"json": "json:loads"})
     >>> readers["json"]("[1]"), readers.find("math:sqrt")(4.0)
@@ -67,7 +66,7 @@ class Registry(Mapping[str, Thing]):
         self._own: dict[str, Thing] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Gives a thing of one's own a name: `@corrections.register("mine")`."""
+        """Registers your own object under a name: `@corrections.register("mine")`."""
         if not isinstance(name, str) or not name or ":" in name:
             raise LimnerError(f"{self.what} {name!r}: expected a name without a colon")
         if name in self:
@@ -80,7 +79,7 @@ class Registry(Mapping[str, Thing]):
         return keep
 
     def find(self, name: str, *, trusted: bool = True) -> Thing:
-        """The thing of a name, imported now.
+        """Imports the object with this name.
 
         Args:
             name: A name of the registry, or "module:thing".
@@ -102,38 +101,38 @@ class Registry(Mapping[str, Thing]):
         return typing.cast(Thing, imported(f"{module}:{thing}", what=self.what, name=name))
 
     def make(self, name: str, options: Mapping[str, object], *, trusted: bool = True) -> Any:
-        """The thing of a name, called with options; unknown options and values of another type are refused."""
+        """Calls the object with options; unknown options and values of the wrong type are refused."""
         thing: Any = self.find(name, trusted=trusted)
         return thing(**self.checked(name, options, trusted=trusted))
 
     def checked(self, name: str, options: Mapping[str, object], *, trusted: bool = True) -> dict[str, Any]:
-        """The options of a thing, checked: see `checked`."""
+        """Checks the options of an object: see `checked`."""
         thing: Any = self.find(name, trusted=trusted)
         return checked(thing, options, what=f"{self.what} {name!r}", filled=self.filled)
 
     def name_of(self, thing: Any) -> str:
-        """The name of a thing; "module:thing" for one that was never registered."""
+        """The name of an object; "module:thing" if it is not registered."""
         home = f"{thing.__module__}:{thing.__qualname__}"
         named = [name for name, place in self.homes.items() if place == home]
         named += [name for name, own in self._own.items() if own is thing]
         return named[0] if named else home
 
     def finds(self, thing: object) -> bool:
-        """Whether the name of a thing leads back to it, in this process."""
+        """Whether the name of an object finds the same object in this process."""
         try:
             return self.find(self.name_of(thing)) is thing
         except LimnerError:
             return False
 
     def about(self, name: str) -> Entry:
-        """What is told of one thing; imports it."""
+        """The description of one object; imports it."""
         thing: Any = self.find(name)
         doc = (inspect.getdoc(thing) or "").strip()
         options = options_of(thing, filled=self.filled) if callable(thing) else ()
         return Entry(name, doc, options)
 
     def summaries(self) -> dict[str, str]:
-        """The first line of the documentation of every thing; read without importing what is not imported yet.
+        """The first line of every docstring, read without importing the modules.
 
         >>> Registry("reader", {"json": "json:loads"}).summaries()["json"][:11]
         'Deserialize'

@@ -1,7 +1,7 @@
-"""Cells of a csv that people open in a spreadsheet, where a text that begins like a formula would be computed.
+"""CSV cells that are safe in a spreadsheet, where a text that begins like a formula would be evaluated.
 
-Names of annotators, ids and texts come from anybody. Such a cell gets an apostrophe before it, as spreadsheets
-themselves write a text that is none; limner's own reader takes it off again.
+Names of annotators, ids and texts are untrusted. Such a cell gets a leading apostrophe, as spreadsheets themselves
+write it; limner's reader removes it again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
 
 
 def guarded(cell: object) -> object:
-    """The cell as text that no spreadsheet computes; numbers as they are.
+    """The cell as text that no spreadsheet evaluates; numbers are unchanged.
 
     >>> guarded("=1+1"), guarded("a dog"), guarded(-1.5), guarded("-1.5")
     ("'=1+1", 'a dog', -1.5, '-1.5')
@@ -21,7 +21,7 @@ def guarded(cell: object) -> object:
 
 
 def unguarded(cell: str) -> str:
-    """What was given to `guarded`.
+    """The inverse of `guarded`.
 
     >>> [unguarded(guarded(text)) for text in ("=1", "'=1", "''@x", "'a'", "-", "")]
     ['=1', "'=1", "''@x", "'a'", '-', '']

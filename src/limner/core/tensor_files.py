@@ -1,4 +1,4 @@
-"""Files that torch saved: tensors and plain values, never anything that is unpickled freely."""
+"""Files saved by torch: tensors and plain values, read without arbitrary unpickling."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ ENDINGS = (".pt", ".pth")
 
 
 def unpickled(file: str | Path, *, expected: str) -> Any:
-    """What torch saved, read by its restricted reader, which knows tensors and plain values alone."""
+    """Loads a torch file with the restricted unpickler, which accepts tensors and plain values only."""
     if find_spec("torch") is None:
         raise MissingExtra(f"reading {file}", "torch", "gpu")
     import torch
 
     try:
         return torch.load(file, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:  # its message advises to read the file without the restriction
+    except pickle.UnpicklingError as error:  # torch's message advises to lift the restriction
         raise LimnerError(f"{file} holds more than tensors, or is damaged: expected {expected}") from error
 
 
 def read_tensors(file: str | Path) -> tuple[Array, list[str] | None]:
-    """The one tensor of a file, and the ids beside it: a tensor, or {"embeddings": tensor, "ids": [...]}."""
+    """The tensor of a file, and its ids: a tensor, or {"embeddings": tensor, "ids": [...]}."""
     held = unpickled(file, expected="a tensor that was saved with torch.save(tensor, FILE)")
     if hasattr(held, "detach"):
         return array(held, str(file)), None

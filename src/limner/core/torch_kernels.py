@@ -1,7 +1,7 @@
-"""The hot loops for blocks that are torch tensors, wherever those are: the same names and answers as the compiled ones.
+"""The hot loops for torch tensors on any device: same names and results as the compiled ones.
 
-Nothing here needs a graphics card: on tensors of the processor the same code runs, which is how it is tested.
-Outputs that stand for few numbers per row or column are numpy arrays; torch is imported when first used.
+Nothing here needs a GPU: the same code runs on CPU tensors, which is how it is tested. Small outputs per row or column
+are numpy arrays; torch is imported on first use.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from limner.core.errors import LimnerError, MissingExtra
 Tensor = Any
 
 CHUNK = 64
-"""Values whose maximum is looked at before any of them."""
+"""Chunk size: the maximum of a chunk is checked before its values."""
 AT_ONCE = 1 << 27
-"""So many values are compared at once: half a gigabyte of single precision."""
+"""Number of values compared at once: half a gigabyte in single precision."""
 
 
 def torch_module() -> Any:
-    """torch, or the line that installs it."""
+    """The torch module, or an error with the pip command."""
     try:
         import torch
     except ModuleNotFoundError as error:
-        raise MissingExtra("scores on a graphics card", "torch", "gpu") from error
+        raise MissingExtra("scores on a GPU", "torch", "gpu") from error
     return torch
 
 
 def device_named(name: Any) -> Any:
-    """The torch device of a name: "auto" (a GPU where there is one), "cpu", "cuda", "cuda:1", or a device itself.
+    """The torch device of a name: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", or a device itself.
 
-    Of several processes on a machine, each gets the GPU of its own number where none is named.
+    Of several processes on a machine, each gets the GPU of its own rank by default.
     """
     torch, local = torch_module(), int(os.environ.get("LOCAL_RANK", "0"))
     if name == "auto":
@@ -49,12 +49,12 @@ def device_named(name: Any) -> Any:
 
 
 def on_host(tensor: Tensor) -> Array:
-    """The numbers of a tensor as an array."""
+    """A tensor as a numpy array."""
     return np.asarray(tensor.detach().cpu().numpy())
 
 
 def beside(array: Array, block: Tensor) -> Tensor:
-    """Numbers as a tensor of a block's type, where the block is."""
+    """Values as a tensor with the type and device of a block."""
     return torch_module().as_tensor(np.ascontiguousarray(array)).to(device=block.device, dtype=block.dtype)
 
 
@@ -65,9 +65,9 @@ def best(block: Tensor, indices: Array, scores: Array) -> None:
 
 
 def _best(block: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Looks into the k chunks with the highest maxima only.
+    """Searches only the k chunks with the highest maxima.
 
-    Whatever stands in another chunk has at least k values above it, or equal and before it: the k maxima.
+    Any value in another chunk has at least k values ranked before it: the k maxima.
     """
     torch = torch_module()
     rows, width = block.shape
@@ -83,13 +83,13 @@ def _best(block: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _in_order(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """torch's own choice of the k best, which takes any of several equal ones, put right where that matters."""
+    """torch's top-k, which breaks ties arbitrarily, corrected where that matters."""
     torch = torch_module()
     if values.shape[1] <= k + 1:
         ordered = values.sort(dim=1, descending=True, stable=True)
         return ordered.values[:, :k], ordered.indices[:, :k]
     chosen, places = values.topk(k + 1, dim=1)
-    unclear = (chosen[:, k] == chosen[:, k - 1]).nonzero()[:, 0]  # equal ones on both sides of the cut
+    unclear = (chosen[:, k] == chosen[:, k - 1]).nonzero()[:, 0]  # ties on both sides of the cut-off
     places = places[:, :k]
     if len(unclear):
         step = max(1, AT_ONCE // (8 * values.shape[1]))
@@ -138,7 +138,7 @@ def count_pool(
 
 
 def lowest(k: int, block: Tensor) -> Tensor:
-    """The k best of every column before anything was seen."""
+    """Initial value of the k best of every column."""
     return torch_module().full((k, block.shape[1]), -np.inf, dtype=block.dtype, device=block.device)
 
 
@@ -207,7 +207,7 @@ def share_of_others(
 
 
 def first_beyond(block: Tensor, most: float) -> tuple[int, int]:
-    """(row, column) of the first value that is neither -inf nor within -most to most; (-1, -1) where there is none."""
+    """(row, column) of the first value that is neither -inf nor within -most to most; (-1, -1) if there is none."""
     beyond = (~(block.abs() <= float(most)) & (block != -np.inf)).flatten()
     if not bool(beyond.any()):
         return -1, -1

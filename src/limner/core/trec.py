@@ -1,7 +1,7 @@
-"""Fast reading of TREC run files: compiled loops find the words of each line, number them and read plain scores.
+"""Fast reading of TREC run files: compiled loops split each line, number the ids and parse plain scores.
 
-The file is read in pieces and never held whole; scores of many digits are left to pyarrow; order is checked, and mended
-where it must be, in bulk.
+The file is read in pieces and never held whole; scores with many digits are left to pyarrow; the order is checked, and
+sorted where needed, in bulk.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SHORTEST_LINE = 12  # bytes: six columns of one letter, five blanks, an end
 _POWERS = np.array([float(10**n) for n in range(19)])
 _PIECE = 1 << 20
 _MOST_CELLS, _MOST_TIMES = 200_000_000, 200  # of a table of lists, and per place that is filled
-_AHEAD = 2  # threads and pieces: numbering words takes one thread about as long as all else
+_AHEAD = 2  # threads and pieces: numbering the ids takes one thread about as long as everything else
 
 Bytes = npt.NDArray[np.uint8]
 Piece = TypeVar("Piece")
@@ -51,7 +51,7 @@ def read_run(path: Path) -> Run:
     """Reads a run; lists are ordered by score, and equal scores keep the order of the file; ranks are checked."""
     from limner.core.kernels import measure_lists
 
-    if not path.is_file():  # what the shell puts in place of a file is read once, from its start to its end
+    if not path.is_file():  # a pipe of the shell can be read only once, from start to end
         with tempfile.NamedTemporaryFile(prefix="limner-", suffix=".run") as held, path.open("rb") as piped:
             shutil.copyfileobj(piped, held)
             held.flush()
@@ -75,7 +75,7 @@ def read_run(path: Path) -> Run:
 
 
 def _rank_notes(path: Path, rows: Int32, ranks: FloatArray, scores: FloatArray, names: list[str]) -> tuple[str, ...]:
-    """Says in how many lists a candidate of a worse rank has a higher score than one of a better rank."""
+    """Counts the lists in which the rank column contradicts the scores."""
     same = rows[1:] == rows[:-1]
     sorted_already = bool((rows[1:] >= rows[:-1]).all())
     if sorted_already and not (same & ((ranks[1:] < ranks[:-1]) | (scores[1:] > scores[:-1]))).any():
@@ -129,7 +129,7 @@ class _Words:
 
 def _columns(path: Path, queries: _Words, candidates: _Words) -> tuple[Int32, Int32, FloatArray, FloatArray]:
     """Query number, candidate number, score and rank of every line. Threads find words and read numbers ahead."""
-    most = path.stat().st_size // _SHORTEST_LINE + 1  # memory that is never written is never taken
+    most = path.stat().st_size // _SHORTEST_LINE + 1  # memory that is never written is never allocated
     rows, columns, scores = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.float64)
     ranks = np.empty(most, np.float64)
     done = 0
@@ -144,7 +144,7 @@ def _columns(path: Path, queries: _Words, candidates: _Words) -> tuple[Int32, In
 
 
 def _ahead(pool: Executor, work: Callable[[Piece], Done], pieces: Iterable[Piece]) -> Iterator[Done]:
-    """As `pool.map`, but only a few pieces ahead of whoever takes the results, so that a file is never held whole."""
+    """Like `pool.map`, but only a few pieces ahead of the consumer, so that memory stays bounded."""
     waiting: deque[Future[Done]] = deque()
     for piece in pieces:
         waiting.append(pool.submit(work, piece))
@@ -202,7 +202,7 @@ def _numbers(path: Path, text: Bytes, spans: Int32) -> FloatArray:
 
 
 def _refuse(path: Path) -> NoReturn:
-    """Goes through the file line by line and says which is wrong."""
+    """Goes through the file line by line and reports the wrong one."""
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
@@ -226,7 +226,7 @@ def _refuse_bad_line(where: str, line: bytes) -> None:
 
 
 def _refuse_uneven(path: Path, lengths: npt.NDArray[np.int64]) -> None:
-    """Refuses lists of so different lengths that most of a table of them would be empty, and not fit into memory."""
+    """Refuses lists whose lengths differ so much that a padded table would be mostly empty and not fit into memory."""
     cells = len(lengths) * int(lengths.max(initial=0))
     if cells > max(_MOST_CELLS, _MOST_TIMES * int(lengths.sum())):
         raise LimnerError(

@@ -1,4 +1,4 @@
-"""Values and options as a person writes them: at the shell, and behind a name such as "clip(model=DIR)"."""
+"""Values and options as text: on the command line, and in names such as "clip(model=DIR)"."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def value(text: str) -> Any:
 
 
 def truth(given: Any) -> bool | None:
-    """True or false as a person writes it: true, false, yes, no, 1, 0, in any case; None for anything else.
+    """Parses true, false, yes, no, 1 or 0, in any case; None for anything else.
 
     >>> [truth(each) for each in (True, "Yes", "no", 1, 0, "FALSE", 2, "maybe")]
     [True, True, False, True, False, False, None, None]
@@ -37,7 +37,7 @@ def truth(given: Any) -> bool | None:
 
 
 def options(words: Iterable[str], *, what: str = "option") -> dict[str, Any]:
-    """Options by name from NAME=VALUE words; one that is given twice is refused.
+    """Parses NAME=VALUE options; one that is given twice is refused.
 
     >>> options(["images=photos", "seed=3", "graded=True"])
     {'images': 'photos', 'seed': 3, 'graded': True}

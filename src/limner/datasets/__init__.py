@@ -33,13 +33,13 @@ __all__ = ["DATASETS", "Dataset", "dataset", "datasets", "detect", "load", "refu
 
 @dataclass(frozen=True)
 class Dataset:
-    """What limner knows of one data set or file form.
+    """The registry entry of one data set or file format.
 
     Args:
-        name: What `load` calls it.
+        name: Name for `load`.
         description: One line.
         loader: The function, as "module:function".
-        files: What its folder holds, as patterns; the first ones tell a folder or file of this kind.
+        files: File patterns; the first ones identify a folder or file of this kind.
         fetch: Where it comes from and where to put it.
         needs_path: Whether `load` needs a path.
     """
@@ -52,16 +52,16 @@ class Dataset:
     needs_path: bool = True
 
 
-_OWN = "Your own data; nothing to fetch."
+_OWN = "Your own data; nothing to download."
 _KARPATHY = "Andrej Karpathy's caption splits (caption_datasets.zip, Stanford); unpack it and keep the JSON file."
 
 _FORMS = (
     Dataset(
         "scenes",
-        "a small visual world that limner draws itself; every true match is known",
+        "a small synthetic world that limner draws itself; every true match is known",
         "limner.datasets.scenes:load",
         (),
-        "Nothing to fetch: limner draws it.",
+        "Nothing to download: limner draws it.",
         needs_path=False,
     ),
     Dataset(
@@ -156,7 +156,7 @@ _FORMS = (
     ),
     Dataset(
         "folder",
-        "a folder of images with captions.csv (or tsv, jsonl, parquet) in it or beside it",
+        "a folder of images with captions.csv (or tsv, jsonl, parquet) in it or next to it",
         "limner.datasets.tables:load_folder",
         ("captions.*", "metadata.*", "../captions.*"),
         _OWN,
@@ -169,17 +169,17 @@ _FORMS = (
         _OWN,
     ),
 )
-"""What limner brings, in the order in which a bare path is tried."""
+"""The built-in data sets, in the order in which a bare path is tried."""
 
 _BY_NAME = {entry.name: entry for entry in _FORMS}
 
 Loader = Callable[..., "Collection"]
 DATASETS: Registry[Loader] = Registry("data set", {entry.name: entry.loader for entry in _FORMS}, filled=1)
-"""Everything `load` knows by name: the loaders."""
+"""All loaders by name."""
 
 
 def dataset(name: str) -> Dataset:
-    """The entry of one data set; refuses an unknown name with the nearest known ones."""
+    """The entry of one data set; for an unknown name, the error suggests the nearest ones."""
     if name in _BY_NAME:
         return _BY_NAME[name]
     if name not in DATASETS:
@@ -190,7 +190,7 @@ def dataset(name: str) -> Dataset:
 
 
 def datasets() -> list[Dataset]:
-    """The entries of all data sets, those that were registered last."""
+    """The entries of all data sets, with registered ones last."""
     return [dataset(name) for name in DATASETS]
 
 
@@ -201,7 +201,7 @@ def load(spec: Any, *, split: str | None = None, trust: bool = True, **options: 
         spec: A name ("scenes"), a name and a path ("flickr8k:DIR"), a path alone ("captions.csv", a folder), or a
             loader of your own and, if it takes one, a path ("my_module:my_loader:PATH"). Or a table in memory: a
             DataFrame, an Arrow table, a Dataset, a list of rows or pairs; see `limner.datasets.objects`.
-        split: Only this split; everything, with its splits, where left out.
+        split: Only this split; everything, with its splits, by default.
         trust: Whether a loader of your own may be named; False for a spec that was read from a file.
         options: Passed to the loader; one it does not know is refused.
 
@@ -223,25 +223,25 @@ def load(spec: Any, *, split: str | None = None, trust: bool = True, **options: 
 
 
 def refuse_foreign(spec: str, options: Mapping[str, Any]) -> None:
-    """Refuses what a file says of how to load a collection, where that is not one of limner's own loaders.
+    """Refuses a loader named by a file, unless it is one of limner's own.
 
     Args:
         spec: As for `load`.
-        options: Checked against what that loader takes.
+        options: Options of the loader, checked.
     """
     name, loader, _ = _resolved(str(spec), trusted=False)
     checked(loader, options, what=repr(name), filled=1)
 
 
 def write(collection: Collection, path: str | Path) -> tuple[str, ...]:
-    """Writes a collection as .csv, .tsv, .jsonl, .parquet, .qrels or a folder; says what that form cannot hold."""
+    """Writes a collection as .csv, .tsv, .jsonl, .parquet, .qrels or a folder; returns what that format cannot hold."""
     from limner.datasets import writing
 
     return writing.write(collection, path)
 
 
 def detect(path: str | Path) -> Dataset:
-    """Which kind of data set a file or folder holds, told by the names of its files."""
+    """Which kind of data set a file or folder holds, recognised by its file names."""
     path = Path(path)
     if not path.exists():
         raise LimnerError(
@@ -250,7 +250,7 @@ def detect(path: str | Path) -> Dataset:
     found = next((entry for entry in _FORMS if _fits(entry, path)), None)
     if found is None:
         raise LimnerError(
-            f"{path}: not a form limner knows by its files; say which with NAME:{path}, NAME being one of "
+            f"{path}: not a format that limner recognises; name it with NAME:{path}, NAME being one of "
             f"{', '.join(DATASETS)}"
         )
     return found
@@ -282,7 +282,7 @@ def _resolved(spec: str | Path, *, trusted: bool) -> tuple[str, Loader, str | Pa
             raise UnknownName("data set", str(spec), DATASETS)
         return name, DATASETS.find(name, trusted=trusted), path or None
     if not colon and not head.isidentifier() and head not in DATASETS:
-        detect(spec)  # looks like a path, and says that there is none
+        detect(spec)  # looks like a path that does not exist
     entry = dataset(head)
     if entry.needs_path and not rest:
         raise LimnerError(f"{head!r} needs a path: write '{head}:DIR'. {entry.fetch}")

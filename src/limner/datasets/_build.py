@@ -1,4 +1,4 @@
-"""Assembling a Collection row by row, with every refusal and warning in one place."""
+"""Builds a Collection row by row, with all errors and warnings in one place."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from limner.core.judgements import Judgements
 from limner.datasets._read import At, Notes, filled_lines, refuse
 
 Check = bool | Callable[[Iterable[Any]], Iterable[Any]]
-"""True opens every image; a function such as `tqdm` or `rich.progress.track` does so too and shows how far it is."""
+"""True opens every image; a function such as `tqdm` or `rich.progress.track` does so too and shows progress."""
 
 Fields = Mapping[str, Any]
 _NONE: Fields = MappingProxyType({})
@@ -28,7 +28,7 @@ _SPLITS = {"val": "dev", "valid": "dev", "validation": "dev", "development": "de
 
 
 def split_name(name: str) -> str:
-    """One name for one split: "val" and "validation" are "dev" everywhere.
+    """Canonical split names: "val" and "validation" become "dev".
 
     >>> split_name("val"), split_name("test")
     ('dev', 'test')
@@ -37,7 +37,7 @@ def split_name(name: str) -> str:
 
 
 class _Rows:
-    """Ids, values and fields of one kind of item, and the place each was first seen."""
+    """Ids, values and fields of one kind of item, and where each was first seen."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -64,11 +64,11 @@ class _Rows:
 
 
 class Assembly:
-    """A collection in the making: loaders add what they read, `finish` checks and freezes it.
+    """A collection under construction: loaders add rows, `finish` checks and freezes it.
 
     Args:
-        name: What reports call the collection.
-        strict: Refuse where a warning would be listed.
+        name: Name of the collection in reports.
+        strict: Raise an error instead of listing a warning.
     """
 
     def __init__(self, name: str, *, strict: bool = False) -> None:
@@ -89,8 +89,8 @@ class Assembly:
             key: The image's id.
             at: Where it is named.
             split: Its split, if the row says one.
-            value: Its file's name within the folder of images (a string), or bytes; the id where left out.
-            fields: Further columns; those of the first row count.
+            value: Its file's name within the folder of images (a string), or bytes; the id by default.
+            fields: Further columns; those of the first row are used.
         """
         if key not in self.images.row:
             self.images.add(key, key if value is None else value, at, fields)
@@ -117,9 +117,9 @@ class Assembly:
         fields: Fields = _NONE,
         blank: bool = False,
     ) -> bool:
-        """Adds a text and its pair with an image added before; False where an empty text was left out.
+        """Adds a text and its pair with an image added before; False if an empty text was left out.
 
-        With `blank`, an empty text is kept: only its id is known.
+        With `blank`, an empty text is kept (only its id is known).
         """
         if not text.strip() and not blank:
             self.notes.add(at, "empty caption, left out")
@@ -132,12 +132,12 @@ class Assembly:
         return True
 
     def next_text(self, image: str) -> str:
-        """An id for a text that came without: the image's id and how many texts it already has."""
+        """An id for a text without one: the image's id and a running number."""
         self._numbered[image] += 1
         return f"{image}#{self._numbered[image] - 1}"
 
     def pair(self, image: str, text: str, grade: float = 1.0) -> None:
-        """Judges one image and one text, both added before."""
+        """Adds a judgement of one image and one text."""
         self._pairs[self.images.row[image], self.texts.row[text]] = grade
 
     def paired(self, image: str, text: str) -> bool:
@@ -145,7 +145,7 @@ class Assembly:
         return (self.images.row[image], self.texts.row[text]) in self._pairs
 
     def split_list(self, file: Path, split: str) -> None:
-        """Puts the images that a file lists, one a line, into a split; does nothing where there is no such file."""
+        """Assigns the images listed in a file, one per line, to a split; does nothing without such a file."""
         if not file.is_file():
             return
         for line, text in filled_lines(file):
@@ -155,7 +155,7 @@ class Assembly:
                 self.notes.add(At(file, line), f"image of split {split!r} without captions; left out")
 
     def refuse_wrong_counts(self, expected: int | None) -> None:
-        """Refuses an image that has not exactly the expected number of texts."""
+        """Refuses an image with an unexpected number of texts."""
         if expected is None:
             return
         counts = np.bincount([p[0] for p in self._pairs], minlength=len(self.images.row))
@@ -165,7 +165,7 @@ class Assembly:
             refuse(
                 at,
                 f"image {key!r} has {counts[wrong[0]]} captions, expected {expected} ({len(wrong):,} images have a "
-                "wrong number); mend the file, or pass captions_per_image=None to allow any number",
+                "wrong number); fix the file, or pass captions_per_image=None to allow any number",
             )
 
     def finish(
@@ -184,11 +184,11 @@ class Assembly:
         Args:
             split: Only this split.
             images: Folder with the pictures, as the user gave it; refused when it holds none of them.
-            beside: Folders to try when none was given; it is fine if none of them holds pictures.
-            check_images: Open every picture; leave out what does not open, and list it.
+            beside: Folders to try if none was given; none of them has to contain images.
+            check_images: Open every image; skip and list those that cannot be opened.
             extra: Further judgements, image -> text.
-            reverse: Judgements text -> image where they are no mirror.
-            ratings: Raw answers of people, before any threshold.
+            reverse: Judgements text -> image, if they are not the transpose.
+            ratings: Raw human ratings, before any threshold.
         """
         values = self._pictures(images, beside)
         rows, columns = np.array(list(self._pairs), dtype=np.int64).reshape(-1, 2).T
@@ -248,7 +248,7 @@ def _is_file(path: Any) -> bool:
 
 
 def _without(collection: Collection, broken: set[str]) -> Collection:
-    """The collection less these images and the texts that belong to no other image."""
+    """The collection without these images, and without texts that belong only to them."""
     if not broken:
         return collection
     images = collection.images.subset([i for i in collection.images.ids if i not in broken])

@@ -1,9 +1,10 @@
-"""Reading files with care: UTF-8 only, every complaint names the file and the line.
+"""Careful file reading: UTF-8 only, and every error names the file and the line.
 
 One rule decides between a warning and an error. A row that lacks something (an empty caption, no image, a picture
-that is not there or does not open) concerns only itself: it is left out, or kept without, and listed as a warning. A
+that is not there or does not open) affects only itself: it is skipped, or kept without it, and listed as a warning. A
 row that contradicts (a repeated id, two splits for one image, a wrong count, a missing column, a row too short, a
-byte that is not UTF-8, a grade that is no number) is refused, because limner would have to guess which part is right.
+byte that is not UTF-8, a grade that is not a number) is refused, because limner would have to guess which part is
+right.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from limner.core.errors import LimnerError, shown
 from limner.core.paths import SMALL, parse_json, refuse_bomb, refuse_irregular
 
 LONGEST_CELL = 1 << 24
-"""Characters of a cell in a csv: far above any caption, below what an unclosed quote swallows of a large file."""
-_LISTED = 10  # so many lines are named in one warning; the rest is counted
+"""Characters of a cell in a csv: far above any caption, but below the effect of an unclosed quote in a large file."""
+_LISTED = 10  # lines named in one warning; the rest is counted
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _BOM = b"\xef\xbb\xbf"
 
 
 class At(NamedTuple):
-    """A place in the input, for messages."""
+    """A position in the input, for messages."""
 
     path: Path
     line: int | None = None
@@ -38,24 +39,24 @@ class At(NamedTuple):
 
 
 def refuse(at: At, message: str) -> NoReturn:
-    """Raises the error that names the place."""
+    """Raises an error with the position."""
     raise LimnerError(f"{at}: {message}")
 
 
 class Notes:
-    """Warnings of one loader, grouped by file and kind, so that a thousand empty captions are one line to read.
+    """Warnings of one loader, grouped by file and kind, so that a thousand empty captions give one line.
 
     Args:
         strict: Refuse at the first warning instead of noting it.
     """
 
     def __init__(self, *, strict: bool = False) -> None:
-        """Starts with nothing to say."""
+        """Starts empty."""
         self.strict = strict
         self._lines: dict[tuple[Path, str], list[int | None]] = {}
 
     def add(self, at: At, message: str) -> None:
-        """Notes what was left out or mended, and where."""
+        """Records what was skipped or repaired, and where."""
         if self.strict:
             refuse(at, f"{message}; strict=True refuses this")
         self._lines.setdefault((at.path, message), []).append(at.line)
@@ -75,7 +76,7 @@ def _place(path: Path, lines: list[int | None]) -> str:
 
 
 def existing(path: str | Path, *, what: str) -> Path:
-    """The path, if something is there; otherwise an error that says what was looked for."""
+    """The path, if something is there; otherwise an error."""
     path = Path(path)
     if not path.exists():
         raise LimnerError(f"no {what} at {path}: check the path")
@@ -83,7 +84,7 @@ def existing(path: str | Path, *, what: str) -> Path:
 
 
 def find_file(folder: Path, patterns: Iterable[str], *, what: str) -> Path:
-    """The one file in `folder` (or `folder` itself, when it is a file) that fits the first pattern that fits any."""
+    """The file in `folder` (or `folder` itself, if it is a file) that matches the first matching pattern."""
     patterns = list(patterns)
     found = optional_file(folder, patterns)
     if found is None:
@@ -92,7 +93,7 @@ def find_file(folder: Path, patterns: Iterable[str], *, what: str) -> Path:
 
 
 def optional_file(folder: Path, patterns: Iterable[str]) -> Path | None:
-    """As `find_file`, but None where nothing fits. Two files that fit the same pattern are refused."""
+    """Like `find_file`, but None if nothing matches. Two matches of one pattern are refused."""
     if folder.is_file():
         return folder
     for pattern in patterns:
@@ -106,13 +107,13 @@ def optional_file(folder: Path, patterns: Iterable[str]) -> Path | None:
 
 
 def lines(path: Path, *, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    """Numbered lines without their ends, gzip opened on the way. Empty lines are left to the caller."""
+    """Numbered lines without line ends; gzip is decompressed. Empty lines are left to the caller."""
     for number, line in enumerate(_decoded(path, encoding), start=1):
         yield number, line.rstrip("\r\n")
 
 
 def filled_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines that hold anything but blanks."""
+    """Numbered lines that are not blank."""
     return ((number, line) for number, line in lines(path) if line.strip())
 
 
@@ -132,7 +133,7 @@ def _plain(path: Path) -> Iterator[bytes]:
 
 
 def _gzipped(path: Path) -> Iterator[bytes]:
-    """Lines of a gzipped file; a few kilobytes that unpack to gigabytes are refused on the way."""
+    """Lines of a gzipped file; decompression bombs are refused."""
     packed, unpacked = path.stat().st_size, 0
     with gzip.open(path) as file:
         while raw := file.readline(SMALL):
@@ -159,8 +160,10 @@ def _decode(raw: bytes, at: At, encoding: str) -> str:
         refuse(at, "a zero byte: this is not a text file in UTF-8")
     try:
         return raw.decode(encoding)
-    except (LookupError, TypeError) as error:  # a codec that is none of texts, such as base64
-        raise LimnerError(f"encoding {encoding!r} is none of texts ({error}): expected utf-8, latin-1, ...") from error
+    except (LookupError, TypeError) as error:  # a codec that is not for text, such as base64
+        raise LimnerError(
+            f"encoding {encoding!r} is not a text encoding ({error}): expected utf-8, latin-1, ..."
+        ) from error
     except UnicodeDecodeError as error:
         near = raw[max(error.start - 12, 0) : error.start].decode(encoding, "replace")
         refuse(at, f"byte 0x{raw[error.start]:02x} after {near!r} is not {encoding}; save the file as UTF-8")
@@ -171,7 +174,7 @@ def split_lines(path: Path, separator: str | None, columns: int) -> Iterator[tup
 
     Args:
         path: The file.
-        separator: What stands between columns; None for any blanks.
+        separator: The column separator; None for any blanks.
         columns: How many there must be; the last one takes the rest of the line.
     """
     for number, line in filled_lines(path):
@@ -194,11 +197,11 @@ def table(
     """Rows of a table with a header, as dicts.
 
     Args:
-        path: The file, gzip opened on the way.
-        delimiter: What stands between columns.
+        path: The file, gzipped or not.
+        delimiter: The column separator.
         quoted: Whether double quotes enclose cells (csv) or are ordinary characters.
-        encoding: Of the text; never guessed.
-        notes: Where a row of the wrong length is noted and mended; without it such a row is refused.
+        encoding: Encoding of the text; never guessed.
+        notes: Records rows of the wrong length, which are repaired; without it they are refused.
         needs: Columns that must be in the header.
     """
     rows = _csv_rows(path, delimiter, quoted=quoted, encoding=encoding, strict=notes is None)
@@ -223,7 +226,7 @@ def _checked_header(at: At, cells: list[str]) -> list[str]:
 
 def _fitted(at: At, cells: list[str], width: int, delimiter: str, notes: Notes | None) -> list[str]:
     if notes is not None and any(delimiter in cell for cell in cells):
-        notes.add(at, "a cell holds a column separator: an unclosed quote may have swallowed rows")
+        notes.add(at, "a cell holds a column separator: an unclosed quote may have merged rows")
     if len(cells) == width:
         return cells
     message = f"{len(cells)} columns, the header has {width}"
@@ -264,7 +267,7 @@ def json_lines(path: Path) -> Iterator[tuple[At, dict[str, object]]]:
 
 
 def json_file(path: Path, *, keys: Iterable[str] = ()) -> dict[str, Any]:
-    """One JSON object, checked for the keys that must be there."""
+    """One JSON object, checked for required keys."""
     value = parse_json("".join(_decoded(path, "utf-8")), where=str(path))
     if not isinstance(value, dict):
         refuse(At(path), f"a JSON {type(value).__name__}, expected an object")
@@ -275,7 +278,7 @@ def json_file(path: Path, *, keys: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def number(text: object, at: At, *, what: str) -> float:
-    """A finite number, or an error that shows what stood there."""
+    """A finite number, or an error that shows the text."""
     try:
         value = float(str(text))
     except ValueError:

@@ -1,4 +1,4 @@
-"""COCO: its own captions and instances JSON, and the 5,000-image test split with everything judged on it."""
+"""COCO: its own captions and instances JSON, and the 5,000-image test split with all its judgements."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def load_captions(
 
     Args:
         path: One file, or a folder with one or more (also in `annotations/`); the split is in each file's name.
-        split: "train", "dev" ("val" is "dev") or "test"; everything where left out.
+        split: "train", "dev" ("val" is "dev") or "test"; everything by default.
         images: Folder with the pictures, or with folders such as `val2017` of them.
         objects: Read the `instances_*.json` beside each caption file into the image field "objects".
-        check_images: Open every picture; leave out and list those that do not open.
-        strict: Refuse where a warning would be listed.
+        check_images: Open every image; skip and list those that cannot be opened.
+        strict: Raise an error instead of listing a warning.
     """
     files = _caption_files(existing(path, what="COCO captions"))
     made = Assembly("coco", strict=strict)
@@ -139,7 +139,7 @@ def load_karpathy_5k(
     check_images: Check = False,
     strict: bool = False,
 ) -> Collection:
-    """Loads the COCO test split of 5,000 images and 25,000 captions, with everything judged on it.
+    """Loads the COCO test split of 5,000 images and 25,000 captions, with all its judgements.
 
     Images and captions come in the order of `coco_test_ids.npy`, and both have an integer field "fold" from 0 to 4:
     the blocks of 5,000 captions of the 1K protocol. Judgements: "pairs"; "cxc" (rated 3 or more; the ratings
@@ -152,10 +152,10 @@ def load_karpathy_5k(
         split: "test" or nothing: this is a test split.
         images: Folder with COCO's val2014 or val2017 pictures.
         cxc: `sits_test.csv`; looked for beside the tsv and in `cxc/` next to its folder, then in the package.
-        eccv: Folder with ECCV Caption's JSON files; the package's where left out.
+        eccv: Folder with ECCV Caption's JSON files; the package's by default.
         instances: An instances JSON that covers these images, for objects and plausible matches.
-        check_images: Open every picture; leave out and list those that do not open.
-        strict: Refuse where a warning would be listed.
+        check_images: Open every image; skip and list those that cannot be opened.
+        strict: Raise an error instead of listing a warning.
     """
     if split not in (None, "test"):
         raise UnknownName("split of 'coco-5k'", str(split), ["test"])
@@ -264,7 +264,7 @@ def _picture_name(images: str | Path | None, captions: Captions) -> str:
 
 
 def _judged(file: Path | None, cxc: str | Path | None, eccv: str | Path | None) -> tuple[Named, Named, Named]:
-    """What is at hand of CxC and ECCV Caption (extra, reverse, ratings); what the user named must be there."""
+    """What is at hand of CxC and ECCV Caption (extra, reverse, ratings); files named by the user must exist."""
     extra: Named = {}
     reverse: Named = {}
     ratings: Named = {}

@@ -75,7 +75,7 @@ def eccv_folder(path: str | Path | None = None) -> Path:
 
 
 def read_eccv(path: str | Path | None = None) -> tuple[Judgements, Judgements]:
-    """ECCV Caption (Chun et al. 2022): image -> text and text -> image, which were judged apart and are no mirror.
+    """ECCV Caption (Chun et al. 2022): image -> text and text -> image, judged separately, not transposes.
 
     1,261 image queries with 22,550 positives and 1,332 caption queries with 11,279, queries in the order of the
     files. Two positives (captions 144675 and 467259) are outside the 25,000 test captions; they are kept, as the
@@ -83,7 +83,7 @@ def read_eccv(path: str | Path | None = None) -> tuple[Judgements, Judgements]:
 
     Args:
         path: Folder with `eccv_image_to_caption.json` and `eccv_caption_to_image.json`; that of the installed
-            package `eccv_caption` where left out.
+            package `eccv_caption` by default.
     """
     return _read_both(eccv_folder(path), "eccv")
 
@@ -120,7 +120,7 @@ def plausible_matches(
     form: str = "pcme",
     labels: Mapping[str, Iterable[object]] | None = None,
 ) -> Judgements:
-    """Images and captions that may well match, since the objects of the two images are (nearly) the same.
+    """Plausible matches: pairs whose images have (nearly) the same objects.
 
     A caption takes the object classes of its own image. A pair is plausible when the sets of classes of the two
     images differ in at most `zeta` classes: |A symmetric-difference B| <= zeta (Hamming distance of label vectors).
@@ -132,9 +132,9 @@ def plausible_matches(
 
     Args:
         collection: Gives the images, texts and which belong together.
-        zeta: In how many classes two images may differ; 0 for "pcme" and 2 for "eccv" where left out.
+        zeta: In how many classes two images may differ; 0 for "pcme" and 2 for "eccv" by default.
         form: "pcme" or "eccv".
-        labels: Image id -> its object classes; the names in the image field "objects" where left out.
+        labels: Image id -> its object classes; the names in the image field "objects" by default.
 
     >>> from limner.core.collection import Items
     >>> from limner.core.ids import Ids
@@ -161,7 +161,7 @@ def _label_sets(collection: Collection) -> dict[str, set[object]]:
 
 
 def _near(collection: Collection, labels: Mapping[str, Iterable[object]], zeta: int) -> npt.NDArray[np.bool_]:
-    """Which images differ in at most zeta classes; |A ^ B| = |A| + |B| - 2 |A & B| turns it into one product."""
+    """Which images differ in at most zeta classes; |A ^ B| = |A| + |B| - 2 |A & B| makes it one matrix product."""
     ids = collection.images.ids
     classes = {label: column for column, label in enumerate({c for key in ids for c in labels.get(key, ())})}
     vectors = np.zeros((len(ids), len(classes)), dtype=np.float32)

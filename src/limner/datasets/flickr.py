@@ -48,12 +48,12 @@ def load_flickr8k(
 
     Args:
         path: Folder with `Flickr8k.token.txt`, or one that holds it in `text/` or `Flickr8k_text/`.
-        split: "train", "dev" or "test"; everything with all splits where left out.
-        images: Folder with the photographs; looked for beside the texts where left out.
+        split: "train", "dev" or "test"; everything with all splits by default.
+        images: Folder with the photographs; looked for beside the texts by default.
         captions: Numbers of the captions to keep; `[2]` is the one-caption pool of the ranking paper.
         captions_per_image: Refuse an image with another number of captions; None allows any.
         check_images: Open every photograph; leave out and list those that do not open.
-        strict: Refuse where a warning would be listed.
+        strict: Raise an error instead of listing a warning.
     """
     folder = _text_folder(Path(path))
     made = Assembly("flickr8k", strict=strict)
@@ -97,7 +97,7 @@ def load_tokens(
 
 @dataclass(frozen=True)
 class RawJudgements:
-    """What people answered, before any threshold.
+    """Raw human answers, before any threshold.
 
     Args:
         images: Image id of each judged pair.

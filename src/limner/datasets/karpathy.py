@@ -32,14 +32,14 @@ def load_json(
 
     Args:
         path: The JSON file, or a folder that holds one.
-        split: "train", "dev" or "test" ("val" is "dev"); everything where left out.
+        split: "train", "dev" or "test" ("val" is "dev"); everything by default.
         images: Folder with the pictures.
         restval: Where the 30,504 images of COCO's `restval` go: "train" (as nearly all papers do), "restval" (a
-            split of their own) or "drop".
+            separate split) or "drop".
         first: Keep the first so many captions of each image. COCO's test split has 25,010 captions; most papers
             report on the first five of each image, 25,000.
-        check_images: Open every picture; leave out and list those that do not open.
-        strict: Refuse where a warning would be listed.
+        check_images: Open every image; skip and list those that cannot be opened.
+        strict: Raise an error instead of listing a warning.
     """
     if restval not in _RESTVAL:
         raise UnknownName("choice for restval", restval, _RESTVAL)
@@ -85,18 +85,18 @@ def load_precomp(
 ) -> Collection:
     """Loads a folder of VSE++ or SCAN: `train_caps.txt`, `dev_caps.txt`, `test_caps.txt`, with or without `*_ids.txt`.
 
-    A line is a caption, and so many lines in a row belong to one image. A file of ids may hold one id per image, the
-    image's id repeated for every caption, or one different id per caption; any other number of lines is refused.
-    Without ids, images are named `test-0` and captions `test-0#0`, by their order.
+    A line is a caption, and a fixed number of consecutive lines belong to one image. A file of ids may hold one id per
+    image, the image's id repeated for every caption, or one different id per caption; any other number of lines is
+    refused. Without ids, images are named `test-0` and captions `test-0#0`, by their order.
 
     Args:
         path: The folder.
         split: "train", "dev", "test" or "testall" (COCO's 5,000 images, of which "test" is the first thousand); the
-            first three where left out.
+            first three by default.
         images: Folder with the pictures, if the ids name files.
         captions_per_image: How many lines belong to one image.
-        check_images: Open every picture; leave out and list those that do not open.
-        strict: Refuse where a warning would be listed.
+        check_images: Open every image; skip and list those that cannot be opened.
+        strict: Raise an error instead of listing a warning.
     """
     if captions_per_image < 1:
         raise LimnerError(f"captions_per_image={captions_per_image}: expected 1 or more")
@@ -124,7 +124,7 @@ def _caption_files(folder: Path, name: str) -> list[Path]:
 
 
 def _add_part(made: Assembly, part: str, file: Path, per_image: int) -> None:
-    captions = list(lines(file))  # an empty line is an empty caption here: dropping it would shift all that follow
+    captions = list(lines(file))  # an empty line is an empty caption here: dropping it would shift the rest
     images, keys = _precomp_ids(part, file, len(captions), per_image)
     for (line, caption), image, key in zip(captions, images, keys, strict=True):
         made.image(image, At(file, line), split=part)

@@ -43,12 +43,12 @@ def load_multi30k(
 
     Args:
         path: The folder or the tsv.
-        split: One split; everything where left out.
+        split: One split; everything by default.
         images: Folder with the pictures.
         languages: Keep these languages.
         splits: Which `_split` column of a tsv gives the splits, e.g. "multi30k" or "flickr8k".
-        check_images: Open every picture; leave out and list those that do not open.
-        strict: Refuse where a warning would be listed.
+        check_images: Open every image; skip and list those that cannot be opened.
+        strict: Raise an error instead of listing a warning.
     """
     for language in languages or ():
         if language not in LANGUAGES:
@@ -134,9 +134,9 @@ def load_flickr8k_cn(
         path: The file, or a folder that holds it.
         split: "train", "dev" or "test", by the lists in `splits`.
         images: Folder with Flickr8k's photographs.
-        splits: Folder with `Flickr_8k.trainImages.txt` and its like; beside the file, or in `text/`, where left out.
-        check_images: Open every picture; leave out and list those that do not open.
-        strict: Refuse where a warning would be listed.
+        splits: Folder with `Flickr_8k.trainImages.txt` and its like; beside the file, or in `text/`, by default.
+        check_images: Open every image; skip and list those that cannot be opened.
+        strict: Raise an error instead of listing a warning.
     """
     patterns = ("chinese_human.txt", "*zhc*.txt", "*.caption.txt", "*cn*.txt")
     file = find_file(existing(path, what="Flickr8k-CN"), patterns, what="Flickr8k-CN captions")

@@ -1,6 +1,6 @@
-"""Tables that are in memory, and folders that the datasets library saved: what a notebook or a hub gives.
+"""Tables that are in memory, and folders that the datasets library saved: as in notebooks or from the hub.
 
-Whatever holds rows is read like a table in a file (see `limner.datasets.tables`): a DataFrame of pandas or polars, a
+Any table is read like a table in a file (see `limner.datasets.tables`): a DataFrame of pandas or polars, a
 table of Arrow, a Dataset or DatasetDict of the datasets library, {column: values}, a list of rows, a list of (image,
 caption) pairs. Pictures may be paths, bytes, pictures of Pillow or arrays of pixels.
 """
@@ -37,11 +37,11 @@ def load_object(
     Args:
         given: A table, or a mapping from the names of splits to tables.
         split: Only this split.
-        name: What reports call it; the kind of table where left out.
-        images: Folder that file names start from; the working directory where left out.
-        columns: What the table calls its columns, e.g. `{"image": "photo", "caption": "alt"}`.
-        check_images: Open every picture; leave out and list those that do not open.
-        strict: Refuse where a warning would be listed.
+        name: Name in reports; the kind of table by default.
+        images: Folder that file names start from; the working directory by default.
+        columns: Column names of the table, e.g. `{"image": "photo", "caption": "alt"}`.
+        check_images: Open every image; skip and list those that cannot be opened.
+        strict: Raise an error instead of listing a warning.
 
     >>> load_object({"image": ["dog.jpg", "cat.jpg"], "caption": ["A dog.", "A cat."]})
     Collection('dict': 2 images, 2 texts)
@@ -71,8 +71,8 @@ def load_saved(
         split: Only this split.
         images: Folder that file names start from.
         columns: As in `limner.datasets.tables.load_table`.
-        check_images: Open every picture; leave out and list those that do not open.
-        strict: Refuse where a warning would be listed.
+        check_images: Open every image; skip and list those that cannot be opened.
+        strict: Raise an error instead of listing a warning.
     """
     folder = existing(path, what="folder of the datasets library")
     made = Assembly(folder.resolve().name, strict=strict)
@@ -108,7 +108,7 @@ def _saved_rows(folder: Path) -> Iterator[Row]:
 
 
 def _parts(given: object) -> dict[str | None, object]:
-    """Tables by split; {None: table} where there is one only."""
+    """Tables by split; {None: table} if there is one only."""
     if isinstance(given, Mapping) and given and all(_is_table(table) for table in given.values()):
         return dict(given)
     return {None: given}
@@ -125,7 +125,7 @@ def _placed(found: Iterable[Row], place: Path, split: str | None) -> Iterator[tu
 
 
 def rows(given: Any) -> Iterator[Row]:
-    """The rows of whatever is a table, each as {column: value}."""
+    """The rows of any table, each as {column: value}."""
     if hasattr(given, "with_format") and hasattr(given, "iter") and hasattr(given, "num_rows"):  # a Dataset
         parts = given.with_format("arrow").iter(_AT_ONCE)
         return (row for part in parts for row in _arrow_rows(part))
@@ -147,7 +147,7 @@ def _arrow_rows(given: Any) -> Iterator[Row]:
     import pyarrow as pa
 
     if hasattr(given, "dtypes") and any(str(kind) == "object" for kind in getattr(given.dtypes, "values", ())):
-        yield from _filled(given.to_dict("records"))  # pandas with pictures, which Arrow does not know
+        yield from _filled(given.to_dict("records"))  # pandas with images, which Arrow does not support
         return
     held = given if hasattr(given, "to_pylist") else pa.table(given)
     parts = held.to_batches(max_chunksize=_AT_ONCE) if hasattr(held, "to_batches") else [held]

@@ -1,4 +1,4 @@
-"""Plain tables (csv, tsv, jsonl, parquet) and folders of images with a table of captions: a person's own data."""
+"""Plain tables (csv, tsv, jsonl, parquet) and folders of images with a table of captions: your own data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "language": ("language", "lang"),
     "grade": ("grade",),
 }
-"""What a table may say -> the column names it goes by, the first one found being taken."""
+"""Role -> accepted column names; the first one found is used."""
 
 ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".parquet")
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")
@@ -44,10 +44,10 @@ def load_table(
     check_images: Check = False,
     strict: bool = False,
 ) -> Collection:
-    r"""Loads a csv, tsv, txt (comma or tab), jsonl or parquet table, one caption a row; text forms may be gzipped.
+    r"""Loads a csv, tsv, txt (comma or tab), jsonl or parquet table, one caption per row; text forms may be gzipped.
 
     Columns: `image` (a file's name, path or any id) and `caption`; optional `id` of the caption, `image_id`, `split`,
-    `language` and `grade` (1 where left out; 0 means judged and not relevant). jsonl and parquet may have `captions`,
+    `language` and `grade` (1 by default; 0 means judged and not relevant). jsonl and parquet may have `captions`,
     a list, instead of `caption`. Further columns become fields of the texts, those that begin with `image_` fields of
     the images. Without ids, captions are named `dog.jpg#0`, `dog.jpg#1`, ... Rows that repeat a caption's id with
     another image and a grade judge the same caption again; without an id, the same words are the same caption there.
@@ -55,12 +55,12 @@ def load_table(
     Args:
         path: The table.
         split: Only this split.
-        images: Folder that the names in `image` start from; the table's own folder and its `images/` where left out.
-        columns: What the table calls its columns, e.g. `{"image": "photo", "caption": "alt"}`.
+        images: Folder that the names in `image` start from; the table's own folder and its `images/` by default.
+        columns: Column names of the table, e.g. `{"image": "photo", "caption": "alt"}`.
         quoted: Whether double quotes enclose cells; with False they are ordinary characters.
-        encoding: Of a text table. UTF-8 unless said otherwise; never guessed.
-        check_images: Open every picture; leave out and list those that do not open.
-        strict: Refuse where a warning would be listed.
+        encoding: Encoding of a text table. UTF-8 unless said otherwise; never guessed.
+        check_images: Open every image; skip and list those that cannot be opened.
+        strict: Raise an error instead of listing a warning.
 
     >>> import tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -87,19 +87,19 @@ def load_folder(
     check_images: Check = False,
     strict: bool = False,
 ) -> Collection:
-    """Loads a folder of images with a table of captions in it or beside it (`captions.csv`, `metadata.jsonl`, ...).
+    """Loads a folder of images with a table of captions in it or next to it (`captions.csv`, `metadata.jsonl`, ...).
 
     Pictures without a caption are listed as a warning.
 
     Args:
         path: The folder, or one that holds `images/`.
         split: Only this split.
-        captions: The table, where it has another name.
+        captions: The table, if it has another name.
         columns: As in `load_table`, as are `quoted`, `encoding`, `check_images` and `strict`.
         quoted: Whether double quotes enclose cells.
-        encoding: Of a text table.
-        check_images: Open every picture; leave out and list those that do not open.
-        strict: Refuse where a warning would be listed.
+        encoding: Encoding of a text table.
+        check_images: Open every image; skip and list those that cannot be opened.
+        strict: Raise an error instead of listing a warning.
     """
     folder = existing(path, what="folder of images")
     file = _captions_beside(folder) if captions is None else existing(captions, what="table of captions")
@@ -170,7 +170,7 @@ def _parquet_rows(file: Path) -> Iterator[tuple[At, dict[str, object]]]:
 
 
 class TableReader:
-    """Adds rows to an assembly; knows what the columns are called and which words were captions before."""
+    """Adds table rows to an assembly, by column role."""
 
     def __init__(self, made: Assembly, columns: Mapping[str, str]) -> None:
         for role in columns:
@@ -188,7 +188,7 @@ class TableReader:
             self._add(row, at)
             empty = False
         if empty:
-            refuse(At(file), "no rows; expected one caption a row below the header")
+            refuse(At(file), "no rows; expected one caption per row below the header")
 
     def _add(self, row: Mapping[str, object], at: At) -> None:
         named = _named(row, self.columns, at)
@@ -225,7 +225,7 @@ class TableReader:
 
 
 def _named(row: Mapping[str, object], columns: Mapping[str, str], at: At) -> dict[str, str]:
-    """Role -> name of the column of this row that plays it."""
+    """The column name of each role in this row."""
     for role, name in columns.items():
         if name not in row:
             refuse(at, f"no column {name!r} for {role!r}; there are {shown(row, most=12)}")
@@ -239,7 +239,7 @@ def _named(row: Mapping[str, object], columns: Mapping[str, str], at: At) -> dic
 
 
 def _fields(row: Mapping[str, object], named: Mapping[str, str]) -> tuple[dict[str, object], dict[str, object]]:
-    """Columns that play no role, as fields of the image and of the text."""
+    """Columns without a role, as fields of the image and of the text."""
     known = set(named.values())
     further = {name: cell for name, cell in row.items() if name not in known}
     about_image = {name.removeprefix("image_"): cell for name, cell in further.items() if name.startswith("image_")}
@@ -266,7 +266,7 @@ def _image(cells: Mapping[str, object], at: At) -> tuple[Value, str]:
 
 
 def _content(value: Any) -> object:
-    """What tells that two rows hold the same picture, where nothing names it."""
+    """A key for an image without a name: rows with the same content share it."""
     return value.tobytes() if hasattr(value, "getexif") else value
 
 

@@ -15,11 +15,11 @@ _DIRECTIONS = ("i2t", "t2i")
 
 
 def read_qrels(path: str | Path, *, name: str = "pairs", negative: str = "refuse") -> Judgements:
-    r"""Reads judgements from a qrels file. Grades may be decimal; the second column is ignored, as everywhere.
+    r"""Reads judgements from a qrels file. Grades may be decimal; the second column is ignored.
 
     Args:
         path: The file, gzipped or not.
-        name: What reports call the judgements.
+        name: Name of the judgements in reports.
         negative: Some TREC tracks mark spam with negative grades: "refuse" them, or take them as "zero".
 
     >>> import tempfile, pathlib
@@ -45,7 +45,7 @@ def read_qrels(path: str | Path, *, name: str = "pairs", negative: str = "refuse
 
 
 def read_groups(path: str | Path) -> dict[str, str]:
-    r"""Reads what queries belong with, such as the image of each caption, for `limner.evaluate(..., groups=...)`.
+    r"""Reads the group of each query, such as the image of each caption, for `limner.evaluate(..., groups=...)`.
 
     Args:
         path: Lines of `query group`; a csv with the columns query and group; or a JSON object, group by query.
@@ -96,11 +96,11 @@ def write_qrels(judgements: Judgements, path: str | Path) -> None:
 def load_qrels(
     path: str | Path, *, split: str | None = None, direction: str = "i2t", negative: str = "refuse"
 ) -> Collection:
-    """A collection of ids alone, from a qrels file: enough to evaluate scores and runs; texts are "".
+    """A collection of ids only, from a qrels file: enough to evaluate scores and runs; texts are empty.
 
     Args:
         path: The file.
-        split: Not for qrels, which have no splits.
+        split: Not supported: qrels have no splits.
         direction: Whether the queries are images ("i2t") or texts ("t2i").
         negative: As in `read_qrels`.
     """

@@ -43,7 +43,7 @@ _TEXT_FIELDS = ("language", "page_title", "section_title", "page_url")
 
 
 def clean_file_name(name: str) -> str:
-    """What a file's name says in words: no path, no extension, no percent signs, blanks for underscores.
+    """A file name as words: without path, extension and percent encoding, with spaces for underscores.
 
     >>> clean_file_name("https://upload.example/commons/8/8e/Plaque_81_boulevard%2C_Paris_5.jpg")
     'Plaque 81 boulevard, Paris 5'
@@ -53,7 +53,7 @@ def clean_file_name(name: str) -> str:
 
 
 def image_names(images: Items) -> list[str]:
-    """What the file names of images say: their field "file_name", or the cleaned name of the file or of the id.
+    """The file names of images as words: the field "file_name", or the cleaned name of the file or id.
 
     >>> image_names(Items(["a/Red_dog.jpg"], [None]))
     ['Red dog']
@@ -65,7 +65,7 @@ def image_names(images: Items) -> list[str]:
 
 
 def write_submission(ranking: Ranking, texts: Items, path: str | Path, *, places: int = 5) -> Path:
-    """Writes what Kaggle's challenge takes: a csv of image ids and captions, five lines for each image, best first.
+    """Writes a Kaggle submission: a csv of image ids and captions, five lines per image, best first.
 
     Args:
         ranking: Images as queries, texts as candidates.
@@ -100,17 +100,17 @@ def load_wit(
     Images are named by their URL (Kaggle's test images by their id) and have the field "file_name", their cleaned
     name, besides "image_url", "mime_type", "width" and "height". Texts have "language", "kind" of caption,
     "page_title", "section_title" and "page_url". A row without the wanted captions is left out and listed. Kaggle's
-    test has no truth: its images and the captions of `test_caption_list.csv` come without pairs.
+    test split has no ground truth: its images and the captions of `test_caption_list.csv` come without pairs.
 
     Args:
         path: One tsv (or tsv.gz), or a folder searched through for them; the split is in each file's name.
         split: "train", "dev" ("val" is "dev") or "test"; only those files are read.
-        captions: Kinds to keep, of "reference", "attribution", "alt_text", "title_and_reference"; where left out,
+        captions: Kinds to keep, of "reference", "attribution", "alt_text", "title_and_reference"; by default,
             the last one if the file has it (Kaggle), else the first.
         languages: Keep the rows in these languages.
         pixels: Read the pictures from the folders `image_pixels` (Kaggle).
-        check_images: Open every picture; leave out and list those that do not open.
-        strict: Refuse where a warning would be listed.
+        check_images: Open every image; skip and list those that cannot be opened.
+        strict: Raise an error instead of listing a warning.
     """
     for kind in captions or ():
         if kind not in CAPTIONS:
@@ -149,7 +149,7 @@ def _add_shard(
         if "image_url" not in row:
             refuse(At(shard, 1), f"no column 'image_url'; the header has {shown(row, most=20)}")
         if "id" in row and not any(column in row for column in CAPTIONS.values()):
-            _add_image(made, row["id"], row, at, part)  # Kaggle's test: which caption belongs is what one has to find
+            _add_image(made, row["id"], row, at, part)  # Kaggle's test: the matching captions are not published
         elif languages is None or row.get("language") in languages:
             _add_row(made, row, at, part, captions)
     listed = shard.with_name("test_caption_list.csv")
@@ -177,7 +177,7 @@ def _add_image(made: Assembly, key: str, row: Mapping[str, str], at: At, part: s
     fields = {name: row[column] for column, name in _IMAGE_FIELDS.items() if column in row}
     sizes = {name: int(fields[name]) for name in ("width", "height") if fields.get(name, "").isdecimal()}
     before = made.split_of.get(key)
-    if part and before not in (None, part):  # refused elsewhere, but a crawl of this size may hold such images
+    if part and before not in (None, part):  # refused elsewhere, but a crawl of this size may contain such images
         made.notes.add(at, f"image of split {part!r} is already in {before!r}; kept there")
         part = before
     made.image(key, at, split=part, fields={"file_name": clean_file_name(row["image_url"]), **fields, **sizes})

@@ -1,6 +1,6 @@
 """Writing a Collection as a table, as a folder of images with captions, or as qrels.
 
-Each function returns what the form cannot hold, one sentence each, so that nothing is lost in silence.
+Each function returns what the form cannot hold, one sentence each, so that nothing is lost silently.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _SCALARS = (str, int, float, bool, type(None), np.generic)
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 _QRELS = (".qrels", ".trec")
 _TAKEN = ("image", "caption", "captions", "id", "image_id", "split", "grade", "lang")
-"""Columns with a meaning of their own; a field of that name would be read as something else."""
+"""Reserved column names; a field of that name would be misread."""
 
 
 def write(collection: Collection, path: str | Path) -> tuple[str, ...]:
-    """Writes in the form that the ending asks for: .csv, .tsv, .jsonl, .parquet, .qrels, or none for a folder.
+    """Writes the format given by the file ending: .csv, .tsv, .jsonl, .parquet, .qrels, or none for a folder.
 
     Returns:
         What the form cannot hold, one sentence each.
@@ -46,7 +46,7 @@ def write(collection: Collection, path: str | Path) -> tuple[str, ...]:
 
 
 def write_table(collection: Collection, path: str | Path) -> tuple[str, ...]:
-    """Writes one row per judged pair, as `tables.load_table` reads it; the pictures stay where they are.
+    """Writes one row per judged pair, as `tables.load_table` reads it; image files are not copied.
 
     Args:
         collection: What to write.
@@ -94,7 +94,7 @@ def _write_picture(images: Items, row: int, folder: Path) -> str | None:
 
 
 def _safe_name(key: str, row: int, ending: str) -> str:
-    """A file name of its own: the id itself where it is one, else the row's number."""
+    """A unique file name: the id itself if it is valid, else the row number."""
     plain = all(c.isalnum() or c in "._-" for c in key) and not key.startswith(".") and len(key) < 120
     if not plain:
         return f"{row:08d}{ending}"
@@ -108,7 +108,7 @@ def _ending(value: str | Path | bytes) -> str:
 
 
 def _file_beside(value: object, folder: Path) -> str | None:
-    """How a table in this folder names a picture: relative where it is inside, absolute elsewhere."""
+    """The path of an image in a table: relative if inside the folder, else absolute."""
     if not isinstance(value, (str, Path)):
         return None
     file = Path(value).resolve()
@@ -207,7 +207,7 @@ def _lost_pictures(collection: Collection, files: Iterable[str | None]) -> tuple
 
 def _write_separated(path: Path, rows: list[dict[str, object]], delimiter: str) -> None:
     with replacing(path) as draft, draft.open("w", encoding="utf-8", newline="") as file:
-        # Every text is quoted: what the module quotes by itself does not cover a lone carriage return.
+        # Every text is quoted: the csv module does not quote a lone carriage return.
         quoting: Literal[2] = csv.QUOTE_NONNUMERIC
         writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter, lineterminator="\n", quoting=quoting)
         writer.writeheader()

@@ -1,7 +1,7 @@
-"""Encoders: what turns images and texts into vectors. An encoder has `dim` and `encode(items) -> array`.
+"""Encoders: from images and texts to vectors. An encoder has `dim` and `encode(items) -> array`.
 
-That is the whole contract (`Encoder`), for those of the catalogue and for one of your own, which is named as
-"module:thing". What has two sides in one space, as CLIP or a trained system, is `TwoSided` and takes images and texts.
+That is the whole contract (`Encoder`), for built-in encoders and your own, which are named as "module:thing". A model
+with a joint space for images and texts, such as CLIP or a trained system, is `TwoSided`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ENCODERS: Registry[Any] = Registry(
         "histograms": "limner.encoders.pictures:Histograms",
     },
 )
-"""Encoders by name: each a class or function that is called with the options, or an encoder itself."""
+"""Encoders by name: each a class or function that takes the options, or an encoder object."""
 
 
 def encoder(name: str, **options: Any) -> Any:
@@ -48,7 +48,7 @@ def encoder(name: str, **options: Any) -> Any:
 
     Args:
         name: A key of `ENCODERS`, or "module:thing"; a class or function is called with the options.
-        options: Of the encoder, such as `model` (a folder, or a name on a hub) and `device`.
+        options: Options of the encoder, such as `model` (a folder, or a name on a hub) and `device`.
 
     >>> encoder("word-vectors", file="nothing.txt")
     Traceback (most recent call last):
@@ -58,12 +58,12 @@ def encoder(name: str, **options: Any) -> Any:
 
 
 def encoder_named(name: str, options: Mapping[str, object], *, trusted: bool = True) -> object:
-    """As `encoder`, for a name and options that may come from a file.
+    """Like `encoder`, for a name and options that may come from a file.
 
     Args:
-        name: A key of `ENCODERS`; "module:thing" only where it is trusted.
-        options: Of the encoder.
-        trusted: False for a name that a file gives.
+        name: A key of `ENCODERS`; "module:thing" only if trusted.
+        options: Options of the encoder.
+        trusted: False for a name from a file.
     """
     thing = ENCODERS.find(name, trusted=trusted)
     if not callable(thing):

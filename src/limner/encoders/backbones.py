@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from limner.core.errors import UnknownName
+from limner.core.renamed import renamed
 from limner.encoders.offline import fingerprint_of, folder_of, needed, pretrained
 from limner.encoders.running import Running, TorchEncoder, mean_pooled
 
@@ -22,12 +23,13 @@ class TextBackbone(TorchEncoder):
     Args:
         model: A folder, or a name on the Hugging Face hub, such as "xlm-roberta-base".
         pooling: "first" token's state (`[CLS]`, `<s>`), or the "mean" of all.
-        longest: Tokens that are read of a text; what the model can take where left out.
-        running: `device`, `precision` and `budget` of `limner.encoders.running.TorchEncoder`.
+        max_tokens: Tokens per text; the limit of the model by default.
+        running: `device`, `precision` and `tokens_per_batch` of `limner.encoders.running.TorchEncoder`.
     """
 
+    @renamed(longest="max_tokens")
     def __init__(
-        self, model: str | Path, *, pooling: str = "first", longest: int | None = None, **running: Unpack[Running]
+        self, model: str | Path, *, pooling: str = "first", max_tokens: int | None = None, **running: Unpack[Running]
     ) -> None:
         super().__init__(**running)
         if pooling not in POOLINGS:
@@ -37,17 +39,17 @@ class TextBackbone(TorchEncoder):
         self.tokenizer = pretrained(library.AutoTokenizer.from_pretrained, self.folder)
         self.model = pretrained(library.AutoModel.from_pretrained, self.folder).to(self.device).eval()
         self.dim = int(self.model.config.hidden_size)
-        self.longest = longest or longest_of(self.tokenizer, self.model.config)
+        self.max_tokens = max_tokens or max_tokens_of(self.tokenizer, self.model.config)
         self.fill = int(self.tokenizer.pad_token_id or 0)
 
     @property
     def fingerprint(self) -> str:
         """The model's files, pooling, length and precision."""
-        return f"transformers {fingerprint_of(self.folder)} {self.pooling} {self.longest} {self.number_type}"
+        return f"transformers {fingerprint_of(self.folder)} {self.pooling} {self.max_tokens} {self.number_type}"
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokens with the marks of beginning and end."""
-        return list(self.tokenizer(list(texts), truncation=True, max_length=self.longest)["input_ids"])
+        """Tokens, including special tokens."""
+        return list(self.tokenizer(list(texts), truncation=True, max_length=self.max_tokens)["input_ids"])
 
     def states(self, tokens: Tensor, filled: Tensor) -> Tensor:
         """The last states of all tokens."""
@@ -60,8 +62,8 @@ class TextBackbone(TorchEncoder):
         return states[:, 0] if self.pooling == "first" else mean_pooled(states, filled)
 
 
-def longest_of(tokenizer: Any, config: Any) -> int:
-    """How many tokens a model can take: what tokenizer and positions both allow."""
+def max_tokens_of(tokenizer: Any, config: Any) -> int:
+    """The token limit of a model: the lower limit of its tokenizer and its positions."""
     places = int(getattr(config, "max_position_embeddings", 512) or 512)
     if getattr(config, "model_type", "") in ("roberta", "xlm-roberta", "camembert", "mpnet"):
         places -= 2  # their positions begin after the padding's
@@ -69,7 +71,7 @@ def longest_of(tokenizer: Any, config: Any) -> int:
 
 
 def frozen(module: torch.nn.Module) -> torch.nn.Module:
-    """The same module, never trained."""
+    """The same module, frozen."""
     for parameter in module.parameters():
         parameter.requires_grad_(False)
     return module.eval()

@@ -1,4 +1,4 @@
-"""Batches of texts of one length or nearly so, so that little is computed for padding; and pieces of a few seconds."""
+"""Batches of texts of similar length, to save padding; and chunks of a few seconds of work."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from limner.core.arrays import Array, IntArray
 from limner.core.errors import LimnerError
 
 PART_SECONDS = 5.0
-"""So much work goes into one piece: what a kill loses."""
-_FIRST = 32  # items of the first piece, before anybody knows how long one takes
+"""Seconds of work per piece: at most this much is lost on a kill."""
+_FIRST = 32  # items of the first piece, before the speed is known
 
 
 def by_length(lengths: Sequence[int] | Array, *, budget: int, most: int = 4096) -> Iterator[IntArray]:
     """Rows in batches, the longest first, each of at most `budget` tokens with its padding.
 
-    The longest come first, so that what does not fit into memory fails at once and not after an hour.
+    The longest come first, so that running out of memory happens at once and not after an hour.
 
     Args:
         lengths: Tokens of each row.
-        budget: Tokens of a batch, padding included; a row that is longer has a batch of its own.
-        most: Rows of a batch.
+        budget: Tokens of a batch, padding included; a longer row gets its own batch.
+        most: Maximum rows in a batch.
 
     >>> [rows.tolist() for rows in by_length([3, 9, 2, 4, 8], budget=18)]
     [[1, 4], [3, 0, 2]]
@@ -41,14 +41,14 @@ def by_length(lengths: Sequence[int] | Array, *, budget: int, most: int = 4096) 
 
 
 def paced(total: int, *, most: int, seconds: float | None = PART_SECONDS) -> Iterator[slice]:
-    """Pieces of so many seconds' work, of at most `most` items: whoever keeps each when it is done loses little.
+    """Splits work into pieces of a few seconds, of at most `most` items, so that little is lost on a kill.
 
-    The work on a piece is what happens before the next one is asked for.
+    The time of a piece is measured until the next one is requested.
 
     Args:
-        total: Items in all.
-        most: Items of a piece.
-        seconds: How long the work on a piece should take; None where that does not matter.
+        total: Total number of items.
+        most: Maximum items in a piece.
+        seconds: Target time of a piece; None for no target.
 
     >>> list(paced(100, most=60))
     [slice(0, 32, None), slice(32, 92, None), slice(92, 100, None)]
@@ -64,7 +64,7 @@ def paced(total: int, *, most: int, seconds: float | None = PART_SECONDS) -> Ite
 
 
 def padded(rows: Sequence[Sequence[int]], *, fill: int = 0) -> tuple[IntArray, npt.NDArray[np.bool_]]:
-    """Rows of numbers as one matrix, and which of its places are filled.
+    """Rows padded to one matrix, and the mask of its filled positions.
 
     >>> matrix, filled = padded([[5, 6], [7]])
     >>> matrix.tolist(), filled.tolist()

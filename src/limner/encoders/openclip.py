@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class OpenClipEncoder(TorchEncoder):
-    """A model of open_clip by its architecture and weights; vectors have length 1.
+    """A model of open_clip by its architecture and weights; vectors are L2-normalised.
 
     Args:
         model: The architecture, such as "ViT-B-32".
         weights: A file of weights, or one of open_clip's tags for this architecture, such as "laion2b_s34b_b79k".
-        running: `device`, `precision`, `budget` and `batch` of `limner.encoders.running.TorchEncoder`.
+        running: `device`, `precision`, `tokens_per_batch` and `batch_size` of `limner.encoders.running.TorchEncoder`.
     """
 
     kinds = ("image", "text")
@@ -51,7 +51,7 @@ class OpenClipEncoder(TorchEncoder):
         return f"open_clip {self.name} {held} {self.number_type}"
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokens, filled up to the model's fixed length: its text tower knows no mask."""
+        """Tokens, padded to the model's fixed length: its text tower has no mask."""
         return [row.tolist() for row in self.tokenizer(list(texts))]
 
     def text_vectors(self, tokens: Tensor, filled: Tensor) -> Tensor:
@@ -59,7 +59,7 @@ class OpenClipEncoder(TorchEncoder):
         return torch.nn.functional.normalize(self.model.encode_text(tokens).float(), dim=-1)
 
     def pixels(self, picture: Image) -> Tensor:
-        """As open_clip's own transformation for this model scales and normalises."""
+        """Preprocessed by open_clip's own transform for this model."""
         return torch.as_tensor(self.transform(picture))
 
     def image_vectors(self, pixels: Tensor) -> Tensor:
@@ -80,11 +80,11 @@ def _loaded(library: Any, model: str, weights: str) -> tuple[Any, Any]:
     if not Path(weights).is_file() and weights not in tags:
         raise LimnerError(f"weights {weights!r} of {model!r}: no such file, and none of its tags ({', '.join(tags)})")
     if Path(weights).is_file():
-        read_weights(Path(weights))  # refuses what is more than data, whatever the library would do with it
+        read_weights(Path(weights))  # refuses anything but data
     try:
         with hub_or_cache():
             loaded, _, transform = library.create_model_and_transforms(model, pretrained=weights)
-    except Exception as error:  # whatever goes wrong on a network, or with a file of another architecture
+    except Exception as error:  # any network error, or with a file of another architecture
         if Path(weights).is_file():
             raise LimnerError(f"{weights} does not hold the weights of {model!r}: {error}") from error
         repository = str(library.get_pretrained_cfg(model, weights).get("hf_hub", "")).strip("/")

@@ -1,10 +1,10 @@
-"""What a picture looks like, as histograms: which colours stand where, and which way the edges run.
+"""Image descriptors as histograms: the layout of colours and the directions of edges.
 
 Both are counted in a grid of cells and over the whole picture. Square roots are taken of the shares, so that the dot
 product of two descriptions is the sum of their Bhattacharyya coefficients (the Hellinger kernel), which suits
 histograms better than the plain product.
 
-Pixels are compared and counted in whole numbers, so that a picture is described alike on every processor.
+Pixels are compared and counted in whole numbers, so that the result is the same on every CPU.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LEVELS = 32  # steps per colour channel in the table of colour names
 
 
 def colours(pixels: Pixels) -> Float32:
-    """Share of each colour in each cell and in the whole picture.
+    """The share of each colour in each cell and in the whole image.
 
     Colours are 12 hues in two saturations and three brightnesses, and 6 greys.
     """
@@ -56,7 +56,7 @@ def shapes(pixels: Pixels) -> Float32:
 
 
 DESCRIPTIONS: Mapping[str, Callable[[Pixels], Float32]] = MappingProxyType({"colours": colours, "shapes": shapes})
-"""Descriptions by name; each has a length of its own and is scaled to weigh the same in the end."""
+"""Descriptions by name; each has its own dimension and is scaled to equal weight."""
 
 
 def describe(
@@ -68,7 +68,7 @@ def describe(
         items: Pictures.
         names: Keys of `DESCRIPTIONS`.
         workers: Threads; all cores by default.
-        progress: Called with (pictures done, pictures in all).
+        progress: Called with (pictures done, pictures in total).
     """
     for name in names:
         if name not in DESCRIPTIONS:
@@ -89,7 +89,7 @@ def describe(
 
 @dataclass(frozen=True)
 class Histograms:
-    """The built-in encoder of images, which needs no weights: descriptions side by side.
+    """The built-in encoder of images, which needs no weights: concatenated descriptors.
 
     Args:
         names: Keys of `DESCRIPTIONS`.
@@ -99,7 +99,7 @@ class Histograms:
 
     @cached_property
     def dim(self) -> int:
-        """Numbers per picture."""
+        """Dimension of the vectors."""
         blank = np.zeros((SIDE, SIDE, 3), dtype=np.uint8)
         return sum(len(DESCRIPTIONS[name](blank)) for name in self.names)
 
@@ -157,7 +157,7 @@ def _bounds() -> tuple[float, ...]:
 
 
 def _histograms(code: npt.NDArray[np.intp], kinds: int, weights: FloatArray | None) -> Float32:
-    """Square roots of shares, cell by cell and then over the whole picture; 0 where there is nothing to count."""
+    """Square roots of shares, cell by cell and then over the whole picture; 0 if there is nothing to count."""
     flat = None if weights is None else weights.ravel()
     counted = np.bincount((_cells(len(code)) * kinds + code).ravel(), flat, GRID * GRID * kinds)
     cells = counted.reshape(GRID * GRID, kinds)

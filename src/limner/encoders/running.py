@@ -1,4 +1,4 @@
-"""What the encoders that need torch have in common: device, precision, batches, and pictures decoded ahead."""
+"""The base class of torch encoders: device, precision, batches, and image prefetching."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import numpy as np
 from limner.core.arrays import Float32
 from limner.core.collection import Items
 from limner.core.errors import LimnerError, MissingExtra, UnknownName
+from limner.core.renamed import renamed
 from limner.core.torch_kernels import device_named
 from limner.encoders.batching import by_length, padded
 from limner.encoders.memory import keep_freed
@@ -35,7 +36,7 @@ _AHEAD = 3  # batches of pictures that are decoded before the model asks for the
 
 
 def number_type(precision: str, device: torch.device) -> torch.dtype | None:
-    """The type of mixed precision; None for plain single precision. "auto" is half precision on a graphics card.
+    """The type of mixed precision; None for plain single precision. "auto" is half precision on a GPU.
 
     >>> number_type("auto", torch.device("cpu")), number_type("bfloat16", torch.device("cpu"))
     (None, torch.bfloat16)
@@ -47,23 +48,24 @@ def number_type(precision: str, device: torch.device) -> torch.dtype | None:
     return PRECISIONS[precision]
 
 
+@renamed(budget="tokens_per_batch", batch="batch_size")
 class Running(TypedDict, total=False):
-    """How an encoder of torch runs: the keywords of `TorchEncoder`, which every one of them takes."""
+    """The keyword arguments of `TorchEncoder`, accepted by every torch encoder."""
 
     device: str
     precision: str
-    budget: int | None
-    batch: int | None
+    tokens_per_batch: int | None
+    batch_size: int | None
 
 
 class TorchEncoder(ABC):
-    """An encoder whose work is done by torch.
+    """An encoder that runs on torch.
 
     Args:
-        device: "auto" (a graphics card where there is one), "cpu", "cuda", "cuda:1", ...
-        precision: "auto" (half precision on a graphics card, single elsewhere), "float32", "float16" or "bfloat16".
-        budget: Tokens of a batch of texts, padding included.
-        batch: Pictures of a batch; 64 on a GPU and 16 elsewhere, whose layers stay in the cache of a core.
+        device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
+        precision: "auto" (half precision on a GPU, single elsewhere), "float32", "float16" or "bfloat16".
+        tokens_per_batch: Tokens in a batch of texts, padding included.
+        batch_size: Images in a batch; by default 64 on a GPU, and 16 on a CPU, so that activations fit its cache.
     """
 
     dim: int
@@ -71,31 +73,37 @@ class TorchEncoder(ABC):
     """The short side that pictures are scaled to; a large JPEG is decoded at a smaller scale, at least twice this."""
     kinds: tuple[str, ...] = ("text",)
 
+    @renamed(budget="tokens_per_batch", batch="batch_size")
     def __init__(
-        self, *, device: str = "auto", precision: str = "auto", budget: int | None = None, batch: int | None = None
+        self,
+        *,
+        device: str = "auto",
+        precision: str = "auto",
+        tokens_per_batch: int | None = None,
+        batch_size: int | None = None,
     ) -> None:
         self.device = device_named(device)
         self.number_type = number_type(precision, self.device)
-        self.budget = budget or (65_536 if self.device.type == "cuda" else 2_048)
-        self.batch = batch or (64 if self.device.type == "cuda" else 16)
+        self.tokens_per_batch = tokens_per_batch or (65_536 if self.device.type == "cuda" else 2_048)
+        self.batch_size = batch_size or (64 if self.device.type == "cuda" else 16)
 
     @property
     @abstractmethod
     def fingerprint(self) -> str:
-        """What decides the vectors: the model's files, the options that change what it computes, last the precision."""
+        """Everything that determines the vectors: the model files, the relevant options, and last the precision."""
 
     @property
     def identity(self) -> str:
-        """Which model it is, whatever the precision: what was indexed with a GPU can be searched without one."""
+        """The fingerprint without the precision: an index made on a GPU can be searched on a CPU."""
         return self.fingerprint.removesuffix(f" {self.number_type}")
 
     def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:
         """Vectors of items, one row per item, in their order.
 
         Args:
-            items: Images or texts: items, or whatever `limner.Items.of` takes. Strings are paths for an encoder of
-                images alone, texts otherwise.
-            progress: Called with (items done, items in all).
+            items: Images or texts: items, or anything `limner.Items.of` accepts. Strings are paths for an image
+                encoder, texts otherwise.
+            progress: Called with (items done, items in total).
         """
         given = Items.of(items, kind="image" if self.kinds == ("image",) else None)
         if given.kind not in self.kinds:
@@ -119,11 +127,11 @@ class TorchEncoder(ABC):
     # --- texts ----------------------------------------------------------------------------------------------------
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """The numbers of each text's tokens, with those that mark beginning and end."""
+        """Token indices of each text, including special tokens."""
         raise LimnerError(f"{type(self).__name__} encodes no texts")
 
     def text_vectors(self, tokens: Tensor, filled: Tensor) -> Tensor:
-        """Vectors of a batch of texts, from padded tokens and which of them are there."""
+        """Vectors of a batch of texts, from padded tokens and their mask."""
         raise LimnerError(f"{type(self).__name__} encodes no texts")
 
     fill: int = 0
@@ -131,7 +139,7 @@ class TorchEncoder(ABC):
     def _texts(self, texts: Sequence[str]) -> Iterator[tuple[Any, Tensor]]:
         for low in range(0, len(texts), _TEXTS_AT_ONCE):
             tokens = self.tokens(list(texts[low : low + _TEXTS_AT_ONCE]))
-            for rows in by_length([len(t) for t in tokens], budget=self.budget):
+            for rows in by_length([len(t) for t in tokens], budget=self.tokens_per_batch):
                 matrix, filled = padded([tokens[r] for r in rows], fill=self.fill)
                 sides = [torch.from_numpy(each).to(self.device) for each in (matrix, filled)]
                 with self._mixed():
@@ -140,7 +148,7 @@ class TorchEncoder(ABC):
     # --- images ---------------------------------------------------------------------------------------------------
 
     def pixels(self, picture: Image) -> Tensor:
-        """One picture as the model takes it."""
+        """One preprocessed image."""
         raise LimnerError(f"{type(self).__name__} encodes no pictures")
 
     def image_vectors(self, pixels: Tensor) -> Tensor:
@@ -148,18 +156,18 @@ class TorchEncoder(ABC):
         raise LimnerError(f"{type(self).__name__} encodes no pictures")
 
     def _images(self, items: Items) -> Iterator[tuple[Any, Tensor]]:
-        for rows, pixels in ahead(items, self.pixels, batch=self.batch, shortest=self.shortest):
+        for rows, pixels in ahead(items, self.pixels, batch=self.batch_size, shortest=self.shortest):
             with self._mixed():
                 yield rows, self.image_vectors(pixels.to(self.device, non_blocking=True))
 
 
-_TEXTS_AT_ONCE = 65_536  # tokens of more texts than these are not held at once
+_TEXTS_AT_ONCE = 65_536  # texts tokenised at once
 
 
 def ahead(
     items: Items, read: Callable[[Image], Tensor], *, batch: int, shortest: int | None = None
 ) -> Iterator[tuple[object, Tensor]]:
-    """Batches of pictures, decoded on threads while the model is busy with those before."""
+    """Batches of pictures, decoded on threads while the model processes earlier ones."""
 
     def one(row: int) -> Tensor:
         with items.opened(row, shortest=shortest) as picture:
@@ -182,7 +190,7 @@ def _next(waiting: deque[tuple[object, list[Future[Tensor]]]]) -> tuple[object, 
 
 
 def mean_pooled(states: Tensor, filled: Tensor) -> Tensor:
-    """The mean of the states of the tokens that are there.
+    """The mean of the states over unmasked tokens.
 
     >>> states, filled = torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[True, True, False]])
     >>> mean_pooled(states, filled).tolist()

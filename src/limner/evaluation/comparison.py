@@ -1,4 +1,4 @@
-"""compare: which system is better, by how much, and could it be luck?
+"""compare: which system is better, by how much, and is the difference significant?
 
 Every pair of systems is compared query by query. The test follows the data: McNemar for hits and misses of independent
 queries, Fisher's randomisation for everything else. Every test goes by image where several captions belong to one.
@@ -54,7 +54,7 @@ COMPARISON_FORMATS: Registry[Callable[..., str | bytes]] = Registry(
         ".png": "limner.evaluation.figures:comparison_png",
     },
 )
-"""Ways to write a comparison, by file ending: `(comparison, **options) -> str or bytes`; ".txt" is what it prints."""
+"""File formats of a comparison, by file ending: `(comparison, **options) -> str or bytes`; ".txt" is what it prints."""
 
 
 _FIGURE: Registry[Callable[..., Any]] = Registry(
@@ -68,15 +68,15 @@ class Difference:
     """One system minus another on one measure.
 
     Args:
-        a: Number of the one system.
-        b: Number of the other.
+        a: Number of the first system.
+        b: Number of the second.
         value: The difference of the two numbers.
-        interval: Its 95% interval; None where so few queries tell nothing.
+        interval: Its 95% interval; None if there are too few queries.
         test: The paired test.
         p_line: Its p-value, corrected over the pairs of systems of the line.
         p_table: The same, corrected over all comparisons of the table.
         effect: Cohen's d of the paired differences.
-        family: Which of both counts: "table" or "line".
+        family: Which of the two is used: "table" or "line".
     """
 
     a: int
@@ -91,7 +91,7 @@ class Difference:
 
     @property
     def p_adjusted(self) -> float:
-        """The corrected p-value that is shown and that decides."""
+        """The corrected p-value that is shown and used."""
         return self.p_table if self.family == "table" else self.p_line
 
     def significant(self, level: float = 0.05) -> bool:
@@ -150,16 +150,19 @@ class Comparison(Tabular):
 
     @property
     def corrected(self) -> str:
-        """Over what the p-values that are shown were corrected, as the foot of the table says it."""
+        """The family over which the p-values are corrected, as in the foot of the table."""
         if self.family == "table":
             every = sum(len(line.differences) for line in self.lines)
             return f"corrected over all {every} comparisons of the table (Holm)"
         pairs = max((len(line.differences) for line in self.lines), default=0)
         over = f"the {pairs} pairs" if pairs > 1 else "the pair"
-        return f"corrected over {over} of systems within each line, not over the lines (Holm): some marks may be luck"
+        return (
+            f"corrected over {over} of systems within each line, not over the lines (Holm): some marks may "
+            f"be false positives"
+        )
 
     def line(self, measure: str | Measure, *, direction: str | None = None, view: str | None = None) -> Line:
-        """The one line that fits."""
+        """The only matching line."""
         wanted = written(measure, self.lines)
         found = [
             n
@@ -279,8 +282,8 @@ def compare(
     different = _different(reports, shared)
     if different and not allow_different:
         raise LimnerError(
-            f"the reports are not comparable: {'; '.join(different)}. Evaluate all systems alike, or compare them "
-            "nevertheless with allow_different=True (--allow-different), which notes it"
+            f"the reports are not comparable: {'; '.join(different)}. Evaluate all systems with the same settings, or "
+            "compare them anyway with allow_different=True (--allow-different), which notes it"
         )
     lines = _corrected([_line([k[key] for k in keyed], test, samples, seed) for key in shared], family)
     notes = [*different, *_notes(reports, keyed, shared), *_test_notes(lines, test)]
@@ -316,7 +319,7 @@ def system_names(reports: Sequence[Evaluated]) -> tuple[str, ...]:
 
 
 def _different(reports: Sequence[Evaluated], shared: list[tuple[str, str, str]]) -> list[str]:
-    """What was measured differently, so that a difference of numbers is none of systems."""
+    """Differences in the settings, which make the numbers incomparable."""
     found = []
     names = list(dict.fromkeys(r.collection for r in reports))
     if len(names) > 1:
@@ -405,14 +408,15 @@ def _paired(first: Result, other: Result) -> Result:
             raise LimnerError(f"{' '.join(first.key)}: queries are {what} in one report and not in the other")
         if one is not None and two is not None and not np.array_equal(_numbered(one), _numbered(two)):
             raise LimnerError(
-                f"{' '.join(first.key)}: queries are {what} in different ways: evaluate all systems alike"
+                f"{' '.join(first.key)}: queries are {what} in different ways: evaluate all systems with the "
+                f"same settings"
             )
     parts = {part.key: part for part in other.parts}
     return replace(found, parts=tuple(_paired(part, parts[part.key]) for part in first.parts if part.key in parts))
 
 
 def _numbered(codes: IntArray) -> IntArray:
-    """Groups by number in order of appearance, whatever they were called."""
+    """Groups as integers, in order of appearance."""
     _, first, group = np.unique(codes, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[group].astype(np.int64)
 

@@ -1,4 +1,4 @@
-"""Queries that only one of a system and the judgements has: what they count, and what the report says of them."""
+"""Queries that are only in the run or only in the judgements: how they count, and the notes about them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _COUNTED = {"empty": "count as empty lists", "skip": "are left out"}
 def covered(
     source: Scores | Ranking, judged: Sequence[tuple[str, Judgements]], missing: str
 ) -> tuple[Scores | Ranking, list[Judgements], list[str]]:
-    """A system and judgements about the same queries.
+    """Restricts a system and judgements to the same queries.
 
     Args:
         source: What the system returned.
         judged: Judgements of each view, with the name of the view.
-        missing: What a query counts that has relevant candidates and is not ranked: "refuse" it later, take it as an
-            "empty" list, or "skip" it.
+        missing: What to do with a query that has relevant candidates and is not ranked: "refuse" it later, count it as
+            an "empty" list, or "skip" it.
 
     Returns:
         The system, with empty lists where they count; the judgements, without queries that are skipped; and notes.
@@ -73,7 +73,7 @@ def _with_empty(source: Scores | Ranking, queries: Iterable[str]) -> Ranking:
 
 
 def unjudged_queries(source: Scores | Ranking, judgements: Judgements) -> list[str]:
-    """A note on ranked queries that the judgements do not name, which count nowhere."""
+    """A note on ranked queries that the judgements do not name, which are ignored."""
     extra = [query for query in source.queries if query not in judgements.queries]
     if not extra:
         return []

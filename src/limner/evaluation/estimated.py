@@ -1,8 +1,8 @@
-"""Numbers under the complete truth, estimated from labels that were drawn by design; the view "estimated" of a report.
+"""Measures under complete judgements, estimated from labels sampled by design; the view "estimated" of a report.
 
-Who has labels says how to estimate from them: any object with an attribute `estimator`, a function or its address
-"module:function". It is called with the object, the sources by direction, the collection, the measures that were asked
-for (None: all that the labels were drawn for) and the mode, and returns (estimates, notes). Likewise an attribute
+The labels bring their estimator: any object with an attribute `estimator`, a function or "module:function". It is
+called with the object, the sources by direction, the collection, the measures that were asked for (None: all that the
+labels were drawn for) and the mode, and returns (estimates, notes). Likewise an attribute
 `comparer` gives differences of systems, from their lists by direction, and `describer` plain values about the labels.
 """
 
@@ -21,21 +21,21 @@ from limner.stats import Estimate
 VIEW = "estimated"
 MODES = ("fixed", "anytime")
 ESTIMATORS: Registry[Callable[..., Any]] = Registry("estimator", {})
-"""Ways to estimate from labels: those that name their own are found as "module:function"."""
+"""Estimators by name; others are found as "module:function"."""
 
 
 @dataclass(frozen=True)
 class Estimated:
-    """One measure in one direction under the complete truth.
+    """One measure in one direction, estimated for complete judgements.
 
     Args:
         direction: "i2t" or "t2i".
         measure: What is estimated.
         estimate: The number with its interval, the mode and the design effect.
         queries: Queries it is a mean over.
-        labels: Pairs that people judged for it.
-        given: The number by the given positives alone.
-        outside: Share of the measure that the design does not reach; the interval is wider by it.
+        labels: Number of human judgements used.
+        given: The value with the given positives only.
+        outside: Share of the measure that the design does not cover; the interval is widened by it.
     """
 
     direction: str
@@ -137,7 +137,7 @@ def estimated(
     measures: Sequence[Measure] | None,
     mode: str,
 ) -> tuple[tuple[Estimated, ...], list[str]]:
-    """Asks the labels for estimates, and gives the notes that go with them."""
+    """Estimates from the labels, with notes."""
     found, notes = _way(labels, "estimator")(labels, sources, truth, measures, mode=_known_mode(mode))
     return tuple(found), list(notes)
 
@@ -157,7 +157,7 @@ def described(labels: Any, directions: Iterable[str], collection: Collection) ->
 
 
 def estimate_rows(found: Sequence[Estimated], directions: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
-    """A table: measures down, directions across, each number with its interval and the given number beside."""
+    """A table: measures down, directions across, each value with its interval and the given value."""
     there = [d for d in directions if any(e.direction == d for e in found)]
     labels = {d: max(e.labels for e in found if e.direction == d) for d in there}
     rows = [(VIEW, *(f"{directions[d]} ({labels[d]:,} labels)" for d in there))]

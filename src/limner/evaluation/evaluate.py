@@ -1,4 +1,4 @@
-"""evaluate: every number of a system on a collection, in both directions, in one pass over the scores each."""
+"""evaluate: all measures of a system on a collection, in both directions, with one pass over the scores for each."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ def evaluate(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Measures a system against what is known to be relevant.
+    """Evaluates a system against relevance judgements.
 
     Args:
         system: Scores between images and texts (both directions are measured), a ranking (one direction), a mapping
             from "i2t" and "t2i" to scores or rankings, a trained model, or an encoder of images and texts. With
             judgements also a run, {query: {candidate: score}}. Or vectors of images, in the order of the texts.
         truth: A collection; or judgements, for one ranking of any queries and candidates, also as
-            {query: {candidate: grade}}; or, beside vectors of images, vectors of texts.
+            {query: {candidate: grade}}; or, with image vectors as the system, text vectors.
         measures: Such as "R@1 R@5 MedR"; the usual ones by default, or those of the protocol. "module:kind", or a
             `MeasureKind` in a list, for one of your own.
-        per_image: Texts of each image, for two sets of vectors in order; 1 where left out.
+        per_image: Texts of each image, for two sets of vectors in order; 1 by default.
         protocol: One or several names of `limner.evaluation.protocols.PROTOCOLS`, all counted in the same pass.
         direction: What the queries of scores or a ranking are: "i2t" images, "t2i" texts. Needed only where images and
             texts share ids; otherwise the ids tell.
@@ -77,7 +77,7 @@ def evaluate(
             original pair that they do not judge counts as relevant.
         labels: A store of answers to a designed sample (`limner.annotate.plan`): the report then has the view
             "estimated", numbers under the complete truth of the collection.
-        mode: Of its intervals: "fixed", to be looked at once, or "anytime", after every answer.
+        mode: Mode of its intervals: "fixed", to be looked at once, or "anytime", after every answer.
         name: What the report calls the system.
         ties: "expected", "order" or "pessimistic"; see `limner.evaluation.placements.place`.
         unretrieved: "refuse" or "never": what becomes of relevant candidates that a truncated ranking does not hold.
@@ -85,7 +85,7 @@ def evaluate(
             refused, counts as an empty list, or is left out; the report says so.
         keep: How many of the best candidates of every query the report keeps, for hubs and examples.
         workers: Threads; all cores by default.
-        progress: Called with (rows done, rows in all).
+        progress: Called with (rows done, rows in total).
 
     Returns:
         A report with a value per query, measure, direction and view.
@@ -129,7 +129,7 @@ def _measured(
     truth: Collection,
     how: Mapping[str, Any],
 ) -> tuple[list[Result], dict[str, Ranking], list[str]]:
-    """One pass over each direction: the results of every view, the best candidates, and what is to be told."""
+    """One pass over each direction: the results of every view, the top candidates, and notes."""
     results: list[Result] = []
     top: dict[str, Ranking] = {}
     notes: list[str] = []
@@ -150,7 +150,7 @@ def _measured(
 
 
 def _judged_pools(asked: Iterable[View], truth: Collection, sources: Mapping[str, Source]) -> dict[str, Any]:
-    """How many candidates each view looks among, where only those that were judged."""
+    """The pool size of each view that is restricted to judged candidates."""
     found = {
         f"{v.name} {d}": len(pool[1])
         for v in asked
@@ -161,7 +161,7 @@ def _judged_pools(asked: Iterable[View], truth: Collection, sources: Mapping[str
 
 
 def _passing(how: Mapping[str, Any]) -> dict[str, Any]:
-    """What a pass over the scores is told."""
+    """Options of a pass over the scores."""
     return {name: value for name, value in how.items() if name != "missing"}
 
 
@@ -176,7 +176,7 @@ def _refuse_with_judgements(**given: object) -> None:
 
 
 def _settings(how: dict[str, Any], judged: Mapping[str, Judgements], sources: Mapping[str, Source]) -> dict[str, Any]:
-    """How it was measured, and what makes reports comparable: the same truth, and pools of the same size."""
+    """Settings, and what makes reports comparable: the same judgements and pool sizes."""
     pools = {d: s.n_candidates if isinstance(s, Ranking) else s.shape[1] for d, s in sources.items()}
     truth = {name: judgements.digest for name, judgements in judged.items()}
     told = {name: how[name] for name in ("ties", "unretrieved")}
@@ -186,7 +186,7 @@ def _settings(how: dict[str, Any], judged: Mapping[str, Judgements], sources: Ma
 
 
 def _grade_notes(results: Iterable[Result], judged: Iterable[Judgements]) -> list[str]:
-    """What a measure has to say where grades make a difference."""
+    """Notes of measures that depend on grades."""
     if not any(len(np.unique(j.relevant.grades)) > 1 for j in judged):
         return []
     told = (r.measure.kind.on_grades(r.measure) for r in results if r.measure.kind.on_grades)
@@ -230,11 +230,11 @@ def _grouped(queries: Ids, groups: Mapping[str, object]) -> IntArray:
 def directions(
     system: Source | Mapping[str, Source], collection: Collection, direction: str | None = None
 ) -> dict[str, Source]:
-    """Which source answers which direction: as it is said, or by whose ids they are; never by a guess.
+    """Assigns sources to directions: as given, or by their ids; never by a guess.
 
     Args:
-        system: Scores (which answer both directions), a ranking (which answers one), or a mapping that says it itself.
-        collection: Whose images and texts they are about.
+        system: Scores (which answer both directions), a ranking (which answers one), or a mapping by direction.
+        collection: The images and texts.
         direction: What the queries are: "i2t" images, "t2i" texts; None to look at the ids.
 
     Returns:
@@ -242,7 +242,7 @@ def directions(
     """
     if isinstance(system, Mapping):
         if direction is not None:
-            raise LimnerError("direction with a mapping: a mapping says its directions itself; leave one of them out")
+            raise LimnerError("direction with a mapping: a mapping has its directions already; leave one of them out")
         unknown = set(system) - {"i2t", "t2i"}
         if unknown:
             raise LimnerError(f"directions {shown(unknown)}: expected 'i2t' (image queries) and 't2i' (text queries)")
@@ -257,7 +257,7 @@ def directions(
 
 
 def _refuse_swapped(system: Mapping[str, Source], collection: Collection) -> None:
-    """Refuses a mapping that calls image queries texts, or the other way round, where the ids show it."""
+    """Refuses a mapping whose two directions are swapped, judging by the ids."""
     sides = {"i2t": (collection.images, collection.texts), "t2i": (collection.texts, collection.images)}
     for towards, source in system.items():
         (own, other), ids = sides[towards], source.queries
@@ -269,7 +269,7 @@ def _refuse_swapped(system: Mapping[str, Source], collection: Collection) -> Non
 
 
 def direction_of(system: Source, collection: Collection, direction: str | None = None) -> str:
-    """What the queries of scores or a ranking are: "i2t" images, "t2i" texts; as it is said, or by their ids."""
+    """What the queries of scores or a ranking are: "i2t" images, "t2i" texts; as given, or by their ids."""
     if direction is None:
         return _towards(system, collection)
     if direction not in ("i2t", "t2i"):
@@ -278,7 +278,7 @@ def direction_of(system: Source, collection: Collection, direction: str | None =
     strange = [query for query in system.queries if query not in items.ids]
     if strange:
         raise LimnerError(
-            f"direction {direction!r} with queries ({shown(strange, most=2)}) that are no {items.kind}s of "
+            f"direction {direction!r} with queries ({shown(strange, most=2)}) that are not {items.kind}s of "
             f"{collection.name!r} ({shown(items.ids, most=2)}): give scores and collection the same ids"
         )
     return direction
@@ -337,12 +337,12 @@ def _fold_numbers(view: View, collection: Collection, direction: str) -> tuple[d
 
 
 def _covers(pool: tuple[set[str], set[str]], source: Source) -> bool:
-    """Whether every query and candidate is of the pool, so that nothing has to be cut."""
+    """Whether every query and candidate is in the pool, so that nothing is removed."""
     return all(q in pool[0] for q in source.queries) and all(c in pool[1] for c in source.candidates)
 
 
 def _folds(collection: Collection, name: str) -> tuple[dict[str, int], dict[str, int]]:
-    """The fold of every image and every text as numbers from 0, whatever folds are called; -1 where there is none."""
+    """The fold of every image and every text as numbers from 0, whatever folds are called; -1 if there is none."""
     labels = [[_fold_label(f) for f in items.field(name)] for items in (collection.images, collection.texts)]
     number = {label: n for n, label in enumerate(dict.fromkeys(f for side in labels for f in side if f is not None))}
     images, texts = (
@@ -387,7 +387,7 @@ def _result(
 
 
 def _image_of(texts: Ids, collection: Collection) -> IntArray:
-    """The image each text belongs with, since captions of one image are not independent; its own number where none."""
+    """The image of each text, since captions of one image are not independent; its own number without an image."""
     pairs = collection.judgements.T.relevant
     first = np.full(len(pairs.queries), -1, dtype=np.int64)
     first[pairs.rows[::-1]] = pairs.columns[::-1]
@@ -405,7 +405,7 @@ def _outside_note(view: View, direction: str, placements: Placements) -> list[st
 
 
 def _lacking_direction(chosen: Iterable[Measure] | None, sources: Mapping[str, Source]) -> list[str]:
-    """A note for every composite measure that was asked for and cannot be had."""
+    """A note for every requested composite measure that cannot be computed."""
     lost = [str(m) for m in chosen or () if m.kind.composite and len(sources) < 2]
     return [f"{name} adds up both directions, and only {' '.join(sources)} was measured: left out" for name in lost]
 

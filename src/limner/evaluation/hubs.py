@@ -51,7 +51,7 @@ class Hubs:
 
     @property
     def largest(self) -> int:
-        """The count of the greatest hub."""
+        """The count of the largest hub."""
         return int(self.counts.max(initial=0))
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What people give to `evaluate`, as scores or rankings and what they are measured against."""
+"""Converts the inputs of `evaluate` to scores or rankings, and judgements."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ EXPECTED = "expected Scores, a Ranking, a model, or a mapping from 'i2t' and 't2
 def understood(
     system: Any, truth: Any, *, per_image: int | None = None, progress: Progress | None = None
 ) -> tuple[Any, Collection | Judgements]:
-    """The system and the truth in the forms that are measured; what is one of them already stays as it is.
+    """Converts system and truth to the types that `evaluate` works on.
 
     Args:
         system: Scores, a ranking, a mapping of directions; vectors of images; a model or encoder; a run as a mapping.
         truth: A collection, judgements; vectors of texts; judgements as {query: {candidate: grade}} or {query: [ids]}.
         per_image: Texts of each image, for vectors of images and texts in order.
-        progress: Handed on to an encoder.
+        progress: Passed to an encoder.
     """
     if _are_vectors(system) and _are_vectors(truth):
         return _aligned(system, truth, 1 if per_image is None else per_image)
@@ -71,7 +71,7 @@ def _prefixed(prefix: str, side: Embeddings) -> Embeddings:
 
 
 def _judgements(given: Mapping[object, object]) -> Judgements:
-    """Judgements as other programs hold them: {query: {candidate: grade}}, or {query: [relevant candidates]}."""
+    """Judgements in common formats: {query: {candidate: grade}}, or {query: [relevant candidates]}."""
     pairs = []
     for query, judged in given.items():
         if isinstance(judged, (str, bytes)) or not hasattr(judged, "__iter__"):

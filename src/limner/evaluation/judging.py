@@ -1,7 +1,7 @@
-"""What was judged: judgements beside a collection, the pool they cover, and what unjudged answers could change.
+"""Partial judgements: extra judgements for a collection, the pool they cover, and bounds for unjudged answers.
 
 An answer that nobody judged is not a wrong answer. Judgements that hold "judged and not relevant" (grade 0) say which
-pairs were looked at; where these are not all pairs, numbers can only be bounded: by the value if all unjudged answers
+pairs were judged; where these are not all pairs, measures can only be bounded: by the value if all unjudged answers
 were wrong, which is the usual number, and by the value if all of them were right.
 """
 
@@ -27,13 +27,13 @@ from limner.evaluation.protocols import View
 Given = Judgements | Mapping[str, Judgements] | str | Path
 
 MOST_CELLS = 50_000_000
-"""Queries times candidates that are looked at, at most, for a measure that depends on all relevant candidates."""
+"""Maximum number of query-candidate pairs to check for a measure that depends on all relevant candidates."""
 USUAL_CUT = 10
-"""Answers of which the judged share is shown where no measure has a cut."""
+"""Cut-off of the judged share if no measure has one."""
 _CHUNK = 2_000_000
 
 
-# --- judgements beside a collection -----------------------------------------------------------------------------
+# --- extra judgements for a collection -----------------------------------------------------------------------------
 
 
 def with_judgements(collection: Collection, given: Given) -> tuple[Collection, list[View], list[str]]:
@@ -76,7 +76,7 @@ def _inside(collection: Collection, judgements: Judgements) -> tuple[Judgements,
     found = [j.restrict(queries=sides[0], candidates=sides[1]) for j in (judgements, judgements.T)]
     here, turned = (len(j.grades) for j in found)
     if bool(here) == bool(turned):
-        why = "fit images and texts in both directions" if here else "are about none of its images and texts"
+        why = "fit images and texts in both directions" if here else "cover none of its images and texts"
         raise LimnerError(
             f"the judgements {judgements.name!r} (queries {shown(judgements.queries, most=2)}, candidates "
             f"{shown(judgements.candidates, most=2)}) {why}: expected ids of {collection.name!r} (images "
@@ -86,7 +86,7 @@ def _inside(collection: Collection, judgements: Judgements) -> tuple[Judgements,
     return chosen, len(judgements.grades) - len(chosen.grades)
 
 
-# --- what a view judges, and among which candidates -------------------------------------------------------------
+# --- judgements and candidate pool of a view -------------------------------------------------------------
 
 
 def judged_for(view: View, collection: Collection, direction: str) -> Judgements:
@@ -104,7 +104,7 @@ def judged_for(view: View, collection: Collection, direction: str) -> Judgements
 
 
 def _without(pairs: Judgements, judged: Judgements) -> Judgements:
-    """The pairs that the judgements do not hold, whatever their grade."""
+    """The pairs that are not in the judgements."""
     known = judged.restrict(queries=pairs.queries, candidates=pairs.candidates)
     width = max(len(pairs.candidates), 1)
     fresh = ~np.isin(pairs.rows * width + pairs.columns, known.rows * width + known.columns)
@@ -112,7 +112,7 @@ def _without(pairs: Judgements, judged: Judgements) -> Judgements:
 
 
 def judged_pool(view: View, collection: Collection, direction: str) -> tuple[set[str], set[str]] | None:
-    """Queries and candidates of the pool that was judged; None where a view looks at the whole pool."""
+    """Queries and candidates of the judged pool; None if a view uses the whole pool."""
     if view.pool is None:
         return None
     judged = collection.judged(view.pool, direction)
@@ -120,7 +120,7 @@ def judged_pool(view: View, collection: Collection, direction: str) -> tuple[set
 
 
 def pool_notes(view: View, collection: Collection, direction: str, candidates: Ids) -> list[str]:
-    """Says where a view looks at fewer candidates than there are, and which original pairs count."""
+    """Notes on views with a restricted pool, and on which original pairs count."""
     pool = judged_pool(view, collection, direction)
     notes = []
     if pool is not None and len(pool[1]) < len(candidates):
@@ -132,11 +132,9 @@ def pool_notes(view: View, collection: Collection, direction: str, candidates: I
 
 
 def judged_measures(placements: Placements, measures: Sequence[Measure]) -> list[Measure]:
-    """How many of the first answers somebody judged, for every cut that is measured, or the first ten where none is.
+    """Judged@k for every cut-off k in use, or for 10 if there is none; empty if everything was judged.
 
-    Nothing where all were judged.
-
-    A cut below which a list ends is left out: nobody asked for it, and what follows in the list is not known.
+    Cut-offs beyond the end of a list are left out.
     """
     if not placements.partly_judged:
         return []
@@ -154,11 +152,11 @@ def _is_known(placements: Placements, measure: Measure) -> bool:
 
 
 def if_right(placements: Placements, measure: Measure) -> FloatArray | None:
-    """The value of each query if every unjudged candidate were relevant; None where that cannot be told.
+    """The value of each query if every unjudged candidate were relevant; None if it cannot be computed.
 
     Args:
-        placements: Where relevant and judged candidates stand.
-        measure: What is measured, over the same queries as usual.
+        placements: Ranks of relevant and judged candidates.
+        measure: The measure.
     """
     if placements.judged is None or not placements.partly_judged or measure.kind.judged:
         return None
@@ -174,7 +172,7 @@ def if_right(placements: Placements, measure: Measure) -> FloatArray | None:
 
 
 def _depth(judged: Placements, measure: Measure) -> int:
-    """How many places of each list decide."""
+    """The number of ranks that matter."""
     pool = int(judged.pool.max(initial=0))
     if measure.kind.needs_total:
         return pool
@@ -184,7 +182,7 @@ def _depth(judged: Placements, measure: Measure) -> int:
 
 
 def _all_right(judged: Placements, least: float, depth: int) -> Iterator[Placements]:
-    """Placements in which everything is relevant but what was judged and found not to be."""
+    """Placements in which every candidate not judged irrelevant is relevant."""
     step = max(1, _CHUNK // depth)
     best = float(judged.grades.max(initial=0)) or 1.0
     for start in range(0, len(judged.queries), step):

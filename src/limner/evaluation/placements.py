@@ -1,8 +1,8 @@
-"""Placements: where every relevant candidate stands. All measures are computed from these and nothing else.
+"""Placements: the rank of every relevant candidate. All measures are computed from these alone.
 
-The place of a positive is counted from blocks of scores (how many candidates are above it, how many are equal);
-no row is ever sorted, and the matrix of scores is never held. Several judgements, and several ways to cut the
-pool, are counted in one pass.
+The rank of a positive is counted from blocks of scores (how many candidates are above it, how many are equal);
+no row is ever sorted, and the score matrix is never held in memory. Several judgements, and several pools, are counted
+in one pass.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from limner.scores import Best, Block, PairScores, Progress, Scores, kernels
 from limner.scores.filtering import NO_POOLS, Near
 
 NEVER = int(np.iinfo(np.int64).max // 4)
-"""Stands for "beyond every cut": a positive that is never found, or that a list cut off before it does not hold."""
+"""A rank beyond every cut-off: a positive that is never found, or missing from a truncated list."""
 
 OUTSIDE_POOL = NEVER + 1
-"""The place of a positive that is known not to be in the pool, so that no list can hold it however it goes on."""
+"""The rank of a positive that is not in the pool, so that no list can contain it."""
 
 NO_COUNTS = np.zeros((0, 3), dtype=np.int64)
 NONE = np.zeros(0, dtype=np.int64)
@@ -39,20 +39,20 @@ OUTSIDE = ("drop", "count")
 
 @dataclass(frozen=True, eq=False)
 class Placements:
-    """Relevant candidates of each query, sorted by place.
+    """Relevant candidates of each query, sorted by rank.
 
     Args:
         queries: The queries that have a relevant candidate; all others are left out of every mean.
         indptr: Positives of query q are `indptr[q]:indptr[q + 1]`, best placed first.
-        above: How many candidates stand strictly above each positive; `NEVER` where it is not found, `OUTSIDE_POOL`
-            where it cannot be.
-        tied: How many candidates share its place, itself included; 1 where ties are resolved.
+        above: Number of candidates strictly above each positive; `NEVER` if it is not found, `OUTSIDE_POOL` if it is
+            not in the pool.
+        tied: Number of candidates tied with it, itself included; 1 if ties are resolved.
         grades: The grade of each positive.
         pool: How many candidates each query was ranked against (`NEVER` when unknown).
         known: How deep each query's list is known; `NEVER` when nothing is cut off.
         left_out: How many queries had no relevant candidate in the pool.
         outside: How many relevant candidates are not in the pool.
-        judged: Where all judged candidates of the same queries stand, relevant or not (grade 0); None where only
+        judged: Where all judged candidates of the same queries stand, relevant or not (grade 0); None if only
             relevant ones are known.
     """
 
@@ -68,7 +68,7 @@ class Placements:
     judged: Placements | None = None
 
     def __post_init__(self) -> None:
-        """Refuses a place that not even the positive itself has: its score was NaN."""
+        """Refuses a rank that no candidate has: the score was NaN."""
         if (self.tied < 1).any():
             first = self.queries[int(self.query[np.argmin(self.tied)])]
             raise LimnerError(f"a place of query {first!r} is shared by 0 candidates: the positive's score was NaN")
@@ -90,7 +90,7 @@ class Placements:
 
     @cached_property
     def group(self) -> tuple[IntArray, IntArray]:
-        """For each positive: how many positives stand strictly above its place, and how many share it."""
+        """For each positive: how many positives are strictly above it, and how many are tied with it."""
         new = np.ones(len(self.above), dtype=bool)
         new[1:] = (np.diff(self.above) != 0) | (np.diff(self.query) != 0)
         starts = np.flatnonzero(new)
@@ -99,7 +99,7 @@ class Placements:
 
     @cached_property
     def unlocated(self) -> npt.NDArray[np.bool_]:
-        """For each query: whether a positive may stand anywhere below a cut-off list."""
+        """For each query: whether a positive may be anywhere below a truncated list."""
         lost = np.bincount(self.query[self.above == NEVER], minlength=len(self.queries)) > 0
         return np.asarray(lost & (self.known < NEVER))
 
@@ -109,10 +109,10 @@ class Placements:
         return self.judged is not None and bool((self.judged.relevant < self.judged.pool).any())
 
     def continued(self, *, best: bool) -> Placements:
-        """Cut-off lists as they go on at best, or at worst.
+        """The best or worst continuation of truncated lists.
 
-        At best they go on with the positives that they do not hold, the greatest grade first; at worst these come last
-        of the pool, the greatest grade last of all, or never where the pool is unknown.
+        At best the missing positives come next, highest grade first; at worst they come last in the pool, highest grade
+        last, or never if the pool is unknown.
         """
         missing = np.flatnonzero((self.above == NEVER) & (self.known[self.query] < NEVER))
         grades, query = self.grades[missing], self.query[missing]
@@ -128,14 +128,14 @@ class Placements:
         return replace(self, **moved, known=whole, judged=self.judged and self.judged.continued(best=best))
 
     def at_least(self, grade: float) -> Placements:
-        """Only positives of this grade or above; queries left with none stay, with nothing to find."""
+        """Only positives of this grade or above; queries without any left are kept."""
         kept = self.grades >= grade
         counts = np.bincount(self.query[kept], minlength=len(self.queries))
         indptr = np.concatenate([[0], np.cumsum(counts)])
         return replace(self, indptr=indptr, above=self.above[kept], tied=self.tied[kept], grades=self.grades[kept])
 
     def with_positives(self) -> Placements:
-        """Without queries that have nothing to find; they count as left out."""
+        """Without queries that have no positives; these count as left out."""
         kept = np.flatnonzero(self.relevant > 0)
         return self if len(kept) == len(self.queries) else self.of(kept)
 
@@ -158,7 +158,7 @@ class Placements:
         )
 
     def split(self) -> Placements:
-        """Relevant candidates alone, with everything that was judged beside them."""
+        """Only the relevant candidates, and separately everything that was judged."""
         if (self.grades > 0).all():
             return self
         relevant = self.at_least(float(np.nextafter(0.0, 1.0)))
@@ -167,13 +167,13 @@ class Placements:
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """One question to a pass over the scores: where do the positives of these judgements stand?
+    """One request to a pass over the scores: the ranks of the positives of these judgements.
 
     Args:
         judgements: Relevance of candidates to queries.
         query_pools: Fold number of every query of the source, for protocols that cut the pool; -1 for none.
         candidate_pools: Fold number of every candidate of the source.
-        outside: What becomes of a positive that is not in the pool: "drop" it, or "count" it in R as never found.
+        outside: What to do with a positive that is not in the pool: "drop" it, or "count" it in R as never found.
     """
 
     judgements: Judgements
@@ -203,15 +203,15 @@ def place(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[list[Placements], Ranking | None]:
-    """Finds the place of every positive, for several judgements in one pass.
+    """Finds the rank of every positive, for several judgements in one pass.
 
     Args:
         source: Scores (read in blocks) or a ranking.
         asked: The judgements, each with its own pool.
-        ties: "expected" leaves tied places open, so that measures take their expectation over random orders (McSherry
+        ties: "expected" keeps ties, so that measures take the expectation over random orders (McSherry
             & Najork 2008); "order" keeps candidate order; "pessimistic" puts relevant candidates last.
-        unretrieved: A positive that a truncated ranking does not hold: "refuse" measures that depend on it, or take
-            it as "never" found (the convention of trec_eval).
+        unretrieved: A positive missing from a truncated ranking: "refuse" measures that depend on it, or count it as
+            "never" found (the convention of trec_eval).
         empty: Whether a list without any candidate is all that the system returned, so that nothing follows.
         keep: Also keep the best `keep` candidates of every query.
         workers: Threads; all cores by default.
@@ -241,13 +241,13 @@ def _align(source: Scores | Ranking, asked: Asked) -> _Positives:
         raise LimnerError(
             f"{len(lacking)} queries of the judgements {judged.name!r} are not ranked "
             f"({shown(judged.queries[lacking])}): rank them too, or restrict the judgements to the ranked queries "
-            "(a split: collection.test; or judgements.restrict(queries=...)), or say what they count with "
+            "(a split: collection.test; or judgements.restrict(queries=...)), or choose how they count with "
             "missing='empty' or 'skip' (--missing)"
         )
     inside = (columns >= 0) & (rows >= 0)
     open_pool = (
         isinstance(source, Ranking) and source.n_candidates is None
-    )  # what no list holds may still be in the pool
+    )  # a candidate outside the list may still be in the pool
     outside = 0 if open_pool else int((~inside & relevant).sum())
     listed = inside | (rows < 0)
     if asked.query_pools is not None and asked.candidate_pools is not None:
@@ -281,7 +281,7 @@ def _count_pass(
 
 @dataclass(frozen=True, eq=False)
 class _Count:
-    """Counts of every counter for a block, and its best candidates where they are kept."""
+    """Counts of every counter for a block, and its top candidates if they are kept."""
 
     counters: list[_Counter]
     best: Best | None
@@ -421,12 +421,12 @@ class _Counter:
         return answered
 
     def _refuse_nan(self, source: Scores, unequal: npt.NDArray[np.bool_]) -> None:
-        """A positive that does not even equal itself is NaN, above nothing and below nothing: it has no place."""
+        """A positive that does not equal itself is NaN and has no rank."""
         if unequal.any():
             row, column = (int(at) for at in np.divmod(self.keys[np.argmax(unequal)], self.width))
             raise LimnerError(
                 f"the score of query {source.queries[row]!r} and candidate {source.candidates[column]!r} is NaN "
-                f"({int(unequal.sum())} such positives): its place in the order is undefined; mend the scores"
+                f"({int(unequal.sum())} such positives): its rank is undefined; fix the scores"
             )
 
 
@@ -447,7 +447,7 @@ def _from_counts(source: Scores, asked: Asked, p: _Positives, counts: IntArray, 
 
 
 def _relevant_last(placed: Placements) -> Placements:
-    """Every tie in its worst order for every measure: what is not relevant first, then by rising grade."""
+    """Every tie in its worst order: irrelevant candidates first, then by rising grade."""
     before, size = placed.group
     below_others = placed.tied - size + (placed.order - before)
     return replace(placed, above=np.minimum(placed.above + below_others, NEVER), tied=np.ones_like(placed.tied))

@@ -1,4 +1,4 @@
-"""Numbers in the form that JSON knows."""
+"""Numbers for JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """The same data with only what JSON knows: it has no infinity, which is the rank of what was never found.
+    """The same data with JSON types only: JSON has no infinity, the rank of a candidate that was never found.
 
     >>> plain({"ranks": [1.0, float("inf")], "score": float("-inf")})
     {'ranks': [1.0, None], 'score': '-inf'}

@@ -1,4 +1,4 @@
-"""Protocols by name: which pool, which judgements and which measures a published number means."""
+"""Protocols by name: the pool, the judgements and the measures behind a published number."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from limner.evaluation.measures import DEFAULT, Measure, parse
 
 @dataclass(frozen=True)
 class View:
-    """One way to look at a system: judgements, measures, and how the pool is cut.
+    """One view of a system: judgements, measures, and the candidate pool.
 
     Args:
-        name: What reports call it.
+        name: Name in reports.
         judgements: The name of judgements in the collection.
         measures: What to measure.
-        folds: A field of images and texts that cuts the pool in folds; each query meets only its own fold, and the
-            result is the mean over folds.
+        folds: A field of images and texts that splits the pool into folds; each query is ranked within its own fold
+            only, and the result is the mean over folds.
         outside: "drop" relevant candidates that are not in the pool, or "count" them in R as never found.
         directions: Which directions it is for.
-        pool: The name of judgements: only what they judge at all is searched; None for the whole pool.
+        pool: The name of judgements: only judged candidates are searched; None for the whole pool.
         originals: Whether the usual pairs count as well: "none", those that were left "unjudged", or "all".
         threshold: The rating from which a pair is relevant, where the collection has ratings of that name; None for
             the collection's own judgements.
@@ -195,6 +195,6 @@ def _refuse_unfit(view: View, collection: Collection) -> None:
     for items in (collection.images, collection.texts):
         if view.folds is not None and view.folds not in items.fields:
             raise LimnerError(
-                f"view {view.name!r} cuts the pool by the field {view.folds!r}, which the {items.kind}s of "
+                f"view {view.name!r} splits the pool by the field {view.folds!r}, which the {items.kind}s of "
                 f"{collection.name!r} do not have: load the collection with its folds, or use 'coco-5k'"
             )

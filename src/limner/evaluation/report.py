@@ -1,4 +1,4 @@
-"""Report: what was measured, query by query. Prints as a table; saves as JSON, CSV, Markdown, LaTeX and HTML."""
+"""Report: all results of an evaluation. Prints as a table; saves as JSON, CSV, Markdown, LaTeX and HTML."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ REPORT_FORMATS: Registry[Callable[..., str | bytes]] = Registry(
         ".png": "limner.evaluation.figures:report_png",
     },
 )
-"""Ways to write a report, by file ending: `(report, **options) -> str or bytes`. ".txt" is what `print` shows."""
+"""File formats of a report, by file ending: `(report, **options) -> str or bytes`. ".txt" is what `print` shows."""
 
 _FIGURE: Registry[Callable[..., Any]] = Registry("figure", {"report": "limner.evaluation.figures:report_figure"})
 _TABLE: Registry[Callable[..., str]] = Registry("table", {"report": "limner.evaluation.tables:report_html"})
@@ -56,8 +56,8 @@ class Report(Tabular):
         results: The results, in order of view, direction and measure.
         top: The best candidates of every query by direction, for hubs and examples.
         settings: How it was measured: ties, unretrieved, version.
-        notes: What a reader must know before comparing the numbers.
-        estimates: Numbers under the complete truth, from labels drawn by design.
+        notes: Remarks to read before comparing the numbers.
+        estimates: Values estimated for complete judgements, from labels sampled by design.
     """
 
     system: str
@@ -69,7 +69,7 @@ class Report(Tabular):
     estimates: tuple[Estimated, ...] = ()
 
     def find(self, measure: str | Measure, *, direction: str | None = None, view: str | None = None) -> Result:
-        """The one result that fits; refuses when none or several do, and says which there are."""
+        """The only matching result; refuses if none or several match, and lists them."""
         wanted = written(measure, self.results)
         found = [
             r
@@ -85,7 +85,7 @@ class Report(Tabular):
         return found[0]
 
     def value(self, measure: str | Measure, *, direction: str | None = None, view: str | None = None) -> float:
-        """The number of the one result that fits."""
+        """The value of the only matching result."""
         return self.find(measure, direction=direction, view=view).value
 
     @cached_property
@@ -144,7 +144,8 @@ class Report(Tabular):
         """The report with other names of directions and views in its tables.
 
         Args:
-            names: What tables call a direction ("i2t", "t2i", "run") or a view, such as {"i2t": "caption retrieval"}.
+            names: Names in tables for a direction ("i2t", "t2i", "run") or a view, such as {"i2t": "caption
+                retrieval"}.
         """
         known = {*(r.direction for r in self.results), *(r.view for r in self.results)}
         for name in names:

@@ -1,4 +1,4 @@
-"""Result: one measure in one direction under one view, query by query, and how sure its number is."""
+"""Result: one measure in one direction under one view, query by query, and its confidence interval."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from limner.evaluation.measures import Measure
 from limner.evaluation.measures.kinds import Statistic
 
 DIRECTIONS = {"i2t": "image -> text", "t2i": "text -> image", "both": "both directions", "run": "query -> candidate"}
-ALONE = "queries count as independent: where some belong together, such as captions of one image, say so with groups"
+ALONE = "queries count as independent: if some belong together, such as captions of one image, pass groups"
 LEAST_FOR_MEDIAN = 6
-"""Of fewer queries, all lie on one side of the median more often than one time in twenty: there is no 95% interval."""
+"""With fewer queries, all lie on one side of the median in more than 5% of samples: there is no 95% interval."""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A number and its interval as a file has them."""
+    """A value and its interval, as stored in a file."""
 
     value: float
     interval: stats.Interval | None = None
@@ -31,7 +31,7 @@ class Kept:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """One measure in one direction under one view: a value per query, and what they sum up to.
+    """One measure in one direction under one view: a value per query, and their summary.
 
     Args:
         view: Protocol view or judgements.
@@ -39,12 +39,12 @@ class Result:
         measure: What was measured.
         queries: The queries that count.
         values: One value per query.
-        clusters: What each query belongs with (captions of one image); None where queries are independent.
+        clusters: Cluster of each query (captions of one image); None if queries are independent.
         folds: Fold of each query; the value is then the mean over folds.
         left_out: Queries without any relevant candidate, which do not count.
         parts: What a composite measure is the sum of, each with its images as clusters; empty for all others.
         kept: The number and its interval as a file has them, where the summary is not known here.
-        if_right: One value per query if all candidates that nobody judged were relevant; None where all were judged,
+        if_right: One value per query if all candidates that nobody judged were relevant; None if all were judged,
             or where it is not known which were.
     """
 
@@ -85,7 +85,7 @@ class Result:
 
     @cached_property
     def contributions(self) -> FloatArray:
-        """What each query adds to a mean: its value, weighted where folds of unequal size count alike."""
+        """What each query adds to a mean: its value, weighted if folds of unequal size count equally."""
         if self.folds is None:
             return self.values
         _, fold, sizes = np.unique(self.folds, return_inverse=True, return_counts=True)
@@ -93,7 +93,7 @@ class Result:
 
     @cached_property
     def interval(self) -> stats.Interval | None:
-        """95% interval of the number; None where a value is infinite, or so few queries tell nothing.
+        """95% interval of the number; None if a value is infinite, or there are too few queries.
 
         Means of bounded values, and composites: Wilson's, by the effective number of queries. Others: by the bootstrap.
         """
@@ -120,7 +120,7 @@ class Result:
         return self._unless_point(stats.bootstrap_difference(self.values, other.values, **self._how))
 
     def _unless_point(self, drawn: stats.Interval) -> stats.Interval | None:
-        """Draws that are all alike do not say how sure a mean is; of a median they do, if there are enough queries."""
+        """Identical resamples give no interval for a mean; for a median they do, if there are enough queries."""
         return drawn if drawn.low < drawn.high or self.statistic != "mean" else None
 
     def _addend(self, values: FloatArray, weight: float) -> stats.Part:
@@ -129,19 +129,19 @@ class Result:
 
     @property
     def _how(self) -> dict[str, Any]:
-        """How the bootstrap draws."""
+        """Options of the bootstrap."""
         return {"statistic": self.statistic, "clusters": self._drawn, "folds": self.folds}
 
     @property
     def _drawn(self) -> IntArray | None:
-        """What the bootstrap draws as one: a cluster, as far as it lies in one fold."""
+        """The resampling unit of the bootstrap: a cluster, within one fold."""
         if self.clusters is None or self.folds is None:
             return self.clusters
         return np.asarray(self.clusters * (int(self.folds.max(initial=0)) + 1) + self.folds)
 
     @property
     def _known(self) -> bool:
-        """Whether there is enough to say how sure the number is."""
+        """Whether there are enough queries for an interval."""
         if not len(self.values) or not np.isfinite(self.values).all() or not all(len(p.values) for p in self.parts):
             return False
         return self.kept is None and (self.statistic == "mean" or self._fewest >= LEAST_FOR_MEDIAN)
@@ -155,7 +155,7 @@ class Result:
 
     @property
     def _bounds(self) -> tuple[float, float] | None:
-        """What the values of a mean lie between; None where they do not, or where it is no mean."""
+        """Bounds of the values of a mean; None if unbounded, or not a mean."""
         bounds = self.measure.kind.bounds
         if bounds is None or self.statistic != "mean" or not len(self.values):
             return None
@@ -191,7 +191,7 @@ def written(measure: str | Measure, results: Iterable[Measured]) -> str:
 
 
 class Measured(Protocol):
-    """What has a measure: a result, or a line of a comparison."""
+    """Anything with a measure: a result, or a line of a comparison."""
 
     @property
     def measure(self) -> Measure:
@@ -199,7 +199,7 @@ class Measured(Protocol):
 
 
 class Evaluated(Protocol):
-    """What can be compared: a report, or anything else with results."""
+    """Anything that can be compared: a report, or another object with results."""
 
     @property
     def system(self) -> str:

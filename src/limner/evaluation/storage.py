@@ -1,4 +1,4 @@
-"""Reports as JSON: written whole, read again with every value per query. A file is data and is never run."""
+"""Reports as JSON: complete, with all values per query. A file is data and is never executed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def read(path: str | Path) -> Report:
     content = read_json(source, what="report")
     if not isinstance(content, dict) or content.get("limner") != "report" or content.get("format") != FORMAT:
         raise LimnerError(
-            f"{source} is no limner report of format {FORMAT}: expected a file made by 'limner evaluate --save'"
+            f"{source} is not a limner report of format {FORMAT}: expected a file made by 'limner evaluate --save'"
         )
     with damage_told(source, what="limner report", mend="make it again"):
         return _sound(_from_json(content))
@@ -92,7 +92,7 @@ def _result_to_json(r: Result, id_lists: dict[int, list[str]]) -> dict[str, Any]
 
 
 def _numbers(values: Any) -> FloatArray:
-    """What `plain` made of an array of numbers, as numbers again."""
+    """The inverse of `plain` for an array of numbers."""
     return np.array([math.inf if v is None else float(v) for v in values], dtype=np.float64)
 
 
@@ -137,7 +137,7 @@ def _result_from_json(saved: Mapping[str, Any], queries: Ids, traits: Mapping[st
 
 
 def _kept(saved: Mapping[str, Any]) -> Kept:
-    """The number and the interval of a measure that cannot be summed up here."""
+    """The value and interval of a measure whose summary is not known in this process."""
     value = float(_numbers([saved["value"]])[0])
     if saved.get("interval") is None:
         return Kept(value)
@@ -168,7 +168,7 @@ def _top_from_json(content: Mapping[str, Any]) -> Ranking:
 
 
 def _sound(report: Report) -> Report:
-    """The report, if everything in it is of the kind and length that it should be; a file may say anything."""
+    """The report, after checking all types and lengths; files are untrusted."""
     words = [
         report.system,
         report.collection,
@@ -176,7 +176,7 @@ def _sound(report: Report) -> Report:
         *(w for r in report.results for w in (r.view, r.direction)),
     ]
     if not all(isinstance(word, str) for word in words) or not isinstance(report.settings, Mapping):
-        raise TypeError("a name, a note or the settings are of another kind")
+        raise TypeError("a name, a note or the settings have the wrong type")
     for r in report.results:
         columns = [r.values, *(each for each in (r.clusters, r.folds, r.if_right) if each is not None)]
         if r.direction not in DIRECTIONS or not isinstance(r.left_out, int):

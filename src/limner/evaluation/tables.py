@@ -1,4 +1,4 @@
-"""Reports and comparisons as plain text, Markdown, LaTeX and CSV. One grid of cells, four ways to write it."""
+"""Reports and comparisons as plain text, Markdown, LaTeX and CSV. One grid of cells, four output formats."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def report_grids(report: Report) -> list[Grid]:
 
 
 def _bounds_grid(view: str, results: list[Result], names: Mapping[str, str]) -> list[Grid]:
-    """What unjudged answers could change: each number if all of them were wrong, and if all were right."""
+    """Bounds for unjudged answers: each value if all of them were wrong, and if all were right."""
     bounded = [r for r in results if r.bound is not None]
     if not bounded:
         return []
@@ -89,7 +89,7 @@ def _cell(results: list[Result], measure: object, direction: str) -> str:
 
 
 def with_interval(result: Result) -> str:
-    """A number with its interval, where there is one."""
+    """A number with its interval, if there is one."""
     shown = result.measure.show(result.value)
     interval = result.interval
     return (
@@ -226,7 +226,7 @@ def comparison_latex(comparison: Comparison) -> str:
     return _document(f"% {' and '.join(comparison.systems)}", comparison_grids(comparison), notes, _latex, note="% ")
 
 
-# --- four ways to write a grid ----------------------------------------------------------------------------------
+# --- output formats of a grid ----------------------------------------------------------------------------------
 
 
 def _document(

@@ -3,8 +3,8 @@
     options = tune("csls", dev_scores, pairs.dev)                   # {"k": 5}
     corrected = corrected(scores, pairs, "csls", split="test", tune="dev")
 
-Every point of a grid is evaluated on the dev split, in both directions. Equal results go to the point nearest to the
-default, which stands first in its grid.
+Every point of a grid is evaluated on the dev split, in both directions. Ties go to the point nearest to the default,
+which comes first in its grid.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def tune(
 
     Args:
         how: A correction: a name, "module:class", a class, or an object, which stands for its class.
-        dev_scores: Scores of the dev split, images by texts or the other way round.
+        dev_scores: Scores of the dev split, images by texts or reversed.
         dev_collection: The dev split.
-        measure: What is to be best: rsum, the sum of R@1, R@5 and R@10 in both directions, or any measure, whose mean
+        measure: What to optimise: rsum, the sum of R@1, R@5 and R@10 in both directions, or any measure, whose mean
             over both directions is taken.
-        grid: Values to try of each option; those that the correction brings by default.
-        fixed: Options that are not to be tuned.
+        grid: Values to try of each option; the grid of the correction by default.
+        fixed: Options that are not tuned.
 
     Returns:
         The options, ready for `scores.correct(name, **options)`.
@@ -54,7 +54,7 @@ def tune(
     kind, name = type(chosen), chosen.name
     tried = {option: values for option, values in (grid or kind.grid).items() if option not in (fixed or {})}
     if not tried and not fixed:
-        raise LimnerError(f"{name} brings no values to try: give grid={{option: values}}, or its class a grid")
+        raise LimnerError(f"{name} has no tuning grid: give grid={{option: values}}, or its class a grid")
     results = [
         (options, _value(correct(dev_scores, kind, **options), dev_collection, measure))
         for options in _points(kind, tried, fixed or {}, len(dev_scores.queries))
@@ -73,7 +73,7 @@ def _points(kind: type[Correction], grid: Grid, fixed: Mapping[str, Any], querie
 
 
 def _value(scores: Scores, collection: Collection, measure: str) -> float:
-    """The mean over both directions, turned so that more is better."""
+    """The mean over both directions, with the sign set so that higher is better."""
     wanted = Measure.parse(measure)
     report = evaluate(scores, collection, measures=[wanted], keep=0)
     every = [result for result in report.results if result.measure == wanted]
@@ -96,17 +96,17 @@ def corrected(
     """Corrected scores of one split, with options chosen on another.
 
     Args:
-        scores: Scores of the whole collection (or at least of both splits), images by texts or the other way round.
+        scores: Scores of the whole collection (or at least of both splits), images by texts or reversed.
         collection: The collection with its splits.
         how: A correction: a name, "module:class", or a class.
-        split: What is to be corrected; its own queries are the bank.
+        split: The split to correct; its own queries are the bank.
         tune: The split that options are chosen on; None takes the defaults.
-        measure: What is to be best there.
-        options: Options that are not to be tuned.
+        measure: What to optimise there.
+        options: Options that are not tuned.
     """
     if tune is not None:
         if tune == split:
-            raise LimnerError(f"tuned on the split {split!r} that is to be corrected: its results would be too good")
+            raise LimnerError(f"tuned on the split {split!r} that is corrected: its results would be too optimistic")
         options = _tuned(how, *_part(scores, collection.split(tune)), measure, options)
     return correct(_part(scores, collection.split(split))[0], how, **options)
 

@@ -1,4 +1,4 @@
-"""explain: what the wrong answer got wrong, and whether the system even reads the query."""
+"""explain: what is wrong with an answer, and whether the system reads the query at all."""
 
 from typing import TYPE_CHECKING
 

@@ -92,14 +92,14 @@ Proposer = Callable[[list[Token], int, Context], str | None]
 def attack(
     text: str, kind: str, *, seed: int = 0, colours: Iterable[str] = (), wordnet: WordNet | None = None
 ) -> Edit | None:
-    """Changes one word of a query, or gives None where nothing in it can be changed.
+    """Changes one word of a query, or gives None if nothing in it can be changed.
 
     Args:
         text: The query, in English.
         kind: One of `KINDS` or `FURTHER`.
         seed: Another seed, another choice; the same seed, the same edit.
         colours: For "colour-in", the colours that the data mentions (`colours_in`).
-        wordnet: The graph; limner's own where left out.
+        wordnet: The graph; limner's own by default.
 
     >>> edit = attack("A big dog sits.", "size", seed=1)
     >>> edit.old, edit.new in ("small", "little", "minor", "tiny")
@@ -373,7 +373,7 @@ DENIES = frozenset((*KINDS, *FURTHER)) - {"synonym"}
 def attack_all(
     texts: Sequence[str], kinds: Iterable[str] = KINDS, *, seed: int = 0, wordnet: WordNet | None = None
 ) -> Iterator[tuple[str, list[Edit | None]]]:
-    """For every kind, one edit per text, or None where nothing in it can be changed."""
+    """For every kind, one edit per text, or None if nothing in it can be changed."""
     graph = wordnet or WordNet.load()
     colours = colours_in(texts)
     for kind in kinds:

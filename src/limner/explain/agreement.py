@@ -1,8 +1,8 @@
-"""CA, NCS, CE, SD: what an image that was returned has in common with the one that should have been.
+"""CA, NCS, CE, SD: how much a returned image has in common with the relevant one.
 
 After Lymperaiou et al. (2022). V(.) is the set of concepts of an image, g the truth, r what was returned.
 
-- CA, concept agreement: |V(g) & V(r)| / |V(g)|; higher is better; undefined where V(g) is empty.
+- CA, concept agreement: |V(g) & V(r)| / |V(g)|; higher is better; undefined if V(g) is empty.
 - NCS, similarity of the other concepts: mean path similarity of the best matching of V(g) - V(r) with V(r) - V(g);
   higher is better; undefined where either is empty.
 - CE, enumeration: sum over common concepts of the difference of counts; lower is better; undefined where none are.
@@ -35,12 +35,12 @@ SHARES = {"CA", "NCS", "SD", "AA", "RA"}
 
 @dataclass(frozen=True)
 class ConceptAgreement:
-    """What one returned image shares with the truth.
+    """What one returned image has in common with the relevant one.
 
     Args:
         common: Concepts of both.
-        missing: Concepts of the truth alone.
-        added: Concepts of the returned image alone.
+        missing: Concepts of the relevant image only.
+        added: Concepts of the returned image only.
         matched: (missing, added, path similarity): the pairs behind NCS.
         counts: For every common concept, how many in the truth and in the returned image.
         sizes: (concept, relative difference) of every matched pair of boxes.
@@ -93,7 +93,7 @@ def agreement(
 
 
 def match(missing: Iterable[str], added: Iterable[str], similar: Similarities) -> tuple[tuple[str, str, float], ...]:
-    """The matching of two sets of concepts with the greatest sum of path similarities; unknown concepts stay out.
+    """The matching of two sets of concepts with the highest sum of path similarities; unknown concepts are ignored.
 
     The assignment of scipy on the table of similarities, where the paper used NetworkX.
     """
@@ -108,7 +108,7 @@ def match(missing: Iterable[str], added: Iterable[str], similar: Similarities) -
 
 
 def size_gaps(truth: Concepts, returned: Concepts, name: str) -> list[float]:
-    """Relative differences of the boxes of one concept, matched so that their sum is least."""
+    """Relative differences of the boxes of one concept, matched so that their sum is minimal."""
     from scipy.optimize import linear_sum_assignment
 
     sides = [

@@ -1,7 +1,7 @@
-"""Does the system read the query? Re-rank with adversarial queries and see who notices.
+"""Does the system read the query? Re-rank with adversarial queries and compare.
 
-A query is changed so that it denies what it said. The truth should fall: it no longer answers the query. *Blindness* is
-the share of queries that had the truth first and still have it first.
+A query is changed to contradict the original. The relevant image should drop in rank, since it no longer matches.
+*Blindness* is the share of queries with the relevant image in first place before and after the change.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from limner.core.arrays import Array, FloatArray
 from limner.core.errors import LimnerError
+from limner.core.renamed import renamed
 from limner.explain.adversarial import DENIES, Edit
 from limner.explain.reading import WORD
 
@@ -27,7 +28,7 @@ Ask = Callable[[Sequence[str]], Array]
 
 @dataclass(frozen=True)
 class Attack:
-    """What one kind of change did.
+    """The effect of one kind of change.
 
     Args:
         kind: The kind.
@@ -35,7 +36,7 @@ class Attack:
         queries: How many queries there were in all.
         before: Rank of the truth for each edited query, before (halves where scores tie).
         after: The same, after.
-        moved: By how much the truth's own score rose, for each.
+        moved: Change in the score of the relevant image, for each.
         unedited: Ranks of the truth for the queries in which nothing could be changed.
     """
 
@@ -49,13 +50,13 @@ class Attack:
 
     @cached_property
     def shares(self) -> dict[str, float]:
-        """Of the changed queries, the share whose truth is now ranked lower, higher, the same."""
+        """Shares of changed queries whose relevant image is now ranked lower, higher, the same."""
         lower, higher = self.after > self.before, self.after < self.before
         return {"lower": _share(lower), "higher": _share(higher), "same": _share(~(lower | higher))}
 
     @property
     def blindness(self) -> float:
-        """Of the changed queries that had the truth first, the share that still have it first; NaN where none had."""
+        """Share of changed queries with the relevant image first that still have it first; NaN if none."""
         return _share(self.after[self.before == 1] == 1)
 
     @property
@@ -63,13 +64,14 @@ class Attack:
         """Of the changed queries, the share whose truth is now less similar to the query."""
         return _share(self.moved < 0)
 
-    def words(self, *, least: int = 5) -> dict[str, tuple[int, float]]:
-        """For every changed word that was changed in `least` first-placed queries: how often, and its blindness."""
+    @renamed(least="min_count")
+    def words(self, *, min_count: int = 5) -> dict[str, tuple[int, float]]:
+        """For words changed in at least `min_count` queries with the relevant image first: count and blindness."""
         kept: dict[str, list[bool]] = defaultdict(list)
         for edit, before, after in zip(self.edits, self.before, self.after, strict=True):
             if before == 1:
                 kept[edit.word].append(bool(after == 1))
-        found = {word: (len(each), sum(each) / len(each)) for word, each in kept.items() if len(each) >= least}
+        found = {word: (len(each), sum(each) / len(each)) for word, each in kept.items() if len(each) >= min_count}
         return dict(sorted(found.items(), key=lambda item: (-item[1][1], -item[1][0])))
 
     def metrics(self) -> dict[str, tuple[float, float]]:
@@ -78,7 +80,7 @@ class Attack:
         return {name: (100 * measure(before), 100 * measure(after)) for name, measure in METRICS.items()}
 
     def record(self) -> dict[str, Any]:
-        """Everything but the edits, as plain values."""
+        """Everything except the edits, as plain values."""
         found: dict[str, Any] = {"kind": self.kind, "queries": self.queries, "changed": len(self.edits), **self.shares}
         found |= {"similarity fell": self.fell, "moved": _mean(self.moved)}
         if self.kind in DENIES:
@@ -96,11 +98,11 @@ METRICS: dict[str, Callable[[FloatArray], float]] = {
 
 
 def rerank(kind: str, edits: Sequence[Edit | None], before: Array, truth: npt.NDArray[np.int64], ask: Ask) -> Attack:
-    """Asks the system with the changed queries.
+    """Re-ranks with the changed queries.
 
     Args:
         kind: The kind of change.
-        edits: One per query; None where nothing could be changed.
+        edits: One per query; None if nothing could be changed.
         before: Scores of the queries as they were, queries by candidates.
         truth: The column of the truth of each query.
         ask: Scores of texts against the same candidates, texts by candidates.
@@ -129,10 +131,10 @@ def ranks(scores: Array, truth: npt.NDArray[np.int64]) -> FloatArray:
 
 
 def blind_baseline(edits: Iterable[Edit], texts: Iterable[str]) -> float:
-    """How often a reader who sees no image tells the true query from the changed one, by which sounds more usual.
+    """How often a language model alone, without the image, can tell the original query from the changed one.
 
-    A bigram model of the texts (which must not hold the queries themselves). Near 0.5, an attack needs the image; near
-    1, it can be told from the words alone, and a system's success on it says little.
+    A bigram model of the texts (which must not contain the queries themselves). Near 0.5, an attack needs the image;
+    near 1, it can be detected from the text alone, and a good result on it means little.
     """
     one: Counter[str] = Counter()
     two: Counter[tuple[str, str]] = Counter()
@@ -141,7 +143,7 @@ def blind_baseline(edits: Iterable[Edit], texts: Iterable[str]) -> float:
         one.update(words[:-1])
         two.update(pairwise(words))
     if not one:
-        raise LimnerError("a blind baseline needs texts to learn what sounds usual; got none")
+        raise LimnerError("a text-only baseline needs texts to train on; got none")
 
     def usual(text: str) -> float:
         words = _words(text)

@@ -1,4 +1,4 @@
-"""Concepts of images and of captions: what is there, how often, where, with which attributes and relations.
+"""Concepts of images and of captions: objects, counts, positions, attributes and relations.
 
 An object is a dict, as the image field "objects" of `scenes` and COCO holds it: "synset" or "name", and where known
 "box" (left, top, right, bottom), attributes such as "colour" and "size", or a list "attributes". Visual Genome's JSON
@@ -36,7 +36,7 @@ class Thing:
 
     Args:
         concept: Its synset, or its plain name where WordNet has none for it.
-        box: Left, top, right, bottom; None where unknown.
+        box: Left, top, right, bottom; None if unknown.
         attributes: (what, value) pairs, such as ("colour", "red"); ("", value) where only the value is known.
         area: Area as a share of the picture, or in pixels where its size is unknown; None without a box.
     """
@@ -53,7 +53,7 @@ class Thing:
 
 @dataclass(frozen=True)
 class Concepts:
-    """What an image shows.
+    """The content of an image.
 
     Args:
         things: Its objects.
@@ -76,7 +76,7 @@ class Concepts:
         return frozenset(self.counts)
 
     def only(self, kept: Iterable[str]) -> Concepts:
-        """The part of these concepts alone."""
+        """Restricted to these concepts."""
         wanted = frozenset(kept)
         relations = frozenset(r for r in self.relations if r[0] in wanted and r[2] in wanted)
         return Concepts(tuple(t for t in self.things if t.concept in wanted), relations, self.setting)
@@ -84,18 +84,18 @@ class Concepts:
 
 @dataclass(eq=False)
 class Faults:
-    """What was wrong with the objects, counted and named: nothing of it stops an explanation."""
+    """Problems with the objects, counted; none of them stops an explanation."""
 
     counts: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
 
     def add(self, what: str, example: str) -> None:
-        """Notes one fault."""
+        """Records one problem."""
         self.counts[what] += 1
         self.examples.setdefault(what, example)
 
     def notes(self) -> list[str]:
-        """One line for each kind of fault, with its first example."""
+        """One line for each kind of problem, with its first example."""
         return [f"{n:,} {what}, e.g. {self.examples[what]}" for what, n in self.counts.most_common()]
 
 
@@ -117,9 +117,9 @@ def of_images(
 
 
 def with_caption_objects(collection: Collection, wordnet: WordNet) -> Collection:
-    """A collection whose images have as objects what their captions name: nouns with number, colour and size.
+    """A collection with image objects taken from the captions: nouns with number, colour and size.
 
-    What no caption says is not known to be absent, so that such objects tell less than annotated ones.
+    Objects that no caption mentions may still be present, so these are less informative than annotated objects.
     """
     said: dict[str, dict[str, list[dict[str, Any]]]] = {image: {} for image in collection.images.ids}
     for image, text, grade in collection.judgements:
@@ -141,7 +141,7 @@ def _named_in(text: str, wordnet: WordNet) -> dict[str, list[dict[str, Any]]]:
 
 
 def own_words(images: Items, wordnet: WordNet, *, objects: str = "objects") -> dict[str, str]:
-    """Concept -> the name that the objects themselves have most often: "boy", where WordNet says "male child" first."""
+    """Concept -> the most frequent name among the objects: "boy", where WordNet says "male child" first."""
     named: dict[str, Counter[str]] = {}
     for entry in (entry for listed in images.field(objects) for entry in listed or ()):
         if entry.get("name"):

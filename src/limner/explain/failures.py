@@ -1,4 +1,4 @@
-"""Failures of a system, each explained, and all of them summed up."""
+"""Failures of a system, explained one by one and summarised."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ FROM_CAPTIONS = (
 
 @dataclass(frozen=True)
 class Failure:
-    """A query whose first answer is not the truth: the image that belongs to it, and the one that came.
+    """A query whose first answer is wrong: the relevant image, and the returned one.
 
     Args:
         query: Id of the query, a text or an image.
         text: The caption that was asked for, or that was returned for an image.
         truth: Image id.
         returned: Image id.
-        alternative: Whether fuller judgements call the answer right; None where there are none.
-        by_text: Whether the text asked. Where an image did, the text is what came back: it belongs to `returned`.
+        alternative: Whether fuller judgements count the answer as relevant; None without them.
+        by_text: Whether the text is the query. For an image query, the text is the result and belongs to `returned`.
     """
 
     query: str
@@ -58,14 +58,14 @@ def failures(
     judgements: str = "pairs",
     fuller: str | None = "complete",
 ) -> list[Failure]:
-    """Every query whose first answer the judgements do not call right.
+    """Every query whose first answer is not relevant.
 
     Args:
         system: Scores or a ranking, from texts to images or from images to texts.
         collection: Images, texts, and which belong together.
-        direction: "t2i" where texts ask, "i2t" where images do; needed only where they share ids.
-        judgements: The judgements that say what is right.
-        fuller: Judgements that know more right pairs, to find successful alternatives; ignored where there are none.
+        direction: "t2i" for text queries, "i2t" for image queries; needed only if they share ids.
+        judgements: The relevance judgements.
+        fuller: Judgements with more relevant pairs, to find acceptable alternatives.
     """
     direction = direction_of(system, collection, direction)
     top, forward = system.top(1), direction == "t2i"
@@ -79,9 +79,7 @@ def failures(
             continue
         text, truth, returned = (query, home.get(query), answer) if forward else (answer, query, home.get(answer))
         if truth is None or returned is None:
-            raise LimnerError(
-                f"text {text!r} belongs with no image in {collection.name!r}: there is no truth to compare"
-            )
+            raise LimnerError(f"text {text!r} belongs to no image in {collection.name!r}: there is nothing to compare")
         said = collection.texts.values[collection.texts.ids.index(text)]
         alternative = None if more is None else (more.grade(query, answer) or 0) > 0
         found.append(Failure(query, said, truth, returned, alternative, forward))
@@ -99,15 +97,15 @@ def _homes(collection: Collection) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Explanations:
-    """All failures with what each got wrong.
+    """All failures with their explanations.
 
     Args:
         failures: The failures.
         agreements: One for each.
-        concepts: What every image shows.
+        concepts: The content of every image.
         informed: Whether only concepts that the query mentions were compared.
-        notes: What was wrong with the objects, counted.
-        words: What the objects themselves are called, by concept.
+        notes: Problems with the objects.
+        words: Names of the objects, by concept.
     """
 
     failures: Sequence[Failure]
@@ -128,7 +126,7 @@ class Explanations:
     def summary(self) -> dict[str, dict[str, float]]:
         """Mean of every score with its 95% interval, and how many are undefined.
 
-        Failures that look for the same image count together, as in every interval of limner.
+        Failures with the same relevant image form one cluster, as in every interval of limner.
         """
         images = np.array([failure.truth for failure in self.failures], dtype=str)
         return {score: _summed(self.values(score), images, share=score in SHARES) for score in SCORES}
@@ -194,14 +192,14 @@ def explain(
     threshold: float = THRESHOLD,
     wordnet: WordNet | None = None,
 ) -> Explanations:
-    """Explains failures by what the truth and the returned image show.
+    """Explains failures by comparing the relevant and the returned image.
 
     Args:
         found: The failures, from `failures`.
-        collection: Its images have the field "objects"; where they have none, the captions say what is there.
+        collection: Images with the field "objects"; without it, objects are taken from the captions.
         informed: Compare only concepts that the query mentions, by their words, synonyms and hypernyms.
-        threshold: From which relative difference on two areas disagree (T of the binary SD).
-        wordnet: The graph; limner's own where left out.
+        threshold: Relative difference above which two areas disagree (T of the binary SD).
+        wordnet: The graph; limner's own by default.
     """
     graph = wordnet or WordNet.load()
     faults = Faults()
@@ -223,12 +221,12 @@ def explain(
 def told(failure: Failure, each: ConceptAgreement, words: Mapping[str, str] | None = None) -> str:
     """One failure in words.
 
-    A person reads first what was asked, then what is missing, then counts and sizes.
+    First the query, then what is missing, then counts and sizes.
 
     Args:
         failure: The failure.
-        each: What truth and answer have in common.
-        words: What to call a concept; WordNet's first word where left out.
+        each: The comparison of the two images.
+        words: Names of concepts; WordNet's first word by default.
     """
 
     def _word(concept: str) -> str:
@@ -237,7 +235,7 @@ def told(failure: Failure, each: ConceptAgreement, words: Mapping[str, str] | No
     asked = f"asked for {failure.text!r}" if failure.by_text else f"answered with {failure.text!r}"
     lines = [asked, f"truth {failure.truth}, returned {failure.returned}"]
     if failure.alternative:
-        lines.append("fuller judgements call the answer right: a successful alternative")
+        lines.append("fuller judgements count the answer as relevant: an acceptable alternative")
     both, lacking, more = (", ".join(map(_word, side)) or "nothing" for side in (each.common, each.missing, each.added))
     lines += [
         f"both show {both}",

@@ -2,8 +2,8 @@
 
 The classes are those people were asked for by Lymperaiou et al. (2022). Here they are found by reading the query and
 looking at what is known of the returned image. A claim that the *truth* breaks as well was misread (or cannot be seen
-in what is known), so it says nothing and is dropped. What cannot be checked (a colour, where objects have none) is no
-failure.
+in what is known), so it is uninformative and is dropped. What cannot be checked (a colour, if objects have none) is not
+a failure.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ RELATIONS = {
 
 @dataclass(frozen=True)
 class ClaimReader:
-    """What reading claims needs.
+    """Resources for reading claims.
 
     Args:
         wordnet: The graph.
-        settings: For words that speak of the background, the backgrounds they are used of (`setting_words`).
+        settings: For words about the background, the backgrounds they apply to (`setting_words`).
     """
 
     wordnet: WordNet
     settings: Mapping[str, frozenset[str]]
 
     def broken(self, text: str, image: Concepts) -> Counter[tuple[str, int]]:
-        """The claims of a text that an image breaks: (class, number of the phrase)."""
+        """The claims of a text that an image contradicts: (class, number of the phrase)."""
         said = phrases(text, self.wordnet)
         found: Counter[tuple[str, int]] = Counter()
         for number, phrase in enumerate(said):
@@ -62,7 +62,7 @@ class ClaimReader:
 
     def _of_phrase(self, phrase: Phrase, text: str, image: Concepts) -> list[str]:
         if all(word in self.settings for word in phrase.noun.split()):
-            return []  # the background is looked at apart
+            return []  # the background is checked separately
         kin = [thing for thing in image.things if stands_for(_bare(phrase), thing.concept, self.wordnet)]
         if not kin:
             return ["object"]
@@ -93,7 +93,7 @@ class ClaimReader:
 
 
 def _bare(phrase: Phrase) -> Phrase:
-    """The noun alone, so that what is known of it is remembered once."""
+    """The noun alone, for caching."""
     return Phrase(phrase.noun, phrase.senses)
 
 
@@ -103,7 +103,7 @@ def _place(phrase: Phrase, text: str) -> str | None:
 
 
 def _faults(phrase: Phrase, thing: Thing, place: str | None) -> list[str]:
-    """What one object lacks of what the phrase says; an attribute that is not known lacks nothing."""
+    """What an object lacks compared with the phrase; unknown attributes are ignored."""
     found = [what for what in ("colour", "size") if _differs(getattr(phrase, what), thing.value(what))]
     for action in phrase.actions:
         known = thing.value("place") if action in PLACES else thing.value("action")
@@ -119,7 +119,7 @@ def _differs(said: str | None, known: str | None) -> bool:
 def setting_words(collection: Collection, wordnet: WordNet, *, least: int = 5) -> dict[str, frozenset[str]]:
     """Words that captions use of some backgrounds only, with these backgrounds, learned from the captions themselves.
 
-    Nouns that name an object of some image are left out: a boat is no background. Empty where none are known.
+    Nouns that name an object of some image are left out: a boat is not a background. Empty where none are known.
     """
     if "background" not in collection.images.fields:
         return {}
@@ -158,9 +158,9 @@ def _names_any(word: str, kinds: Iterable[str], wordnet: WordNet) -> bool:
 
 
 def label(failure: Failure, truth: Concepts, returned: Concepts, reader: ClaimReader) -> frozenset[str]:
-    """The classes of one failure; empty where nothing that can be checked is wrong.
+    """The classes of one failure; empty if no checkable claim is wrong.
 
-    A successful alternative is one that fuller judgements call right; where they do, nothing else is said.
+    An answer that fuller judgements count as relevant is an acceptable alternative, and gets no other class.
     """
     if failure.alternative:
         return frozenset({ALTERNATIVE})
@@ -179,7 +179,7 @@ def label_all(
 def read_labels(path: str | Path) -> dict[str, frozenset[str]]:
     """People's labels from a csv with the columns query and label, one row per label or several separated by `;`.
 
-    A row with an empty label says that nothing is wrong: a successful alternative.
+    A row with an empty label means that nothing is wrong: an acceptable alternative.
     """
     source = Path(path)
     if not source.is_file():

@@ -42,7 +42,7 @@ NO_OBJECTS = frozenset((
     "picture", "drawing", "image", "scene", "photo", "photograph", "view", "left", "right", "front", "top",
     "group", "pair", "couple", "few", "piece", "pieces",
 ))  # fmt: skip
-"""Nouns that name no object of their own: frames of a caption, sides, and words for numbers."""
+"""Nouns that do not name an object: frames of a caption, sides, and words for numbers."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Phrase:
         colour: A colour, or None.
         size: "small", "medium", "large", or None.
         number: How many at least (or exactly).
-        exact: Whether there are exactly so many.
+        exact: Whether the number is exact.
         actions: Participles said of it, in their base form.
         start: Number of the first word of the noun.
         stop: Number of the word after it.
@@ -73,7 +73,7 @@ class Phrase:
 
 
 def words(text: str) -> list[str]:
-    """The words of a text, as they stand."""
+    """The words of a text, unchanged."""
     return WORD.findall(text)
 
 
@@ -135,7 +135,7 @@ def _is_participle(word: str, tokens: list[str], at: int, wordnet: WordNet) -> b
 
 
 def _qualify(word: str, held: dict[str, object], wordnet: WordNet) -> bool:
-    """Takes a word that says something of the noun to come; False for any other."""
+    """Consumes a modifier of the following noun; False for any other word."""
     if word in COLOURS:
         held["colour"] = COLOUR_SPELLING.get(word, word)
     elif word in SIZES:
@@ -167,7 +167,7 @@ def _phrase(noun: str, tokens: list[str], start: int, stop: int, held: dict[str,
 
 @lru_cache(maxsize=1 << 18)
 def stands_for(phrase: Phrase, concept: str, wordnet: WordNet) -> bool:
-    """Whether a noun can stand for a concept: it is one of its words, or its usual meaning is above the concept.
+    """Whether a noun can refer to a concept: it is one of its words, or a hypernym.
 
     >>> (dog,) = phrases("an animal", WordNet.load())
     >>> stands_for(dog, "dog.n.01", WordNet.load()), stands_for(dog, "table.n.02", WordNet.load())
@@ -181,6 +181,6 @@ def stands_for(phrase: Phrase, concept: str, wordnet: WordNet) -> bool:
 
 
 def mentioned(text: str, concepts: Iterable[str], wordnet: WordNet) -> frozenset[str]:
-    """The concepts that a text mentions, by a word of theirs or by a more general one ("animal" mentions dogs)."""
+    """The concepts that a text mentions, by name or by a more general word ("animal" mentions dogs)."""
     said = phrases(text, wordnet)
     return frozenset(c for c in concepts if any(stands_for(phrase, c, wordnet) for phrase in said))

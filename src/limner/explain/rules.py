@@ -61,8 +61,8 @@ def rules(labels: Iterable[frozenset[str]], *, support: float = 0.01, confidence
 
     Args:
         labels: The classes of each failure.
-        support: Least share of failures that have both.
-        confidence: Least share of those with A that have B.
+        support: Minimum share of failures that have both.
+        confidence: Minimum share of those with A that have B.
 
     >>> both, one = frozenset({"colour", "size"}), frozenset({"colour"})
     >>> print(rules([both, one, one])[0])

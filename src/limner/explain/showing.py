@@ -13,7 +13,7 @@ from limner.explain.rules import NONE, rates, rules
 
 
 def shown_failures(done: Explanations, labels: Mapping[str, frozenset[str]], *, each: int = 4) -> Failures:
-    """What the page says of failures: `report.save("report.html", collection=..., failures=shown_failures(...))`.
+    """The failures section of the page: `report.save("report.html", collection=..., failures=shown_failures(...))`.
 
     Args:
         done: The explained failures.

@@ -1,6 +1,6 @@
-"""Text-only retrieval: find an image by one caption among the other captions of all images, without any picture.
+"""Text-only retrieval: find an image by one caption among the other captions of all images, without using the image.
 
-What Lymperaiou et al. (2022) measure. A system that looks at pictures should beat it.
+What Lymperaiou et al. (2022) measure. A system that uses the images should beat it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Encode = Encoder | TwoSided | Callable[[Sequence[str]], Vectors]
 
 CORPUS = ("mean", "joined", "summary")
 SORTED = 1.3
-"""Captions of which the longest has so many times the words of the shortest, by number, are sorted."""
+"""Captions count as sorted by length if the longest has this many times the words of the shortest, on average."""
 MEASURES = "R@1 R@5 R@10 MRR@5 MRR@10 MRR MedR"
 
 
@@ -47,8 +47,8 @@ def text_only(
         encode: Turns texts into vectors, one row each: a function of a list of texts, or an encoder.
         query: Which caption of each image is the query, counted from 0. In Flickr30k captions are sorted by length:
             the longest, #0, finds far more than the shortest, #4 (see `length_note`).
-        corpus: What stands for an image: "mean", the mean of the vectors of its other captions; "joined", the vector of
-            these captions joined by spaces into one text; "summary", the vector of what `summarise` makes of them.
+        corpus: Representation of an image: "mean", the mean of the vectors of its other captions; "joined", the vector
+            of these captions joined by spaces into one text; "summary", the vector of what `summarise` makes of them.
         summarise: For "summary": takes the other captions of an image, gives one text (`limner.explain.corpora`).
         regions: What stands for each image instead of its other captions, by image id, such as Visual Genome's region
             descriptions (`limner.explain.corpora.read_regions`). Images without any are left out.
@@ -129,15 +129,15 @@ def words_by_number(collection: Collection) -> list[float]:
 
 
 def length_note(collection: Collection, query: int) -> list[str]:
-    """A note where captions are sorted by length, so that the choice of the one that asks decides much."""
+    """A note where captions are sorted by length, so that the choice of the query matters."""
     words = words_by_number(collection)
     falls = all(a >= b for a, b in pairwise(words))
     if len(words) < 2 or not (falls or words == sorted(words)) or max(words) < SORTED * min(words):
         return []
     listed = ", ".join(f"#{number} {mean:.1f}" for number, mean in enumerate(words))
     return [
-        f"captions stand in order of length (mean words {listed}): a longer one asks more precisely, so that the "
-        f"result depends on which one asks; here it is #{query} (query={query}, --query {query})"
+        f"captions are sorted by length (mean words {listed}): a longer query is more precise, so the "
+        f"result depends on the choice; here it is #{query} (query={query}, --query {query})"
     ]
 
 

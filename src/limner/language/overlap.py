@@ -1,9 +1,9 @@
-"""How many words does a caption share with reference captions? BLEU and ROUGE as the ranking paper defines them.
+"""Word overlap of a caption with reference captions: BLEU and ROUGE as the ranking paper defines them.
 
 Unigrams only, no brevity penalty (Hodosh, Young & Hockenmaier 2013, section 4.2.2; after Papineni et al. 2002 and Lin
-2004). BLEU is precision: the share of the caption's words that the references hold. ROUGE is recall: the share of the
-references' words that the caption holds. `BLEU-pre` of that paper, its filter against hopeless pairs, is `bleu` with
-`words=content_words`.
+2004). BLEU is precision: the share of the caption's words that occur in the references. ROUGE is recall: the share of
+the references' words that occur in the caption. `BLEU-pre` of that paper, its filter against implausible pairs, is
+`bleu` with `words=content_words`.
 
 Each comes in two forms: `bleu` and `rouge` take captions and reference sets side by side, `bleu_table` and
 `rouge_table` take every caption with every set. What counts as a word is a function of the text, so words can be
@@ -64,20 +64,20 @@ ROUGE-1.5.5 takes such forms from the exception lists of WordNet before it strip
 _CLITIC = re.compile(r"(?<=\w)(n't|'(?:s|re|ve|ll|d|m))\b")
 _BREAK = re.compile(r"[\s\-\u2010-\u2015]+")
 _NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
-_BLOCK = 1024  # rows of a table made at once: the sparse product of a block stays small beside the table
+_BLOCK = 1024  # rows of a table made at once: to keep the sparse product of a block small
 
 
 def tokens(text: str) -> list[str]:
     """The words of a text in lower case: hyphenated words broken up, all but letters and digits stripped.
 
-    Endings such as `'s` and `n't` are words of their own, so that plain text and text that a tokeniser has already
-    taken apart (Flickr8k's captions) give the same words.
+    Endings such as `'s` and `n't` are separate words, so that plain text and text that is already tokenised (Flickr8k's
+    captions) give the same words.
 
     >>> tokens("A dog 's T-shirt isn't red .")
     ['a', 'dog', 's', 't', 'shirt', 'is', 'nt', 'red']
     """
     split = _BREAK.split(_CLITIC.sub(r" \1", text.lower().replace("\u2019", "'")))
-    # Most pieces are words already, and asking is cheaper than stripping.
+    # Most pieces are words already, and checking is cheaper than stripping.
     words = (piece if piece.isalnum() else _NOT_ALPHANUMERIC.sub("", piece) for piece in split)
     return [word for word in words if word]
 
@@ -181,7 +181,7 @@ def rouge_table(
 class _Counted:
     """Captions and reference sets as sparse rows of 0 and 1 (and their sums) over one vocabulary.
 
-    The n-th occurrence of a word is an entry of the vocabulary of its own. So `min(a, b)` summed over words is the
+    The n-th occurrence of a word has its own entry in the vocabulary. So `min(a, b)` summed over words is the
     number of common entries, the largest count over references is their union, and both scores are one product.
     """
 
@@ -233,7 +233,7 @@ def _refuse_bad_sets(references: Sequence[Sequence[str]]) -> None:
 
 
 def _occurrences(words: Sequence[Hashable]) -> list[tuple[Hashable, int]]:
-    """Each word with the number of times it stood there before."""
+    """Each word with the number of its earlier occurrences."""
     if len(set(words)) == len(words):
         return [(word, 0) for word in words]
     seen: Counter[Hashable] = Counter()
@@ -270,5 +270,5 @@ def _product(a: Any, b: Any) -> FloatArray:
 
 
 def _share(part: FloatArray, whole: FloatArray) -> FloatArray:
-    """`part / whole`, and 0 where there is nothing to share."""
+    """`part / whole`, and 0 for an empty whole."""
     return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)

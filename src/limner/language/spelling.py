@@ -1,4 +1,4 @@
-"""Spelling by the speller that is installed: hunspell or aspell, asked through the protocol of `ispell -a`."""
+"""Spelling correction with an installed speller: hunspell or aspell, through the protocol of `ispell -a`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from threading import Lock
 from limner.core.errors import LimnerError
 
 SPELLERS = (("hunspell", "-a", "-d", "en_US"), ("aspell", "-a", "--lang=en_US"))
-"""Commands that are looked for on the PATH, the first one first."""
+"""Commands to look for on the PATH, in this order."""
 
 _LOCK = Lock()
 
@@ -20,9 +20,9 @@ def correct(word: str) -> str:
     """The speller's first suggestion of one word for a word that it does not know; the word itself otherwise.
 
     Args:
-        word: A word in small letters.
+        word: A lower-case word.
     """
-    with _LOCK:  # one question at a time: the speller answers on one pipe
+    with _LOCK:  # one request at a time: the speller has one pipe
         answer = _ask(word)
     if answer.startswith("&"):  # & word count offset: first, second, ...
         suggested = [s.strip() for s in answer.partition(":")[2].split(",")]
@@ -48,7 +48,7 @@ def _speller() -> subprocess.Popen[str]:
     if found is None:
         names = " or ".join(command[0] for command in SPELLERS)
         raise LimnerError(
-            f"spelling=True needs {names} on the PATH, and there is neither: install one, or leave it out"
+            f"spelling=True needs {names} on the PATH, and neither is there: install one, or leave it out"
         )
     process = subprocess.Popen(found, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     if process.stdout is None or not process.stdout.readline():  # the greeting

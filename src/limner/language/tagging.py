@@ -1,8 +1,8 @@
 """Which words of a caption are nouns and which are verbs: a small tagger of rules and WordNet.
 
-The ranking paper used OpenNLP's tagger. The small one here brings nothing but WordNet with it: every word gets the part
+The ranking paper used OpenNLP's tagger. The small one here needs only WordNet: every word gets the part
 of speech that WordNet's tagged texts give its base form most often, and a few rules about English captions decide where
-a form can be both ("a man rides", "two rides"). It tells nouns and verbs apart and nothing finer. Any other tagger,
+a form can be both ("a man rides", "two rides"). It distinguishes nouns and verbs only. Any other tagger,
 spaCy's for example, is a function of the same form and is named as "module:function".
 """
 
@@ -15,7 +15,7 @@ from limner.core.registry import Registry
 from limner.language.wordnet import WordNet
 
 Tagger = Callable[[Sequence[str]], list[str]]
-"""From the words of a caption, in small letters, to "n" (noun), "v" (verb) or "x" (anything else) for each."""
+"""From the words of a caption, in lower case, to "n" (noun), "v" (verb) or "x" (anything else) for each."""
 
 _DETERMINERS = frozenset(
     "a an the this that these those his her its their my our your some any no each another every both".split()  # noqa: SIM905
@@ -65,7 +65,7 @@ def _tag(words: Sequence[str], at: int, tags: Sequence[str]) -> str:
 
 
 def _verbal(words: Sequence[str], at: int, tags: Sequence[str]) -> bool:
-    """Whether a form that can be a verb stands where a verb stands."""
+    """Whether a form that can be a verb is in a verb position."""
     word, before = words[at], words[at - 1] if at else ""
     after = words[at + 1] if at + 1 < len(words) else ""
     ends = after == "" or after in _FUNCTION
@@ -80,7 +80,7 @@ def _verbal(words: Sequence[str], at: int, tags: Sequence[str]) -> bool:
 
 
 def _subject(words: Sequence[str], at: int, tags: Sequence[str]) -> bool:
-    """Whether what stands before can be a subject in the singular: it has no finite verb yet, or one joined to it."""
+    """Whether the preceding words can be a singular subject: it has no finite verb yet, or one joined to it."""
     last = max((i for i in range(at) if words[i] in ("and", "as", "while", "that", "who", "which", ",")), default=-1)
     return not any(tags[i] == "v" and _form(words[i]) == "third" for i in range(last + 1, at))
 

@@ -3,7 +3,7 @@
 The ranking paper's captions "are preprocessed by spellchecking with Linux spell, normalizing compound words (e.g.,
 t-shirt, t shirt, and tee-shirt -> t-shirt), stop word removal, and lemmatization", and nouns and verbs come from a
 tagger before lemmatisation (Hodosh, Young & Hockenmaier 2013, sections 3.5.4 and 4.1.1). A `Reader` does the same with
-what limner brings: WordNet 3.0, or a lexicon of lemmas learnt from a file of lemmas such as Flickr8k's own.
+what limner ships: WordNet 3.0, or a lexicon of lemmas learnt from a file of lemmas such as Flickr8k's own.
 """
 
 from __future__ import annotations
@@ -57,21 +57,21 @@ COMPOUNDS: Mapping[tuple[str, ...], str] = {
     }.items()
     for said in ways.split(",")
 }
-"""Ways of writing a compound, as words, and the one way that stands for all."""
+"""Spellings of a compound, and the canonical one."""
 
 _LONGEST = max(map(len, COMPOUNDS))
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Turns captions into lists of words. A plain value: saved models keep it.
+    """Turns captions into lists of words. A plain value that saved models store.
 
     Args:
-        stop: Words to leave out, as they stand or as lemmas.
+        stop: Words to leave out, as forms or lemmas.
         lexicon: Lemmas by form, as `lemma_lexicon` learns them; WordNet's base forms for all others.
         tagger: "wordnet" (rules and WordNet's counts), or "module:function" for a tagger of your own.
         spelling: Correct words that neither the lexicon nor WordNet knows with the speller on the PATH, hunspell or
-            aspell; refused where there is none.
+            aspell; refused if there is none.
 
     >>> Reader()("Two men in tee shirts are climbing up the rocks .")
     ['two', 'man', 't-shirt', 'climb', 'rock']
@@ -97,7 +97,7 @@ class Reader:
         return self._read[caption]
 
     def read(self, caption: str) -> list[tuple[str, str]]:
-        """As `tagged`, but what is read is not kept for the next time: for a large corpus."""
+        """As `tagged`, but not cached: for a large corpus."""
         forms = [self._spelt(word) for word in compounds(tokens(caption))]
         kept = [
             (self._lemma(form, tag), tag)
@@ -112,7 +112,7 @@ class Reader:
 
     @cached_property
     def _read(self) -> dict[str, list[tuple[str, str]]]:
-        """What was read before: every kernel asks for the same captions."""
+        """Cached, since every kernel reads the same captions."""
         return {}
 
     def _lemma(self, form: str, tag: str) -> str:
@@ -127,7 +127,7 @@ class Reader:
         return correct(word)
 
     def state(self) -> dict[str, Any]:
-        """What `from_state` makes this reader of again: plain JSON values."""
+        """The state for `from_state`: plain JSON values."""
         return {
             "stop": sorted(self.stop),
             "lexicon": dict(self.lexicon),
@@ -137,18 +137,18 @@ class Reader:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> Reader:
-        """The reader that `state` came from.
+        """Restores a reader from its state.
 
         Args:
-            state: What `state` gave; as a rule it comes from a file.
-            trust: Whether it may name a tagger of its own, as "module:function".
+            state: The output of `state`, usually from a file.
+            trust: Whether it may name a custom tagger, as "module:function".
         """
         TAGGERS.find(state["tagger"], trusted=trust)
         return cls(frozenset(state["stop"]), dict(state["lexicon"]), state["tagger"], state["spelling"])
 
 
 def tokens(caption: str) -> list[str]:
-    """Words in small letters, hyphenated ones whole; endings such as `'s` are left out.
+    """Words in lower case, hyphenated ones whole; endings such as `'s` are left out.
 
     >>> tokens("A dog 's T-shirt isn't red .")
     ['a', 'dog', 's', 't-shirt', 'is', 'red']
@@ -157,7 +157,7 @@ def tokens(caption: str) -> list[str]:
 
 
 def compounds(words: Sequence[str]) -> list[str]:
-    """One way of writing for each compound: those of `COMPOUNDS`, and `skate-board` where WordNet has `skateboard`.
+    """One spelling for each compound: those of `COMPOUNDS`, and `skate-board` where WordNet has `skateboard`.
 
     >>> compounds(["a", "tee", "shirt", "and", "a", "snow-board"])
     ['a', 't-shirt', 'and', 'a', 'snowboard']
@@ -198,9 +198,9 @@ def _known(word: str) -> bool:
 
 
 def lemma_lexicon(captions: Iterable[str], lemmas: Iterable[str | None]) -> dict[str, str]:
-    """The usual lemma of every form, from captions beside their lemmatised versions (`Flickr8k.lemma.token.txt`).
+    """The usual lemma of every form, from captions and their lemmatised versions (`Flickr8k.lemma.token.txt`).
 
-    Lines that differ in their number of words tell nothing and are left out. One lemma per form, so that captions
+    Lines that differ in their number of words are left out. One lemma per form, so that captions
     that are in no file are read in the same way.
 
     >>> lemma_lexicon(["People run", "Some people"], ["person run", "Some person"])["people"]

@@ -1,4 +1,4 @@
-"""What a bank of queries thinks of each candidate, gathered while blocks of scores stream by.
+"""Statistics of each candidate over a bank of queries, gathered while blocks of scores stream by.
 
 Every statistic needs memory for a few rows of the matrix, and none depends on the number of threads: the k best of a
 column are the same in any order, and sums of blocks are merged along a tree that depends on positions only.
@@ -24,11 +24,11 @@ NO_PLACES = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, eq=False)
 class LogSums:
-    """log sum_j exp(beta s(j, t)) of every candidate t, held so that one query's own term can be taken out.
+    """log sum_j exp(beta s(j, t)) of every candidate t, stored so that the term of one query can be removed.
 
-    The highest term is kept apart from the sum of the others, which is relative to the highest of those: neither
-    can vanish beside the other, however far apart they are. The own term of any other query is at most the highest,
-    so subtracting it loses no digits.
+    The highest term is kept apart from the sum of the others, which is relative to the highest of those: neither can
+    underflow, however far apart they are. The own term of any other query is at most the highest, so subtracting it
+    loses no digits.
 
     Args:
         beta: Inverse temperature.
@@ -48,7 +48,7 @@ class LogSums:
 
     @property
     def whole(self) -> FloatArray:
-        """The logarithm of the sum over all queries, -inf where there is nothing to add up."""
+        """The logarithm of the sum over all queries, -inf for an empty sum."""
         others = self.rest * np.exp(self.beta * (self.second - _finite(self.highest)))
         return np.asarray(self.beta * self.highest + np.log1p(others))
 
@@ -64,7 +64,7 @@ def _finite(values: FloatArray) -> FloatArray:
 
 
 def neutral(values: FloatArray) -> FloatArray:
-    """Where nothing is known of a candidate (-inf), the mean over those of which something is; 0 where there are none.
+    """Replaces -inf (a candidate without statistics) by the mean of the others; 0 if there are none.
 
     >>> neutral(np.array([1.0, -np.inf, 3.0])).tolist()
     [1.0, 2.0, 3.0]
@@ -74,7 +74,7 @@ def neutral(values: FloatArray) -> FloatArray:
 
 
 def loops(block: Any) -> Any:
-    """The loops of the corrections for a block, by where it is: compiled ones for an array, torch's for a tensor."""
+    """The loops of the corrections: compiled ones for an array, torch for a tensor."""
     if isinstance(block, np.ndarray):
         from limner.match import _loops
 
@@ -102,13 +102,13 @@ def _add_best(k: int, limit: Limit, held: Block | None, start: int, block: Block
 
 
 def _merge_best(held: Block, other: Block) -> Block:
-    # What came from elsewhere may not be written to; torch's loop writes to nothing.
+    # Data from another process may be read-only; torch's loop does not write to it.
     merged = held.copy() if isinstance(held, np.ndarray) else held
     return loops(merged).keep_best(other, merged)  # type: ignore[no-any-return]
 
 
 def mean_of_best(bank: Scores, k: int, *, limit: Limit, progress: Progress | None = None) -> FloatArray:
-    """The mean of the k highest scores of every candidate over the bank, of those that it has where they are fewer."""
+    """The mean of the k highest scores of every candidate over the bank, or of all of them if there are fewer."""
     held = best(bank, k, limit=limit, progress=progress).astype(np.float64)
     there = held > -np.inf
     count = there.sum(axis=0)
@@ -130,9 +130,9 @@ def log_sums(
     Args:
         bank: Scores of the bank's queries.
         beta: Inverse temperature.
-        limit: What to refuse.
+        limit: Which scores to refuse.
         shift: A number per candidate; each row is first normalised to sum 1 after adding it (one round of Sinkhorn).
-        seen: Candidates whose scores are kept, so that a query of the bank can be told again.
+        seen: Candidates whose scores are kept, so that a query of the bank can be recognised.
         progress: Called as blocks are done.
     """
     scale = 1.0 if shift is not None else beta
@@ -154,7 +154,7 @@ def _sums_of_block(
 
 
 def _merge_sums(scale: float, earlier: Sums, later: Sums) -> Sums:
-    """The lower of two highest joins the others."""
+    """The lower of the two maxima joins the rest."""
     new = later[0] > earlier[0]
     top, beaten = np.where(new, later[0], earlier[0]), np.where(new, earlier[0], later[0])
     second = np.maximum(np.maximum(earlier[2], later[2]), beaten)
@@ -169,7 +169,7 @@ def normalised_rows(block: Block, beta: float, shift: FloatArray) -> Block:
     """beta s + shift, less the logarithm of the sum of its exponentials along the row; changes the block."""
     tops = np.empty(len(block))
     loops(block).tops(block, split(-shift, beta, number_type(block))[0], tops)
-    block = shifted(block, beta, -shift, beta * tops)  # about the logarithm, so that no digits are lost
+    block = shifted(block, beta, -shift, beta * tops)  # about the logarithm, to keep precision
     return shifted(block, 1.0, np.zeros(block.shape[1]), row_log_sums(block, 1.0))
 
 
@@ -191,8 +191,8 @@ def shifted(block: Block, scale: float, columns: FloatArray, rows: FloatArray | 
 def split(values: FloatArray, scale: float, kind: np.dtype[Any]) -> tuple[Array, Array]:
     """(high, low) in this precision with scale high + low = values: scale (s - high) - low keeps the digits of s.
 
-    s and high are about equal, so that their difference is exact; scale s alone would round away what tells two
-    scores apart.
+    s and high are about equal, so their difference is exact; scale s alone would round away the difference between two
+    scores.
     """
     high = (values / scale).astype(kind)
     return high, (values - scale * high.astype(np.float64)).astype(kind)

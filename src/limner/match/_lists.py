@@ -1,4 +1,4 @@
-"""Lists of edges between bidders and items, gathered while blocks of scores stream by.
+"""Lists of edges between bidders and items, gathered while the blocks of scores are computed.
 
 The smaller side bids for the other. Queries bid along the rows of a block, candidates along its columns; either way a
 list holds, for each bidder, the items with the highest score less price, equals in item order, and the result depends
@@ -33,7 +33,7 @@ class Edges:
 
     @property
     def graph(self) -> tuple[IntArray, Array, Array]:
-        """As the loops in `_paths` take it."""
+        """The input of the loops in `_paths`."""
         return self.indptr, self.items, self.worths
 
     def __len__(self) -> int:
@@ -64,8 +64,8 @@ class Wanted:
     """Which edges to look for: those with score less price above the bidder's floor.
 
     Args:
-        prices: Of the items; inf for an item nobody may have.
-        floors: Of the bidders; inf for a bidder that wants nothing.
+        prices: Prices of the items; inf for an excluded item.
+        floors: Floors of the bidders; inf for an excluded bidder.
     """
 
     prices: FloatArray
@@ -74,7 +74,7 @@ class Wanted:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The best edges that were found: (bidders, k) items, -1 where there is none; scores; scores less price."""
+    """The best edges that were found: (bidders, k) items, -1 if there is none; scores; scores less price."""
 
     items: Array
     worths: Array
@@ -96,7 +96,7 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class Market:
-    """Scores as the smaller side sees them, which bids for the other."""
+    """Scores from the point of view of the smaller side, which bids for the other."""
 
     scores: Scores
 
@@ -148,7 +148,7 @@ class Market:
         return _Cells(items[order], bidders[order])
 
     def _only(self, rows: IntArray) -> Scores | None:
-        """Scores of a few queries alone, where that is cheaper than to read all blocks; None where it is not."""
+        """Scores of a few queries only, if that is cheaper than reading all blocks; else None."""
         if not 0 < len(rows) <= self.shape[0] // 4:
             return None
         ids = self.scores.queries[rows]

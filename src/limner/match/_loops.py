@@ -1,7 +1,7 @@
 """Compiled loops of the corrections. All release the interpreter lock.
 
-Columns are walked in strips that stay in the nearest cache, and every inner loop is one the compiler can give vector
-lanes: no calls, no branches, one width of numbers.
+Columns are processed in strips that stay in the L1 cache, and every inner loop can be vectorised: no calls, no
+branches, one number width.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _inlined: Any = numba.njit(nogil=True, inline="always", fastmath={"contract"})
 _F = np.float32
 
 STRIP = 1024
-"""Columns walked together: a few rows of so many numbers fit the nearest cache."""
+"""Columns processed together: a few rows of this many numbers fit into the L1 cache."""
 PIECE = 64
-"""Values looked at together before any of them is looked at alone."""
+"""Values that are checked together before each is checked alone."""
 
 
 def _add_to_exponent(context, x, n):  # type: ignore[no-untyped-def]
-    """x 2**n for a whole float32 n: n is added to the exponent bits, in 32 bits so that vector lanes stay full."""
+    """x 2**n for a whole float32 n: n is added to the exponent bits, in 32 bits, so that the loop vectorises."""
 
     def build(context, builder, signature, args):  # type: ignore[no-untyped-def]
         word = ir.IntType(32)
@@ -45,10 +45,10 @@ _times_power_of_two: Any = intrinsic(_add_to_exponent)
 
 @_inlined
 def exp32(x):  # type: ignore[no-untyped-def]
-    """exp of x <= 0 in float32, relative error below 2e-6 from -20 on, next to 0 below -87; the loop around vectorises.
+    """exp of x <= 0 in float32, relative error below 2e-6 from -20 on, about 0 below -87; vectorises.
 
-    x = n ln 2 + f with |f| <= ln 2 / 2; exp f = 1 + f + f^2 q(f) with the q of degree 3 whose largest relative error is
-    the least (1.05e-7); 2^n by adding n to the exponent bits.
+    x = n ln 2 + f with |f| <= ln 2 / 2; exp f = 1 + f + f^2 q(f) with the minimax polynomial q of degree 3 (relative
+    error 1.05e-7); 2^n by adding n to the exponent bits.
     """
     bounded = x if x > _F(-87.0) else _F(-87.0)
     n = np.rint(bounded * _F(1.44269504))
@@ -61,9 +61,9 @@ def exp32(x):  # type: ignore[no-untyped-def]
 
 @_inlined
 def _minus_log_of_rest32(y):  # type: ignore[no-untyped-def]
-    """-log(1 - y) of 0 <= y <= 1/2 in float32, error below 1.2e-7: y times a polynomial of degree 7, next to the best.
+    """-log(1 - y) of 0 <= y <= 1/2 in float32, error below 1.2e-7: y times a near-minimax polynomial of degree 7.
 
-    One way for all y, small or large, so that equal scores stay equal wherever they stand.
+    One formula for all y, so that equal scores stay equal.
     """
     p = _F(1.158614028) * y + _F(-1.036038986)
     p = p * y + _F(7.545884198e-1)
@@ -96,7 +96,7 @@ def _minus_log_of_rest(y):  # type: ignore[no-untyped-def]
 
 @_jit
 def _any_above(row, bounds, low, high):  # type: ignore[no-untyped-def]
-    """Whether any value of a stretch is above its bound; unsigned places are never negative, so lanes are filled."""
+    """Whether any value of a segment is above its bound; unsigned indices let the loop vectorise."""
     found = np.uint32(0)
     for i in range(np.uint64(low), np.uint64(high)):
         found = np.uint32(found | np.uint32(row[i] > bounds[i]))
@@ -134,7 +134,7 @@ def keep_best(block, best):  # type: ignore[no-untyped-def]
 
 @_jit
 def _raise(row, place, top, second, owner):  # type: ignore[no-untyped-def]
-    """Raises the two highest so far, and notes whose the highest is."""
+    """Updates the two highest values, and the row of the highest."""
     for c in range(row.shape[0]):
         value = row[c]
         beaten = value if value < top[c] else top[c]
@@ -151,13 +151,13 @@ def _add_exp(row, beta, base, part):  # type: ignore[no-untyped-def]
 
 @_jit
 def _add_strip(block, low, high, beta, top, second, owner, rest):  # type: ignore[no-untyped-def]
-    """Sums over all rows but the owner's, whose cell is blanked meanwhile."""
+    """Sums over all rows but the owner's, whose cell is masked meanwhile."""
     base = np.empty(high - low, block.dtype)
     for c in range(high - low):
         block[owner[c], low + c] = -np.inf
         base[c] = second[c] if second[c] > -np.inf else 0.0
         rest[c] = 0.0
-    part = np.empty(high - low, block.dtype)  # eight rows in float32, then on in float64: lanes stay full, digits too
+    part = np.empty(high - low, block.dtype)  # eight rows in float32, then in float64: fast and precise
     for r in range(0, block.shape[0], 8):
         part[:] = 0
         for here in range(r, min(r + 8, block.shape[0])):
@@ -166,7 +166,7 @@ def _add_strip(block, low, high, beta, top, second, owner, rest):  # type: ignor
             rest[c] += part[c]
     for c in range(high - low):
         block[owner[c], low + c] = top[c]
-        rest[c] = rest[c] if second[c] > -np.inf else 0.0  # next to 0, and beside nothing
+        rest[c] = rest[c] if second[c] > -np.inf else 0.0  # about 0
 
 
 @_jit
@@ -244,19 +244,19 @@ def _share_row(row, beta, high, low, half):  # type: ignore[no-untyped-def]
 
 @_jit
 def share_of_others(block, beta, high, low, without_owner, owned_by, mine):  # type: ignore[no-untyped-def]
-    """In place: beta s(i, t) - log sum over the bank but for query i itself of exp(beta s(j, t)).
+    """In place: beta s(i, t) - log sum over the bank, without query i itself, of exp(beta s(j, t)).
 
-    With y = exp(beta s) / whole sum, the others' sum is whole (1 - y), and y is at most 1/2 for all but the query that
-    has the highest term: that one's is divided by a sum of its own.
+    With y = exp(beta s) / whole sum, the others' sum is whole (1 - y), and y is at most 1/2 except for the query with
+    the highest term, which is divided by its own sum.
 
     Args:
         block: Scores.
         beta: The inverse temperature, of the block's type.
         high: log of the whole sum / beta, rounded to the block's type.
-        low: What the rounding left of the logarithm.
+        low: The rounding error of the logarithm.
         without_owner: log of the sum without the highest term, in float64.
-        owned_by: Of every column the row of the block whose term is the highest, -1 where it is none of them.
-        mine: Of every row whether it is one of the bank's, whose own term must go.
+        owned_by: For every column the row of the block with the highest term, -1 if it is not in the block.
+        mine: For every row whether it belongs to the bank, so that its own term must be removed.
     """
     width, owned = block.shape[1], np.zeros(block.shape[1])
     half, zero = np.full(1, -math.log(2), block.dtype)[0], beta - beta

@@ -2,7 +2,7 @@
 
 The side that is assigned bids for the other: bidders i, items j, worth s(i, j), prices p(j). A bidder's profit is
 max over its list of s(i, j) - p(j). Two conditions make an assignment the best one: every bidder holds an item that
-gives its profit, and items that nobody holds cost nothing. Prices never fall, so the second holds from zero prices
+gives its profit, and unassigned items cost nothing. Prices never fall, so the second holds from zero prices
 on. Prices are float64: worths of float32 are exact in it, and sums of a few thousand differences keep ten digits.
 
 A bidder may also be content with nothing, at `null`; -inf says it must be assigned.
@@ -20,9 +20,9 @@ _jit: Any = compiled(nogil=True, boundscheck=False)
 _loose: Any = compiled(nogil=True, fastmath={"nnan", "nsz", "reassoc"})
 
 FREE, CONTENT = -1, -2
-"""What a bidder holds that has nothing yet, and one that is better off with nothing."""
+"""Markers: a bidder without an item yet, and one that is better off without."""
 UNSEEN, SETTLED = -1, -2
-"""Places in the heap of items that a search has not come to, and of those whose distance is final."""
+"""Heap markers: items not reached yet, and items whose distance is final."""
 
 
 @_jit
@@ -76,10 +76,10 @@ def _take_best(graph, state, null, i):  # type: ignore[no-untyped-def]
 
 @_jit
 def bid(graph, state, null, most, first, last):  # type: ignore[no-untyped-def]
-    """Every free bidder from `first` to `last` takes its best item in turn; who loses one bids again at once.
+    """Every free bidder from `first` to `last` takes its best item in turn; a bidder that loses one bids again at once.
 
-    The augmenting row reduction of Jonker & Volgenant 1987. It leaves few bidders free, but may go on for very long
-    where many want the same few items: it stops after `most` bids, and leaves the others to `augment`.
+    The augmenting row reduction of Jonker & Volgenant 1987. It leaves few bidders free, but can take very long where
+    many bidders want the same few items: it stops after `most` bids, and leaves the others to `augment`.
 
     Args:
         graph: (indptr, items, worths): the edges of bidder i are `indptr[i]:indptr[i + 1]`.
@@ -141,7 +141,7 @@ def _search(graph, state, null, dead, work, root):  # type: ignore[no-untyped-de
     """Shortest paths of exchanges from a free bidder, until the nearest end is known.
 
     Returns:
-        Distance of the end (inf where there is none), the free item it is or -1, the bidder that gives up or -1,
+        Distance of the end (inf if there is none), the free item it is or -1, the bidder that gives up or -1,
         the number of items seen, the number of items whose distance is final.
     """
     indptr, columns, values = graph
@@ -198,8 +198,8 @@ def augment(graph, state, null, dead, first, last):  # type: ignore[no-untyped-d
 
     Edmonds & Karp 1972, with Dijkstra's search on reduced costs.
 
-    A search that comes to no free item has seen bidders that want fewer items than they are: those items are marked
-    dead, and no later search looks at them, since nothing leads out.
+    A search that reaches no free item has found bidders that share too few items: those items are marked
+    dead, and later searches skip them.
 
     Args:
         graph: As in `bid`, with `state` and `null`.
@@ -236,7 +236,7 @@ def augment(graph, state, null, dead, first, last):  # type: ignore[no-untyped-d
 
 @_jit
 def _insert(items, worths, profits, item, worth, profit):  # type: ignore[no-untyped-def]
-    """Puts an edge into a list in order of profit, highest first, behind its equals; the last of the list drops out."""
+    """Inserts an edge into a list sorted by profit, after equal ones; the last one drops out."""
     at = items.shape[0] - 1
     while at > 0 and profits[at - 1] < profit:
         items[at], worths[at], profits[at] = items[at - 1], worths[at - 1], profits[at - 1]
@@ -257,8 +257,8 @@ def _highest(values, prices):  # type: ignore[no-untyped-def]
 def collect_rows(block, prices, floors, items, worths, profits):  # type: ignore[no-untyped-def]
     """The best edges of every row of a block: value less price above the row's floor.
 
-    Stretches of a row are first looked at in the block's own precision, with room for its rounding; only those that
-    may hold an edge are looked at again.
+    Segments of a row are first checked in the block's precision, with a margin for rounding; only those that may hold
+    an edge are checked again.
     """
     rough = prices.astype(block.dtype)
     largest = 0.0

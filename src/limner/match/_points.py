@@ -24,7 +24,7 @@ def shared_ranks(indices, scores, ranks):  # type: ignore[no-untyped-def]
             low = high
 
 
-# Sums of reciprocals are held as two float64 each, high + low, to 30 digits: 1/3 + 1/6 is 1/2, whatever float64 says.
+# Sums of reciprocals are stored as two float64, high + low, to 30 digits, so that 1/3 + 1/6 equals 1/2.
 
 
 @_jit
@@ -69,14 +69,14 @@ def _reciprocals(k, ranks):  # type: ignore[no-untyped-def]
 
 @_jit
 def _compared(u, v, sums, lows):  # type: ignore[no-untyped-def]
-    """Above 0 where u has more, below where v has, 0 where their sums agree to 29 digits."""
+    """Positive if u is larger, negative if v is, 0 if they agree to 29 digits."""
     apart = (sums[u] - sums[v]) + (lows[u] - lows[v])
     return 0.0 if abs(apart) <= 1e-29 * sums[u] else apart
 
 
 @_jit
 def _settle(order, sums, lows, union):  # type: ignore[no-untyped-def]
-    """Puts those right that float64 cannot tell apart or tells apart wrongly; equal sums get the same number."""
+    """Corrects near-ties that float64 resolves wrongly; equal sums get the same number."""
     for place in range(1, order.shape[0]):
         at = place
         while at > 0 and sums[order[at - 1]] - sums[order[at]] <= 1e-13 * sums[order[at - 1]]:

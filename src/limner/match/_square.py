@@ -1,7 +1,7 @@
 """Compiled loops for assignments of a square matrix that is held in memory, with prices that can be used again.
 
-As in `_paths`, bidders are rows, items are columns, and a row's profit is its highest worth less price. Everybody gets
-something here, so that any prices will do to begin with.
+As in `_paths`, bidders are rows, items are columns, and a row's profit is its highest worth less price. Every row gets
+a column here, so any initial prices work.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _distances(worths, prices, owners, root, first, allowed, distance, before, s
 
     Args:
         worths: The matrix.
-        prices: Of the columns.
+        prices: Prices of the columns.
         owners: The row of each column, -1 for a free one, which ends a path; rows below `first` keep their column.
         root: Where to begin. Its profit is that of the best column it may have.
         first: The first row that may change.
@@ -75,12 +75,12 @@ def _distances(worths, prices, owners, root, first, allowed, distance, before, s
 
 @_jit
 def assign_row(worths, columns, prices, row, first, allowed):  # type: ignore[no-untyped-def]
-    """Gives a row without a column one along a shortest path, changing rows from `first` on; -inf where there is none.
+    """Gives a row without a column one along a shortest path, changing rows from `first` on; -inf if there is none.
 
     Args:
         worths: The matrix.
         columns: The column of each row or -1; changed in place.
-        prices: Of the columns, such that every row that has a column has its best; raised in place.
+        prices: Prices of the columns, such that every row that has a column has its best; raised in place.
         row: The row.
         first: The first row that may change.
         allowed: Columns the row may have.
@@ -108,10 +108,10 @@ def assign_row(worths, columns, prices, row, first, allowed):  # type: ignore[no
 
 @_jit
 def least_loss(worths, columns, prices, row, allowed):  # type: ignore[no-untyped-def]
-    """What the total loses at least when a row may have only some columns, its own not among them.
+    """A lower bound on what the total loses when a row may have only some other columns.
 
     The row takes another column, and another row takes the one it had: two different steps of any path of exchanges,
-    each of which loses at least what its best choice does. Rows above keep their columns.
+    and each loses at least as much as its best choice. Rows above keep their columns.
     """
     given_up = columns[row]
     taken, left = np.inf, np.inf

@@ -5,7 +5,7 @@ highest total score; those pairs leave the pool, and the next assignment gives e
 
 The matrix is not held. Each query (or candidate, where there are fewer) lists its best partners, the assignment is
 solved on the lists, and its prices tell which pairs that no list holds could still raise the total. Where there are
-any they join the lists and it is solved again; where there are none, the optimum over all pairs is proven.
+any they join the lists and it is solved again; if there are none, the optimum over all pairs is proven.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def bijective(
         prove: Whether to look, in further passes over the scores, for pairs outside the lists that could raise a total,
             until it is proven that there are none. Most pairs are ruled out without a look. Without it, `gaps` says
             how much the totals may lack.
-        progress: Called with (steps done, steps in all); the second number may grow.
+        progress: Called with (steps done, steps in total); the second number may grow.
 
     >>> hub = Scores.from_matrix(np.array([[0.9, 0.8], [0.9, 0.1]]), ["a", "b"], ["hub", "fit"])
     >>> ranked = bijective(hub, rounds=2)
@@ -139,7 +139,7 @@ class _Solution:
         items: The item of each bidder or -1.
         profits: Score less price of what each bidder has; the worth of nothing where it has none.
         best: The highest score less price in each bidder's list, above its profit by rounding only.
-        prices: Of the items; 0 for those that nobody has, where some are left over.
+        prices: Prices of the items; 0 for those that nobody has, where some are left over.
         total: The sum of the scores.
         gap: What the total may lack of the best.
     """
@@ -273,7 +273,7 @@ class _Rounds:
         return self.starts.get(len(self.done), last).copy()
 
     def _widen(self, edges: Edges, dead: npt.NDArray[np.bool_], prices: FloatArray) -> bool:
-        """Adds open items to the lists of those that want too few; False where none of them has any left to want."""
+        """Adds open items to the lists of those that want too few; False if none of them has any left to want."""
         closed = np.logical_and.reduceat(np.append(dead[edges.items], True), np.minimum(edges.indptr[:-1], len(edges)))
         closed |= np.diff(edges.indptr) == 0
         floors = np.where(closed & (self._outside(prices) > -np.inf), -np.inf, np.inf)
@@ -328,7 +328,7 @@ class _Rounds:
 def _solve_lists(
     edges: Edges, prices: FloatArray, null: float, steps: _Steps
 ) -> tuple[_Solution | None, npt.NDArray[np.bool_]]:
-    """The best assignment on lists, starting from prices; None where some bidder cannot have an item.
+    """The best assignment on lists, starting from prices; None if some bidder cannot have an item.
 
     Returns:
         The solution, and which items are sought by more bidders than they are.

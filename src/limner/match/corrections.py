@@ -1,10 +1,10 @@
-"""The corrections for hubs that limner brings, each in two streaming passes and a few rows of extra memory.
+"""The corrections for hubs built into limner, each in two streaming passes with a few rows of extra memory.
 
     corrected = scores.correct("csls")
     corrected = scores.correct("inverted_softmax", beta=20, bank=(train_images, train_texts))
     scores.correct("nnn").statistics.save("bank.npz");  live.correct("bank.npz")
 
-What a correction is, and how scores are seen through one, is in `limner.scores.correction`.
+The base class and the corrected scores are in `limner.scores.correction`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SHARP = (30.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 class Csls(Correction):
     """Cross-domain similarity local scaling: 2 s(i, t) - mean of the k best of t - mean of the k best of i.
 
-    A candidate that is near to everything loses what its neighbours give it. Conneau et al. 2018; for image-text
+    A candidate that is near everything is penalised by its own neighbourhood. Conneau et al. 2018; for image-text
     matching Liu & Ye 2019.
 
     >>> hub = Scores.from_matrix(np.array([[0.9, 0.8], [0.9, 0.1]]), ["a", "b"], ["hub", "fit"])
@@ -66,7 +66,7 @@ class Csls(Correction):
 
 @dataclass(frozen=True)
 class InvertedSoftmax(Correction):
-    """beta s(i, t) - log sum_{j != i} exp(beta s(j, t)): how much of candidate t's attention query i gets.
+    """beta s(i, t) - log sum_{j != i} exp(beta s(j, t)): how much of candidate t goes to query i.
 
     Smith et al. 2017; for image-text matching Liu & Ye 2019, with beta = 30. With a bank that is not the queries
     themselves, the sum is over the whole bank.
@@ -85,7 +85,7 @@ class InvertedSoftmax(Correction):
         return 4.0 * self.beta
 
     def gather(self, bank: Scores) -> dict[str, Array]:
-        """The sums of each candidate with and without the highest term, whose that is, and how to tell the queries."""
+        """The sums of each candidate with and without the highest term, its query, and values that identify queries."""
         places = some_places(bank.shape[1])
         sums = _columns.log_sums(bank, self.beta, limit=self.limit(bank), seen=places)
         return {
@@ -145,7 +145,7 @@ class DualSoftmax(Correction):
 class DynamicInvertedSoftmax(Correction):
     """Inverted softmax, only for queries whose best candidate is the best of some query of the bank (QB-Norm).
 
-    A query whose nearest candidate is no hub of the bank keeps its scores. Bogolin et al. 2022.
+    A query whose nearest candidate is not a hub of the bank keeps its scores. Bogolin et al. 2022.
 
     >>> hub = Scores.from_matrix(np.array([[0.9, 0.8], [0.9, 0.1]]), ["a", "b"], ["hub", "fit"])
     >>> hub.correct("dynamic_inverted_softmax").top(1)["a"]
@@ -212,7 +212,7 @@ class Nnn(Correction):
 
 @dataclass(frozen=True)
 class Sinkhorn(Correction):
-    """Balanced marginals: u_i + v_t + beta s(i, t), with u and v such that rows and columns of its exp sum up evenly.
+    """Balanced marginals: u_i + v_t + beta s(i, t), with u and v such that rows and columns of its exp sum evenly.
 
     Each round is one pass: rows are normalised with the v so far, then columns (Sinkhorn 1964; Cuturi 2013). A live
     query is normalised along its own row with the bank's v.
@@ -228,7 +228,7 @@ class Sinkhorn(Correction):
 
     @property
     def reach(self) -> float:
-        """beta times a score, and twice as much that every round may add."""
+        """beta times a score, and twice as much for every round."""
         return 4.0 * self.beta * (self.rounds + 1)
 
     def gather(self, bank: Scores) -> dict[str, Array]:

@@ -1,7 +1,7 @@
 """Fusion: several systems over the same queries and candidates, as one.
 
-By rank, which asks nothing of the scores (`borda`, `reciprocal_rank`), or by score, normalised query by query (`mean`).
-Systems are `Scores`, read in blocks and never held, or `Ranking`s such as run files, which may be cut off.
+By rank, which makes no assumption about the scores (`borda`, `reciprocal_rank`), or by score, normalised query by query
+(`mean`). Systems are `Scores`, read in blocks, or `Ranking`s such as run files, which may be truncated.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def borda(systems: Sequence[System], *, depth: int | None = None, progress: Prog
         systems: Scores or rankings of the same queries and candidates. Where no system knows its pool, as with run
             files, N is the number of candidates that are named in any of them.
         depth: How many candidates of each query to keep; all of them by default, which is as large as the matrix.
-        progress: Called with (queries done, queries in all).
+        progress: Called with (queries done, queries in total).
 
     Returns:
         A ranking. Its scores are the sums, raised by less than half a point by the median rank, so that they order
@@ -61,9 +61,9 @@ def reciprocal_rank(
 
     Args:
         systems: Scores or rankings of the same queries and candidates.
-        k: How little the first ranks stand out.
+        k: Damping constant; the larger, the less the first ranks stand out.
         depth: How many candidates of each query to keep; all of them by default.
-        progress: Called with (queries done, queries in all).
+        progress: Called with (queries done, queries in total).
 
     >>> a = Ranking.from_lists({"q": ["x", "y", "z"]}, candidates="xyz")
     >>> b = Ranking.from_lists({"q": ["y", "z", "x"]}, candidates="xyz")
@@ -76,13 +76,14 @@ def reciprocal_rank(
 
 
 def mean(systems: Sequence[System], *, normalise: Normalise = "zscore") -> FusedScores:
-    """The mean of the systems' scores, lazily: blocks of all systems are read as blocks of the mean are asked for.
+    """The mean of the systems' scores, computed lazily, block by block.
 
     Args:
         systems: Scores of the same queries and candidates; or rankings with scores, where a candidate that a cut-off
             list leaves out counts as its last.
-        normalise: What is done to the scores of each query first, since systems score on different scales: "zscore"
-            (less the mean, by the standard deviation), "minmax" (from 0 to 1), or None. All-equal scores become 0.
+        normalise: What is done to the scores of each query first, since systems use different scales: "zscore"
+            (subtract the mean, divide by the standard deviation), "minmax" (from 0 to 1), or None. All-equal scores
+            become 0.
 
     >>> a = Scores.from_matrix(np.array([[0.9, 0.8, 0.1]]), ["q"], "xyz")
     >>> b = Scores.from_matrix(np.array([[10.0, 30.0, 20.0]]), ["q"], "xyz")
@@ -116,7 +117,7 @@ FUSIONS: Registry[Callable[..., Ranking]] = Registry(
     },
     filled=1,
 )
-"""All ways to fuse, by name; each takes systems and returns a ranking."""
+"""All fusion methods by name; each takes systems and returns a ranking."""
 
 
 def fuse(systems: Sequence[System], method: str | Callable[..., Ranking] = "borda", **options: Any) -> Ranking:
@@ -151,13 +152,13 @@ class _Pool:
 
     @classmethod
     def of(cls, systems: Sequence[System]) -> _Pool:
-        """Refuses systems that do not go together."""
+        """Refuses systems with different queries or candidates."""
         if isinstance(systems, (Scores, Ranking)) or not systems:
             raise LimnerError("no list of systems to fuse: give [a, b, ...], Scores or Rankings")
         for number, system in enumerate(systems, start=1):
             if not isinstance(system, (Scores, Ranking)):
                 raise LimnerError(f"system {number} is a {type(system).__name__}: expected Scores or a Ranking")
-        scored = next((s for s in systems if isinstance(s, Scores)), None)  # its ids lead, wherever it stands
+        scored = next((s for s in systems if isinstance(s, Scores)), None)  # its ids are used for all
         first = scored or systems[0]
         complete = scored or next((s for s in systems if _knows_pool(s)), None)
         candidates = _named_by(systems) if complete is None else complete.candidates
@@ -190,7 +191,7 @@ class _Pool:
                 )
 
     def lists(self, ranking: Ranking, start: int, stop: int) -> tuple[Array, Array | None]:
-        """Candidate positions, and scores, of these queries, in a ranking that may number both otherwise."""
+        """Candidate positions and scores of these queries in a ranking with its own numbering."""
         rows = (
             slice(start, stop)
             if ranking.queries == self.queries
@@ -246,13 +247,13 @@ class FusedScores(Scores):
         return np.result_type(*(s.dtype if isinstance(s, Scores) else np.float64 for s in self.systems))
 
     def prepare(self) -> None:
-        """Lets every system prepare itself."""
+        """Prepares every system."""
         for system in self.systems:
             if isinstance(system, Scores):
                 system.prepare()
 
     def block(self, start: int, stop: int, out: npt.NDArray[np.float32] | None = None) -> Block:
-        """The mean of the systems' blocks; what one of them forbids (-inf) is forbidden."""
+        """The mean of the systems' blocks; a pair excluded by one of them (-inf) stays excluded."""
         total, lost = np.zeros((2, stop - start, self.shape[1]))
         for number, system in enumerate(self.systems, start=1):
             ranked = isinstance(system, Ranking)
@@ -266,7 +267,7 @@ class FusedScores(Scores):
             row, column = (int(at) for at in np.argwhere(np.isposinf(block))[0])
             raise LimnerError(
                 f"system {number}: the score of query {self.queries[start + row]!r} and candidate "
-                f"{self.candidates[column]!r} is +inf: a mean with it says nothing; give a high number instead"
+                f"{self.candidates[column]!r} is +inf: the mean would be infinite; use a large finite number instead"
             )
 
     def _own(self, system: Any, start: int, stop: int) -> Block:
@@ -286,7 +287,7 @@ class FusedScores(Scores):
 
 
 def _add(total: FloatArray, more: FloatArray, lost: FloatArray) -> FloatArray:
-    """A sum; what rounding took away is added to `lost` (Neumaier 1974), so that huge scores may cancel each other."""
+    """A sum; the rounding error is added to `lost` (Neumaier 1974), so that huge scores may cancel each other."""
     new = total + more
     large, small = np.where(np.abs(total) >= np.abs(more), (total, more), (more, total))
     with np.errstate(invalid="ignore"):
@@ -295,7 +296,7 @@ def _add(total: FloatArray, more: FloatArray, lost: FloatArray) -> FloatArray:
 
 
 def normalised(block: Block, how: Normalise) -> npt.NDArray[np.float64]:
-    """Rows to mean 0 and deviation 1, or to 0 ... 1; infinite values stay and count for nothing."""
+    """Rows to mean 0 and deviation 1, or to 0 ... 1; infinite values are kept and ignored."""
     wide = block.astype(np.float64)
     if how is None or not block.size:
         return wide
@@ -314,7 +315,7 @@ def normalised(block: Block, how: Normalise) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True, eq=False)
 class _Queries(Scores):
-    """No scores at all: lets a pass go over blocks of queries, on threads or wherever passes run."""
+    """Scores without values: runs a pass over blocks of queries, on threads or on a cluster."""
 
     systems: tuple[System, ...]
     queries: Ids
@@ -322,11 +323,11 @@ class _Queries(Scores):
 
     @property
     def T(self) -> Scores:
-        """There is none."""
+        """Not available."""
         raise LimnerError("blocks of queries have no other direction")
 
     def prepare(self) -> None:
-        """Lets every system prepare itself."""
+        """Prepares every system."""
         for system in self.systems:
             if isinstance(system, Scores):
                 system.prepare()

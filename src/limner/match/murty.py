@@ -1,7 +1,7 @@
-"""The k best assignments, and what they say about each pair.
+"""The k best assignments, and the best total with each pair.
 
-One assignment gives every query one candidate. The next best ones (Murty 1968) give it others, in the order of how
-much the whole has to give up for them. They need the matrix in memory: meant for hundreds of items, not thousands.
+One assignment gives every query one candidate. The next best ones (Murty 1968) give it others, in order of decreasing
+total. They need the matrix in memory: meant for hundreds of items, not thousands.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from limner.scores import Scores
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """One way to give candidates to queries, each to at most one.
+    """An assignment of candidates to queries, each to at most one.
 
     Args:
         queries: Ids of the queries.
@@ -42,9 +42,9 @@ class Assignment:
 
 
 def k_best(scores: Scores, k: int) -> list[Assignment]:
-    """The k assignments with the highest totals, best first; fewer where there are not so many.
+    """The k assignments with the highest totals, best first; fewer if fewer exist.
 
-    All give partners to the whole smaller side. Scores of -inf are pairs that must not be. Murty 1968: the set of all
+    All give partners to the whole smaller side. Pairs with a score of -inf are excluded. Murty 1968: the set of all
     other assignments is split by the first query that differs, and the part with the best bound is solved next. A part
     differs from the assignment it was split from in one pair at first, so that one shortest path solves it, with the
     prices of that assignment (Miller, Stone & Cox 1997); it is solved only when its bound is the best there is.
@@ -96,9 +96,9 @@ def k_best_ranking(scores: Scores, k: int) -> Ranking:
 
 
 def best_totals(scores: Scores) -> Scores:
-    """For every pair the best total of an assignment that has it: what `k_best_ranking` comes to when k is all of them.
+    """For every pair the best total of an assignment that has it: the limit of `k_best_ranking` for large k.
 
-    From one assignment with its prices, a shortest path per query tells what each of its pairs costs the whole. -inf
+    From one assignment with its prices, one shortest path search per query gives the cost of each of its pairs. -inf
     for a pair that no complete assignment has.
 
     >>> scores = Scores.from_matrix(np.array([[9.0, 6.0], [8.0, 1.0]]), ["a", "b"], ["x", "y"])
@@ -114,7 +114,7 @@ def best_totals(scores: Scores) -> Scores:
 
 
 def _worths(scores: Scores) -> tuple[FloatArray, bool]:
-    """Scores as a square matrix, the smaller side in the rows, rows of zeros below; whether it had to be turned."""
+    """Scores as a square matrix, the smaller side in the rows, rows of zeros below; whether it was transposed."""
     matrix = scores.matrix().astype(np.float64)
     if 0 in matrix.shape or np.isposinf(matrix).any():
         raise LimnerError(f"scores of shape {matrix.shape}: expected at least one query and one candidate, and no +inf")
@@ -126,7 +126,7 @@ def _worths(scores: Scores) -> tuple[FloatArray, bool]:
 
 
 def _assignment(scores: Scores, worths: FloatArray, columns: IntArray, turned: bool) -> Assignment:
-    """What an assignment of the square matrix says of the scores."""
+    """The assignment of the original scores from that of the square matrix."""
     n = min(scores.shape)
     chosen = columns[:n].copy()
     total = float(worths[np.arange(n), chosen].sum())
@@ -164,13 +164,11 @@ class _Part:
         allowed = np.ones(len(worths), dtype=bool)
         for row in range(len(worths)):
             if _square.assign_row(worths, columns, prices, row, 0, allowed) == -np.inf:
-                raise LimnerError(
-                    "no assignment gives everybody on the smaller side a partner: too many pairs are -inf; allow more"
-                )
+                raise LimnerError("no complete assignment exists: too many pairs are -inf; allow more")
         return cls(_square.total(worths, columns), True, columns, prices, 0, frozenset())
 
     def solve(self, worths: FloatArray) -> _Part | None:
-        """The same with its best assignment; None where it has none."""
+        """The same with its best assignment; None if it has none."""
         allowed = np.ones(len(worths), dtype=bool)
         allowed[list(self.avoided)] = False
         columns, prices = self.columns.copy(), self.prices.copy()

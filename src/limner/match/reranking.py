@@ -95,8 +95,8 @@ def cascade(
             each list of re-scored candidates, and weight z(scorer) + (1 - weight) z(proposer) decides.
         rest: Whether the proposer's other candidates follow behind, in its order, with a score of -inf.
         cache: A folder that keeps every score, by scorer and content.
-        name: Of the scorer and its version, for a cache with a scorer that has no `fingerprint`.
-        progress: Called with (pairs done, pairs in all).
+        name: Name of the scorer and its version, for a cache with a scorer that has no `fingerprint`.
+        progress: Called with (pairs done, pairs in total).
 
     >>> class Longest:
     ...     def score_pairs(self, queries, candidates):
@@ -128,7 +128,7 @@ def scorer(name: str, **options: Any) -> Scorer:
 
     Args:
         name: A key of `SCORERS`, or "module:thing"; a class or function is called with the options.
-        options: Of the scorer, such as `model` and `device`.
+        options: Options of the scorer, such as `model` and `device`.
 
     >>> scorer("levenshtein").score_pairs(["red"], ["bed"]).round(2).tolist()
     [0.67]

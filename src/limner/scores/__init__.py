@@ -1,8 +1,8 @@
 """Scores: lazy similarity between queries and candidates. Rows are queries, higher is better.
 
-A `Scores` is read in blocks of rows and never held whole unless asked. Blocks come from products on a fixed grid
-of tiles, each computed by one thread, so that a result does not depend on the size of a block or the number of
-threads, and equal vectors get equal scores wherever they stand.
+A `Scores` is read in blocks of rows and the whole matrix is never held in memory unless asked for. Blocks are computed
+as products on a fixed grid of tiles, each by one thread, so that results do not depend on the block size or the number
+of threads, and equal vectors always get equal scores.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class Scores(ABC):
         return TILE_ROWS
 
     def memory(self) -> Any:
-        """Memory that one worker's blocks may use in turn; None where they bring their own."""
+        """Memory that one worker's blocks may use in turn; None if they bring their own."""
         return None
 
     def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[Any]]]:
@@ -203,7 +203,7 @@ class Scores(ABC):
             queries: Vectors of the queries: Embeddings, or rows of numbers of any kind, which are called "0", "1", ...
             candidates: Vectors of the candidates, in the same space.
             similarity: "cosine" or "dot".
-            device: Where the products are computed: None for the processor, "cuda" for a graphics card (needs torch).
+            device: Where the products are computed: None for the processor, "cuda" for a GPU (needs torch).
         """
         queries, candidates = Embeddings.of(queries), Embeddings.of(candidates)
         if queries.dim != candidates.dim:
@@ -350,7 +350,7 @@ RUNNER: ContextVar[Runner | None] = ContextVar("RUNNER", default=None)
 
 
 def elsewhere(workers: int | None) -> Runner | None:
-    """The runner of this context, where there is one."""
+    """The runner of this context, if there is one."""
     runner = RUNNER.get()
     if runner is not None and workers is not None:
         raise LimnerError(f"workers={workers} on a cluster: the cluster says how many work at once; leave it out")

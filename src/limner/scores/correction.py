@@ -32,7 +32,7 @@ class Limit:
     """Refuses scores that a correction cannot weigh: NaN, +inf, and those whose multiples would overflow.
 
     Args:
-        reach: How many times the largest score the correction may come to; 0 where there is nothing to look for.
+        reach: How many times the largest score the correction may come to; 0 if there is nothing to look for.
     """
 
     reach: float
@@ -78,7 +78,7 @@ class Correction(ABC):
         Args:
             block: Scores of some queries; may be changed in place.
             known: What `gather` found.
-            rows: Which of the bank's queries each of these is, -1 for none; None where the whole bank counts.
+            rows: Which of the bank's queries each of these is, -1 for none; None if the whole bank counts.
         """
 
     def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int] | None:
@@ -157,7 +157,7 @@ def correction(how: str | type[Correction], *, trusted: bool = True, **options: 
     Args:
         how: A name in `CORRECTIONS`, "module:class", or the class itself.
         trusted: Whether "module:class" may be named; False for a name that a file gives.
-        options: Of the correction.
+        options: Options of the correction.
 
     >>> correction("csls", k=5)
     Csls(k=5)

@@ -1,6 +1,6 @@
-"""Products of two sets of vectors where torch keeps them: on a graphics card, as a rule.
+"""Products of two sets of vectors on a torch device, usually a GPU.
 
-The passes are those of the processor; the blocks are tensors, with more rows; their loops are in
+The passes are the same as on the CPU; the blocks are tensors with more rows, and their loops are in
 `limner.core.torch_kernels`.
 """
 
@@ -23,7 +23,7 @@ from limner.scores.base import LARGEST, TILE_ROWS, Scores
 from limner.scores.checks import refuse_overflow
 
 BLOCK = 1 << 28
-"""Numbers in a block on a graphics card: a gigabyte of single precision."""
+"""Numbers in a block on a GPU: a gigabyte of single precision."""
 MOST_ROWS = 8192
 
 
@@ -32,14 +32,14 @@ class TorchScores(Scores):
     """Products of two tensors of vectors, one row per item, on the device that holds them.
 
     Every product has the same shape (the last one is padded with zeros) and full single precision, so that a score does
-    not depend on where its query stands.
+    not depend on the position of its query.
 
     Args:
         queries: Ids of the queries.
         candidates: Ids of the candidates.
         query_vectors: A float32 tensor, of rows of length 1 where the similarity is cosine.
         candidate_vectors: Likewise, on the same device.
-        similarity: What further queries are compared by.
+        similarity: "cosine" or "dot", for further queries.
         rows: Rows of a block; chosen by the number of candidates when None.
     """
 
@@ -58,7 +58,7 @@ class TorchScores(Scores):
 
     @classmethod
     def of(cls, queries: Ids, candidates: Ids, rows: Any, columns: Any, *, similarity: str) -> Self:
-        """Scores of two tensors where they are; refuses what cannot be compared."""
+        """Scores of two tensors on their device; refuses shapes that do not match."""
         if rows.ndim != 2 or columns.ndim != 2 or rows.shape[1] != columns.shape[1] or rows.device != columns.device:
             raise LimnerError(
                 f"query vectors of shape {tuple(rows.shape)} on {rows.device}, candidate vectors of shape "
@@ -92,7 +92,7 @@ class TorchScores(Scores):
 
     @property
     def block_rows(self) -> int:
-        """As many as fill the card, within its memory."""
+        """As many as fit into the memory of the GPU."""
         if self.rows is not None:
             return self.rows
         if self.query_vectors.device.type == "cpu":
@@ -118,12 +118,12 @@ class TorchScores(Scores):
 
     @property
     def bound(self) -> float:
-        """The product of the greatest lengths, and something for rounding."""
+        """The product of the largest norms, with a margin for rounding."""
         return float(self._lengths[0] * self._lengths[1] * (1 + self.query_vectors.shape[1] * 2.0**-23))
 
     @cached_property
     def _lengths(self) -> tuple[float, float]:
-        """Of the longest query vector and the longest candidate vector; 1 where all have it."""
+        """Largest norms of the query and the candidate vectors; 1 if all are unit vectors."""
         if self.similarity == "cosine":
             return 1.0, 1.0
         return _longest(self.query_vectors), _longest(self.candidate_vectors)
@@ -131,7 +131,7 @@ class TorchScores(Scores):
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Products in single precision proper, not in the card's shorter formats, whatever the program has set."""
+    """True single precision products, not TF32, whatever the program has set."""
     torch = _cuda.torch_module()
     before = torch.get_float32_matmul_precision()
     if before == "highest":
@@ -159,7 +159,7 @@ def _longest(vectors: Any) -> float:
 
 
 def _ready(vectors: Any, similarity: str, ids: Ids) -> Any:
-    """Single precision, finite, no row of zeros, of length 1 where asked."""
+    """Single precision, finite, without zero rows, and normalised if asked."""
     torch = _cuda.torch_module()
     lengths = torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
     bad = (~torch.isfinite(lengths) | (lengths == 0)).nonzero()
@@ -171,12 +171,12 @@ def _ready(vectors: Any, similarity: str, ids: Ids) -> Any:
     if similarity == "dot":
         _refuse_wide(vectors, ids)
         return vectors.float()
-    parts = zip(vectors.split(8192), lengths.split(8192), strict=True)  # double precision takes room
+    parts = zip(vectors.split(8192), lengths.split(8192), strict=True)  # double precision takes memory
     return torch.cat([(rows.double() / norms[:, None]).float() for rows, norms in parts])
 
 
 def _refuse_wide(vectors: Any, ids: Ids) -> None:
-    """Refuses numbers of double precision that single precision cannot hold."""
+    """Refuses values that overflow single precision."""
     wide = (vectors.abs().amax(dim=1) > LARGEST).nonzero()
     if len(wide):
         row = int(wide[0, 0])

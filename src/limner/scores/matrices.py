@@ -1,4 +1,4 @@
-"""A matrix of similarities that is there already."""
+"""A precomputed similarity matrix."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ WHAT = "similarity matrix"
 @KINDS.register("matrix")
 @dataclass(frozen=True, eq=False)
 class MatrixScores(Scores):
-    """A matrix that is there already (in memory or mapped from a file).
+    """A precomputed matrix, in memory or memory-mapped.
 
     Args:
         queries: Ids of the queries.
         candidates: Ids of the candidates.
-        values: Whatever `limner.core.arrays.array` takes; a masked pair is one that must not be, -inf.
+        values: Whatever `limner.core.arrays.array` takes; a masked cell is an excluded pair, -inf.
         checked: Whether the values are known to be an array of numbers, none of them NaN.
     """
 
@@ -36,7 +36,7 @@ class MatrixScores(Scores):
     checked: bool = False
 
     def __post_init__(self) -> None:
-        """Checks the shape, and that every value has a place in an order."""
+        """Checks the shape, and that no value is NaN."""
         if not self.checked:
             given = array(self.values, WHAT)
             object.__setattr__(self, "values", unmasked(numbers(given, WHAT), WHAT, fill=-np.inf))
@@ -46,7 +46,7 @@ class MatrixScores(Scores):
                 f"{len(self.candidates)} candidates: expected {(len(self.queries), len(self.candidates))}"
             )
         for start, rows in () if self.checked else pieces(self.values):
-            refuse_nan(self, rows, start, "mend it or set it to -inf")
+            refuse_nan(self, rows, start, "fix it or set it to -inf")
 
     @property
     def T(self) -> MatrixScores:
@@ -67,5 +67,5 @@ class MatrixScores(Scores):
         return np.dtype(np.float32 if self.values.dtype in (np.float16, np.float32) else np.float64)
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
-        """Rows of the matrix, copied: whoever reads a block may change it."""
+        """A copy of rows of the matrix, which the caller may change."""
         return np.array(self.values[start:stop], dtype=self.dtype, order="C")

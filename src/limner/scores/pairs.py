@@ -1,4 +1,4 @@
-"""Similarities that a function computes: kernels give blocks, pair scorers give single numbers."""
+"""Similarities computed by a function: kernels return blocks, pair scorers return one number per pair."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from limner.scores.running import Block
 
 
 def _values(items: Any) -> Any:
-    """What a function gets: the texts or pictures of items, the vectors of embeddings, or what was given."""
+    """The arguments of the function: the values of items, the vectors of embeddings, or the input itself."""
     return getattr(items, "values", None) if hasattr(items, "kind") else getattr(items, "matrix", items)
 
 
@@ -70,14 +70,14 @@ class KernelScores(Scores):
                 f"the kernel gave an array of shape {given.shape}: expected {expected}, a number per pair"
             )
         block = np.ascontiguousarray(given.T if self.turned else given)
-        refuse_nan(self, block, start, "mend the function or let it say -inf")
+        refuse_nan(self, block, start, "fix the function, or return -inf for an excluded pair")
         return block
 
 
 @KINDS.register("scorer")
 @dataclass(frozen=True, eq=False)
 class ScorerScores(Scores):
-    """Every pair asked of a scorer, in batches, one batch after the other, in double precision."""
+    """Every pair scored by a pair scorer, batch by batch, in double precision."""
 
     queries: Ids
     candidates: Ids
@@ -102,7 +102,7 @@ class ScorerScores(Scores):
     def restrict(
         self, *, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None
     ) -> ScorerScores:
-        """Only pairs of these items are asked."""
+        """Only pairs of these items are scored."""
         rows, columns = self._positions(queries, candidates)
         items = _picked(_values(self.query_items), rows), _picked(_values(self.candidate_items), columns)
         ids = self.queries[rows], self.candidates[columns]
@@ -115,7 +115,7 @@ class ScorerScores(Scores):
 
     @contextmanager
     def workers(self, wanted: int | None) -> Iterator[Callable[..., Iterator[object]]]:
-        """One block after the other: a scorer need not bear several threads."""
+        """One block at a time: a scorer need not be thread-safe."""
         yield map
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
@@ -135,5 +135,5 @@ class ScorerScores(Scores):
                 )
             found[low : low + len(pairs)] = answer
         block = found.reshape(stop - start, width)
-        refuse_nan(self, block, start, "mend the function or let it say -inf")
+        refuse_nan(self, block, start, "fix the function, or return -inf for an excluded pair")
         return block

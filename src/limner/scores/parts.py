@@ -18,9 +18,9 @@ from limner.scores.running import Block
 @KINDS.register("part")
 @dataclass(frozen=True, eq=False)
 class PartOfScores(Scores):
-    """The rows and columns of other scores at these positions, as they are there.
+    """A view of some rows and columns of other scores.
 
-    A part of corrected scores keeps the statistics of the whole; correct the part itself for statistics of its own.
+    A part of corrected scores keeps the statistics of the whole; to gather new statistics, correct the part itself.
     """
 
     base: Scores
@@ -44,16 +44,16 @@ class PartOfScores(Scores):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """As the scores below."""
+        """As in the underlying scores."""
         return self.base.dtype
 
     @property
     def bound(self) -> float:
-        """As the scores below."""
+        """As in the underlying scores."""
         return self.base.bound
 
     def prepare(self) -> None:
-        """Prepares the scores below."""
+        """Prepares the underlying scores."""
         self.base.prepare()
 
     @property
@@ -62,11 +62,11 @@ class PartOfScores(Scores):
         return len(self.rows), len(self.columns)
 
     def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[object]]]:
-        """As the scores below."""
+        """As in the underlying scores."""
         return self.base.workers(wanted)
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
-        """Rows of the scores below, in runs of neighbours, and of those the columns."""
+        """Rows of the underlying scores, read in contiguous runs, then the columns."""
         wanted = self.rows[start:stop]
         runs = np.split(wanted, np.flatnonzero(np.diff(wanted) != 1) + 1)
         parts = [self.base.block(int(run[0]), int(run[-1]) + 1)[:, self.columns] for run in runs if len(run)]

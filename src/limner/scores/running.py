@@ -1,4 +1,4 @@
-"""Blocks of scores: what they are, how many are computed at once, and how what was found in them is put together."""
+"""Blocks of scores: how they are computed in parallel, and how their results are merged."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ Block = npt.NDArray[np.floating[Any]]
 Result = TypeVar("Result")
 State = TypeVar("State")
 Progress = Callable[[int, int], None]
-"""Called with (rows done, rows in all) as a pass goes on."""
+"""Called with (rows done, rows in total) during a pass."""
 
 
 PairScores = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], Block]
-"""Scores of single pairs (rows, columns), the very numbers that blocks hold."""
+"""Scores of single pairs (rows, columns), identical to those in blocks."""
 
 
 @runtime_checkable
 class Divisible(Protocol):
-    """A consumer that can also take its rows in pieces, where there are too many candidates for one block."""
+    """A consumer that can also take rows in pieces, when one block cannot hold all candidates."""
 
     def divided(self, score: PairScores) -> Any:
-        """What takes the pieces: `piece(start, first column, block)` returns a part, `join(parts)` what a row would."""
+        """The consumer of pieces: `piece(start, column, block)` returns a part, `join(parts)` the result of a row."""
 
 
 def usable_cores() -> int:
-    """Cores this process may run on (a container or a batch system may allow fewer than there are)."""
+    """CPU cores this process may use (a container or a batch system may allow fewer than exist)."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def merged(parts: Iterable[tuple[int, State]], merge: Callable[[State, State], State]) -> State:
-    """Merges (level, state) of neighbouring rows as a binary counter carries: two of one level make one of the next.
+    """Merges the (level, state) pairs of neighbouring rows like a binary counter: two of a level make one of the next.
 
-    A state of level n stands for 2**n blocks from a multiple of 2**n on, so that whoever merged those before, the
-    rounding is the same. What is left over at the end is merged from the right.
+    A state of level n stands for 2**n blocks from a multiple of 2**n on, so that the rounding is always the same. What
+    remains at the end is merged from the right.
 
     >>> merged([(0, "a"), (0, "b"), (0, "c"), (0, "d"), (0, "e")], "({}{})".format)
     '(((ab)(cd))e)'
@@ -62,13 +62,13 @@ def merged(parts: Iterable[tuple[int, State]], merge: Callable[[State, State], S
 
 @contextmanager
 def threads(workers: int | None) -> Iterator[Callable[..., Iterator[Any]]]:
-    """Something like `map` that works on threads, whose products take one core each."""
+    """A `map` on threads; matrix products inside use one core each."""
     with _one_thread_per_product(), ThreadPoolExecutor(workers or usable_cores()) as pool:
         yield pool.map
 
 
 def counted(results: Iterable[Result], step: int, rows: int, progress: Progress | None) -> Iterator[Result]:
-    """Passes results of `step` rows each through, and says how far it is."""
+    """Passes results of `step` rows each through, and reports progress."""
     for number, result in enumerate(results, start=1):
         if progress is not None:
             progress(min(number * step, rows), rows)
@@ -77,7 +77,7 @@ def counted(results: Iterable[Result], step: int, rows: int, progress: Progress 
 
 @contextmanager
 def _one_thread_per_product() -> Iterator[None]:
-    """Blocks run on threads of their own, so the matrix library must not start more of them inside."""
+    """Blocks already run on threads, so BLAS must not start more."""
     with _matrix_libraries().limit(limits=1, user_api="blas"):
         yield
 
@@ -90,12 +90,12 @@ def _matrix_libraries() -> ThreadpoolController:
 
 
 def on_host(block: Any) -> Array:
-    """A block as an array, wherever it was computed."""
+    """A block as a numpy array."""
     return block if isinstance(block, np.ndarray) else np.asarray(kernels(block).on_host(block))
 
 
 def kernels(block: Any) -> Any:
-    """The loops for a block, by where it is: compiled ones for an array, those of torch for a tensor."""
+    """The loops for a block: compiled ones for an array, torch for a tensor."""
     if isinstance(block, np.ndarray):
         from limner.core import kernels as _kernels
 

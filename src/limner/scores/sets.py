@@ -62,7 +62,7 @@ class SetScores(Scores):
         pooling: str = "max",
         gamma: float = 10.0,
     ) -> SetScores:
-        """Checks the options, and gives all vectors length 1 where the similarity is cosine."""
+        """Checks the options, and normalises the vectors for cosine similarity."""
         for what, value, known in (("similarity", similarity, SIMILARITIES), ("pooling", pooling, POOLINGS)):
             if value not in known:
                 raise UnknownName(what, value, known)
@@ -128,7 +128,7 @@ class SetScores(Scores):
         return np.ascontiguousarray(self._pooled(pooled, self.query_sets.starts[start:stop] - low, axis=0))
 
     def _pooled(self, block: Block, starts: IntArray, *, axis: int) -> Block:
-        """The smooth maximum along one axis, over the stretches that begin at `starts`."""
+        """The smooth maximum along one axis, over the segments that begin at `starts`."""
         highest = np.maximum.reduceat(block, starts, axis=axis)
         lengths = np.diff(starts, append=block.shape[axis])
         terms = np.exp(self.gamma * (block - np.repeat(highest, lengths, axis=axis)))

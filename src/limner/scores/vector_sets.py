@@ -1,4 +1,4 @@
-"""Items of several vectors each."""
+"""Items with several vectors each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class VectorSets:
 
     @classmethod
     def of(cls, sets: Mapping[str, Any]) -> VectorSets:
-        """From {id: an array of the item's vectors, one row each}."""
+        """Builds it from {id: array with one row per vector}."""
         parts = [np.atleast_2d(np.asarray(vectors)) for vectors in sets.values()]
         ids = Ids(sets, what="item")
         for name, part in zip(ids, parts, strict=True):
@@ -50,7 +50,7 @@ class VectorSets:
         return cls(ids, Embeddings(Ids(names, what="vector"), np.concatenate(parts)), starts)
 
     def normalised(self) -> VectorSets:
-        """Every vector divided by its length."""
+        """Every vector divided by its norm."""
         return VectorSets(self.ids, self.vectors.normalised(), self.starts)
 
     def subset(self, ids: Iterable[object]) -> VectorSets:

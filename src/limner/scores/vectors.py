@@ -1,4 +1,4 @@
-"""Products of two sets of vectors on the processor, tile by tile."""
+"""Products of two sets of vectors on the CPU, tile by tile."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class VectorScores(Scores):
     """Products of two sets of vectors, tile by tile.
 
     Args:
-        query_vectors: Vectors of the queries, already of length 1 where the similarity is cosine.
+        query_vectors: Vectors of the queries, already normalised for cosine similarity.
         candidate_vectors: Likewise.
-        similarity: What further queries are compared by.
+        similarity: "cosine" or "dot", for further queries.
     """
 
     query_vectors: Embeddings
@@ -56,12 +56,12 @@ class VectorScores(Scores):
 
     @property
     def bound(self) -> float:
-        """The product of the greatest lengths, and something for rounding."""
-        return self.query_vectors.longest * self.candidate_vectors.longest * (1 + self.query_vectors.dim * 2.0**-23)
+        """The product of the largest norms, with a margin for rounding."""
+        return self.query_vectors.max_norm * self.candidate_vectors.max_norm * (1 + self.query_vectors.dim * 2.0**-23)
 
     @property
     def may_overflow(self) -> bool:
-        """Whether a product may be too large for single precision; blocks are then looked through."""
+        """Whether a product may overflow single precision; blocks are then checked."""
         return self.bound > LARGEST
 
     def with_queries(self, queries: Embeddings) -> VectorScores:
@@ -80,7 +80,7 @@ class VectorScores(Scores):
         with np.errstate(over="ignore", invalid="ignore"):  # refused below
             _fill(block, self.query_vectors.matrix[start:stop], self.candidate_vectors.matrix)
         if self.may_overflow:
-            lengths = self.query_vectors.longest, self.candidate_vectors.longest
+            lengths = self.query_vectors.max_norm, self.candidate_vectors.max_norm
             refuse_overflow(self, block[: stop - start], start, lengths)
         return block[: stop - start]
 

@@ -1,8 +1,8 @@
-"""LanceDB's approximate indexes: built on request or above a size, never without a measured recall.
+"""LanceDB's approximate indexes: built on request or above a size, always with a measured recall.
 
-Rows that were added after the index was built are searched one by one, so nothing is missing; `compact` takes them in
-by building it anew. (LanceDB's own optimising joins small clusters and keeps the codes that were learnt for the
-clusters before: with product codes most of the recall was lost.)
+Rows that were added after the index was built are searched one by one, so nothing is missing; `compact` rebuilds the
+index with them. (LanceDB's own optimisation merges small clusters but keeps the old codes, which loses most of the
+recall with product quantisation.)
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "ivf_flat": "IvfFlat",
     }
 )
-"""Kinds of approximate index by name: an inverted file of clusters, whose vectors are kept whole (flat), in 8 bits each
+"""Kinds of approximate index by name: an inverted file (IVF) with full vectors (flat), 8-bit
 number (sq), in product codes (pq) or in one bit each number (rq), or walked along a graph (hnsw)."""
 FEWEST = 256
-"""Rows that clusters and codes can be learnt from."""
+"""Minimum rows for training the clusters and codes."""
 REFINE = 5
-"""So many times k candidates are fetched by code, and chosen from by their whole vectors."""
+"""Refine factor: this many times k candidates are fetched by code and re-ranked by their full vectors."""
 PROBES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 @dataclass(frozen=True)
 class Recall:
-    """How much of the exact answer an approximate search returns.
+    """Recall of an approximate search against the exact one.
 
     Args:
         value: Mean share of the exact k best that are among the k returned.
         k: How many.
         queries: How many queries were asked.
-        of: Whose vectors they were: "stored" (rows of the index itself, the easier case) or "given".
+        of: Source of the queries: "stored" (rows of the index itself, the easier case) or "given".
         rows: Rows of the index when it was measured.
-        version: The version that was measured; the next one holds this figure, and any later one makes it void.
+        version: The version that was measured; the next version stores this figure, and any later one invalidates it.
     """
 
     value: float
@@ -66,13 +66,13 @@ class Recall:
 
 @dataclass(frozen=True)
 class Ann:
-    """An approximate index as it is used: its kind, how many clusters a search looks into, and what that gives.
+    """An approximate index in use: its kind, the number of probed clusters, and the recall.
 
     Args:
         kind: A key of `KINDS`.
-        probes: How many clusters a search looks into.
-        recall: What that gives, None where the index has changed since it was measured.
-        wanted: The recall that the number of clusters was chosen for.
+        probes: Number of clusters to probe.
+        recall: The measured recall; None if the index has changed since.
+        wanted: The target recall.
     """
 
     kind: str
@@ -82,7 +82,7 @@ class Ann:
 
     @classmethod
     def noted(cls, store: VectorStore) -> Ann | None:
-        """The one of a store, None where there is none."""
+        """The approximate index of a store, or None."""
         held = store.notes.get("ann")
         if held is None:
             return None
@@ -91,7 +91,7 @@ class Ann:
         return cls(held["kind"], held["probes"], recall if fresh else None, held.get("wanted", 0.95))
 
     def keep(self, store: VectorStore) -> None:
-        """Writes it down in the store."""
+        """Saves it in the store."""
         store.note(ann=asdict(self))
 
 
@@ -112,7 +112,7 @@ Row = dict[str, Any]
 
 
 def near(store: VectorStore, queries: Embeddings, k: int, probes: int) -> Iterator[list[Row]]:
-    """About the k best rows of every query, best first: id, value, picture and score."""
+    """Approximately the k best rows of every query, best first: id, value, picture and score."""
     for low in range(0, len(queries), TILE_ROWS):
         part = Embeddings(queries.ids[low : low + TILE_ROWS], queries.matrix[low : low + TILE_ROWS])
         asked = [_asked(store, vector, k, probes) for vector in part.matrix]

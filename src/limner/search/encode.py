@@ -1,4 +1,4 @@
-"""From items to vectors, as search needs it: the contract of `limner.encoders`."""
+"""Encoding of items for search, by the contract of `limner.encoders`."""
 
 from limner.encoders.contract import Encoder, TwoSided, encoded, identity
 

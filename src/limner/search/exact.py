@@ -1,10 +1,9 @@
-"""The k best of a store, exactly, while its vectors stream by: the very lists that `Scores.top` gives.
+"""Exact top-k of a store, while its vectors are streamed: the same lists as `Scores.top`.
 
 Few queries: one plain matrix product per block finds everything that could be among the best. Its rounding differs from
 that of the grid of tiles that `Scores` uses, but by no more than 2 gamma |q| |v| with gamma = d u / (1 - d u) and
-u = 2^-24 (Higham 2002, section 3.1), so what lies further below the k-th best cannot get in. What is left, a few rows
-more than k, is scored on the grid, which decides. With many queries every block goes
-through the grid, and lists are merged.
+u = 2^-24 (Higham 2002, section 3.1), so rows further below the k-th best are excluded. The remaining rows, a few more
+than k, are scored on the grid. With many queries every block goes through the grid, and lists are merged.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Best = tuple[Places, Float32]
 """Places in the store, best first, and their scores; one row per query."""
 
 HELD = 32_768
-"""So many rows are held at most before the grid decides between them."""
+"""Maximum number of rows held before they are scored on the grid."""
 
 
 def top(
@@ -36,22 +35,22 @@ def top(
     k: int,
     *,
     rows: int,
-    longest: float | None = None,
+    max_norm: float | None = None,
     progress: Progress | None = None,
 ) -> Best:
     """The k best rows of every query; equal scores keep the order of the store.
 
     Args:
-        queries: Vectors, of length 1 where the similarity is cosine.
-        blocks: The store's vectors, in order; each is read before the next one is asked for.
+        queries: Vectors, normalised for cosine similarity.
+        blocks: The store's vectors, in order; read one at a time.
         k: How many; at most all rows.
         rows: How many rows the blocks have together.
-        longest: The Euclidean length of the longest row, where it is known: 1 for cosine.
-        progress: Called with (rows done, rows in all).
+        max_norm: The largest Euclidean norm of a row, if known: 1 for cosine.
+        progress: Called with (rows done, rows in total).
     """
     counted = _counted(blocks, rows, progress)
     k = min(k, rows)
-    return _few(queries, counted, k, longest) if len(queries) <= TILE_ROWS else _many(queries, counted, k)
+    return _few(queries, counted, k, max_norm) if len(queries) <= TILE_ROWS else _many(queries, counted, k)
 
 
 def graded(queries: Embeddings, vectors: Float32, k: int) -> Best:
@@ -60,13 +59,13 @@ def graded(queries: Embeddings, vectors: Float32, k: int) -> Best:
     return ranking.indices.astype(np.int64), np.asarray(ranking.scores, dtype=np.float32)
 
 
-def _few(queries: Embeddings, blocks: Iterable[tuple[int, Float32]], k: int, longest: float | None = None) -> Best:
-    held, known = _Held(k), longest or 0.0
+def _few(queries: Embeddings, blocks: Iterable[tuple[int, Float32]], k: int, max_norm: float | None = None) -> Best:
+    held, known = _Held(k), max_norm or 0.0
     lengths = np.linalg.norm(queries.matrix.astype(np.float64), axis=1)
     floor = np.full(len(queries), -np.inf)
     for start, block in blocks:
         near = _products(queries, start, block)
-        if longest is None:
+        if max_norm is None:
             known = max(known, float(np.sqrt(np.einsum("ij,ij->i", block, block, dtype=np.float64).max())))
         floor = np.maximum(floor, _kth(near, k))
         lowest = floor - 4 * _gamma(queries.dim) * lengths * known * 1.001  # lengths are rounded too
@@ -86,12 +85,12 @@ class _Held:
     count: int = 0
 
     def add(self, start: int, block: Float32, chosen: Places) -> None:
-        self.rows.append(block[chosen])  # a copy: the block itself is let go
+        self.rows.append(block[chosen])  # a copy: the block itself is released
         self.places.append(start + chosen)
         self.count += len(chosen)
 
     def decide(self, queries: Embeddings) -> Best:
-        """The best so far; everything else is let go."""
+        """The best so far; everything else is dropped."""
         rows, places = np.concatenate(self.rows), np.concatenate(self.places)
         indices, scores = graded(queries, rows, self.k)
         kept = np.unique(indices)
@@ -112,7 +111,7 @@ def _many(queries: Embeddings, blocks: Iterable[tuple[int, Float32]], k: int) ->
         width = min(k, both.shape[1])
         chosen = np.zeros((len(queries), width), dtype=np.int32)
         merged = np.zeros(chosen.shape, dtype=np.float32)
-        best(both, chosen, merged)  # earlier blocks stand first, so equal scores keep the order of the store
+        best(both, chosen, merged)  # earlier blocks come first, so equal scores keep the order of the store
         held = np.take_along_axis(places, chosen.astype(np.int64), axis=1), merged
     return (
         held if held is not None else (np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32))
@@ -120,7 +119,7 @@ def _many(queries: Embeddings, blocks: Iterable[tuple[int, Float32]], k: int) ->
 
 
 def _products(queries: Embeddings, start: int, block: Float32) -> Float32:
-    """Plain products; refuses those that overflow, which would fall out of the comparison."""
+    """Plain products; refuses overflow, which would corrupt the comparison."""
     with np.errstate(over="ignore", invalid="ignore"):
         near = queries.matrix @ block.T
     if not np.isfinite(near).all():
@@ -144,7 +143,7 @@ def _kth(scores: Float32, k: int) -> Any:
 
 
 def _gamma(terms: int) -> float:
-    """The relative error of a sum of products in float32, in whatever order it is added up."""
+    """The relative error of a sum of products in float32, in any order of summation."""
     share = terms * 2.0**-24
     return share / (1 - share)
 

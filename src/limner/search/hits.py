@@ -1,4 +1,4 @@
-"""Hits: what a search found, as a ranking, a table, JSON, a run file, or a page with pictures."""
+"""Hits: search results as a ranking, a table, JSON, a run file, or an HTML page with images."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WIDTH = 72  # characters of a text in a table
 
 @dataclass(frozen=True)
 class Hit:
-    """One answer: its rank from 1, its id and score, and its text or path or small picture where that is known."""
+    """One answer: its rank from 1, its id and score, and its text or path or thumbnail if known."""
 
     rank: int
     id: str
@@ -40,11 +40,11 @@ class Hits:
     """The best of an index for every query.
 
     Args:
-        queries: The queries; their values are None where only vectors were given.
-        ranking: Ids and scores, best first. It knows how many there were to choose from.
-        rows: What the index keeps of every id in the ranking: "value" and "picture".
+        queries: The queries; their values are None if only vectors were given.
+        ranking: Ids and scores, best first. It knows the size of the index.
+        rows: The stored fields of every id in the ranking: "value" and "picture".
         kind: What was found: "image", "text" or "item".
-        recall: The measured recall of an approximate search; None where it was exact, or where the index has changed
+        recall: The measured recall of an approximate search; None if it was exact, or where the index has changed
             since recall was measured.
         correction: The name of the correction, None without one.
         exact: Whether every item was compared.
@@ -74,7 +74,7 @@ class Hits:
 
     @property
     def how(self) -> str:
-        """One line that says how sure the answer is."""
+        """One line on how the search was done."""
         recall = "recall not measured since the index changed" if self.recall is None else self.recall
         way = "exact" if self.exact else f"approximate, {recall}"
         corrected = f", corrected by {self.correction}" if self.correction else ""
@@ -116,7 +116,7 @@ class Hits:
         return "\n\n".join([*parts, self.how])
 
     def html(self) -> str:
-        """One page that needs nothing else, with small pictures inside."""
+        """A self-contained HTML page with thumbnails."""
         from jinja2 import Environment
 
         template = files("limner.search").joinpath("hits.html").read_text(encoding="utf-8")
@@ -128,7 +128,7 @@ class Hits:
         return page.render(shown=shown, how=self.how, kind=self.kind)
 
     def save(self, path: str | Path) -> Path:
-        """Writes .html, .json, .csv, or .run (a TREC run), whole or not at all."""
+        """Writes .html, .json, .csv, or .run (a TREC run), atomically."""
         target = Path(path)
         ending = target.suffix.lower()
         if ending == ".run":
@@ -151,7 +151,7 @@ class Hits:
 
 
 def _named(key: str, value: object, number: int) -> str:
-    """The query, after its id where that says more than its place in the list."""
+    """The query with its id, unless the id is only its position."""
     if value is None or str(value) == key:
         return key
     return _cut(str(value)) if key == str(number) else f"{key}: {_cut(str(value))}"
@@ -182,7 +182,7 @@ def _shown(hit: Hit, kind: str) -> dict[str, object]:
 
 
 def _uri(value: object, picture: bytes | None, key: str) -> tuple[str | None, str]:
-    """A picture as a data address, or the reason why there is none."""
+    """An image as a data URI, or the reason why there is none."""
     if picture is None and value is None:
         return None, "no picture is kept"
     try:

@@ -47,7 +47,7 @@ class Index:
 
     Args:
         store: Where the vectors are.
-        system: Encodes queries that are no vectors; None where only vectors are asked with.
+        system: Encodes queries that are no vectors; None if only vectors are asked with.
         memory: Vectors up to so many bytes stay in memory between searches; larger stores are streamed.
     """
 
@@ -205,8 +205,8 @@ class Index:
             bank: Whose view of the items the correction takes: other queries (vectors, texts, items), or saved
                 statistics; the queries themselves without one.
             exact: False for approximate search, True for exact; otherwise approximate where such an index is built.
-            progress: Called with (rows done, rows in all).
-            options: Of the correction; and trust=True where a file of statistics may name a correction of its own.
+            progress: Called with (rows done, rows in total).
+            options: Options of the correction; and trust=True if a file of statistics may name a correction of its own.
         """
         if k < 1:
             raise LimnerError(f"search for the {k} best: expected at least 1")
@@ -322,7 +322,7 @@ class Index:
         return ann
 
     def _in_memory(self) -> Float32 | None:
-        """All vectors, None where they are too many."""
+        """All vectors, None if they are too many."""
         rows, version = len(self), self.version
         if rows * self.about.dim * 4 > self.memory:
             return None
@@ -339,7 +339,7 @@ class Index:
         held = self._in_memory()
         blocks = self.store.vectors() if held is None else iter([held] if len(held) else [])
         longest = 1.0 if self.about.similarity == "cosine" else None
-        return exact.top(vectors, blocks, k, rows=len(self), longest=longest, progress=progress)
+        return exact.top(vectors, blocks, k, rows=len(self), max_norm=longest, progress=progress)
 
     def _correction(self, vectors: Embeddings, how: How, bank: Any, options: Mapping[str, Any]) -> Scores:
         if isinstance(bank, (str, Path)):
@@ -397,7 +397,7 @@ def index(
         similarity: "cosine" (vectors are stored with length 1) or "dot".
         system: What made the vectors, and encodes queries; other models are refused from then on.
         system_name: What `limner search` loads to encode queries: a file, or "module:thing".
-        made_by: What messages call the system; its name where left out.
+        made_by: What messages call the system; its name by default.
         progress: Called with (rows written, rows in all).
     """
     embeddings = Embeddings.of(embeddings, ids=None if items is None else items.ids)

@@ -1,4 +1,4 @@
-"""Items as an index keeps them, and lists of items as people have them."""
+"""Items as stored in an index, and item lists in common file formats."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IMAGE_COLUMNS = ("image", "path", "file", "file_name", "filename")
 
 
 def kept(value: Any, kind: str) -> tuple[str | None, bytes | None]:
-    """What the store keeps of one value: a text or an absolute path; a small copy of a picture that has no path."""
+    """The stored form of one value: a text or an absolute path; a small copy of a picture that has no path."""
     if value is None:
         return None, None
     if kind == "text":

@@ -1,6 +1,6 @@
-"""The store under an index: vectors and what they stand for, in a LanceDB table.
+"""The vector store of an index: vectors and their items, in a LanceDB table.
 
-Every change is one commit: it is there entirely or not at all, whenever the process is killed, and older versions stay
+Every change is one atomic commit, even if the process is killed, and older versions stay
 readable. Writers on one machine take turns by a lock that the system releases when its holder dies; readers never wait.
 A path may be a folder or any address that LanceDB opens (s3://, gs://, az://, file://, memory://).
 """
@@ -26,7 +26,7 @@ from limner.core.registry import checked
 
 TABLE = "items"
 FORMAT = 2
-"""Of what is written; format 1 said nothing of the model, and is read as well."""
+"""Format of new stores; format 1, without the model, can be read too."""
 ROWS = 65_536
 """Rows that are read at once."""
 LOCK = ".limner.lock"
@@ -34,15 +34,15 @@ LOCK = ".limner.lock"
 
 @dataclass(frozen=True)
 class About:
-    """What an index holds; written when it is made, and true for all of it.
+    """The description of an index, written when it is created.
 
     Args:
         dim: Numbers per vector.
         kind: "image", "text", or "item" where only ids are known.
         similarity: "cosine" (vectors are stored with length 1) or "dot".
-        system: What encodes queries: a file, a name inside the index, or "module:thing"; None where nothing is known.
-        model: Which model made the vectors, by its content (`limner.encoders.contract.identity`); None where unknown.
-        made_by: What a person called that model.
+        system: The query encoder: a file, a name inside the index, or "module:thing"; None if unknown.
+        model: Which model made the vectors, by its content (`limner.encoders.contract.identity`); None if unknown.
+        made_by: The name the user gave for that model.
     """
 
     dim: int
@@ -53,7 +53,7 @@ class About:
     made_by: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuses words that mean nothing."""
+        """Checks the values."""
         if self.similarity not in ("cosine", "dot"):
             raise UnknownName("similarity", self.similarity, ("cosine", "dot"))
         if self.kind not in ("image", "text", "item"):
@@ -87,7 +87,7 @@ class VectorStore:
 
     @classmethod
     def create(cls, path: str | Path, about: About, batches: Iterable[Any]) -> VectorStore:
-        """Makes a store with its first rows, in one commit; refuses a place where there is one."""
+        """Makes a store with its first rows, in one commit; refuses a path that already holds one."""
         where = _address(path)
         with _turn(where), _explained(where):
             database = connect(where)
@@ -152,7 +152,7 @@ class VectorStore:
         return [key for batch in self.scan(["id"]) for key in batch["id"].to_pylist()]
 
     def present(self, ids: Iterable[str]) -> set[str]:
-        """Those of the ids that are there; reads the ids in pieces and holds none of the others."""
+        """Which of the ids are in the store; reads the ids in pieces."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -177,7 +177,7 @@ class VectorStore:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """A turn at writing, on the newest version."""
+        """The write lock, on the newest version."""
         if self.pinned is not None:
             raise LimnerError(f"{self.path} is opened at version {self.pinned}: open the newest to change it")
         with _turn(self.path), _explained(self.path):
@@ -189,7 +189,7 @@ class VectorStore:
         self.table.add(_reader(self.about, batches))
 
     def replace(self, batches: Iterable[Any]) -> None:
-        """Adds rows in one commit; a row whose id is there takes the place of that row (and moves to the end)."""
+        """Adds rows in one commit; a row with an existing id replaces that row (and moves to the end)."""
         merge = self.table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
         merge.execute(_reader(self.about, batches))
 
@@ -203,7 +203,7 @@ class VectorStore:
         self.table.optimize(cleanup_older_than=keep)
 
     def drop_index(self) -> None:
-        """Removes the approximate index, where there is one; a search then compares all rows."""
+        """Removes the approximate index, if there is one; a search then compares all rows."""
         for held in self.table.list_indices():
             self.table.drop_index(held.name)
 
@@ -211,12 +211,12 @@ class VectorStore:
 
     @property
     def notes(self) -> dict[str, Any]:
-        """What was measured of this store."""
+        """Measurements of this store."""
         held = self.table.schema.field("vector").metadata or {}
         return dict(json.loads(held.get(b"limner", b"{}")))
 
     def note(self, **notes: Any) -> None:
-        """Keeps what was measured, in the store itself."""
+        """Saves a measurement in the store."""
         kept = json.dumps({**self.notes, **notes})
         self.table.update_field_metadata({"path": "vector", "metadata": {"limner": kept}})
 
@@ -269,7 +269,7 @@ def _reader(about: About, batches: Iterable[Any]) -> Any:
 
 
 def _opened(database: Any) -> Any | None:
-    """The table, None where there is none (or where its making was killed before the first commit)."""
+    """The table, None if there is none (or it was killed before the first commit)."""
     try:
         return database.open_table(TABLE)
     except (ValueError, FileNotFoundError) as error:
@@ -308,7 +308,7 @@ def _is_local(where: str) -> bool:
 
 
 def _turn(where: str) -> AbstractContextManager[Any]:
-    """The lock of a local store. Elsewhere LanceDB's own commits decide: none is lost, but an id may come in twice."""
+    """The lock of a local store. In a remote store no commit is lost, but an id may be added twice."""
     if not _is_local(where):
         return nullcontext()
     try:

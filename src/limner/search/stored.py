@@ -1,4 +1,4 @@
-"""Scores of queries against a store that memory does not hold."""
+"""Scores of queries against a store larger than memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from limner.search.store import VectorStore
 
 @dataclass(frozen=True, eq=False)
 class StoredScores(Scores):
-    """Scores of queries against a store that memory does not hold; every block of queries reads it once."""
+    """Scores of queries against a store larger than memory; every block of queries reads it once."""
 
     query_vectors: Embeddings
     store: VectorStore
@@ -29,8 +29,8 @@ class StoredScores(Scores):
 
     @property
     def T(self) -> Scores:
-        """Not to be had."""
-        raise LimnerError("scores of a store know one direction: search the other index for the other one")
+        """Not available."""
+        raise LimnerError("scores of a store have one direction: search the other index for the other one")
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
         """Products with all vectors of the store, read in pieces."""

@@ -1,4 +1,4 @@
-"""How far do raters agree beyond chance? Cohen's kappa for two, Krippendorff's alpha for any number.
+"""Agreement of raters beyond chance: Cohen's kappa for two, Krippendorff's alpha for any number.
 
 Both are undefined where every rating is the same, and alpha where no item has two ratings: `Undefined` is raised and
 says why. It is never 0 and never 1.
@@ -21,7 +21,7 @@ Level = Literal["nominal", "ordinal", "interval", "ratio"]
 
 
 class Undefined(LimnerError):
-    """The ratings do not say how far raters agree."""
+    """The agreement of these ratings is undefined."""
 
 
 def cohen_kappa(
@@ -34,9 +34,9 @@ def cohen_kappa(
     """Cohen's kappa of two raters (Cohen 1960; weighted: Cohen 1968).
 
     `1 - sum(w o) / sum(w e)` over pairs of labels: o the shares seen, e those expected of independent raters, w = 1
-    off the diagonal, or the distance of the labels, or its square. Numbers are as far apart as they are: 2 and 4 differ
-    by two, whether anybody gave a 3 or not. With `labels`, the whole scale in order, the distance is the steps between
-    them. Undefined when both raters give one and the same label throughout, and then refused.
+    off the diagonal, or the distance of the labels, or its square. Distances are those of the numbers: 2 and 4 differ
+    by two, even if nobody used 3. With `labels`, the whole scale in order, the distance is the steps between them.
+    Undefined, and refused, if both raters give the same label throughout.
 
     Args:
         a: the first rater's label of each item: numbers or names.
@@ -75,7 +75,7 @@ def cohen_kappa(
 
 
 def _places(used: Array, weights: str | None, labels: Sequence[object] | None) -> Vector:
-    """Where each label stands on its scale."""
+    """The position of each label on its scale."""
     if labels is not None:
         scale = list(np.asarray(labels).tolist())
         repeated = [label for label in scale if scale.count(label) > 1]
@@ -117,8 +117,8 @@ def krippendorff_alpha(ratings: npt.ArrayLike, *, level: Level = "nominal", rate
     of values within items, each item's pairs weighted by 1 / (its ratings - 1). Squared distances d: nominal `c != k`;
     ordinal `(sum_{g=c..k} n_g - (n_c + n_k) / 2)^2`; interval `(c - k)^2`; ratio `((c - k) / (c + k))^2`.
 
-    Rows are raters, columns are items. More rows than columns is nearly always a table the wrong way round, and is
-    refused unless `raters` confirms it.
+    Rows are raters, columns are items. More rows than columns is nearly always a transposed table, and is refused
+    unless `raters` confirms it.
 
     Args:
         ratings: raters by items, NaN where a rater gave no answer.

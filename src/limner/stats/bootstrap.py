@@ -1,8 +1,8 @@
-"""How sure a mean over queries is: bootstrap intervals (Efron 1979; Efron & Tibshirani 1993).
+"""Bootstrap confidence intervals of a mean over queries (Efron 1979; Efron & Tibshirani 1993).
 
-Draw as many units as there are, with replacement, compute the statistic again, repeat; the interval holds the middle
-`level` of what came out. The unit is the query, or the cluster where queries are not independent: the five captions of
-one image succeed and fail together, so text-to-image values are resampled by image.
+Resample the units with replacement, recompute the statistic, repeat; the interval covers the middle `level` of the
+results. The unit is the query, or the cluster where queries are not independent: the five captions of one image succeed
+and fail together, so text-to-image values are resampled by image.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Interval:
     """An estimate with the ends of its interval and how they were found.
 
     Attributes:
-        estimate: the statistic of the data as they are.
+        estimate: the statistic of the original data.
         low: lower end.
         high: upper end.
-        level: how often such an interval is to hold the truth, 0.95 by default.
+        level: the coverage of the interval, 0.95 by default.
         samples: how many resamples were drawn; 0 where none were.
         method: `percentile`, `bca` or `Wilson`.
         unit: what counts as independent, `queries` or `clusters`.
@@ -62,7 +62,7 @@ class Part:
     Attributes:
         values: one value per query.
         clusters: the cluster of each query; the same label means the same cluster in every part.
-        scale: what the mean is multiplied with (100 turns a share into points).
+        scale: factor of the mean (100 turns a share into points).
         folds: the fold of each query; a cluster lies in one fold.
     """
 
@@ -122,8 +122,8 @@ def bootstrap_sum(
     """Bootstrap interval of a sum of means over several sets of queries that share clusters.
 
     `sum_j scale_j * mean(values_j)`, clusters drawn once for all parts: the interval of rsum, where an image and its
-    captions stand or fall together. A cluster need not occur in every part. Parts are `Part` or
-    `(values, clusters[, scale[, folds]])`.
+    captions succeed or fail together. A cluster need not occur in every part. Parts are `Part` or `(values, clusters[,
+    scale[, folds]])`.
 
     Args:
         parts: the means to add.
@@ -160,7 +160,7 @@ def bootstrap_difference(
 ) -> Interval:
     """Paired bootstrap interval of `statistic(a) - statistic(b)`: both systems on the same drawn queries.
 
-    Pairing removes what makes a query hard for both, so the interval is far narrower than two intervals apart
+    Pairing removes what makes a query hard for both, so the interval is far narrower than two separate intervals
     (Efron & Tibshirani 1993, ch. 8). An interval without 0 is a difference at that level.
 
     Args:
@@ -191,7 +191,7 @@ def bootstrap_difference(
 
 
 def _difference_of(statistic: Statistic) -> Callable[[Any], float]:
-    """The statistic of the first column less that of the second."""
+    """The statistic of the first column minus that of the second."""
     of = _function(statistic)
     return lambda rows: float(of(rows[:, 0])) - float(of(rows[:, 1]))
 
@@ -267,7 +267,7 @@ def _folds_of(part: Part) -> npt.ArrayLike:
 
 def _interval(strata: Sequence[Stratum], samples: int, level: float, seed: int, method: str, unit: str) -> Interval:
     one_of(method, ("percentile", "bca"), "method")
-    samples, seed, level = whole(samples, "samples", least=1), whole(seed, "seed", least=0), share(level, "level")
+    samples, seed, level = whole(samples, "samples", minimum=1), whole(seed, "seed", minimum=0), share(level, "level")
     rng = np.random.default_rng(seed)
     estimate = float(np.mean([stratum.estimate() for stratum in strata]))
     draws = np.mean([stratum.replicates(samples, rng) for stratum in strata], axis=0)

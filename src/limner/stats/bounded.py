@@ -1,11 +1,11 @@
-"""How sure a mean of bounded values is: an interval that stays honest at 0 and at 100 percent.
+"""Confidence intervals for means of bounded values, valid at 0 and at 100 percent too.
 
-The interval is Wilson's (1927): all rates r that the data do not contradict, `(p - r)^2 <= z^2 r (1 - r) / n`. It never
+The interval is Wilson's (1927): all rates r compatible with the data, `(p - r)^2 <= z^2 r (1 - r) / n`. It never
 collapses: 100 hits of 100 are `[0.963, 1]`. For independent hits and misses, n is their number. In all other cases
 (captions of one image, folds, reciprocal ranks) n is the number of independent hits and misses that would vary as
 much, `p (1 - p) / variance` (the effective sample size of Kish 1965), and Student's t takes the place of z:
 
-- The variance is that of the cluster totals around what is expected of them, so what belongs together counts together.
+- The variance is that of the cluster totals around what is expected of them, so queries of a cluster count together.
   A mean over folds is a weighted mean; so is a sum of means that share clusters.
 - A variance that is estimated from few hits is not known well. With E clusters that carry the hits (or the misses, if
   they are fewer), `E = (sum t)^2 / (sum t^2)`, it is mixed with the variance of clusters that succeed or fail as a
@@ -45,11 +45,11 @@ def mean_interval(
 
     Args:
         values: one number per query.
-        clusters: a label per query; what belongs together counts together.
+        clusters: a label per query; queries of a cluster count together.
         folds: a label per query; the mean is then the mean over folds.
-        bounds: the least and the greatest value there can be; `(-1, 1)` for differences of shares. Where 0 lies
-            between them, it means that nothing happened.
-        level: how often such an interval is to hold the truth.
+        bounds: the smallest and the largest possible value; `(-1, 1)` for differences of shares. If 0 lies between
+            them, it means no effect.
+        level: the coverage of the interval.
 
     Returns:
         The estimate with its interval.
@@ -70,12 +70,12 @@ def sum_interval(
 ) -> Interval:
     """The interval of a sum of means over several sets of queries that share clusters.
 
-    `sum_j scale_j * mean(values_j)`: rsum, where an image and its captions stand or fall together.
+    `sum_j scale_j * mean(values_j)`: rsum, where an image and its captions succeed or fail together.
 
     Args:
         parts: the means to add, as for `bootstrap_sum`; scales are positive.
-        bounds: the least and the greatest value of a query.
-        level: how often such an interval is to hold the truth.
+        bounds: the smallest and the largest value of a query.
+        level: the coverage of the interval.
 
     Returns:
         The estimate with its interval.
@@ -97,13 +97,13 @@ class _Units:
 
     Args:
         mean: The weighted mean.
-        weight: What each cluster weighs; all together 1.
-        total: What each cluster contributes to the mean.
+        weight: Weight of each cluster; they sum to 1.
+        total: Contribution of each cluster to the mean.
         spread: By how much more than expected.
         queries: Effective number of queries, were they independent.
-        folds: Into how many folds they are cut.
+        folds: Number of folds.
         binary: Whether all values are 0 or 1.
-        rest: The value that means that nothing happened; None where there is none.
+        rest: The value that means no effect; None if there is none.
         square: The weighted mean of squared distances from it.
     """
 
@@ -124,7 +124,7 @@ class _Units:
 
     @property
     def independent(self) -> bool:
-        """Whether every query is a cluster of its own, and a hit or a miss: the variance follows from the mean."""
+        """Whether every query is its own cluster, and a hit or a miss: the variance then follows from the mean."""
         return self.binary and bool(np.isclose(self.queries, 1 / float((self.weight**2).sum())))
 
     @property
@@ -141,7 +141,7 @@ class _Units:
 
     @property
     def _carried(self) -> tuple[float, float]:
-        """How many clusters the variance rests on, and what it would be for one query if clusters went as a whole."""
+        """The number of clusters behind the variance, and the variance per query if clusters move together."""
         if self.rest is None:
             hits, misses = _carriers(self.total), _carriers(self.weight - self.total)
             return min(hits, misses), self.mean * (1 - self.mean)
@@ -150,7 +150,7 @@ class _Units:
 
 
 def _carriers(totals: Vector) -> float:
-    """How many clusters carry a total, large ones counting more."""
+    """The effective number of clusters behind a total."""
     square = float((totals**2).sum())
     return float(totals.sum()) ** 2 / square if square > 0 else 0.0
 
@@ -169,7 +169,7 @@ def _interval(parts: list[Part], bounds: Bounds, level: float) -> Interval:
 
 
 def _mean(values: Vector, folds: Codes) -> float:
-    """The mean over folds of the mean within, in the very digits that anybody else computes."""
+    """The mean over folds of the mean within, with reproducible rounding."""
     return float(np.mean([values[folds == fold].mean() for fold in range(int(folds.max()) + 1)]))
 
 
@@ -205,7 +205,7 @@ def _folds(part: Part, column: Vector) -> Codes:
 
 
 def _weights(folds: Codes) -> Vector:
-    """What each query weighs in the mean over folds of the means within them."""
+    """Weight of each query in the mean over folds."""
     sizes = np.bincount(folds)
     return 1.0 / (len(sizes) * sizes[folds])
 
@@ -221,7 +221,7 @@ def _wilson(units: _Units, level: float) -> tuple[float, float]:
 
     degrees = units.n - units.folds
     if not units.independent and degrees < 1:
-        return 0.0, 1.0  # one cluster tells nothing of how much clusters vary
+        return 0.0, 1.0  # one cluster gives no estimate of the variance between clusters
     t = float(ndtri((1 + level) / 2) if units.independent else stdtrit(degrees, (1 + level) / 2))
     p, n = units.mean, units.effective
     middle, half = p + t**2 / (2 * n), t * np.sqrt(p * (1 - p) / n + t**2 / (4 * n**2))

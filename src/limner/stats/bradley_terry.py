@@ -1,4 +1,4 @@
-"""How strong are options that people compared two at a time? (Bradley & Terry 1952)."""
+"""Strength of options from pairwise comparisons (Bradley & Terry 1952)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Preference:
         scores: Their Bradley-Terry scores, which sum to 100.
         low: Lower ends of the intervals.
         high: Upper ends.
-        votes: How many votes they rest on.
+        votes: Number of votes.
     """
 
     names: tuple[str, ...]
@@ -39,16 +39,16 @@ def bradley_terry(
 ) -> Preference:
     """Bradley-Terry scores: `P(i preferred to j) = p_i / (p_i + p_j)`, scaled to sum to 100.
 
-    Bradley & Terry 1952; fitted by evalica. The scores exist only where every option was preferred, through others if
-    need be, to every other; where not, the fit drifts to nothing without a word, so that is refused here. Intervals
-    are percentiles of a bootstrap over votes.
+    Bradley & Terry 1952; fitted by evalica. The scores exist only if every option beat every other one, directly or
+    through others; otherwise the fit diverges silently, so that is refused here. Intervals are percentiles of a
+    bootstrap over votes.
 
     Args:
         counts: (options, options) how often the row was preferred to the column; the diagonal is ignored.
         names: The options.
         samples: Bootstrap samples; 0 for no intervals (NaN).
-        confidence: Of the intervals.
-        seed: Of the bootstrap.
+        confidence: Confidence of the intervals.
+        seed: Seed of the bootstrap.
 
     >>> bradley_terry([[0, 3], [1, 0]], ["good", "bad"], samples=0).scores.round(2)
     array([75., 25.])
@@ -79,7 +79,7 @@ def _checked(counts: npt.ArrayLike, names: Sequence[str]) -> Vector:
 
 
 def apart(counts: Vector) -> list[int]:
-    """The options outside the largest group within which everybody beat everybody, directly or through others."""
+    """The options outside the largest strongly connected group."""
     from scipy.sparse.csgraph import connected_components
 
     _, group = connected_components(counts > 0, directed=True, connection="strong")
@@ -97,14 +97,14 @@ def _fitted(table: Vector) -> Vector:
         weights=table[rows, columns].tolist(), tolerance=_TOLERANCE, limit=_LIMIT,
     )  # fmt: skip
     if found.iterations >= _LIMIT:
-        raise LimnerError(f"Bradley-Terry scores did not settle in {_LIMIT:,} rounds: collect more votes")
+        raise LimnerError(f"Bradley-Terry scores did not converge in {_LIMIT:,} iterations: collect more votes")
     scores = np.array([float(found.scores[row]) for row in range(len(table))])
     scaled: Vector = 100 * scores / scores.sum()
     return scaled
 
 
 def _bootstrap(table: Vector, samples: int, seed: int) -> Vector:
-    """Scores of resampled votes; samples without scores of their own are left out."""
+    """Scores of resampled votes; samples without scores are left out."""
     draw = np.random.default_rng(seed)
     total = np.rint(table.sum()).astype(int)
     share = (table / table.sum()).ravel()

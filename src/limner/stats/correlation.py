@@ -1,4 +1,4 @@
-"""Do two measures put systems in the same order? Rank correlation."""
+"""Rank correlation: do two measures order systems in the same way?"""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def correlation_matrix(table: npt.ArrayLike, *, method: Literal["kendall", "spea
 
 
 def _varied(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Vector, Vector]:
-    """Two columns that are not constant: a measure that ties all systems orders nothing."""
-    first, second = paired(x, y, least=2)
+    """Two columns that are not constant: a measure that ties all systems gives no order."""
+    first, second = paired(x, y, minimum=2)
     for name, column in (("first", first), ("second", second)):
         if np.ptp(column) == 0:
             raise LimnerError(

@@ -1,4 +1,4 @@
-"""True classes from the answers of several raters who err, each in a way of their own (Dawid & Skene 1979)."""
+"""True classes from the answers of several raters with individual error rates (Dawid & Skene 1979)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from limner.stats.inputs import Vector
 
 @dataclass(frozen=True)
 class DawidSkene:
-    """What Dawid and Skene's model finds.
+    """The fitted Dawid-Skene model.
 
     Args:
         classes: (items, classes) probability of each class for each item.
@@ -38,17 +38,17 @@ def dawid_skene(
     rounds: int = 200,
     tolerance: float = 1e-7,
 ) -> DawidSkene:
-    """Estimates true classes and every rater's errors together, by expectation and maximisation.
+    """Estimates true classes and every rater's error rates jointly, by expectation-maximisation.
 
     `p(item is c) ~ prior_c prod_r error_r[c, answer]`, errors and priors being the weighted counts of the answers.
-    Begins with the shares of the votes. Dawid & Skene 1979, *Maximum likelihood estimation of observer error-rates
+    Starts from the vote shares. Dawid & Skene 1979, *Maximum likelihood estimation of observer error-rates
     using the EM algorithm*.
 
     Args:
         raters: Number (0, 1, ...) of the rater of each answer.
         items: Number of the item of each answer.
         labels: Class (0, 1, ...) of each answer.
-        n_classes: How many classes there are; the highest label + 1 where left out.
+        n_classes: How many classes there are; the highest label + 1 by default.
         rounds: At most so many rounds.
         tolerance: Stop when the mean log-likelihood of an answer gains less.
 
@@ -94,7 +94,7 @@ def _maximised(classes: Vector, who: IntArray, what: IntArray, said: IntArray) -
 
 
 def _log_joint(priors: Vector, errors: Vector, who: IntArray, what: IntArray, said: IntArray, n: int) -> Vector:
-    """Log of `prior_c prod_r error_r[c, answer]`; what never happened gets the smallest number there is, not -inf."""
+    """Log of `prior_c prod_r error_r[c, answer]`; zero counts get the smallest positive number, not -inf."""
     tiny = np.finfo(np.float64).tiny
     logs = np.tile(np.log(np.maximum(priors, tiny)), (n, 1))
     np.add.at(logs, what, np.log(np.maximum(errors[who, :, said], tiny)))

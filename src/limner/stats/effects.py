@@ -1,4 +1,4 @@
-"""How large a difference is, apart from how sure: effect sizes for paired values. Positive means `a` is ahead."""
+"""Effect sizes of paired differences. Positive means that `a` is better."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cohen_d(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     >>> round(cohen_d([3, 5, 7], [1, 2, 3]), 3)
     3.0
     """
-    first, second = paired(a, b, least=2)
+    first, second = paired(a, b, minimum=2)
     difference = first - second
     mean, spread = float(difference.mean()), float(difference.std(ddof=1))
     if np.ptp(difference) == 0:  # exactly constant: the computed spread may be a rounding residue

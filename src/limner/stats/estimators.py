@@ -1,8 +1,8 @@
-"""The mean of a population from a sample of it that was drawn by design, with an interval that covers.
+"""The mean of a population, estimated from a designed sample, with a valid interval.
 
-Every unit of the population has a value between known bounds; the values of the sampled ones are known. What a machine
-predicts may help (the difference estimator, known as prediction-powered inference); predictions that are useless or
-upside down cost nothing but what their calibration can see. Nothing is assumed of how the values came about.
+Every unit of the population has a value between known bounds; the values of the sampled ones are known. Model
+predictions may help (the difference estimator, known as prediction-powered inference); useless or inverted predictions
+do little harm. No assumption is made about the values.
 
 Horvitz & Thompson 1952; Hájek 1971; Cochran 1977; Särndal, Swensson & Wretman 1992; Angelopoulos et al. 2023
 (*Prediction-powered inference*); Zrnic & Candès 2024 (*Cross-prediction-powered inference*).
@@ -21,7 +21,7 @@ from limner.stats.inputs import Codes, Vector, share, vector
 
 Mode = Literal["fixed", "anytime"]
 PRIOR = 1.0
-"""Answers' worth of the whole sample's variance that is added to what each stratum shows of its own."""
+"""Weight, in answers, of the pooled variance in each stratum's variance."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class Estimate:
         value: The estimate.
         low: Lower end of the interval.
         high: Upper end.
-        level: How often such an interval is to hold the truth.
-        variance: Of the estimate.
+        level: Coverage of the interval.
+        variance: Variance of the estimate.
         n: Units in the sample.
         size: Units in the population.
         effect: Design effect: the variance over that of a simple random sample of the same number of units.
-        mode: "fixed" (looked at once) or "anytime" (may be looked at after every answer).
+        mode: "fixed" (valid for one look) or "anytime" (valid after every answer).
     """
 
     value: float
@@ -72,7 +72,7 @@ def horvitz_thompson(values: npt.ArrayLike, probabilities: npt.ArrayLike) -> flo
 
 
 def hajek(values: npt.ArrayLike, probabilities: npt.ArrayLike) -> float:
-    """The mean of a population: `sum (y / pi) / sum (1 / pi)` (Hájek 1971). Steadier than the total over N.
+    """The mean of a population: `sum (y / pi) / sum (1 / pi)` (Hájek 1971). More stable than the total over N.
 
     >>> hajek([1, 1, 1], [0.5, 0.5, 0.1])
     1.0
@@ -100,19 +100,19 @@ def stratified(
 ) -> Estimate:
     """The mean of a population of strata, each sampled at random without replacement.
 
-    `T = sum_h W_h (f_h + mean_h(y - f))`, `W_h = N_h / N`; f the predictions (0 where there are none), `f_h` their mean
+    `T = sum_h W_h (f_h + mean_h(y - f))`, `W_h = N_h / N`; f the predictions (0 if there are none), `f_h` their mean
     over the whole stratum. Variance `sum_h W_h^2 (1 - n_h / N_h) s_h^2 / n_h` (Cochran 1977, 5.3), with `s_h^2` of the
-    residuals drawn a little towards that of the whole sample, since a few equal answers are no certainty. The interval
-    is Wilson's for the number of independent hits and misses that would vary as much, with Student's t. A stratum
+    residuals shrunk a little towards that of the whole sample, since a few equal answers do not prove that the variance
+    is 0. The interval is Wilson's for the effective number of independent hits and misses, with Student's t. A stratum
     without an answer takes the mean of its neighbours.
 
     Args:
         values: One for each sampled unit.
         strata: The stratum of each, numbered from 0.
         sizes: Units of the population in each stratum.
-        predictions: Of each sampled unit, from a model that has not seen its value.
+        predictions: Predictions of each sampled unit, from a model that has not seen its value.
         expected: The mean prediction in each stratum.
-        bounds: The least and the greatest value there can be.
+        bounds: The smallest and the largest possible value.
         level: How often the interval is to hold the truth.
 
     >>> found = stratified([1, 0, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 1], [40, 60])
@@ -182,7 +182,7 @@ def sum_of_means(
 
 
 def _least(n: int) -> float:
-    """The variance of n equal answers of which one more might have been the other way."""
+    """The variance of n equal answers if one more had been different."""
     return (n + 1) / (n + 2) ** 2
 
 
@@ -209,7 +209,7 @@ def _by_stratum(residual: Vector, h: Codes, n: Vector, size: Vector, least: floa
 def _wilson(
     value: float, variance: float, degrees: float, bounds: tuple[float, float], level: float, least: float
 ) -> tuple[float, float]:
-    """Wilson's interval of a mean between bounds, for the sample size that this variance stands for."""
+    """Wilson's interval of a mean between bounds, for the effective sample size."""
     from scipy.special import stdtrit
 
     low, high = bounds
@@ -246,19 +246,19 @@ def cross_fit(
     folds: int = 5,
     seed: int = 0,
 ) -> CrossFit:
-    """Turns any score of a judge into predictions of the values, never from a unit's own value.
+    """Calibrates the scores of a judge into predictions of the values, never using a unit's own value.
 
-    For each fold an isotonic regression (either way up) of the other folds' values on the score, and the factor lambda
-    that makes its residuals vary least, 0 where it only adds noise (PPI++, Angelopoulos et al. 2023; cross-fitted,
-    Zrnic & Candès 2024). A useless judge so ends at lambda near 0 and an adversarial one upside down.
+    For each fold an isotonic regression (rising or falling) of the other folds' values on the score, and the factor
+    lambda that makes its residuals vary least, 0 where it only adds noise (PPI++, Angelopoulos et al. 2023;
+    cross-fitted, Zrnic & Candès 2024). A useless judge gets a lambda near 0, and an adversarial one is inverted.
 
     Args:
         scores: The judge's, for every unit of the population.
         sampled: The numbers of the sampled units.
         values: Their values.
-        weights: One over the inclusion probability of each sampled unit; alike where left out.
+        weights: One over the inclusion probability of each sampled unit; alike by default.
         folds: Number of folds.
-        seed: Of the folds.
+        seed: Seed of the folds.
 
     >>> found = cross_fit([0.1, 0.9, 0.2, 0.8] * 20, np.arange(80), [0, 1, 0, 1] * 20)
     >>> found.sampled[:4].round(1)
@@ -275,7 +275,7 @@ def cross_fit(
         predicted = _calibrated(x, x[unit[train]], y[train], w[train])
         own[~train] = predicted[unit[~train]]
         every += (fold == k).mean() * predicted
-    every[unit] = own  # a prediction that has seen the answer would look better than it is
+    every[unit] = own  # a prediction that used the answer would look too good
     return CrossFit(own, every)
 
 

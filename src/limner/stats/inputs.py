@@ -1,6 +1,6 @@
-"""What may enter the statistics. Checked in one place, so that every refusal reads alike.
+"""Input checks of the statistics, in one place.
 
-Each function returns the clean array or raises `LimnerError` with what was got, what was expected and what to do.
+Each function returns the clean array or raises a `LimnerError` that says what was expected.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Codes = npt.NDArray[np.intp]
 
 
 def numbers(values: npt.ArrayLike, what: str) -> Vector:
-    """The values as a float64 array of any shape, or a refusal if they are not numbers.
+    """The values as a float64 array of any shape, or an error if they are not numbers.
 
     >>> numbers([True, False], "hits")
     array([1., 0.])
@@ -32,8 +32,8 @@ def numbers(values: npt.ArrayLike, what: str) -> Vector:
     return array.astype(np.float64)
 
 
-def vector(values: npt.ArrayLike, what: str = "values", *, least: int = 1) -> Vector:
-    """The values as one finite column of at least `least` numbers.
+def vector(values: npt.ArrayLike, what: str = "values", *, minimum: int = 1) -> Vector:
+    """The values as one finite column of at least `minimum` numbers.
 
     >>> vector([1, 2])
     array([1., 2.])
@@ -41,8 +41,8 @@ def vector(values: npt.ArrayLike, what: str = "values", *, least: int = 1) -> Ve
     array = numbers(values, what)
     if array.ndim != 1:
         raise LimnerError(f"{what}: got an array of shape {array.shape}, expected one value per query; pass one column")
-    if len(array) < least:
-        raise LimnerError(f"{what}: got {len(array)} values, expected at least {least}; there is nothing to estimate")
+    if len(array) < minimum:
+        raise LimnerError(f"{what}: got {len(array)} values, expected at least {minimum}; there is nothing to estimate")
     refuse_non_finite(array, what)
     return array
 
@@ -58,13 +58,13 @@ def refuse_non_finite(array: Vector, what: str) -> None:
         )
 
 
-def paired(a: npt.ArrayLike, b: npt.ArrayLike, *, least: int = 1) -> tuple[Vector, Vector]:
+def paired(a: npt.ArrayLike, b: npt.ArrayLike, *, minimum: int = 1) -> tuple[Vector, Vector]:
     """Two columns about the same queries in the same order.
 
     >>> paired([1, 0], [0, 0])
     (array([1., 0.]), array([0., 0.]))
     """
-    first, second = vector(a, "a", least=least), vector(b, "b", least=least)
+    first, second = vector(a, "a", minimum=minimum), vector(b, "b", minimum=minimum)
     if len(first) != len(second):
         raise LimnerError(
             f"got {len(first)} values for a and {len(second)} for b, expected the same queries in the same order; "
@@ -112,10 +112,10 @@ def joint_codes(labels: Sequence[npt.ArrayLike], columns: Sequence[Vector], what
     return np.split(codes(np.concatenate(arrays), int(ends[-1]), what), ends[:-1])
 
 
-def whole(value: object, what: str, *, least: int) -> int:
-    """A whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise LimnerError(f"{what}: got {value!r}, expected a whole number of at least {least}")
+def whole(value: object, what: str, *, minimum: int) -> int:
+    """An integer of at least `minimum`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
+        raise LimnerError(f"{what}: got {value!r}, expected a whole number of at least {minimum}")
     return int(value)
 
 
@@ -127,7 +127,7 @@ def share(value: float, what: str) -> float:
 
 
 def one_of(value: str, known: tuple[str, ...], what: str) -> str:
-    """One of the known words."""
+    """One of the known values."""
     if value not in known:
         raise LimnerError(f"{what}: got {value!r}, expected one of {', '.join(map(repr, known))}")
     return value

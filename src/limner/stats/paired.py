@@ -1,7 +1,7 @@
-"""Is the difference between two systems more than luck? Paired tests on per-query values, all two-sided.
+"""Paired significance tests on per-query values, all two-sided.
 
 The difference is always `a - b`, query by query. `mcnemar` is for hits and misses, `randomisation` for any values;
-`sign_test` and `wilcoxon` look only at the directions and at the ranks of differences.
+`sign_test` and `wilcoxon` use only the signs and the ranks of differences.
 
 Queries that belong together, such as the captions of one image, are one piece of evidence. With `clusters` every test
 adds up its terms within each cluster and compares the total with what it would be if whole clusters were swapped: exact
@@ -26,10 +26,10 @@ _EXACT_UNITS = 50  # differing pairs up to which Wilcoxon is exact, and differin
 
 @dataclass(frozen=True, slots=True)
 class PairedTest:
-    """The answer of a paired test.
+    """The result of a paired test.
 
     Attributes:
-        p_value: how often luck alone would give a difference at least this large, either way.
+        p_value: probability of a difference at least this large, in either direction, under the null hypothesis.
         statistic: what was tested; the docstring of the test says which.
         n: how many pairs were given.
         differing: on how many of them the systems differ.
@@ -77,10 +77,10 @@ def mcnemar(a: npt.ArrayLike, b: npt.ArrayLike, *, clusters: npt.ArrayLike | Non
 
 
 def sign_test(a: npt.ArrayLike, b: npt.ArrayLike, *, clusters: npt.ArrayLike | None = None) -> PairedTest:
-    """Sign test: on how many of the differing queries is `a` ahead? (Dixon & Mood 1946).
+    """Sign test: on how many of the differing queries is `a` better? (Dixon & Mood 1946).
 
     `p = 2 min(P(X <= k), P(X >= k))`, at most 1, `X ~ Bin(differing, 1/2)`, `k` the queries where `a > b`, which is the
-    statistic. Ties are left out. With clusters the statistic is the wins of `a` less those of `b`.
+    statistic. Ties are left out. With clusters the statistic is the wins of `a` minus those of `b`.
 
     Args:
         a: one number per query of the first system.
@@ -101,7 +101,7 @@ def sign_test(a: npt.ArrayLike, b: npt.ArrayLike, *, clusters: npt.ArrayLike | N
 
 
 def _binomial_p(k: int, n: int) -> float:
-    """Two-sided exact p of k heads in n throws; 1 when nothing was thrown."""
+    """Two-sided exact p of k heads in n throws; 1 for n = 0."""
     from scipy.special import bdtr
 
     return min(1.0, 2 * float(bdtr(min(k, n - k), n, 0.5))) if n else 1.0
@@ -145,7 +145,7 @@ def wilcoxon(a: npt.ArrayLike, b: npt.ArrayLike, *, clusters: npt.ArrayLike | No
 
 
 def _swaps_exact(magnitudes: Vector, smaller: float) -> float:
-    """Share of sign patterns whose sum of positive magnitudes is this far out, built one magnitude at a time."""
+    """Share of sign patterns whose sum of positive magnitudes is at least this extreme, by dynamic programming."""
     doubled = np.rint(2 * magnitudes).astype(np.int64)  # whole numbers, or halves where ranks are shared
     chance = np.zeros(int(doubled.sum()) + 1)
     chance[0] = 1.0
@@ -168,7 +168,7 @@ def _signed_rank_normal(ranks: Vector, smaller: float) -> float:
 def _by_cluster(
     name: str, first: Vector, second: Vector, terms: Vector, clusters: npt.ArrayLike | None
 ) -> PairedTest | None:
-    """The test on the sums of its terms within clusters; None where no cluster has two queries."""
+    """The test on the sums of its terms within clusters; None if no cluster has two queries."""
     labels = None if clusters is None else codes(clusters, len(terms), "clusters")
     if labels is None or int(labels.max()) + 1 == len(labels):
         return None
@@ -181,7 +181,7 @@ def _by_cluster(
 
 
 def _swaps_normal(sums: Vector) -> float:
-    """Normal, and corrected for the steps between sums: one swap moves the sum by twice a cluster's."""
+    """Normal approximation with continuity correction: one swap moves the sum by twice a cluster's."""
     from scipy.special import ndtr
 
     half_step = int(np.gcd.reduce(np.rint(2 * np.abs(sums)).astype(np.int64))) / 2
@@ -193,7 +193,7 @@ def holm(p_values: npt.ArrayLike) -> Vector:
     """Holm's step-down correction for many comparisons (Holm 1979).
 
     Sorted ascending, `adjusted_i = max over j <= i of min(1, (m - j + 1) p_j)`. Comparing the adjusted values with 0.05
-    keeps the chance of even one false finding among all m below 5 percent.
+    keeps the probability of any false positive among all m below 5 percent.
 
     Args:
         p_values: the p-values of one family of comparisons.

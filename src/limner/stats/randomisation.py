@@ -1,4 +1,4 @@
-"""Fisher's randomisation test: if two systems do not differ, the two values of a query could as well be swapped."""
+"""Fisher's randomisation test: if two systems do not differ, the two values of a query are exchangeable."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy.typing as npt
 from limner.stats.inputs import Vector, codes, paired, whole
 from limner.stats.paired import PairedTest
 
-_BITS = 16  # signs looked up at once: a table of 65,536 sums stays in the cache
-_MANY = 256  # equal magnitudes from which one binomial draw beats looking up their signs
+_BITS = 16  # signs per table lookup: 65,536 sums fit into the cache
+_MANY = 256  # from this many equal magnitudes on, one binomial draw is faster
 
 
 def randomisation(
@@ -24,7 +24,7 @@ def randomisation(
 ) -> PairedTest:
     """Fisher's randomisation test on the mean difference (Fisher 1935; for retrieval: Smucker et al. 2007).
 
-    If the systems do not differ, each query's two values could as well be swapped. Swap at random, `samples` times:
+    If the systems do not differ, each query's two values are exchangeable. Swap at random, `samples` times:
     `p = (hits + 1) / (samples + 1)`, hits being the swaps whose `|mean(a - b)|` is at least the one observed, which is
     the statistic. With `clusters`, all queries of a cluster are swapped together.
 
@@ -46,12 +46,12 @@ def randomisation(
     (0.03, 1.0)
     """
     first, second = paired(a, b)
-    samples, seed = whole(samples, "samples", least=1), whole(seed, "seed", least=0)
+    samples, seed = whole(samples, "samples", minimum=1), whole(seed, "seed", minimum=0)
     difference = first - second
     swapped = difference if clusters is None else _cluster_sums(difference, clusters)
     magnitudes = np.abs(swapped[swapped != 0])
     sums = _random_sign_sums(magnitudes, samples, np.random.default_rng(seed))
-    slack = 1e-12 * float(magnitudes.sum())  # sums that are equal on paper may differ in their last digits
+    slack = 1e-12 * float(magnitudes.sum())  # mathematically equal sums may differ in the last digits
     hits = int((np.abs(sums) >= abs(float(swapped.sum())) - slack).sum())
     method = "Fisher randomisation" + ("" if clusters is None else ", by cluster")
     differing = int((first != second).sum())
@@ -87,7 +87,7 @@ def randomisation_of(
     (-8.0, True)
     """
     first, second = paired(a, b)
-    samples, seed = whole(samples, "samples", least=1), whole(seed, "seed", least=0)
+    samples, seed = whole(samples, "samples", minimum=1), whole(seed, "seed", minimum=0)
     labels = np.arange(len(first)) if clusters is None else codes(clusters, len(first), "clusters")
     observed = statistic(first) - statistic(second)
     rng, hits = np.random.default_rng(seed), 0

@@ -1,9 +1,9 @@
-"""The draws behind the bootstrap: one class per kind of statistic, each about one stratum (a fold, or everything).
+"""Resampling for the bootstrap: one class per kind of statistic, each for one stratum (a fold, or everything).
 
 A *unit* is what is drawn with replacement: a query, or a cluster of queries such as all captions of one image.
 Units with equal content are interchangeable, so drawing how often each *distinct* content occurs (one multinomial) has
 exactly the distribution of drawing units one by one. For hits and misses that is two numbers per resample instead of
-25,000, which is why intervals on every recall cost next to nothing.
+25,000, so intervals on every recall cost almost nothing.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ import numpy.typing as npt
 from limner.core.errors import LimnerError
 from limner.stats.inputs import Codes, Vector
 
-_CELLS = 4_000_000  # drawn counts held at once: 32 MB, whatever the number of queries and resamples
+_CELLS = 4_000_000  # counts held at once: 32 MB
 
 
 class Stratum(Protocol):
-    """What the bootstrap asks of a statistic on one stratum."""
+    """The interface of a statistic on one stratum."""
 
     @property
     def size(self) -> int:
         """How many units can be drawn."""
 
     def estimate(self) -> float:
-        """The statistic of the data as they are."""
+        """The statistic of the original data."""
 
     def replicates(self, samples: int, rng: np.random.Generator) -> Vector:
         """The statistic of `samples` resamples."""
@@ -54,7 +54,7 @@ class Means:
         return len(self.table)
 
     def estimate(self) -> float:
-        """The statistic of the data as they are."""
+        """The statistic of the original data."""
         return float(self._ratios(self.table.sum(axis=0)))
 
     def replicates(self, samples: int, rng: np.random.Generator) -> Vector:
@@ -89,7 +89,7 @@ class Median:
         return len(self.values) if self.units is None else int(self.units.max()) + 1
 
     def estimate(self) -> float:
-        """The statistic of the data as they are."""
+        """The statistic of the original data."""
         return float(np.median(self.values))
 
     def replicates(self, samples: int, rng: np.random.Generator) -> Vector:
@@ -105,7 +105,7 @@ class Median:
         return np.concatenate([_medians(ordered, drawn) for drawn in draws])
 
     def jackknife(self) -> Vector:
-        """Refused: the jackknife of a median does not converge to its spread."""
+        """Refused: the jackknife is inconsistent for the median."""
         raise LimnerError(
             "got method='bca' with statistic='median', expected 'percentile': BCa needs a jackknife, "
             "which is inconsistent for the median (Efron & Tibshirani 1993, ch. 11)"
@@ -126,7 +126,7 @@ class Function:
         return len(self.rows) if self.units is None else int(self.units.max()) + 1
 
     def estimate(self) -> float:
-        """The statistic of the data as they are."""
+        """The statistic of the original data."""
         return self._call(np.arange(len(self.rows)))
 
     def replicates(self, samples: int, rng: np.random.Generator) -> Vector:
@@ -167,7 +167,7 @@ def drawn_counts(
     Args:
         times: how many units share each distinct content; their sum is the number of units and of draws.
         samples: how many resamples, over all blocks.
-        rng: where the draws come from.
+        rng: random generator.
         width: columns that the caller will hold per resample, if more than the distinct units.
 
     Yields:

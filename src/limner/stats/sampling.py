@@ -1,11 +1,11 @@
-"""Choosing what to label: draws without replacement whose probabilities are known.
+"""Sampling what to label: draws without replacement with known probabilities.
 
-A population of units (pairs, or queries) is cut into strata. The first units come from every stratum (`pilot`); after
+A population of units (pairs, or queries) is split into strata. The first units come from every stratum (`pilot`); after
 that each draw first takes a stratum at random, with shares that may follow what is known by then, and then one of its
-remaining units, all alike. So two things hold at once:
+remaining units uniformly. So two things hold at once:
 
 - given how many units came from each stratum, they are a simple random sample of it: `limner.stats.stratified` gives an
-  interval to be looked at once;
+  interval for one look;
 - each draw had a known probability, given all draws before it: `limner.stats.sequential` gives an interval that may be
   looked at after every answer.
 
@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
+from limner.core.renamed import renamed
 from limner.stats.inputs import Vector, numbers, vector
 
 
@@ -32,8 +33,7 @@ class Drawn:
 
     Args:
         units: Their numbers.
-        probabilities: The probability of each unit at its turn, given all draws before it; 1 in the pilot, which is
-            taken as seen.
+        probabilities: The probability of each unit at its turn, given all draws before it; 1 in the pilot.
     """
 
     units: IntArray
@@ -44,7 +44,7 @@ class Drawn:
 
 
 def strata_of(scores: npt.ArrayLike, number: int) -> IntArray:
-    """Cuts units into strata of equal size by a score, equal scores always together; numbered from the lowest score.
+    """Splits units into strata of equal size by score; equal scores stay together; numbered from the lowest score.
 
     >>> strata_of([0.9, 0.1, 0.2, 0.8], 2)
     array([1, 0, 0, 1])
@@ -56,20 +56,21 @@ def strata_of(scores: npt.ArrayLike, number: int) -> IntArray:
     return np.unique(np.searchsorted(np.unique(edges), values, side="left"), return_inverse=True)[1].astype(np.int64)
 
 
+@renamed(least="even_share")
 def neyman(
-    sizes: npt.ArrayLike, deviations: npt.ArrayLike, number: int, *, least: float = 0.5, costs: npt.ArrayLike = 1.0
+    sizes: npt.ArrayLike, deviations: npt.ArrayLike, number: int, *, even_share: float = 0.5, costs: npt.ArrayLike = 1.0
 ) -> Vector:
-    """Shares of the labels for each stratum: `N_h S_h / sqrt(c_h)`, but never below a part of the proportional share.
+    """Shares of the labels for each stratum: `N_h S_h / sqrt(c_h)`, with a lower limit.
 
-    The lower limit bounds how much a wrong idea of the deviations can cost: no weight exceeds `1 / least` times that of
+    The lower limit bounds the cost of wrong deviations: no weight exceeds `1 / even_share` times that of
     proportional allocation. A stratum never gets more than it holds.
 
     Args:
         sizes: Units in each stratum.
-        deviations: Standard deviation of the values in each, as far as it is known.
-        number: Labels to share out.
-        least: Part of the labels that is shared out by size alone.
-        costs: Labels that a unit of each stratum takes.
+        deviations: Estimated standard deviation of the values in each.
+        number: Labels to allocate.
+        even_share: Share of the labels that is allocated by size alone.
+        costs: Labels needed per unit of each stratum.
 
     Returns:
         One share for each stratum; together 1.
@@ -83,8 +84,8 @@ def neyman(
     wanted = size * spread / np.sqrt(numbers(costs, "costs"))
     even = size / size.sum()
     best = wanted / wanted.sum() if wanted.sum() > 0 else even
-    share = least * even + (1 - least) * best
-    for _ in range(len(size)):  # what is full gives to the others
+    share = even_share * even + (1 - even_share) * best
+    for _ in range(len(size)):  # full strata pass their share to the others
         full = share * number >= size
         rest = share[~full].sum()
         if not full.any() or rest == 0:
@@ -107,11 +108,11 @@ def draw(
 
     Args:
         strata: The stratum of every unit, numbered from 0.
-        number: How many to draw; all that are left where fewer are.
-        shares: How the draws after the pilot are shared among strata; by size where left out.
-        pilot: Units that each stratum gives for certain, counting those drawn before.
+        number: Number of draws; all remaining units if there are fewer.
+        shares: How the draws after the pilot are shared among strata; by size by default.
+        pilot: Units drawn from every stratum first, counting earlier draws.
         before: Units drawn before.
-        seed: Another seed, another draw.
+        seed: Seed of the draws.
 
     >>> found = draw([0, 0, 0, 1, 1, 1], 4, pilot=1)
     >>> len(set(found.units.tolist())), found.probabilities[:2].tolist()
@@ -144,7 +145,7 @@ def draw(
 
 
 def _until_one_is_empty(shares: Vector, left: IntArray, random: Vector) -> tuple[IntArray, Vector]:
-    """Strata in the order they are taken, until one would give more than it has, and each draw's probability."""
+    """The strata of the draws, until one stratum is exhausted, and the probability of each draw."""
     held = np.flatnonzero(shares > 0)
     chosen = held[np.searchsorted(np.cumsum(shares[held]), random, side="right").clip(max=len(held) - 1)]
     before = np.zeros(len(chosen), dtype=np.int64)

@@ -1,8 +1,8 @@
-"""Intervals that may be looked at after every answer: confidence sequences by betting.
+"""Intervals that are valid after every answer: confidence sequences by betting.
 
-A gambler bets against every value m that the mean could have; the bets are fair if m is the truth, so the capital then
-stays below 1 / alpha for ever with probability 1 - alpha (Ville 1939). What is left are the m that nobody got rich
-against, at any time. Waudby-Smith & Ramdas 2024, *Estimating means of bounded random variables by betting*; weighted
+A gambler bets against every value m that the mean could have; the bets are fair if m is the truth, so the capital stays
+below 1 / alpha forever with probability 1 - alpha (Ville 1939). The confidence set holds every m for which the capital
+never exceeded that. Waudby-Smith & Ramdas 2024, *Estimating means of bounded random variables by betting*; weighted
 draws without replacement: Shekhar et al. 2023, *Risk-limiting financial audits via weighted sampling*.
 """
 
@@ -16,8 +16,8 @@ from limner.stats.estimators import Estimate, stratified
 from limner.stats.inputs import Vector, share, vector
 
 GRID = 401
-"""Values that are bet against."""
-_MOST = 0.5  # of what a bet may lose at worst
+"""Grid of candidate means."""
+_MOST = 0.5  # fraction of the capital that a bet may lose
 
 
 def confidence_sequence(
@@ -29,18 +29,18 @@ def confidence_sequence(
     level: float = 0.95,
     grid: int = GRID,
 ) -> tuple[Vector, Vector]:
-    """The interval after each draw, for draws whose conditional mean, given those before, is the mean that is sought.
+    """The interval after each draw, for draws whose conditional mean, given earlier draws, is the target mean.
 
     The hedged capital of Waudby-Smith & Ramdas (2024, section 4.4), `max(K+ / 2, K- / 2)`, with their predictable
-    plug-in bets `sqrt(2 log(2 / alpha) / (v_{t-1} t log(1 + t)))`, cut so that no draw can lose more than half.
+    plug-in bets `sqrt(2 log(2 / alpha) / (v_{t-1} t log(1 + t)))`, truncated so that no draw can lose more than half.
 
     Args:
         draws: One number each.
-        lows: The least that each could have been, known before it was drawn.
-        highs: The greatest.
-        bounds: Of the mean itself.
-        level: How often the whole sequence is to hold the truth.
-        grid: Values to bet against.
+        lows: The smallest possible value of each, known before the draw.
+        highs: The largest possible value of each.
+        bounds: Bounds of the mean itself.
+        level: Coverage of the whole sequence.
+        grid: Number of candidate means.
 
     Returns:
         The lower and the upper ends, one for each draw; never wider than before.
@@ -83,21 +83,21 @@ def sequential(
     bounds: tuple[float, float] = (0.0, 1.0),
     level: float = 0.95,
 ) -> Estimate:
-    """The mean of a population from draws of `limner.stats.sampling.draw`, to be looked at whenever one likes.
+    """The mean of a population from draws of `limner.stats.sampling.draw`, valid at any time.
 
     Each draw I at time t gives `z_t = (sum of seen y + sum of f over the unseen + (y_I - f_I) / q_t(I)) / N`, whose
-    conditional mean is the population's: f is the mean answer of the stratum so far (nothing of the draw itself), q_t
+    conditional mean is the population's: f is the mean answer of the stratum so far (without the draw itself), q_t
     the probability of the draw. `confidence_sequence` does the rest.
 
     Args:
-        values: In the order they were drawn.
+        values: Values in the order of the draws.
         strata: The stratum of each.
-        sizes: Units whose mean is sought in each stratum.
+        sizes: Units in each stratum of the target population.
         shares: How draws were shared among strata: one row, or one row for each draw.
         pilot: The first so many draws were certain; they are taken as seen.
         frame: Units that could be drawn in each stratum, where they are more than those of `sizes`.
-        member: Whether each draw is one of the units whose mean is sought; all where left out.
-        bounds: The least and the greatest value.
+        member: Whether each draw is one of the units whose mean is sought; all by default.
+        bounds: The smallest and the largest value.
         level: How often the interval, looked at after every draw, is to hold the truth.
     """
     y, h = vector(values), np.asarray(strata, dtype=np.intp)
@@ -126,7 +126,7 @@ def _martingale(
     pilot: int,
     bounds: tuple[float, float],
 ) -> tuple[Vector, Vector, Vector]:
-    """The draws after the pilot as numbers with the right conditional mean, and the least and greatest they can be."""
+    """The draws after the pilot as numbers with the right conditional mean, and their bounds."""
     left, unseen = whole.copy(), size.copy()
     sums, counts = np.zeros(len(size)), np.zeros(len(size))
     found = np.empty((3, len(y) - pilot))

@@ -1,8 +1,8 @@
 """Systems: what `limner.train` can train, by name.
 
 A system is a function `(collection, *, **options) -> model`; a model has `scores(collection) -> Scores`. Your own needs
-no registration: name it as "module:function". A system that chooses its settings by measuring them takes a keyword
-`dev`, and gets the dev split of the collection there.
+no registration: name it as "module:function". A system that tunes its settings takes a keyword `dev`, and receives the
+dev split of the collection.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["KINDS", "SYSTEMS", "Model", "load", "train"]
 
 @runtime_checkable
 class Model(Protocol):
-    """What training returns."""
+    """A trained model."""
 
     def scores(self, collection: Collection, /, **options: Any) -> Scores:
         """Similarity of every image and every text of a collection."""
@@ -54,7 +54,7 @@ SYSTEMS: Registry[Callable[..., Model]] = Registry(
     },
     filled=1,
 )
-"""Everything `train` knows by name."""
+"""All systems by name."""
 
 KINDS: Registry[Any] = Registry(
     "kind of model",
@@ -82,11 +82,11 @@ def train(
     """Trains a system on pairs of images and texts.
 
     Args:
-        collection: What to learn from. Its training split is used where it has one, the whole otherwise.
+        collection: The training collection. Its training split is used where it has one, the whole otherwise.
         system: A key of `SYSTEMS`, or "module:function".
         config: A TOML file of options, by the same names; those given as keywords win.
         trust: Whether that file may name code of its own, as "module:thing".
-        options: Of the system; one it does not know is refused.
+        options: Options of the system; one it does not know is refused.
 
     Returns:
         A model; `model.scores(collection.test)` is what `limner.evaluate` takes.
@@ -104,13 +104,13 @@ def load(path: str | Path, *, trust: bool = False) -> Model:
     """Reads a model that was saved with `model.save`: a file, or a folder whose config.json says what kind it is.
 
     Args:
-        path: The file or folder. It is data: nothing in it is run.
-        trust: Whether the model may name code of its own, an encoder or kernel as "module:thing", which is then run.
+        path: The file or folder. It is data and is never executed.
+        trust: Whether the model may name custom code, an encoder or kernel as "module:thing", which is then imported.
     """
     place = Path(path)
     if not place.exists():
         raise LimnerError(f"no model {place}: train one and save it with model.save({str(place)!r})")
-    kind = kind_of(place) if place.is_dir() else "histograms"  # one file: as limner 0.1 kept them
+    kind = kind_of(place) if place.is_dir() else "histograms"  # a single file, as in limner 0.1
     if kind not in KINDS:
         raise LimnerError(f"{place} is a model of kind {kind!r}: expected one of {', '.join(sorted(KINDS))}")
     reader = KINDS.find(kind)

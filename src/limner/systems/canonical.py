@@ -6,7 +6,7 @@ Vinod 1976; directions weighted by their correlation as in Gong et al. 2014):
     M = L_a^-1 C_ab L_b^-T,  L_a L_a^T = C_aa + ridge mean(diag C_aa) I,  L_b likewise;  M = U S V^T
     picture a -> (a - mean) L_a^-T U S,   text b -> (b - mean) L_b^-T V S
 
-Nothing is learned step by step and nothing is drawn at random: the same pairs give the same map, and the sign of each
+There are no iterations and no randomness: the same pairs give the same map, and the sign of each
 direction, which a decomposition leaves open, is fixed.
 """
 
@@ -27,7 +27,7 @@ Matrix = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """The affine map of one side: (x - mean) @ weights."""
+    """The affine map of one modality: (x - mean) @ weights."""
 
     mean: Matrix
     weights: Matrix
@@ -44,8 +44,8 @@ def canonical_maps(pictures: Array, texts: Any, pairs: Any, *, ridge: float, dim
         pictures: Dense, one row per picture.
         texts: Sparse, one row per text.
         pairs: Sparse weights, pictures by texts: how much each pair counts.
-        ridge: Share of the mean variance that is added to every variance; more is smoother.
-        dimensions: Of the joint space; fewer where the data has fewer.
+        ridge: Share of the mean variance that is added to every variance; larger is smoother.
+        dimensions: Dimensions of the joint space; fewer if the data has fewer.
     """
     shares = pairs / pairs.sum()
     of_picture, of_text = (np.asarray(shares.sum(axis=axis)) for axis in (1, 0))
@@ -63,7 +63,7 @@ def canonical_maps(pictures: Array, texts: Any, pairs: Any, *, ridge: float, dim
 def _smooth(covariance: Matrix, ridge: float, what: str) -> Matrix:
     mean = float(np.trace(covariance)) / len(covariance)
     if not mean > 1e-12:
-        raise LimnerError(f"the {what} to train on are all alike: expected at least two that differ")
+        raise LimnerError(f"the {what} to train on are all identical: expected at least two that differ")
     return covariance + ridge * mean * np.eye(len(covariance))
 
 

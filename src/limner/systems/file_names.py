@@ -1,4 +1,4 @@
-"""The systems of `limner.systems.towers` that read file names, named here without loading torch."""
+"""The systems of `limner.systems.towers` that read file names, without loading torch."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ def mcprop(
     Messina et al. 2022. Needs torch.
 
     Args:
-        collection: What to learn from; images have the field "file_name", or their files' and ids' names are taken.
-        dev: What says which epoch is best, by nDCG@5; without one the last epoch is kept.
-        progress: Called with (steps done, steps in all).
-        options: What goes in: features (of images: vectors, the file of some, or an encoder; colours and shapes by
-            default), backbone (of texts: "words", "use-multilingual", or a transformer), longest, least, name. Heads:
-            width, layers, heads, dropout, fusion ("attentive", "concat", "text", "image"). Loss: loss ("max"), margin,
-            k. Training: as for "towers".
+        collection: The training collection; images have the field "file_name", or their files' and ids' names are
+            taken.
+        dev: Collection that selects the best epoch, by nDCG@5; without it the last epoch is kept.
+        progress: Called with (steps done, steps in total).
+        options: Inputs: features (image vectors, their file, or an encoder; colours and shapes by default), backbone
+            (of texts: "words", "use-multilingual", or a transformer), max_tokens, min_count, name. Heads: hidden_dim,
+            layers, heads, dropout, fusion ("attentive", "concat", "text", "image"). Loss: loss ("max"), margin, k.
+            Training: as for "towers".
     """
     from limner.systems.towers.mcprop import train
 
@@ -44,12 +45,14 @@ def crank(
     Messina et al. 2022. Needs torch.
 
     Args:
-        collection: What to learn from; images have the field "file_name", or their files' and ids' names are taken.
-        dev: What says which epoch is best, by how often right pairs score above wrong ones.
-        progress: Called with (steps done, steps in all).
-        options: What goes in: backbone (of texts: "words", "use-multilingual", or a transformer that is trained as a
-            whole), pictures (whether it also sees the picture), features (of the pictures), longest, least, name.
-            Shape: width, layers, heads, dropout. Training: as for "towers".
+        collection: The training collection; images have the field "file_name", or their files' and ids' names are
+            taken.
+        dev: Collection that selects the best epoch, by AUC.
+        progress: Called with (steps done, steps in total).
+        options: Inputs: backbone (of texts: "words", "use-multilingual", or a transformer, fine-tuned as a whole),
+            use_images (whether it also sees the image), features (of the images), max_tokens, min_count, name, proposer
+            (its errors become hard negatives), hard_negative_share, hard_negative_depth. Shape: hidden_dim, layers,
+            heads, dropout. Training: as for "towers".
     """
     from limner.systems.towers.crank import train
 

@@ -1,4 +1,4 @@
-"""One hold-out rule: what a system was trained on is never what it is searched or measured with.
+"""One hold-out rule: a system is never searched or evaluated on its training items.
 
 A system that is trained now learns from the training split; where there are no splits, from four images in five, and
 the fifth is held out. A saved model knows its training items: everything else is searched and measured.
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 SEED = 0
 TEST_SHARE = 5
-"""One image in so many is held out, where a collection says nothing."""
+"""One image in this many is held out, if a collection has no splits."""
 FEWEST = 2 * TEST_SHARE
-"""Images of a collection without splits, below which nothing is trained on it."""
+"""Minimum images of a collection without splits, to train on it."""
 
 
 class Holds(Protocol):
-    """What the rule asks of a system."""
+    """What the rule needs to know about a system."""
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """Name in reports."""
 
     @property
     def is_trained_now(self) -> bool:
@@ -39,7 +39,7 @@ class Holds(Protocol):
 
     @property
     def trained_on(self) -> TrainedOn | None:
-        """The training items of a saved model; None where there are none, or they are not known."""
+        """The training items of a saved model; None if there are none, or they are not known."""
 
     @property
     def is_unsure(self) -> bool:
@@ -52,9 +52,9 @@ class HoldOut:
 
     Args:
         whole: All of it.
-        seen: What systems are trained on now; None where nothing is trained.
+        seen: What systems are trained on now; None if nothing is trained.
         held: What is searched and measured.
-        notes: What a reader must know of it.
+        notes: Remarks.
     """
 
     whole: Collection
@@ -64,12 +64,12 @@ class HoldOut:
 
 
 def hold_out(whole: Collection, systems: Iterable[Holds], split: str | None = None) -> HoldOut:
-    """What these systems are trained on, and what all of them may be searched and measured with.
+    """Divides a collection into training items and items for search and evaluation.
 
     Args:
         whole: The collection.
         systems: What is opened on it.
-        split: The part to measure; "all" for everything. Without it, the test split where there is one.
+        split: The part to measure; "all" for everything. Without it, the test split if there is one.
     """
     listed = list(systems)
     if any(system.is_trained_now for system in listed):
@@ -86,7 +86,7 @@ def hold_out(whole: Collection, systems: Iterable[Holds], split: str | None = No
 
 
 def part_of(whole: Collection, split: str | None) -> Collection:
-    """The split that was asked for; without a word, the test split where there is one, else everything."""
+    """The split that was asked for; by default the test split if there is one, else everything."""
     if split is None:
         return whole.test if "test" in whole.splits else whole
     return whole if split == "all" else whole.split("dev" if split == "val" else split)
@@ -95,7 +95,7 @@ def part_of(whole: Collection, split: str | None) -> Collection:
 def _divided(whole: Collection, split: str | None) -> HoldOut:
     if split == "all":
         raise LimnerError(
-            "split 'all' with a system that is trained now would test on what was trained on: name a split, or leave "
+            "split 'all' with a system that is trained now would test on training items: name a split, or leave "
             "it out; a saved model may be measured on everything it was not trained on"
         )
     if whole.splits:
@@ -133,7 +133,7 @@ def _by_split(whole: Collection, split: str | None) -> HoldOut:
 
 
 def drawn(whole: Collection) -> tuple[Collection, Collection]:
-    """What to train on and what to measure on: four parts and one, drawn with a fixed seed."""
+    """What to train on and what to measure on: four parts to one, with a fixed seed."""
     if len(whole.images) < FEWEST:
         raise LimnerError(
             f"{whole.name!r} has {len(whole.images)} images and no splits: expected at least {FEWEST}, of which one in "
@@ -168,7 +168,7 @@ def _without(parts: HoldOut, name: str, record: TrainedOn) -> HoldOut:
 
 
 def dev_of(trainer: Callable[..., object], whole: Collection, held: Collection) -> dict[str, Collection]:
-    """The dev split as an argument, for a system that chooses its settings on one, unless it is what is measured."""
+    """The dev split as an argument, for a system that chooses its settings on one, unless it is evaluated."""
     wanted = "dev" in inspect.signature(trainer).parameters and "dev" in whole.splits
     if not wanted or set(whole.dev.images.ids) & set(held.images.ids):
         return {}

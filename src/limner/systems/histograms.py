@@ -1,6 +1,6 @@
-"""The built-in systems: histograms of a picture and the words of a text, brought into one space in closed form.
+"""The built-in systems: histograms of a picture and the words of a text, mapped into a joint space in closed form.
 
-They need no graphics card, no download and no random number; they are the first thing to beat.
+They need no GPU, no download and no random number; they are baselines.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told, read_arrays
+from limner.core.renamed import renamed
 from limner.encoders.contract import digest
 from limner.encoders.pictures import describe
 from limner.encoders.words import BagOfWords
@@ -27,7 +28,7 @@ from limner.systems.canonical import Side, canonical_maps
 from limner.systems.trained_on import TrainedOn, kept
 
 KIND = "histograms"
-_AT_ONCE = 1024  # pictures are described and mapped in pieces, so that descriptions are never all held
+_AT_ONCE = 1024  # images are processed in pieces, to bound memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,13 +36,13 @@ class HistogramModel:
     """A trained system: descriptions of pictures and words of texts, mapped into one space.
 
     Args:
-        name: What reports call it.
+        name: Name in reports.
         descriptions: Keys of `limner.encoders.pictures.DESCRIPTIONS`.
         bag: The vocabulary.
         picture_map: From descriptions to the joint space.
         text_map: From bags of words to the joint space.
-        options: With which it was trained.
-        trained_on: The training items; None where that is not known.
+        options: Training options.
+        trained_on: The training items; None if unknown.
     """
 
     name: str
@@ -68,7 +69,7 @@ class HistogramModel:
     def encode_images(
         self, items: Items, *, workers: int | None = None, progress: Progress | None = None
     ) -> Embeddings:
-        """Images in the joint space, brought to length 1 (see `Embeddings.of_length_one`)."""
+        """Images in the joint space, L2-normalised (see `Embeddings.of_length_one`)."""
         pieces = []
         for low in range(0, len(items), _AT_ONCE):
             told = _from(low, len(items), progress)
@@ -80,7 +81,7 @@ class HistogramModel:
         return Embeddings.of_length_one(items.ids, np.concatenate(pieces))
 
     def encode_texts(self, items: Items) -> Embeddings:
-        """Texts in the joint space; a text without any known word gets the place of the average text."""
+        """Texts in the joint space; a text without any known word gets the mean text vector."""
         return Embeddings.of_length_one(items.ids, self.text_map(self.bag.vectors(items.values)))
 
     def save(self, path: str | Path) -> Path:
@@ -98,7 +99,7 @@ class HistogramModel:
 
     @classmethod
     def load(cls, path: str | Path, *, trust: bool = False) -> HistogramModel:
-        """Reads a model that was saved. It names no code, so that `trust` changes nothing."""
+        """Reads a model that was saved. It contains no code, so `trust` has no effect."""
         if Path(path).is_file():
             return _read_npz(path)
         held = model_store.read(path, KIND).content
@@ -121,13 +122,14 @@ def _read_npz(path: str | Path) -> HistogramModel:
         return HistogramModel(name, tuple(held["descriptions"].tolist()), bag, images, texts)
 
 
+@renamed(least="min_count")
 def train(
     collection: Collection,
     *,
     descriptions: Sequence[str] = ("colours", "shapes"),
     ridge: float = 0.3,
     dimensions: int = 32,
-    least: int = 2,
+    min_count: int = 2,
     name: str = "histograms",
     workers: int | None = None,
     progress: Progress | None = None,
@@ -135,31 +137,32 @@ def train(
     """Colours and shapes of pictures against the words of their texts.
 
     Args:
-        collection: What to learn from; every relevant pair counts by its grade.
-        descriptions: Of pictures: "colours", "shapes" or both.
+        collection: The training collection; every relevant pair counts by its grade.
+        descriptions: Descriptions of pictures: "colours", "shapes" or both.
         ridge: Smoothing of the map; see `limner.systems.canonical`.
-        dimensions: Of the joint space.
-        least: Words in fewer texts are left out.
-        name: What reports call the system.
+        dimensions: Dimensions of the joint space.
+        min_count: Words in fewer texts are left out.
+        name: Name of the system in reports.
         workers: Threads; all cores by default.
-        progress: Called with (pictures done, pictures in all).
+        progress: Called with (pictures done, pictures in total).
     """
     _refuse_bad(collection, ridge, dimensions)
-    bag = BagOfWords.fit(collection.texts.values, least=least)
+    bag = BagOfWords.fit(collection.texts.values, min_count=min_count)
     pictures = describe(collection.images, descriptions, workers=workers, progress=progress)
     sides = canonical_maps(
         pictures, bag.vectors(collection.texts.values), _weights(collection), ridge=ridge, dimensions=dimensions
     )
-    options = {"ridge": ridge, "dimensions": dimensions, "least": least}
+    options = {"ridge": ridge, "dimensions": dimensions, "min_count": min_count}
     return HistogramModel(name, tuple(descriptions), bag, *sides, options, TrainedOn.of(collection))
 
 
+@renamed(least="min_count")
 def train_colours(
     collection: Collection,
     *,
     ridge: float = 0.3,
     dimensions: int = 32,
-    least: int = 2,
+    min_count: int = 2,
     name: str = "colours",
     workers: int | None = None,
     progress: Progress | None = None,
@@ -170,7 +173,13 @@ def train_colours(
     """
     options: dict[str, Any] = {"workers": workers, "progress": progress}
     return train(
-        collection, descriptions=("colours",), ridge=ridge, dimensions=dimensions, least=least, name=name, **options
+        collection,
+        descriptions=("colours",),
+        ridge=ridge,
+        dimensions=dimensions,
+        min_count=min_count,
+        name=name,
+        **options,
     )
 
 

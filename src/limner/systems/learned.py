@@ -21,16 +21,16 @@ def towers(
     Faghri et al. 2018; Liu & Ye 2019. Needs torch.
 
     Args:
-        collection: What to learn from.
-        dev: What says which epoch is best, by rsum; without one the last epoch is kept.
-        progress: Called with (steps done, steps in all).
-        options: What goes in: features (of images: vectors, the file of some, or an encoder; colours and shapes by
-            default), texts ("gru", or as features), vectors (words to begin with), least, longest, name,
-            start (a trained model, or its folder, to go on from). Sizes: words, hidden, joint, cell ("gru", "lstm"),
-            pooling ("last", "mean", "max"), dropout. Loss: loss ("knn", "max", "sum", "semi-hard", "adaptive",
-            "module:function"), margin, k.
-            Training: epochs, batch, rate, decay, decay_every, weight_decay, clip, patience, seed, device, precision,
-            folder (of checkpoints and logs), every, tensorboard.
+        collection: The training collection.
+        dev: Collection that selects the best epoch, by rsum; without it the last epoch is kept.
+        progress: Called with (steps done, steps in total).
+        options: Inputs: features (image vectors, their file, or an encoder; colours and shapes by default), texts
+            ("gru", or as features), word_vectors (initial word vectors), min_count, max_tokens, name, init_from (a
+            trained model, or its folder, to continue from). Sizes: word_dim, hidden_dim, embedding_dim, cell ("gru",
+            "lstm"), pooling ("last", "mean", "max"), dropout. Loss: loss ("knn", "max", "sum", "semi-hard",
+            "adaptive", "module:function"), margin, k. Training: epochs, batch_size, learning_rate, lr_decay,
+            lr_decay_every, weight_decay, max_grad_norm, patience, seed, device, precision, checkpoint_dir,
+            checkpoint_every, tensorboard.
     """
     from limner.systems.towers import training
 
@@ -46,9 +46,9 @@ def pvse(
     Song & Soleymani 2019. Needs torch.
 
     Args:
-        collection: What to learn from.
-        dev: What says which epoch is best, by rsum; without one the last epoch is kept.
-        progress: Called with (steps done, steps in all).
+        collection: The training collection.
+        dev: Collection that selects the best epoch, by rsum; without it the last epoch is kept.
+        progress: Called with (steps done, steps in total).
         options: Those of "towers"; and heads (vectors per item), diversity and discrepancy (weights in the loss).
     """
     from limner.systems.towers import training
@@ -60,14 +60,14 @@ def pvse(
 def pcme(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
 ) -> TowersModel:
-    """Two towers with a mean and a variance per item, which also say how sure they are (PCME).
+    """Two towers with a mean and a variance per item, which also give their uncertainty (PCME).
 
     Chun et al. 2021. Needs torch.
 
     Args:
-        collection: What to learn from.
-        dev: What says which epoch is best, by rsum; without one the last epoch is kept.
-        progress: Called with (steps done, steps in all).
+        collection: The training collection.
+        dev: Collection that selects the best epoch, by rsum; without it the last epoch is kept.
+        progress: Called with (steps done, steps in total).
         options: Those of "towers" without loss, margin and k; and samples (of each item) and kl (a weight in the loss).
     """
     from limner.systems.towers import training

@@ -1,4 +1,4 @@
-"""How alike two texts are written, letter by letter: the first thing that matching by file names has to beat."""
+"""String similarity of two texts: the baseline for matching by file names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from limner.scores import Scores
 class Levenshtein:
     """Levenshtein similarity: 1 - (insertions + deletions + substitutions) / length of the longer text.
 
-    Both texts are taken in small letters (Levenshtein 1966; the baseline of Messina et al. 2022).
+    Both texts are lower-cased (Levenshtein 1966; the baseline of Messina et al. 2022).
 
     >>> Levenshtein().score_pairs(["Red dog", "abc"], ["red dogs", "xyz"]).tolist()
     [0.875, 0.0]

@@ -1,8 +1,8 @@
-"""One way to open a system, for Python, the shell and the page.
+"""Opens systems, for Python, the command line and the web page.
 
 A system is given as a name of `limner.systems.SYSTEMS` (trained now), the folder of a saved model, an encoder
 ("clip(model=DIR)", "module:thing" or an object), a file of similarities (images by texts), the embeddings of images and
-texts, an index of images, or a model at hand. What is measured follows one rule: `limner.systems.held_out`.
+texts, an index of images, or a model object. What is evaluated follows one rule: `limner.systems.held_out`.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ if TYPE_CHECKING:
     from limner.search import Index
 
 Stage = Callable[[str], AbstractContextManager[Progress | None]]
-"""Called with what is done next, in words; gives what is told of its progress."""
+"""Called with the next step, in words; returns a progress callback."""
 KEPT = "system"
 """The name of a model that is kept inside the folder of its index."""
 TRAINED, MODEL, ENCODER, SCORES, EMBEDDINGS, INDEX = "trained now", "model", "encoder", "scores", "embeddings", "index"
 
 
 def quiet(what: str) -> AbstractContextManager[Progress | None]:
-    """The stage of somebody who does not watch."""
+    """A stage without output."""
     return nullcontext()
 
 
 @dataclass(frozen=True, eq=False)
 class OpenSystem:
-    """A system, and its view of what is searched and measured.
+    """An opened system, with its scores on the evaluated items.
 
     Args:
-        name: What reports and pages call it.
+        name: Name in reports and pages.
         scores: Images by texts of `collection`.
-        collection: What is searched and measured.
-        model: What encodes further images and texts; None where there are only scores.
-        seen: What it was trained on now; None where it was not.
-        notes: What a reader must know of it.
+        collection: The items to search and evaluate.
+        model: What encodes further images and texts; None if there are only scores.
+        seen: The training items, if it was trained now.
+        notes: Remarks.
     """
 
     name: str
@@ -65,7 +65,7 @@ class OpenSystem:
 
     @property
     def encodes(self) -> bool:
-        """Whether it takes texts and images that are not in the collection: it has one vector for each item."""
+        """Whether it can encode texts and images outside the collection."""
         return self.model is not None and hasattr(self.scores, "query_vectors")
 
     def encode(self, items: Items) -> Embeddings:
@@ -75,13 +75,13 @@ class OpenSystem:
 
 @dataclass(frozen=True, eq=False)
 class FoundSystem:
-    """A system that is named, and not opened yet.
+    """A system that was found by name, and is not opened yet.
 
     Args:
-        name: What reports and pages call it.
-        kind: How it is opened: one of the words above.
+        name: Name in reports and pages.
+        kind: How it is opened: see the module.
         given: What was named: a path, an object, or the name of a system that is trained.
-        trust: Whether its files may name code of their own.
+        trust: Whether its files may name custom code.
     """
 
     name: str
@@ -110,7 +110,7 @@ class FoundSystem:
 
     @property
     def _saved(self) -> Path | None:
-        """Where the saved model is: in a place of its own, or kept in the folder of an index."""
+        """Where the saved model is: in its own folder, or in the folder of an index."""
         if not isinstance(self.given, Path) or self.kind not in (MODEL, INDEX):
             return None
         place = self.given / KEPT if self.kind == INDEX else self.given
@@ -118,7 +118,7 @@ class FoundSystem:
 
     @property
     def takes_features(self) -> bool:
-        """Whether vectors of images may be given: to a model that is trained on some."""
+        """Whether it accepts image features: a model trained on features."""
         return self.kind in (MODEL, TRAINED)
 
     def model(self) -> Any:
@@ -137,7 +137,7 @@ class FoundSystem:
         Args:
             parts: See `limner.systems.held_out.hold_out`.
             features: Vectors of the images, or their file, for a model that was trained on some.
-            stage: Watches.
+            stage: Reports the steps.
         """
         if features is not None and not self.takes_features:
             raise LimnerError(
@@ -164,13 +164,13 @@ class FoundSystem:
             return train(seen, self.given, **options)
 
     def _read(self, parts: HoldOut) -> Scores:
-        """Scores that are there: in a file, as embeddings, or as the vectors of an index and the texts it encodes."""
+        """Precomputed scores: from a file, from embeddings, or from an index and encoded texts."""
         if self.kind == SCORES:
             return _from_matrix(self.given, parts)
         if self.kind == EMBEDDINGS:
             return _from_embeddings(self.given, parts)
         index = open_index_with_system(self.given, trust=self.trust)
-        texts = encoded(index.system, parts.held.texts)  # type: ignore[arg-type]  # refused above where there is none
+        texts = encoded(index.system, parts.held.texts)  # type: ignore[arg-type]  # refused above if there is none
         images = Embeddings(index.ids, np.concatenate(list(index.store.vectors()))).subset(parts.held.images.ids)
         return Scores.from_embeddings(images, texts, similarity=index.about.similarity)
 
@@ -187,12 +187,12 @@ _EXPECTED = "expected a saved model, an encoder of 'limner encoders', or module:
 
 
 def find_system(given: Any, *, trust: bool = False, said: bool = True) -> FoundSystem:
-    """What a name, a path or an object stands for; nothing large is read yet.
+    """Finds the system behind a name, a path or an object, without loading it.
 
     Args:
         given: See the module.
-        trust: Whether files may name code of their own.
-        said: Whether a person said the name; False where a file did, which may not name "module:thing".
+        trust: Whether files may name custom code.
+        said: Whether the user gave the name; False for a name from a file, which may not be "module:thing".
     """
     from limner.systems import SYSTEMS
 
@@ -223,16 +223,16 @@ def open_system(
     trust: bool = False,
     stage: Stage = quiet,
 ) -> OpenSystem:
-    """Opens a system on what it may be measured with.
+    """Opens a system on the items it may be evaluated on.
 
     Args:
         given: A name of `limner.systems.SYSTEMS`, a saved model, an encoder, a file of scores, two sets of embeddings
             (images, texts), an index of images, or an object.
-        collection: Images, texts and what belongs together.
-        split: The part to measure; "all" for everything. Without it, the test split where there is one.
+        collection: The collection.
+        split: The part to measure; "all" for everything. Without it, the test split if there is one.
         features: Vectors of the images, or their file, for a model that was trained on some.
-        trust: Whether files may name code of their own.
-        stage: Called with what is done next, in words; gives what is told of its progress.
+        trust: Whether files may name custom code.
+        stage: Called with the next step, in words; returns a progress callback.
 
     Returns:
         Its scores, what they are for (never what it was trained on), and what encodes further items.
@@ -242,13 +242,13 @@ def open_system(
 
 
 def open_index_with_system(path: str | Path, *, trust: bool = False) -> Index:
-    """An index with the saved model or encoder that it was made with; refused where it keeps none."""
+    """An index with the saved model or encoder that it was made with; refused if it has none."""
     from limner.search import open_index
 
     index = open_index(str(path))
     name = index.about.system
     if name is None:
-        raise LimnerError(f"the index {path} does not say what encodes queries: give vectors, or name a system")
+        raise LimnerError(f"the index {path} does not name a query encoder: give vectors, or name a system")
     kept = Path(path) / name
     index.system = find_system(kept if kept.exists() else name, trust=trust, said=False).model()
     index.refuse_other(index.system, name)

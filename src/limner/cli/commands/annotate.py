@@ -1,4 +1,4 @@
-"""limner annotate: let people judge the pairs that systems propose, and make better judgements of their answers."""
+"""limner annotate: let people judge the pairs that systems propose, and build better judgements from their answers."""
 
 from __future__ import annotations
 
@@ -41,28 +41,32 @@ def pool(
     features: Features = None,
     scores: Annotated[list[str] | None, word("Similarities, images by texts. Repeatable.", metavar="NAME=FILE")] = None,
     run: Annotated[list[str] | None, word("A TREC run. Repeatable, both directions.", metavar="NAME=FILE")] = None,
-    depth: Annotated[int, word("Places of each list that are pooled.", metavar="K", min=1)] = 5,
-    keep: Annotated[int, word("Places of each list that are remembered.", metavar="K", min=1)] = 25,
-    bleu: Annotated[float | None, word("Least BLEU-pre with the image's own captions, e.g. 0.25.", metavar="X")] = None,
+    depth: Annotated[int, word("Pool depth: ranks of each list that are pooled.", metavar="K", min=1)] = 5,
+    keep: Annotated[int, word("Ranks of each list that are stored.", metavar="K", min=1)] = 25,
+    bleu: Annotated[
+        float | None, word("Minimum BLEU-pre with the image's own captions, e.g. 0.25.", metavar="X")
+    ] = None,
     queries: Annotated[
         list[str] | None, word("Pool for so many queries only: i2t=1261, t2i=1333. Repeatable.", metavar="WAY=N")
     ] = None,
     seed: Annotated[int, word("Another seed, other queries.", metavar="N", min=0)] = 0,
-    again: Annotated[int | None, word("A further turn: so many pairs, learned from the answers.", metavar="N")] = None,
+    again: Annotated[
+        int | None, word("A further round: number of pairs, chosen from the answers so far.", metavar="N")
+    ] = None,
     retrain: Annotated[
         bool, flag("--retrain", "Of a further turn: train the systems anew, on accepted pairs too.")
     ] = False,
-    strategy: Annotated[str, word("Of a further turn: sure, unsure, disagree, mixed, or narrow.")] = "sure",
+    strategy: Annotated[str, word("Strategy of a further round: sure, unsure, disagree, mixed, or narrow.")] = "sure",
     split: Split = None,
     option: Loading = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Pool what several systems rank high, both directions, into a store; each pair remembers who proposed it.
+    """Pool what several systems rank high, both directions, into a store; each pair records which systems proposed it.
 
-    With --again, the systems are weighed by the answers so far and propose beyond the first pool; pairs that are surely
-    no match are not asked. With --strategy narrow, a plan is extended instead: by the labels that narrow the comparison
-    of the two systems most.
+    With --again, the systems are weighted by the answers so far and propose pairs beyond the first pool; clear
+    mismatches are left out. With --strategy narrow, a plan is extended instead, by the labels that narrow the
+    comparison of the two systems most.
 
     Examples:
       $ limner annotate pool work.db scenes --system histograms --system colours
@@ -130,7 +134,7 @@ def _again(store: Store, systems: Mapping[str, Lists], number: int, strategy: st
     turn = 1 + max((p.turn for p in pairs(store)), default=0)
     asked = {(p.image, p.caption) for p in pairs(store) if p.origin == "pool"}
     known = known_from(by_majority(answers(store)))
-    with progress("weighing the systems by the answers"):
+    with progress("weighting the systems by the answers"):
         found = candidates(systems)
         chosen = [p for p in choose(found, known, number + len(asked), strategy=strategy) if p not in asked][:number]
     return {
@@ -158,12 +162,12 @@ def _pooled(data: Mapping[str, Any], store: str) -> str:
 @app.command()
 def tasks(
     store: Where,
-    replication: Annotated[int, word("So many people judge each pair.", metavar="N", min=1)] = 1,
+    replication: Annotated[int, word("Number of people who judge each pair.", metavar="N", min=1)] = 1,
     form: Annotated[str, word("pairs (20 pairs), or captions (six images, ten captions each).")] = "pairs",
     real: Annotated[int | None, word("Pooled pairs per task.", metavar="N", min=1, show_default="18")] = None,
     positives: Annotated[int | None, word("Known positives per task.", metavar="N", min=0, show_default="1")] = None,
     negatives: Annotated[
-        int | None, word("Known negatives per task, in nobody's list.", metavar="N", min=0, show_default="1")
+        int | None, word("Known negatives per task, ranked by no system.", metavar="N", min=0, show_default="1")
     ] = None,
     images: Annotated[
         int | None, word("Of captions: images per task, one a control.", metavar="N", min=2, show_default="6")
@@ -182,10 +186,10 @@ def tasks(
     ] = None,
     depth: Annotated[int, word("Of --direction: places that were pooled.", metavar="K", min=1)] = 5,
     trust: Trust = False,
-    seed: Annotated[int, word("Another seed, other tasks.", metavar="N", min=0)] = 0,
+    seed: Annotated[int, word("Random seed.", metavar="N", min=0)] = 0,
     as_json: Json = False,
 ) -> None:
-    """Cut the pooled pairs that nobody is asked yet into tasks, each with controls whose answer is known.
+    """Split the pooled pairs without a task into tasks, each with control pairs whose answer is known.
 
     Examples:
       $ limner annotate tasks work.db --replication 3
@@ -207,7 +211,7 @@ def tasks(
     with opened(store) as db:
         open_pairs, known = waiting(db, direction=direction, depth=depth), original(db)
         if not open_pairs:
-            raise LimnerError("no pooled pair waits for a task: run 'limner annotate pool' first, or again")
+            raise LimnerError("no pooled pair is without a task: run 'limner annotate pool' first, or again")
         near = {(p.image, p.caption) for p in proposals(db)}
         common: dict[str, Any] = {"near": near, "seed": seed}
         if form == "pairs":
@@ -238,10 +242,11 @@ def _of_form(form: str, **options: dict[str, Any]) -> dict[str, Any]:
 def serve(
     store: Where,
     collection: Annotated[
-        str | None, typer.Argument(metavar="COLLECTION", help="Where the pictures are.", show_default="the pooled one")
+        str | None,
+        typer.Argument(metavar="COLLECTION", help="The collection with the images.", show_default="the pooled one"),
     ] = None,
-    port: Annotated[int, word("0 for any that is free.", metavar="N", min=0, max=65535)] = 8765,
-    host: Annotated[str, word("Beyond this machine only with --team.")] = "127.0.0.1",
+    port: Annotated[int, word("0 for any free port.", metavar="N", min=0, max=65535)] = 8765,
+    host: Annotated[str, word("Other machines need --team.")] = "127.0.0.1",
     team: Annotated[bool, flag("--team", "Accounts by invitation, for several people.")] = False,
     certificate: Certificate = None,
     key: Key = None,
@@ -251,7 +256,7 @@ def serve(
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Serve the page on which people answer, until it is interrupted. With --json, print the address as JSON.
+    """Serve the annotation page until interrupted. With --json, print the address as JSON.
 
     Examples:
       $ limner annotate serve work.db

@@ -1,4 +1,4 @@
-"""What becomes of the answers: how far they are, how good, and the judgements made of them."""
+"""Answers of annotators: progress, quality, and the judgements made from them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def shown(where: str) -> str:
 
 
 def status(store: Where, as_json: Json = False) -> None:
-    """Show how far the answers are, how well people agree, and whose answers to look at.
+    """Show progress, agreement, and whose answers need review.
 
     Examples:
       $ limner annotate status work.db
@@ -85,17 +85,20 @@ def review(
     store: Where,
     assignment: Annotated[int | None, typer.Argument(metavar="NUMBER", help="The task to decide on.")] = None,
     accept: Annotated[bool, flag("--accept", "Its answers count.")] = False,
-    reject: Annotated[bool, flag("--reject", "Its answers no longer count, and somebody else is asked.")] = False,
-    reason: Annotated[str | None, word("Why; it is kept.", metavar="TEXT")] = None,
+    reject: Annotated[
+        bool, flag("--reject", "Its answers no longer count, and the task goes to somebody else.")
+    ] = False,
+    reason: Annotated[str | None, word("The reason; it is stored.", metavar="TEXT")] = None,
     set_aside: Annotated[
-        float | None, word("Take out everybody with fewer controls right, e.g. 0.7.", metavar="SHARE", min=0, max=1)
+        float | None,
+        word("Exclude annotators with a lower share of correct controls, e.g. 0.7.", metavar="SHARE", min=0, max=1),
     ] = None,
     take_out: Annotated[
-        list[str] | None, word("Take out image=ID, caption=ID or annotator=NAME, with --reason.", metavar="KIND=ID")
+        list[str] | None, word("Exclude image=ID, caption=ID or annotator=NAME, with --reason.", metavar="KIND=ID")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List finished tasks with a wrong control, or accept or reject one of them; or take out what is bad.
+    """List finished tasks with a wrong control, or accept or reject one of them; or exclude bad items.
 
     Examples:
       $ limner annotate review work.db
@@ -110,7 +113,7 @@ def review(
     with opened(store) as db:
         if assignment is not None:
             if not (accept or reject) or not reason:
-                raise typer.BadParameter("say --accept or --reject, and --reason TEXT")
+                raise typer.BadParameter("give --accept or --reject, and --reason TEXT")
             quality.review(db, assignment, "accept" if accept else "reject", reason=reason)
         aside = quality.set_aside(db, threshold=set_aside) if set_aside is not None else []
         out = _taken_out(db, take_out or [], reason)
@@ -135,18 +138,18 @@ def _taken_out(store: Store, words: list[str], reason: str | None) -> list[str]:
         if not equals or kind not in ("image", "caption", "annotator"):
             raise typer.BadParameter(f"--take-out got {each!r}: expected image=ID, caption=ID or annotator=NAME")
         if not reason:
-            raise typer.BadParameter("--take-out needs --reason TEXT: it is kept")
+            raise typer.BadParameter("--take-out needs --reason TEXT, which is stored")
         exclude(store, kind, target, reason=reason)
     return words
 
 
 # --- making judgements ------------------------------------------------------------------------------------------
 
-Method = Annotated[str, word("majority, or dawid-skene (who errs how is estimated too).")]
+Method = Annotated[str, word("majority, or dawid-skene (estimates the error rates of annotators too).")]
 
 
 def aggregate(store: Where, method: Method = "majority", as_json: Json = False) -> None:
-    """Make one label per pair of all answers, and keep them in the store.
+    """Aggregate all answers to one label per pair, and save the labels in the store.
 
     Examples:
       $ limner annotate aggregate work.db --method dawid-skene
@@ -165,14 +168,14 @@ def aggregate(store: Where, method: Method = "majority", as_json: Json = False) 
 def merge(
     store: Where,
     further: Annotated[
-        list[str] | None, word("Further judgements that join. Repeatable.", "--with", metavar="FILE")
+        list[str] | None, word("Further judgements to merge. Repeatable.", "--with", metavar="FILE")
     ] = None,
     method: Method = "majority",
     save: Annotated[Path | None, word("Write the judgements: .qrels, or a folder (ECCV form).", metavar="FILE")] = None,
     save_verified: Annotated[Path | None, word("Write only what people judged, likewise.", metavar="FILE")] = None,
     as_json: Json = False,
 ) -> None:
-    """Join the answers with the original pairs and others; count what is new, and how right the original was.
+    """Merge the answers with the original pairs and others; count new pairs, and the precision of the old ones.
 
     Examples:
       $ limner annotate merge work.db --save better.qrels
@@ -222,9 +225,9 @@ def _save(judgements: Judgements, target: Path) -> None:
 
 def bias(
     store: Where,
-    measure: Annotated[str, word("R@1 or R-Precision, half a point for a weak yes.")] = "R@1",
+    measure: Annotated[str, word("R@1 or R-Precision, where a weak yes counts half.")] = "R@1",
     direction: Annotated[str, word("t2i or i2t.")] = "t2i",
-    depth: Annotated[int, word("Places that were pooled.", metavar="K", min=1)] = 5,
+    depth: Annotated[int, word("The pool depth.", metavar="K", min=1)] = 5,
     as_json: Json = False,
 ) -> None:
     """Measure how much the judgements favour the systems that proposed them, by number of systems.
@@ -267,9 +270,9 @@ def bias(
 def export(
     store: Where,
     file: Annotated[Path, typer.Argument(metavar="FILE", help=".csv, .jsonl, .qrels, .txt (crowd), or a folder.")],
-    form: Annotated[str | None, word("csv, jsonl, qrels, eccv or crowd, where the ending does not say it.")] = None,
+    form: Annotated[str | None, word("csv, jsonl, qrels, eccv or crowd, if the file ending does not tell.")] = None,
     method: Method = "majority",
-    everything: Annotated[bool, flag("--all", "Also answers that were taken out.")] = False,
+    everything: Annotated[bool, flag("--all", "Also excluded answers.")] = False,
     as_json: Json = False,
 ) -> None:
     """Write the answers (csv, jsonl, crowd) or the labels (qrels, the form of ECCV Caption).
@@ -290,7 +293,7 @@ def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Answers: .csv or .jsonl with image, caption, grade.")],
     as_json: Json = False,
 ) -> None:
-    """Put answers from a file into a store that holds their images and captions; a second time is refused.
+    """Import answers from a file into a store that has their images and captions; a repeated import is refused.
 
     Examples:
       $ limner annotate import work.db answers.csv

@@ -1,4 +1,4 @@
-"""limner attack: does the system notice when a query denies what it said?"""
+"""limner attack: does the system notice when a query is changed to contradict itself?"""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def attack(
     kind: Annotated[
         list[str] | None, word("Kind of change; all but antonym-wordnet by default. Repeatable.", metavar="KIND")
     ] = None,
-    seed: Annotated[int, word("Another seed, other edits.", metavar="N", min=0)] = 0,
+    seed: Annotated[int, word("Random seed.", metavar="N", min=0)] = 0,
     save: Annotated[Path | None, word("Write every edit: a csv.", metavar="FILE")] = None,
     split: Split = None,
     option: Loading = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Change one word of every query so that it denies what it said, ask again, and count who notices.
+    """Change one word of every query so that its meaning is contradicted, search again, and compare.
 
-    Without --system the edits are only made and written. Blindness is the share of queries that had the truth first and
-    still have it first. 'Told blind' is how often a reader of words alone, without any image, tells the changed query.
+    Without --system the edits are only made and written. Blindness is the share of queries with the relevant image in
+    first place before and after. 'Told blind' is how often a text-only model detects the changed query.
 
     Examples:
       $ limner attack scenes --system histograms
@@ -54,7 +54,7 @@ def attack(
         if name not in (*KINDS, *FURTHER):
             raise UnknownName("kind of change", name, (*KINDS, *FURTHER))
     if save is None and system is None:
-        raise typer.BadParameter("give --system to ask again, or --save FILE.csv to write the edits, or both")
+        raise typer.BadParameter("give --system to search again, or --save FILE.csv to write the edits, or both")
     refuse_ending([save] if save else [], (".csv",), "list of edits")
     whole = load(collection, option)
     held, ask, others = _asking(system, whole, split, trust=trust) if system else (part(whole, split), None, ())

@@ -1,4 +1,4 @@
-"""limner compare: which system is better, by how much, and could it be luck?"""
+"""limner compare: which system is better, by how much, and is the difference significant?"""
 
 from __future__ import annotations
 
@@ -27,16 +27,18 @@ def compare(
         str, word("P-values are corrected over the whole table, or over the pairs of systems of each line.")
     ] = "table",
     allow_different: Annotated[
-        bool, flag("--allow-different", "Compare reports that were measured differently, and note it.")
+        bool, flag("--allow-different", "Compare reports with different settings, and note it.")
     ] = False,
     samples: Annotated[int, word("Random swaps of the randomisation test.", metavar="N", min=1)] = 100_000,
-    seed: Annotated[int, word("The same seed gives the same p-values.", metavar="N")] = 0,
-    level: Annotated[float, word("What is significant, after Holm's correction.", metavar="P", min=0, max=1)] = 0.05,
+    seed: Annotated[int, word("Random seed.", metavar="N")] = 0,
+    level: Annotated[float, word("Significance level, after Holm's correction.", metavar="P", min=0, max=1)] = 0.05,
     agreement: Annotated[bool, flag("--agreement", "Do the measures put the systems in the same order?")] = False,
     published: Annotated[
-        bool, flag("--published", "The place among published systems (COCO, CxC, ECCV Caption).")
+        bool, flag("--published", "The rank among published systems (COCO, CxC, ECCV Caption).")
     ] = False,
-    fail_if_worse: Annotated[bool, flag("--fail-if-worse", "Status 1 if the first is significantly worse.")] = False,
+    fail_if_worse: Annotated[
+        bool, flag("--fail-if-worse", "Exit with status 1 if the first is significantly worse.")
+    ] = False,
     estimate: Annotated[
         str | None,
         word("Answers to 'limner annotate plan': differences under the complete truth.", metavar="STORE"),
@@ -121,7 +123,7 @@ def agreement_text(compared: Comparison) -> str:
 
 
 def placements(report: Report) -> list[Placement]:
-    """The report's place among published systems, for each measure that was published."""
+    """The report's rank among published systems, for each published measure."""
     from limner.core.errors import LimnerError
     from limner.evaluation import published
 

@@ -1,4 +1,4 @@
-"""limner data: what can be loaded, what a collection holds, where to get it, and other forms of it."""
+"""limner data: list, describe, download instructions, convert."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FORMS = {"csv": ".csv", "tsv": ".tsv", "jsonl": ".jsonl", "parquet": ".parquet",
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """List the data sets and file forms that limner reads.
+    """List the data sets and file formats that limner reads.
 
     Examples:
       $ limner data list
@@ -49,8 +49,10 @@ def describe(
     spec: Spec,
     split: Annotated[str | None, word("Only this split.")] = None,
     option: Loading = None,
-    check_images: Annotated[bool, flag("--check-images", "Open every picture; list what does not open.")] = False,
-    strict: Annotated[bool, flag("--strict", "Exit with status 1 where there are warnings.")] = False,
+    check_images: Annotated[
+        bool, flag("--check-images", "Open every image; list those that cannot be opened.")
+    ] = False,
+    strict: Annotated[bool, flag("--strict", "Exit with status 1 if there are warnings.")] = False,
     as_json: Json = False,
 ) -> None:
     """Count what a collection holds, show an example, and list every warning.
@@ -72,7 +74,7 @@ def describe(
 def fetch_instructions(
     name: Annotated[str, typer.Argument(help="A name of 'data list'.")], as_json: Json = False
 ) -> None:
-    """Say where a data set comes from and where to put it; limner downloads nothing itself.
+    """Show where to get a data set and where to put it; limner does not download it.
 
     Examples:
       $ limner data fetch-instructions flickr8k
@@ -96,13 +98,15 @@ def fetch_instructions(
 @app.command()
 def convert(
     spec: Spec,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="What to write; no ending means a folder.")],
-    to: Annotated[str | None, word(f"Where the ending does not say it: {', '.join(FORMS)}.", metavar="FORM")] = None,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Output file; a name without ending means a folder.")],
+    to: Annotated[
+        str | None, word(f"Format, if the file ending does not tell: {', '.join(FORMS)}.", metavar="FORM")
+    ] = None,
     split: Annotated[str | None, word("Only this split.")] = None,
     option: Loading = None,
     as_json: Json = False,
 ) -> None:
-    """Write a collection in another form: csv, tsv, jsonl, parquet, qrels, or a folder of images with captions.
+    """Convert a collection to another format: csv, tsv, jsonl, parquet, qrels, or a folder of images with captions.
 
     Examples:
       $ limner data convert flickr8k:DIR flickr8k.parquet

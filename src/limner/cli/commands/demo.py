@@ -1,4 +1,4 @@
-"""limner demo: the whole story in a minute."""
+"""limner demo: a tour in one minute."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from limner.cli.options import Json, flag, word
 
 
 def demo(
-    out: Annotated[Path, word("Where the report goes.", metavar="DIR")] = Path("limner-demo"),
-    images: Annotated[int, word("Pictures in the world.", metavar="N", min=25)] = 2000,
+    out: Annotated[Path, word("Output folder.", metavar="DIR")] = Path("limner-demo"),
+    images: Annotated[int, word("Number of images.", metavar="N", min=25)] = 2000,
     seed: Annotated[int, word("Which world.", metavar="N", min=0)] = 0,
     show: Annotated[bool, flag("--open", "Open the report in a browser.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Draw a world, train two systems, measure them honestly, and write the report.
+    """Draw a synthetic world, train two systems, evaluate them, and write the report.
 
     Everything is made on this machine; nothing is downloaded.
 

@@ -1,4 +1,4 @@
-"""limner annotate plan and judge: a designed sample of pairs to label, and what machines think of them."""
+"""limner annotate plan and judge: a designed sample of pairs to label, and automatic judges."""
 
 from __future__ import annotations
 
@@ -32,21 +32,23 @@ def plan(
         list[str] | None,
         word("R@k, P@k, MRR@k; mAP@R, nDCG@k and others need far more labels. Repeatable.", show_default="R@1"),
     ] = None,
-    half_width: Annotated[float, word("Wanted half-width of the widest interval, in points.", metavar="X")] = 2.0,
-    budget: Annotated[int | None, word("At most so many labels in this draw.", metavar="N", min=1)] = None,
-    judge: Annotated[str | None, word(f"Whose beliefs make the strata: {JUDGE}")] = None,
+    half_width: Annotated[
+        float, word("Target half-width of the widest interval, in percentage points.", metavar="X")
+    ] = 2.0,
+    budget: Annotated[int | None, word("Maximum number of labels in this draw.", metavar="N", min=1)] = None,
+    judge: Annotated[str | None, word(f"Judge whose predictions define the strata: {JUDGE}")] = None,
     direction: Annotated[str | None, word("i2t or t2i.", metavar="WAY", show_default="both")] = None,
-    replication: Annotated[int, word("So many people judge each pair.", metavar="N", min=1)] = 1,
-    seconds: Annotated[float, word("That a person takes for a pair.", metavar="X")] = 8.0,
-    seed: Annotated[int, word("Another seed, another draw.", metavar="N", min=0)] = 0,
+    replication: Annotated[int, word("Number of people who judge each pair.", metavar="N", min=1)] = 1,
+    seconds: Annotated[float, word("Seconds per pair and person.", metavar="X")] = 8.0,
+    seed: Annotated[int, word("Random seed.", metavar="N", min=0)] = 0,
     split: Split = None,
     option: Loading = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Plan which pairs to label for an interval of a wanted width, draw them, and write the tasks.
+    """Plan which pairs to label for an interval of a given width, sample them, and write the tasks.
 
-    The same plan again adds a further draw, which follows what the answers so far say.
+    Running the same plan again adds a further draw, based on the answers so far.
 
     Examples:
       $ limner annotate plan work.db scenes --system histograms --system colours --measure R@1 --half-width 3
@@ -73,22 +75,23 @@ def plan(
 def judge(
     store: Where,
     collection: Annotated[
-        str | None, typer.Argument(metavar="COLLECTION", help="Where the pictures are.", show_default="the stored one")
+        str | None,
+        typer.Argument(metavar="COLLECTION", help="The collection with the images.", show_default="the stored one"),
     ] = None,
     judge: Annotated[str, word("captions, endpoint (with --url and --model), or module:thing.")] = "captions",
-    url: Annotated[str | None, word("Of an OpenAI-compatible endpoint, e.g. http://localhost:8000/v1.")] = None,
-    model: Annotated[str | None, word("The model's name there.")] = None,
+    url: Annotated[str | None, word("URL of an OpenAI-compatible endpoint, e.g. http://localhost:8000/v1.")] = None,
+    model: Annotated[str | None, word("Model name at the endpoint.")] = None,
     key_from: Annotated[str, word("Environment variable that holds the key.")] = "LIMNER_JUDGE_KEY",
-    per_minute: Annotated[float, word("Requests a minute, at most.", metavar="X")] = 60.0,
-    price: Annotated[float | None, word("Of a million tokens, to show the cost.", metavar="X")] = None,
-    limit: Annotated[int | None, word("At most so many pairs now.", metavar="N", min=1)] = None,
+    per_minute: Annotated[float, word("Maximum requests per minute.", metavar="X")] = 60.0,
+    price: Annotated[float | None, word("Price of a million tokens, to show the cost.", metavar="X")] = None,
+    limit: Annotated[int | None, word("Maximum number of pairs now.", metavar="N", min=1)] = None,
     option: Loading = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Let a machine judge the pairs of the store's designs; its answers are kept apart and never count as people's.
+    """Let an automatic judge score the pairs of the store's designs; its answers are stored separately.
 
-    Stopped and started again, it goes on where it was.
+    An interrupted run can be resumed.
 
     Examples:
       $ limner annotate judge work.db --judge captions

@@ -25,7 +25,7 @@ ENDINGS = (".npy", ".npz", ".safetensors", ".parquet", ".pt")
 
 @contextmanager
 def pace(what: str, unit: str) -> Iterator[Progress]:
-    """Shows how far it is, and how many go through in a second; without a terminal every few seconds."""
+    """Shows progress and throughput; without a terminal, every few seconds."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
@@ -75,10 +75,10 @@ def encode(
     ] = None,
     column: Annotated[
         list[str] | None,
-        word("What a table calls a column: --column caption=alt. Repeatable.", "--column", metavar="ROLE=NAME"),
+        word("Column name in a table: --column caption=alt. Repeatable.", "--column", metavar="ROLE=NAME"),
     ] = None,
     cache: Annotated[
-        Path | None, word("A folder that keeps every vector; a killed run goes on.", metavar="DIR", show_default="none")
+        Path | None, word("Cache folder for vectors; a killed run can resume.", metavar="DIR", show_default="none")
     ] = None,
     features: Features = None,
     trust: Trust = False,

@@ -1,4 +1,4 @@
-"""limner evaluate: every number of a system on a collection, from whatever one has."""
+"""limner evaluate: evaluate a system on a collection, from embeddings, scores, runs or models."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ COLLECTION = "scenes, flickr8k:DIR, captions.csv, a folder, a qrels file, ...: s
 
 Beside = Annotated[
     list[Path] | None,
-    word("Judgements beside the COLLECTION, a qrels file; each is a view. Repeatable.", metavar="FILE"),
+    word("Extra judgements for the COLLECTION, a qrels file; each is a view. Repeatable.", metavar="FILE"),
 ]
 Groups = Annotated[
-    Path | None, word("For a qrels file: what queries belong with, 'query group' per line, or json.", metavar="FILE")
+    Path | None, word("For a qrels file: the group of each query, 'query group' per line, or json.", metavar="FILE")
 ]
 Missing = Annotated[
     str, word("Queries that a run lacks: refuse, empty (count as an empty list), or skip.", metavar="HOW")
@@ -55,18 +55,18 @@ Runs = Annotated[list[Path] | None, word("Or a TREC run, or JSON lists; twice fo
 PerImage = Annotated[int | None, word("Texts per image, all in order; instead of a COLLECTION.", metavar="N", min=1)]
 Ways = Annotated[
     list[str] | None,
-    word("What a run's queries are, where ids are shared: i2t (images), t2i. One per --run.", metavar="WAY"),
+    word("Direction of a run, if images and texts share ids: i2t, t2i. One per --run.", metavar="WAY"),
 ]
 Measures = Annotated[str | None, word("Such as 'R@1 nDCG@5 my_module:RBP': see 'limner measures'.", metavar="LIST")]
 EstimateFrom = Annotated[
     str | None,
-    word("Answers to 'limner annotate plan': numbers under the complete truth.", metavar="STORE"),
+    word("Answers to 'limner annotate plan': estimates for complete judgements.", metavar="STORE"),
 ]
-Unretrieved = Annotated[str, word("What a cut list leaves out: refuse, or never (found).", metavar="HOW")]
+Unretrieved = Annotated[str, word("Candidates missing from a truncated list: refuse, or never (found).", metavar="HOW")]
 By = Annotated[list[str] | None, word("Also by a field of the queries, such as language. Repeatable.", metavar="FIELD")]
 Rename = Annotated[
     list[str] | None,
-    word("What tables call a direction or view: --rename 'i2t=caption retrieval'.", metavar="NAME=TEXT"),
+    word("Rename a direction or view in tables: --rename 'i2t=caption retrieval'.", metavar="NAME=TEXT"),
 ]
 Save = Annotated[
     list[Path] | None,
@@ -93,7 +93,7 @@ def evaluate(
     measures: Measures = None,
     protocol: Annotated[list[str] | None, word("See 'limner protocols'. Repeatable.")] = None,
     estimate: EstimateFrom = None,
-    mode: Annotated[str, word("Of estimated intervals: fixed (looked at once) or anytime.", metavar="HOW")] = "fixed",
+    mode: Annotated[str, word("Estimated intervals: fixed (one look) or anytime.", metavar="HOW")] = "fixed",
     ties: Annotated[str, word("Equal scores: expected, order or pessimistic.", metavar="HOW")] = "expected",
     unretrieved: Unretrieved = "refuse",
     missing: Missing = "refuse",
@@ -103,14 +103,14 @@ def evaluate(
     tune: Tune = None,
     by: By = None,
     rename: Rename = None,
-    name: Annotated[str | None, word("What the report calls the system.")] = None,
+    name: Annotated[str | None, word("Name of the system in the report.")] = None,
     workers: Annotated[int | None, word("Threads.", metavar="N", min=1, show_default="all cores")] = None,
     cluster: Address = None,
     save: Save = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Measure a system against what is known to be relevant, with intervals, in both directions.
+    """Evaluate a system against relevance judgements, with intervals, in both directions.
 
     Examples:
       $ limner evaluate scenes --system histograms
@@ -130,7 +130,7 @@ def evaluate(
     """
     refuse_report_ending(save)
     if cluster is not None and workers is not None:
-        raise typer.BadParameter("--workers with --cluster: the cluster says how many work at once; give one of them")
+        raise typer.BadParameter("--workers with --cluster: the cluster sets the number of workers; give one of them")
     way = Way(images, texts, image_ids, text_ids, scores, tuple(run or ()), system, trust, features)
     source, truth, notes, dev = _given(collection, way, per_image, split, option, direction or [])
     if correct or tune or bank or save_bank:
@@ -240,7 +240,7 @@ def _groups(file: Path, truth: Any) -> dict[str, str]:
     from limner.datasets.trec import read_groups
 
     if not isinstance(truth, Judgements):
-        raise typer.BadParameter("--groups is for a qrels file: the texts of a collection go by image anyhow")
+        raise typer.BadParameter("--groups is for a qrels file: the texts of a collection are grouped by image already")
     return read_groups(file)
 
 
@@ -259,7 +259,7 @@ def _qrels(spec: str, runs: tuple[Path, ...], directions: Sequence[str]) -> tupl
 
 
 def _name(way: Way, correct: str | None) -> str:
-    """What a report calls a system that was not named: its own name, or the file it came from, and its correction."""
+    """Default name of a system in a report: its own name, or its file, and its correction."""
     stem = way.system or Path(str(way.scores or (way.runs[0] if way.runs else way.images))).stem
     return f"{stem} + {correct}" if correct else stem
 

@@ -1,4 +1,4 @@
-"""limner explain: what the wrong answers got wrong, for one query or all of them."""
+"""limner explain: explanations of wrong answers, for one query or all of them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from limner.cli.inputs import Way, by_direction, opened
 from limner.cli.options import Json, Loading, Split, Trust, flag, load, part, refuse_ending, saved, word
 from limner.cli.training import SYSTEM, Features, trained
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.renamed import renamed
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 OBJECTS = "Objects of the images: a csv, or Visual Genome's objects.json."
 
 
+@renamed(most="limit")
 def explain(
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
     images: Annotated[Path | None, word("Embeddings of the images.", metavar="FILE")] = None,
@@ -32,14 +34,14 @@ def explain(
     features: Features = None,
     query: Annotated[str | None, word("Explain this one query.", metavar="ID")] = None,
     direction: Annotated[
-        str | None, word("t2i (a text asks) or i2t.", metavar="WAY", show_default="t2i, or that of the run")
+        str | None, word("t2i (text queries) or i2t.", metavar="WAY", show_default="t2i, or that of the run")
     ] = None,
     objects: Annotated[Path | None, word(OBJECTS, metavar="FILE")] = None,
     labels: Annotated[
         str | None, word("People's labels: a csv of query,label, or a store.", metavar="FILE|URL")
     ] = None,
     only: Annotated[str | None, word("Show failures of this class.", metavar="CLASS")] = None,
-    most: Annotated[int, word("How many failures to tell.", metavar="N", min=0)] = 3,
+    limit: Annotated[int, word("Number of failures to print.", metavar="N", min=0)] = 3,
     informed: Annotated[bool, flag("--informed", "Compare only what the query mentions.")] = False,
     save: Annotated[list[Path] | None, word("Write the report with failures: .html.", metavar="FILE")] = None,
     split: Split = None,
@@ -47,11 +49,11 @@ def explain(
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Explain why the first answer is not the truth: objects, counts, sizes, attributes, relations; by class.
+    """Explain wrong first answers by objects, counts, sizes, attributes and relations, by class.
 
     Examples:
       $ limner explain scenes --system histograms
-      $ limner explain scenes --system histograms --only colour --most 5
+      $ limner explain scenes --system histograms --only colour --limit 5
       $ limner explain scenes --system histograms --query 'scene-000004#0'
       $ limner explain scenes --system histograms --informed --save failures.html
       $ limner explain scenes --system histograms --labels work.db
@@ -68,7 +70,7 @@ def explain(
         done, classes = _explained(source, towards, chosen, whole, labels, informed=informed)
     if save:
         _save(source, chosen, done, classes, save, way.system or "system")
-    answer(*_said(done, classes, query, only, most), as_json=as_json)
+    answer(*_said(done, classes, query, only, limit), as_json=as_json)
 
 
 def _refuse_words(direction: str | None, only: str | None) -> None:
@@ -96,7 +98,7 @@ def opened_system(
 
 
 def _towards(source: Mapping[str, object], direction: str | None) -> str:
-    """The direction to explain: what was asked for, or text queries where the system answers them."""
+    """The direction to explain: as given, or text queries if the system supports them."""
     chosen = direction or ("t2i" if "t2i" in source else next(iter(source)))
     if chosen not in source:
         raise LimnerError(f"no system for {chosen!r}: got {', '.join(source)}; give a run of that direction too")
@@ -176,7 +178,7 @@ def _save(
 
 
 def _said(
-    done: Explanations, classes: dict[str, frozenset[str]], query: str | None, only: str | None, most: int
+    done: Explanations, classes: dict[str, frozenset[str]], query: str | None, only: str | None, limit: int
 ) -> tuple[str, dict[str, object]]:
     """What a person reads, and what a machine does."""
     from limner.explain.failures import told
@@ -192,7 +194,7 @@ def _said(
             )
     elif only is not None:
         pairs = [pair for pair in pairs if only in named.get(pair[0].query, ())]
-    shown = pairs if query else pairs[:most]
+    shown = pairs if query else pairs[:limit]
     stories = [
         f"[{', '.join(named.get(f.query, ['not labelled']))}] {f.query}\n{told(f, a, done.words)}" for f, a in shown
     ]

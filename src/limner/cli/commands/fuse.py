@@ -1,4 +1,4 @@
-"""limner fuse and limner assign: several systems as one, and one to one."""
+"""limner fuse and limner assign: fuse several systems, and assign one to one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fuse(
     method: Annotated[
         str, word("A name of 'limner fusions', 'reciprocal_rank(k=20)', or module:function.", metavar="HOW")
     ] = "borda",
-    depth: Annotated[int | None, word("Keep so many places.", metavar="N", min=1, show_default="all")] = None,
+    depth: Annotated[int | None, word("Number of ranks to keep.", metavar="N", min=1, show_default="all")] = None,
     as_json: Json = False,
 ) -> None:
     """Fuse the runs of several systems into one.

@@ -1,4 +1,4 @@
-"""limner index: make, grow, trim and describe an index over images or texts."""
+"""limner index: create, extend, prune and describe an index over images or texts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from limner.cli.console import answer, progress, table, tell
 from limner.cli.encoding import folder_of, opened, prepared, system_for
 from limner.cli.options import Address, Json, Loading, Trust, flag, load, on_cluster, part, word
 from limner.core.errors import LimnerError
+from limner.core.renamed import renamed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,9 +24,10 @@ if TYPE_CHECKING:
 AT_ONCE = 4_096
 """Items that are encoded and written at once, fewer where that would take more than some seconds."""
 ANN_ABOVE = 1_000_000
-"""Rows above which an approximate index is built unasked."""
+"""Rows above which an approximate index is built automatically."""
 
 
+@renamed(of="side")
 def index(
     path: Annotated[str, typer.Argument(metavar="INDEX", help="A folder, or an address such as s3://bucket/index.")],
     collection: Annotated[
@@ -37,37 +39,37 @@ def index(
     embeddings: Annotated[Path | None, word("Their vectors: npy, npz, safetensors, parquet.", metavar="FILE")] = None,
     ids: Annotated[Path | None, word("Ids of the vectors, one per line.", metavar="FILE")] = None,
     system: Annotated[
-        str | None, word("Or what encodes them: a saved model, a name of 'limner systems', module:thing.")
+        str | None, word("Or their encoder: a saved model, a name of 'limner systems', module:thing.")
     ] = None,
-    of: Annotated[str, word("Which side of the collection: images or texts.", metavar="SIDE")] = "images",
+    side: Annotated[str, word("Which side of the collection: images or texts.", metavar="SIDE")] = "images",
     split: Annotated[str, word("Part of the collection.")] = "all",
     option: Loading = None,
     similarity: Annotated[str | None, word("cosine or dot.", metavar="HOW", show_default="cosine")] = None,
     replace: Annotated[bool, flag("--replace", "Replace items whose ids are in the index.")] = False,
-    resume: Annotated[bool, flag("--resume", "Leave out items whose ids are in the index.")] = False,
+    resume: Annotated[bool, flag("--resume", "Skip items whose ids are in the index.")] = False,
     delete: Annotated[list[str] | None, word("Delete an item. Repeatable.", metavar="ID")] = None,
     ann: Annotated[
         str | None,
         word("Build an approximate index: ivf_sq, ivf_hnsw_sq, ivf_pq, ivf_rq, ivf_flat.", metavar="KIND"),
     ] = None,
-    exact: Annotated[bool, flag("--exact", f"Build none, even above {ANN_ABOVE:,} items.")] = False,
+    exact: Annotated[bool, flag("--exact", f"Build no approximate index, even above {ANN_ABOVE:,} items.")] = False,
     cluster: Address = None,
     compact: Annotated[
         bool,
-        flag("--compact", "Join small pieces, build an approximate index anew; forget versions older than a week."),
+        flag("--compact", "Merge small pieces, rebuild an approximate index; drop versions older than a week."),
     ] = False,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Put images or texts into an index that 'limner search' searches; add to one that is there.
+    """Add images or texts to a new or existing index for 'limner search'.
 
-    With INDEX alone it says what is in it. Every change is one commit: an interrupted run loses nothing that was there,
-    and --resume goes on where it stopped.
+    With INDEX alone, describe it. Every change is one commit: an interrupted run loses no earlier data, and
+    --resume continues where it stopped.
 
     Examples:
       $ limner index pictures.index scenes --system histograms
       $ limner index photos.index --items photos/ --system my_encoders:clip
-      $ limner index captions.index captions.csv --of texts --embeddings texts.npy
+      $ limner index captions.index captions.csv --side texts --embeddings texts.npy
       $ limner index photos.index --delete old.jpg --compact
       $ limner index photos.index --json
     """
@@ -76,7 +78,7 @@ def index(
     _refuse_both({"a COLLECTION": collection, "--items": items})
     done: dict[str, Any] = {}
     if collection or items or embeddings:
-        source = _Source(collection, items, embeddings, ids, of, split, option)
+        source = _Source(collection, items, embeddings, ids, side, split, option)
         existing = "replace" if replace else "skip" if resume else "refuse"
         with on_cluster(cluster):
             done["added"] = _added(path, source, system, similarity, existing, trust=trust)
@@ -99,7 +101,7 @@ def _refuse_both(given: dict[str, Any]) -> None:
 
 
 class _Source:
-    """What is to be put into an index, as it was named on the command line."""
+    """The input of an index, from the command line."""
 
     def __init__(
         self,
@@ -107,12 +109,12 @@ class _Source:
         items: str | None,
         embeddings: Path | None,
         ids: Path | None,
-        of: str,
+        side: str,
         split: str,
         option: list[str] | None,
     ) -> None:
-        if of not in ("images", "texts"):
-            raise typer.BadParameter(f"--of {of}: expected images or texts")
+        if side not in ("images", "texts"):
+            raise typer.BadParameter(f"--side {side}: expected images or texts")
         if ids and not embeddings:
             raise typer.BadParameter("--ids are for --embeddings")
         self.embeddings, self.ids = embeddings, ids
@@ -120,7 +122,7 @@ class _Source:
         self.items = _listed(items) if items else None
         if self.whole is not None:
             chosen: Collection = part(self.whole, split)
-            self.items = chosen.images if of == "images" else chosen.texts
+            self.items = chosen.images if side == "images" else chosen.texts
 
     def vectors(self) -> Embeddings:
         """The given vectors, named by the items where their file holds no ids."""
@@ -194,7 +196,7 @@ def _system(
     if system is None and source.embeddings is not None:
         return None, known
     if (system or known) is None:
-        raise typer.BadParameter("nothing says what the items' vectors are: give --embeddings or --system")
+        raise typer.BadParameter("the items have no vectors: give --embeddings or --system")
     if made is None:
         return prepared(str(system), source.whole, folder_of(path), trust=trust)
     return system_for(made, system, folder_of(path), trust=trust), known
@@ -249,7 +251,7 @@ def _approximate(made: Index, ann: str | None, exact: bool) -> None:
     elif ann or (len(made) >= ANN_ABOVE and there is None and not exact):
         with progress(f"building an approximate index over {len(made):,} items"):
             built = made.approximate(ann or "ivf_sq")
-        tell(f"approximate index {built.kind}, {built.probes} clusters looked into: {built.recall}")
+        tell(f"approximate index {built.kind}, {built.probes} clusters probed: {built.recall}")
 
 
 def described(made: Index) -> dict[str, Any]:

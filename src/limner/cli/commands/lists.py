@@ -1,4 +1,4 @@
-"""limner measures, protocols, systems, encoders, ...: what there is, by name."""
+"""limner measures, protocols, systems, encoders, ...: lists of what is available."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def measures(as_json: Json = False) -> None:
 
 
 def protocols(as_json: Json = False) -> None:
-    """List the protocols: which pool, judgements and measures a published number means.
+    """List the protocols: the pool, judgements and measures behind a published number.
 
     Examples:
       $ limner protocols
@@ -99,7 +99,7 @@ KINDS = {
     "fusions": Listing(
         "fusion",
         "limner.match:FUSIONS",
-        "List the ways to fuse the rankings of several systems, or the options of one.",
+        "List the methods to fuse the rankings of several systems, or the options of one.",
         ("limner fusions", "limner fuse a.run b.run --method 'reciprocal_rank(k=20)' -o fused.run"),
     ),
     "scorers": Listing(
@@ -117,7 +117,7 @@ KINDS = {
     "datasets": Listing(
         "dataset",
         "limner.datasets:DATASETS",
-        "List the loaders of data sets, or the options of one; 'limner data list' says what they load.",
+        "List the loaders of data sets, or the options of one; 'limner data list' shows what they load.",
         ("limner datasets", "limner datasets scenes", "limner data describe scenes -O images=100"),
     ),
 }

@@ -1,4 +1,4 @@
-"""limner annotate people: accounts and invitations of a store, for whoever has its file or its database."""
+"""limner annotate people: accounts and invitations of a store, for its administrator."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ def people(
         str | None,
         word("Ask for a new password, or read it from standard input; ends the sessions.", metavar="NAME"),
     ] = None,
-    close: Annotated[list[str] | None, word("Close an account; its answers stay. Repeatable.", metavar="NAME")] = None,
-    reopen: Annotated[list[str] | None, word("Open it again. Repeatable.", "--open", metavar="NAME")] = None,
+    close: Annotated[
+        list[str] | None, word("Close an account; its answers are kept. Repeatable.", metavar="NAME")
+    ] = None,
+    reopen: Annotated[list[str] | None, word("Reopen an account. Repeatable.", "--open", metavar="NAME")] = None,
     revoke: Annotated[
-        list[str] | None, word("Make an invitation void, or all of them. Repeatable.", metavar="NUMBER|all")
+        list[str] | None, word("Revoke an invitation by number, or all of them. Repeatable.", metavar="NUMBER|all")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -117,7 +119,7 @@ def _set_password(store: Store, account: Annotator) -> None:
     if not given:
         raise LimnerError("no password was given: type one, or send one line on standard input")
     set_password_hash(store, account.id, hashed(given, name=account.name))
-    tell(f"the password of {account.name} is changed; every session of theirs has ended")
+    tell(f"the password of {account.name} is changed; all their sessions have ended")
 
 
 COMMANDS: dict[str, object] = {}  # a subcommand of annotate

@@ -1,4 +1,4 @@
-"""limner report: a saved report as a page worth opening, or as a table for a paper."""
+"""limner report: a saved report as an HTML page, or as a table for a paper."""
 
 from __future__ import annotations
 

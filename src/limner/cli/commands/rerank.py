@@ -1,4 +1,4 @@
-"""limner rerank: the best of a run, scored again pair by pair."""
+"""limner rerank: re-rank the top of a run pair by pair."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from limner.cli.console import answer
 from limner.cli.options import Json, Loading, Split, Trust, load, part, saved, word
 from limner.core.errors import LimnerError
 from limner.core.paths import place_for, read_json
+from limner.core.renamed import renamed
 from limner.core.written import call
 
 if TYPE_CHECKING:
@@ -19,29 +20,31 @@ if TYPE_CHECKING:
     from limner.core.ranking import Ranking
 
 
+@renamed(rest="keep_rest")
 def rerank(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="What a proposer ranked: a TREC run or JSON lists.")],
-    collection: Annotated[str, typer.Argument(metavar="COLLECTION", help="What the ids of the run stand for.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Ranking of the first stage: a TREC run or JSON lists.")],
+    collection: Annotated[str, typer.Argument(metavar="COLLECTION", help="The collection of the ids in the run.")],
     out: Annotated[Path, word("Where to write the run (TREC, or .json).", "-o", "--out", metavar="FILE")],
     scorer: Annotated[
         str,
         word("A name of 'limner scorers', a saved CRank, a CrossEncoder's folder, or module:thing.", metavar="HOW"),
     ],
-    depth: Annotated[
-        str, word("How many candidates are scored again: a number, or a share such as 0.2.", metavar="N")
-    ] = "1000",
+    depth: Annotated[str, word("Number of candidates to re-rank, or a share such as 0.2.", metavar="N")] = "1000",
     weight: Annotated[
-        float, word("The scorer's say beside the proposer's: 1 decides alone, 0.5 is half and half.", metavar="W")
+        float,
+        word(
+            "Weight of the scorer against the first stage: 1 for the scorer alone, 0.5 for equal weights.", metavar="W"
+        ),
     ] = 1.0,
     features: Annotated[
         Path | None,
-        word("Vectors of images, for a scorer that sees pictures.", metavar="FILE", show_default="none"),
+        word("Vectors of images, for a scorer that uses images.", metavar="FILE", show_default="none"),
     ] = None,
-    rest: Annotated[
-        bool, typer.Option("--rest", metavar="", help="Let the proposer's other candidates follow behind.")
+    keep_rest: Annotated[
+        bool, typer.Option("--keep-rest", metavar="", help="Append the other candidates of the first stage.")
     ] = False,
     cache: Annotated[
-        Path | None, word("A folder that keeps every score; a killed run goes on.", metavar="DIR", show_default="none")
+        Path | None, word("Cache folder for scores; a killed run can resume.", metavar="DIR", show_default="none")
     ] = None,
     submission: Annotated[
         Path | None, word("Also write Kaggle's submission: id and five captions.", metavar="FILE", show_default="none")
@@ -74,7 +77,7 @@ def rerank(
             candidates=whole.texts,
             depth=_depth(depth),
             weight=weight,
-            rest=rest,
+            rest=keep_rest,
             cache=cache,
             name=None if hasattr(judge, "fingerprint") else scorer,
             progress=told,
@@ -118,7 +121,7 @@ def _depth(text: str) -> int | float:
 
 
 def _scorer(how: str, *, trust: bool) -> Any:
-    """A scorer by what a person calls it."""
+    """A scorer by name."""
     from limner.match import scorer
 
     folder = Path(how)
@@ -148,7 +151,7 @@ def _queries(judge: Any, collection: Collection, features: Path | None) -> list[
     if hasattr(judge, "queries"):
         return list(judge.queries(collection, features=features))
     if features is not None:
-        raise LimnerError("--features is for a scorer that sees pictures; this one reads names")
+        raise LimnerError("--features is for a scorer that uses images; this one reads names")
     from limner.datasets.wikipedia import image_names
 
     return list(image_names(collection.images))

@@ -1,4 +1,4 @@
-"""limner search: the best of an index for texts, pictures or vectors."""
+"""limner search: search an index by text, image or vector."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from limner.cli.console import answer, progress
 from limner.cli.encoding import opened
 from limner.cli.options import Address, Json, Trust, flag, loading, on_cluster, refuse_ending, saved, word
 from limner.core.errors import LimnerError
+from limner.core.renamed import renamed
 
 if TYPE_CHECKING:
     from limner.core.collection import Items
@@ -18,35 +19,34 @@ if TYPE_CHECKING:
     from limner.search import Index
 
 
+@renamed(at="index_version")
 def search(
     path: Annotated[str, typer.Argument(metavar="INDEX", help="What 'limner index' made.")],
-    text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="What to look for; several texts.")] = None,
-    image: Annotated[list[Path] | None, word("Look for what is like a picture. Repeatable.", metavar="FILE")] = None,
+    text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Query texts.")] = None,
+    image: Annotated[list[Path] | None, word("Query image. Repeatable.", metavar="FILE")] = None,
     queries: Annotated[
         str | None,
         word("A file of queries: txt (one per line), csv, jsonl, a folder of pictures, vectors.", metavar="FILE"),
     ] = None,
     k: Annotated[int, word("How many.", "-k", "--top", metavar="N", min=1)] = 10,
-    system: Annotated[
-        str | None, word("What encodes the queries.", show_default="the one the index was made with")
-    ] = None,
+    system: Annotated[str | None, word("The query encoder.", show_default="the one the index was made with")] = None,
     correct: Annotated[
         str | None, word("Correct hubs: csls, nnn, ..., or a file of saved statistics.", metavar="HOW")
     ] = None,
     bank: Annotated[
         Path | None,
-        word("Queries whose view of the items counts, or their saved statistics.", metavar="FILE"),
+        word("Query bank of the correction, or its saved statistics.", metavar="FILE"),
     ] = None,
     option: Annotated[
         list[str] | None,
         word("Option of the correction: -O k=10. Repeatable.", "--option", "-O", metavar="NAME=VALUE"),
     ] = None,
     save_bank: Annotated[
-        Path | None, word("Keep the statistics of the bank for later queries: .npz.", metavar="FILE")
+        Path | None, word("Save the statistics of the bank for later queries: .npz.", metavar="FILE")
     ] = None,
     exact: Annotated[bool, flag("--exact", "Search exactly, even with an approximate index.")] = False,
     approximate: Annotated[bool, flag("--approximate", "Refuse to search exactly.")] = False,
-    at: Annotated[int | None, word("Search an older version of the index.", metavar="VERSION")] = None,
+    index_version: Annotated[int | None, word("Search an older version of the index.", metavar="VERSION")] = None,
     cluster: Address = None,
     save: Annotated[
         list[Path] | None, word("Write the hits: .html .json .csv .run. Repeatable.", metavar="FILE")
@@ -68,7 +68,7 @@ def search(
     refuse_ending(save, ENDINGS, "list of hits")
     _refuse_mixed(exact, approximate, correct, bank, save_bank, option)
     asked = _asked(text, image, queries)
-    index = opened(path, system, version=at, needed=_is_encoded(asked, bank), trust=trust)
+    index = opened(path, system, version=index_version, needed=_is_encoded(asked, bank), trust=trust)
     if cluster and correct is None:
         raise typer.BadParameter("--cluster is for --correct: a plain search reads the index once, here")
     with on_cluster(cluster):
@@ -105,7 +105,7 @@ def _asked(text: list[str] | None, images: list[Path] | None, queries: str | Non
     from limner.search import read
 
     if sum(map(bool, (text, images, queries))) != 1:
-        raise typer.BadParameter("what is looked for? give TEXT, or --image FILE, or --queries FILE; one of them")
+        raise typer.BadParameter("no query: give TEXT, or --image FILE, or --queries FILE; one of them")
     if text:
         return Items(Ids(range(len(text)), what="query"), text, kind="text")
     if images:

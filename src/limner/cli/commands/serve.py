@@ -14,12 +14,10 @@ from limner.core.errors import LimnerError
 if TYPE_CHECKING:
     from limner.web import Address
 
-STORE = "Where answers are kept: a file, or postgresql://user@host/name."
+STORE = "Store of the answers: a file, or postgresql://user@host/name."
 Certificate = Annotated[Path | None, word("For https, with --key.", metavar="FILE")]
 Key = Annotated[Path | None, word("For https.", metavar="FILE")]
-Url = Annotated[
-    str | None, word("The address that others use, e.g. https://judge.example.org; links are made from it.")
-]
+Url = Annotated[str | None, word("Public address, e.g. https://judge.example.org; links are made from it.")]
 Proxy = Annotated[
     list[str] | None,
     word(
@@ -48,9 +46,9 @@ def serve(
     ] = None,
     store: Annotated[str, word(STORE, metavar="WHERE")] = "limner-answers.db",
     host: Annotated[
-        str, word("Whom to listen to; others than this machine need --team.", metavar="HOST")
+        str, word("Address to listen on; other than localhost needs --team.", metavar="HOST")
     ] = "127.0.0.1",
-    port: Annotated[int, word("0 for any that is free.", metavar="N", min=0, max=65535)] = 8765,
+    port: Annotated[int, word("0 for any free port.", metavar="N", min=0, max=65535)] = 8765,
     team: Annotated[bool, flag("--team", "Accounts by invitation; prints the first admin's invitation.")] = False,
     certificate: Certificate = None,
     key: Key = None,
@@ -61,9 +59,9 @@ def serve(
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Serve pages to search, look at failures and judge pairs; local by default, nothing from elsewhere.
+    """Serve web pages to search, inspect failures and judge pairs; local by default.
 
-    Stop it with Ctrl-C. Answers are on the disk before the page calls them saved.
+    Stop it with Ctrl-C. Answers are on disk before the page shows them as saved.
 
     Examples:
       $ limner serve scenes --open

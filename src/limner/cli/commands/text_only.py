@@ -1,4 +1,4 @@
-"""limner text-only: find an image by one caption among the other captions, without any picture."""
+"""limner text-only: find an image by one caption among the other captions, without using the image."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def text_only(
         word("Option of the encoder: -E model=DIR. Repeatable.", "--encoder-option", "-E", metavar="NAME=VALUE"),
     ] = None,
     query: Annotated[
-        str, word("Which caption of each image asks, from 0; or 'each', one after the other.", metavar="N")
+        str, word("Caption of each image to use as the query, from 0; or 'each' for all in turn.", metavar="N")
     ] = "0",
     corpus: Annotated[
-        str, word("What stands for an image: mean (of vectors), joined (captions) or summary.", metavar="HOW")
+        str, word("Representation of an image: mean (of vectors), joined (captions) or summary.", metavar="HOW")
     ] = "mean",
     summariser: Annotated[
         str | None, word("Of a summary: extractive, transformers, or module:thing.", show_default="extractive")
@@ -42,7 +42,7 @@ def text_only(
     ] = None,
     image_data: Annotated[Path | None, word("Its image_data.json, where images go by COCO id.", metavar="FILE")] = None,
     measures: Annotated[str | None, word("Such as 'R@1 MRR@10 MedR'.", metavar="LIST")] = None,
-    cache: Annotated[Path | None, word("A folder that keeps every vector.", metavar="DIR", show_default="none")] = None,
+    cache: Annotated[Path | None, word("Cache folder for vectors.", metavar="DIR", show_default="none")] = None,
     split: Split = None,
     option: Loading = None,
     save: Annotated[
@@ -51,9 +51,9 @@ def text_only(
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Find an image by one of its captions among the other captions of all images. A system that sees should do better.
+    """Find an image by one of its captions among the other captions of all images.
 
-    Which caption asks matters where captions do not stand in random order: in Flickr30k they are sorted by length.
+    The choice of the query caption matters if captions are not in random order: in Flickr30k they are sorted by length.
 
     Examples:
       $ limner text-only flickr8k:DIR --encoder minilm --corpus joined
@@ -66,7 +66,7 @@ def text_only(
     chosen = part(load(collection, option), split)
     numbers = _numbers(query, chosen)
     if save and len(numbers) > 1:
-        raise typer.BadParameter("--save is for one report: name the caption that asks with --query N")
+        raise typer.BadParameter("--save is for one report: choose the query caption with --query N")
     work = _encoder(encoder, loading(encoder_option), cache, trust=trust)
     how = {
         "corpus": corpus,
@@ -81,7 +81,7 @@ def text_only(
 
 
 def _numbers(query: str, collection: Collection) -> list[int]:
-    """The captions that ask, by number."""
+    """The query captions, by number."""
     if query == "each":
         return list(range(int(min(collection.judgements.relevant.counts, default=0))))
     if not query.isdigit():

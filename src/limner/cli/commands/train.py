@@ -1,4 +1,4 @@
-"""limner train: learn a system from pairs and keep it."""
+"""limner train: train a system and save it."""
 
 from __future__ import annotations
 
@@ -24,45 +24,48 @@ _Setting = Annotated[
 
 def train(
     system: Annotated[str, typer.Argument(metavar="SYSTEM", help="A name of 'limner systems', or module:function.")],
-    collection: Annotated[str, typer.Argument(metavar="COLLECTION", help="What to learn from: 'limner data list'.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="PATH", help="Where the model is written.")],
+    collection: Annotated[
+        str, typer.Argument(metavar="COLLECTION", help="The training collection: 'limner data list'.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="PATH", help="Output folder of the model.")],
     settings: _Setting = None,
     config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="Options of the system in TOML; --set wins.")
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="Options of the system in a TOML file; --set takes precedence."),
     ] = None,
     options: Loading = None,
     hold_out: Annotated[
-        bool, flag("--hold-out", "Of a collection without splits, hold one image in five out to measure on.")
+        bool, flag("--hold-out", "For a collection without splits, hold out one image in five for evaluation.")
     ] = False,
     start: Annotated[
         Path | None,
         typer.Option(
-            "--from", metavar="MODEL", help="Go on from a saved model of this kind, with its words and sizes."
+            "--from", metavar="MODEL", help="Continue from a saved model of this kind, with its vocabulary and sizes."
         ),
     ] = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Train a system on a collection and keep the model.
+    """Train a system on a collection and save the model.
 
-    The training split is used where there is one, the whole otherwise, or four images in five with --hold-out; a system
-    that chooses its settings does so on the dev split. The model knows what it was trained on, and is never measured on
-    it. It is what 'limner evaluate --system', 'limner index --system' and limner.systems.load take.
+    The training split is used if there is one, otherwise everything, or four images in five with --hold-out; a system
+    that tunes its settings does so on the dev split. The model records its training items and is never evaluated on
+    them. Use it with 'limner evaluate --system', 'limner index --system' and limner.systems.load.
 
     Examples:
       $ limner train histograms scenes -o scenes-model
       $ limner train histograms photos/ -o photos-model --hold-out --set dimensions=64
       $ limner evaluate scenes --system scenes-model
-      $ limner train towers pairs.csv -o tuned --from scenes-towers --set rate=0.0001
+      $ limner train towers pairs.csv -o tuned --from scenes-towers --set learning_rate=0.0001
     """
-    chosen = loading(settings) | ({} if start is None else {"start": str(start)})
-    _refuse_taken(out, chosen.get("folder"))
+    chosen = loading(settings) | ({} if start is None else {"init_from": str(start)})
+    _refuse_taken(out, chosen.get("checkpoint_dir", chosen.get("folder")))
     whole = _seen(load(collection, options), hold_out)
     began = time.perf_counter()
     model = _trained(system, whole, config, chosen, trust=trust)
     seconds = time.perf_counter() - began
     if not hasattr(model, "save"):
-        raise LimnerError(f"what {system!r} trains has no save(path), so it cannot be kept; use it from Python")
+        raise LimnerError(f"what {system!r} trains has no save(path), so it cannot be saved; use it from Python")
     model.save(out)
     seen = whole.train if "train" in whole.splits else whole
     told = {"system": system, "model": str(out), "images": len(seen.images), "texts": len(seen.texts)}
@@ -71,18 +74,18 @@ def train(
 
 
 def _resumed(model: object) -> list[str]:
-    """What a run that went on from a checkpoint did, or that there was nothing left to do."""
+    """A note on a resumed run."""
     trained = getattr(model, "trained", None) or {}
     before, epochs = trained.get("resumed", 0), trained.get("epochs", 0)
     if not before:
         return []
     if before >= epochs:
-        return [f"nothing was left to train: the checkpoint has all {epochs} epochs; for more, set epochs higher"]
-    return [f"went on after epoch {before}: {epochs - before} further epochs"]
+        return [f"nothing left to train: the checkpoint has all {epochs} epochs; for more, set epochs higher"]
+    return [f"resumed after epoch {before}: {epochs - before} further epochs"]
 
 
 def _seen(whole: Collection, hold_out: bool) -> Collection:
-    """What may be trained on."""
+    """The training items."""
     from limner.systems.held_out import drawn
 
     if hold_out and whole.splits:
@@ -91,12 +94,12 @@ def _seen(whole: Collection, hold_out: bool) -> Collection:
 
 
 def _refuse_taken(out: Path, checkpoints: object) -> None:
-    """Refuses a place that is not for a model, before hours of training; that of the checkpoints is one."""
+    """Refuses an invalid output path before training; the checkpoint folder is allowed."""
     if out.is_file():
         raise LimnerError(f"{out} is a file: a model is a folder; give a new name, or remove the file first")
     shared = checkpoints is not None and Path(str(checkpoints)).absolute() == out.absolute()
     if out.exists() and not (shared or (out / "config.json").is_file()):
-        raise LimnerError(f"{out} is there and is no saved model: name a new place, or remove it first")
+        raise LimnerError(f"{out} exists and is not a saved model: choose another path, or remove it first")
     place_for(out)
 
 

@@ -1,4 +1,4 @@
-"""Scenes: a small world that limner draws itself, in which every truth is known.
+"""Scenes: a small synthetic world, in which every true match is known.
 
 Everything works offline in seconds, and since the meaning of every caption is known, so are *all* images it truly
 describes: `extra["complete"]` beside the usual five captions per image.
@@ -53,7 +53,7 @@ _SPLITS = ("train", "train", "train", "dev", "test")
 
 @dataclass(frozen=True)
 class Drawing:
-    """A picture that is drawn when it is called; it travels between processes as its scene alone."""
+    """An image that is drawn when called; only its scene is pickled."""
 
     scene: Scene
 
@@ -65,7 +65,7 @@ class Drawing:
 
 
 MOST = 1_000_000
-"""Images of a world: as many as their numbers in ids have places for."""
+"""Images of a world: limited by the digits in the ids."""
 
 
 def load(
@@ -73,14 +73,14 @@ def load(
 ) -> Collection:
     """The built-in world as a collection; pictures are drawn only when they are opened.
 
-    Picture number i of a seed is the same whatever the number of images; of every five in a row, three are for
+    Image number i of a seed does not depend on the number of images; of every five in a row, three are for
     training, one for development and one for testing.
 
     Args:
         path: Must be left out: the world is drawn, not read.
-        split: "train", "dev" or "test" for that part alone.
+        split: only "train", "dev" or "test".
         images: How many images.
-        seed: Which world.
+        seed: Seed of the world.
         graded: Whether to add the judgements "graded": 1 for a true pair, 0.5 where exactly one detail is wrong.
 
     Returns:

@@ -28,10 +28,10 @@ def _form(shape: str, numbers: tuple[float, ...]) -> Form:
 
 
 class Scenery:
-    """A sheet for one background: bands of colour, hills, clouds, stars."""
+    """A canvas for one background: bands of colour, hills, clouds, stars."""
 
     def __init__(self, scene: Scene) -> None:
-        """An empty sheet with the heights of the scene and chance of its own."""
+        """An empty canvas with the heights of the scene and its own random stream."""
         self.sheet = Sheet(SIDE, SIDE, FINE)
         self.dice = Dice(scene.seed, scene.index, BACKDROP)
         self.horizon, self.shore = scene.horizon, scene.shore
@@ -39,7 +39,7 @@ class Scenery:
     def band(
         self, top: float, bottom: float, first: Colour, last: Colour, *, left: float = 0, right: float = SIDE
     ) -> None:
-        """A band shading from one colour to another, across the picture unless said."""
+        """A band shading from one colour to another, across the whole image by default."""
         x0, y0, x1, y1 = (round(length * FINE) for length in (left, top, right, bottom))
         self.sheet.shade(x0, y0, x1, y1, first, last)
 

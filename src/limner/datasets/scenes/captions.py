@@ -1,4 +1,4 @@
-"""What to say about a scene: meanings that are true of it and leave much out, and their sentences."""
+"""Captions of a scene: meanings that are true of it and leave details out, and their sentences."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from limner.datasets.scenes.scene import Scene, SceneObject
 from limner.datasets.scenes.world import CATEGORIES
 
 _SALIENCE = {"on": 6.0, "under": 2.0, "in front of": 5.0, "behind": 3.0, "above": 3.0, "below": 2.0, "next to": 3.0}
-"""How readily a relation is mentioned when several hold; left and right hold nearly always and say least."""
+"""Weight of each relation when several hold; left and right nearly always hold and are least informative."""
 
 
 def captions(scene: Scene, *, count: int = 5) -> list[tuple[str, Meaning]]:
-    """Captions for a scene, no two with one meaning, the same for the same (seed, index)."""
+    """Captions for a scene, all with different meanings, the same for the same (seed, index)."""
     dice = Dice(scene.seed, scene.index, CAPTIONS)
     found: dict[Meaning, str] = {}
     while len(found) < count:
@@ -36,7 +36,7 @@ def plan(scene: Scene, dice: Dice) -> Meaning:
 
 
 def _entities(scene: Scene, dice: Dice) -> tuple[Entity, ...]:
-    """One to three entities for which no object could be taken twice."""
+    """One to three entities that cannot refer to the same object."""
     wanted = dice.weighted((1, 2, 3), (0.4, 0.45, 0.15))
     entities: tuple[Entity, ...] = ()
     for thing in dice.shuffled(scene.objects):
@@ -49,7 +49,7 @@ def _entities(scene: Scene, dice: Dice) -> tuple[Entity, ...]:
 
 
 def _relating(scene: Scene, dice: Dice) -> Meaning | None:
-    """A relation between objects of different kinds, if there is one that the two descriptions allow to tell."""
+    """A relation between objects of different kinds, if there is one that the two descriptions allow."""
     kinds = [thing.kind for thing in scene.objects]
     triples = [(i, relation, j) for i, relation, j in scene.relations if kinds[i] != kinds[j]]
     names = sorted({relation for _, relation, _ in triples})
@@ -64,7 +64,7 @@ def _relating(scene: Scene, dice: Dice) -> Meaning | None:
 
 
 def _told(first: Entity, second: Entity, relation: str) -> Iterator[Meaning]:
-    """The relation with ever fewer claims about number: of all dogs, of a dog, ..."""
+    """The relation with weaker and weaker claims about number: all dogs, a dog, ..."""
     one, other = (replace(entity, number=1, exact=False) for entity in (first, second))
     for pair in ((first, second), (one, second), (first, other), (one, other)):
         if any(entity.number == 1 or entity.exact for entity in pair):
@@ -72,7 +72,7 @@ def _told(first: Entity, second: Entity, relation: str) -> Iterator[Meaning]:
 
 
 def _describe(scene: Scene, thing: SceneObject, dice: Dice) -> Entity:
-    """Some of what could be said of an object, and how many objects of the scene that description fits."""
+    """A partial description of an object, and the number of objects in the scene that it fits."""
     noun = _category(thing.kind, dice) if dice.chance(0.25) else thing.kind
     colour = thing.colour if noun == "object" or dice.chance(0.4) else None
     size = thing.size if dice.chance(0.05 if thing.size == "medium" else 0.2) else None

@@ -1,4 +1,4 @@
-"""Dice: the only source of chance, the same on every machine and with every version of numpy."""
+"""Dice: the only source of randomness, the same on every machine and with every version of numpy."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _BLOCK = 128
 class Dice:
     """Random choices from the raw bits of PCG64, seeded by a tuple of numbers.
 
-    numpy promises the raw bits of a bit generator, but not what `Generator.choice` and its kin make of them; so
-    the few choices needed here are made from the bits themselves.
+    numpy promises the raw bits of a bit generator, but not the results of `Generator.choice` and similar methods; so
+    the choices here use the bits directly.
 
     >>> dice = Dice(0, 7)
     >>> dice.integer(10) == Dice(0, 7).integer(10)
@@ -30,7 +30,7 @@ class Dice:
         self._block: list[float] = []
 
     def fraction(self) -> float:
-        """A number from 0 up to but not including 1."""
+        """A number in [0, 1)."""
         if not self._block:
             self._block = ((self._bits.random_raw(_BLOCK) >> np.uint64(11)) * 2.0**-53).tolist()
         return self._block.pop()
@@ -44,7 +44,7 @@ class Dice:
         return int(self.fraction() * stop)
 
     def between(self, low: float, high: float) -> int:
-        """A whole number from low to high, both included; low where the range is empty."""
+        """A whole number from low to high, both included; low for an empty range."""
         first, last = round(low), round(high)
         return first + self.integer(last - first + 1) if last > first else first
 
@@ -53,7 +53,7 @@ class Dice:
         return options[self.integer(len(options))]
 
     def weighted(self, options: Sequence[T], weights: Sequence[float]) -> T:
-        """One of the options, as likely as its weight."""
+        """One of the options, with probability proportional to its weight."""
         left = self.fraction() * sum(weights)
         for option, weight in zip(options, weights, strict=True):
             left -= weight

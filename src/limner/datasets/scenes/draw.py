@@ -55,10 +55,10 @@ def _form(thing: SceneObject) -> tuple[str, str, int, int, bool, bool]:
 
 
 def _cast(picture: Pixels, thing: SceneObject) -> None:
-    """A soft shadow under an object that stands on the ground, inside its box so that the box stays the whole truth."""
+    """A soft shadow under an object that stands on the ground, inside its box, so that the box stays exact."""
     x0, _, x1, y1 = thing.box
     shade = _shade(x1 - x0)
-    under, whole = picture[y1 - len(shade) : y1, x0:x1], 3 * _WHOLE  # a third of the light is taken
+    under, whole = picture[y1 - len(shade) : y1, x0:x1], 3 * _WHOLE  # darkens by a third
     under[:] = (under * (whole - shade) + _SHADOW * shade + whole // 2) // whole
 
 

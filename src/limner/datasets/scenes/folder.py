@@ -11,7 +11,7 @@ from limner.core.collection import Collection
 from limner.core.files import replacing, replacing_folder, write_text
 
 FILES = ("images", "captions.csv", "objects.json", "complete.qrels")
-"""Everything that a written world consists of."""
+"""All files of a written world."""
 
 
 def write(collection: Collection, folder: str | Path) -> Path:
@@ -24,7 +24,7 @@ def write(collection: Collection, folder: str | Path) -> Path:
 
     Args:
         collection: What `load` returned, or a split of it.
-        folder: Where to write; made if it is not there, in a folder that is.
+        folder: Where to write; created if missing; its parent must exist.
     """
     own = FILES if (Path(folder) / "complete.qrels").is_file() else ()
     with replacing_folder(folder, head="captions.csv", own=own) as draft:

@@ -1,4 +1,4 @@
-"""From a meaning to English. Words and sentence forms are chosen by chance; none of them changes what is said."""
+"""From a meaning to English. Words and sentence forms are random and do not change the meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Composing a scene: which objects there are and where they stand. All chance comes from (seed, index)."""
+"""Composing a scene: its objects and their positions. All randomness comes from (seed, index)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from limner.datasets.scenes.scene import Box, Scene, SceneObject, area, overlap
 from limner.datasets.scenes.world import BACKGROUNDS, COLOURS, KINDS, SIDE, SIZES, WATERSIDE, ObjectKind
 
 LAYOUT, CAPTIONS, BACKDROP = 0, 1, 2
-"""Streams of chance: other captions never move an object, and other clouds never change a caption."""
+"""Independent random streams, so that captions, layout and background do not affect each other."""
 
 MOST_OBJECTS = 9
 LENGTHS = {"small": 20.0, "medium": 32.0, "large": 50.0}
@@ -41,7 +41,7 @@ class _Member:
 
 
 def compose(seed: int, index: int) -> Scene:
-    """Composes picture number `index` of the world of this seed; no other picture has a say in it."""
+    """Composes picture number `index` of the world of this seed; independent of all other images."""
     dice = Dice(seed, index, LAYOUT)
     stage = _Stage(dice, dice.choose(BACKGROUNDS))
     for kind in _kinds(dice, stage.background):
@@ -94,7 +94,7 @@ class _Stage:
         self.objects: list[SceneObject] = []
 
     def place(self, members: list[_Member]) -> None:
-        """Places a group, near or on or in front of or over what is there already; what finds no room is left out."""
+        """Places a group, near or on or in front of or over what is there already; what does not fit is left out."""
         if not members:
             return
         kind, dice = members[0].kind, self.dice
@@ -117,7 +117,7 @@ class _Stage:
         return self.dice.choose(carrying or range(len(self.objects)))
 
     def _way(self, kind: ObjectKind, place: str, target: int | None) -> str:
-        """How a group is placed with respect to an object that is there already."""
+        """How a group is placed relative to an existing object."""
         if target is None:
             return "free"
         other = self.objects[target]
@@ -130,7 +130,7 @@ class _Stage:
         return "beside" if place == other.place else "free"
 
     def _try(self, member: _Member, place: str, way: str, target: int | None, anchor: Box | None) -> SceneObject | None:
-        """One object in a place that is free, or none after `_TRIES` attempts."""
+        """One object at a free position, or None after `_TRIES` attempts."""
         for _ in range(_TRIES):
             if way == "free" or target is None:
                 corner, touching = self._free(member, place, anchor), None
@@ -145,7 +145,7 @@ class _Stage:
         return None
 
     def _free(self, member: _Member, place: str, anchor: Box | None) -> tuple[int, int]:
-        """A corner anywhere in the zone of this place, not far from the anchor where there is one."""
+        """A corner anywhere in the zone of this place, not far from the anchor if there is one."""
         low, high = self._bottoms(place, member.height)
         left, right = _EDGE, SIDE - _EDGE - member.width
         if anchor and self.dice.chance(0.8):
@@ -180,7 +180,7 @@ class _Stage:
         return self.shore + 16, SIDE - _EDGE
 
     def _fits(self, box: Box, place: str, way: str, touching: int | None) -> bool:
-        """Whether a box lies in the picture and its zone, and hides nothing but part of what it stands in front of."""
+        """Whether a box lies in the picture and its zone, and covers nothing except part of the object behind it."""
         if box[0] < 1 or box[1] < 1 or box[2] >= SIDE or box[3] >= SIDE:
             return False
         low, high = self._bottoms(place, box[3] - box[1])
@@ -192,7 +192,7 @@ class _Stage:
         return touching is None or self._shows(self.objects[touching].box, box, way)
 
     def _shows(self, behind: Box, box: Box, way: str) -> bool:
-        """Whether enough is seen of an object that another stands on or in front of."""
+        """Whether an object stays visible enough behind or below another."""
         hidden = overlap(box, behind) / area(behind)
         if way == "on":
             return hidden <= 0.35 and box[2] - box[0] <= behind[2] - behind[0]

@@ -1,4 +1,4 @@
-"""What a caption says, apart from its words: entities, a relation between two of them, a setting.
+"""The meaning of a caption, independent of its wording: entities, a relation between two of them, a setting.
 
 Semantics. A meaning is true of a scene when the setting holds and there is a set of objects for every entity such that
 
@@ -26,11 +26,11 @@ _KNOWN = {"noun": (*KINDS, *CATEGORIES), "colour": COLOURS, "size": SIZES, "plac
 
 @dataclass(frozen=True)
 class Entity:
-    """What a noun phrase says: a description and how many.
+    """The meaning of a noun phrase: a description and a number.
 
     Args:
         noun: A kind or a category, such as "dog" or "animal".
-        colour: One of `COLOURS`, or None where nothing is said.
+        colour: One of `COLOURS`, or None if nothing is said.
         size: One of `SIZES`, or None.
         place: "air" or "water", or None.
         number: How many.
@@ -48,7 +48,7 @@ class Entity:
     exact: bool = False
 
     def __post_init__(self) -> None:
-        """Refuses words that are not of this world."""
+        """Checks the words against the vocabulary."""
         for what, known in _KNOWN.items():
             value = getattr(self, what)
             if value not in known and (value is not None or what == "noun"):
@@ -57,7 +57,7 @@ class Entity:
             raise LimnerError(f"an entity needs a number of 1 or more; got {self.number}")
 
     def fits(self, thing: SceneObject) -> bool:
-        """Whether one object fits the description (the number aside)."""
+        """Whether one object fits the description (ignoring the number)."""
         return (
             thing.kind in kinds_of(self.noun)
             and self.colour in (None, thing.colour)
@@ -99,7 +99,7 @@ class Entity:
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a caption says.
+    """The meaning of a caption.
 
     Args:
         entities: One or more entities; no object may fit two of them.
@@ -115,7 +115,7 @@ class Meaning:
     setting: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuses what the semantics does not cover."""
+        """Checks that the semantics covers it."""
         if self.relation is not None and self.relation not in RELATIONS:
             raise UnknownName("relation of scenes", self.relation, RELATIONS)
         if self.setting is not None and self.setting not in SETTINGS:
@@ -144,7 +144,7 @@ class Meaning:
         return self.relation is None or self._related(scene, *sets)
 
     def _related(self, scene: Scene, subjects: list[int], objects: list[int]) -> bool:
-        """Whether enough subjects stand in the relation to enough objects, each to each."""
+        """Whether enough subjects are in the relation with enough objects, all pairwise."""
         holding = {(i, j) for i, relation, j in scene.relations if relation == self.relation}
         first, second = self.entities
         if second.exact or first.number == 1:

@@ -47,7 +47,7 @@ class PenShape:
     Args:
         shape: "oval", "ring", "box", "poly" or "line".
         points: Its points.
-        wide: How far it reaches beyond them on all sides.
+        wide: Its margin beyond them on all sides.
         size: The radius of a box's corners, or how wide a ring is.
         colour: Its colour.
     """
@@ -78,7 +78,7 @@ class Pen:
         grid: Width and height of the grid.
         width: Width of the drawn object in picture pixels.
         colour: Name of the object's colour.
-        flying: Whether the object is in the air, which changes how a bird holds its wings.
+        flying: Whether the object is in the air, which changes the wings of a bird.
     """
 
     def __init__(self, grid: tuple[int, int], *, width: int, colour: str, flying: bool = False) -> None:
@@ -89,7 +89,7 @@ class Pen:
         self.body = PAINT[colour]
         self.dark = mix(self.body, (0, 0, 0), 0.62 if colour == "black" else 0.42)
         self.light = mix(self.body, (255, 255, 255), 0.3 if colour == "black" else 0.45)
-        if colour == "white":  # nothing is lighter: what is light elsewhere is a shade of grey here
+        if colour == "white":  # white has no lighter shade, so grey is used
             self.light = (218, 222, 232)
         self.flying = flying
 

@@ -1,4 +1,4 @@
-"""Filling shapes in whole numbers, so that every processor and every version of every library fills the same pixels.
+"""Filling shapes in whole numbers, so that every CPU and library version fills the same pixels.
 
 Shapes lie on a sheet several times as fine as the picture, whose pixels are then averaged, so that edges are smooth.
 Coordinates are whole numbers, `STEPS` to a pixel of the sheet, and a pixel is filled where its middle lies inside.
@@ -19,7 +19,7 @@ Mask = npt.NDArray[np.bool_]
 Whole = npt.NDArray[np.int64]
 Sums = npt.NDArray[np.uint16]
 Pixels = npt.NDArray[np.uint8]
-"""Rows by columns by red, green, blue and a byte that says nothing: four are quicker than three."""
+"""Rows by columns by red, green, blue and an unused byte: four are faster than three."""
 Packed = npt.NDArray[np.uint32]
 
 STEPS = 16
@@ -29,7 +29,7 @@ _STRIP = 64  # rows of a sheet that are averaged together
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """A shape that is filled and ready to be put down.
+    """A filled shape, ready to be placed.
 
     Args:
         left: Pixel of the sheet that the first column of the mask lies on.
@@ -47,7 +47,7 @@ class Form:
 
         Args:
             shape: A key of `SHAPES`.
-            numbers: What that shape takes.
+            numbers: Coordinates of the shape.
         """
         points = _POINTS[shape](numbers)
         left, top = min(numbers[i] for i in points) // STEPS, min(numbers[i + 1] for i in points) // STEPS
@@ -63,8 +63,8 @@ class Sheet:
     """A sheet to paint on, `fine` times as fine as the picture it becomes.
 
     Args:
-        width: Of the picture, in pixels.
-        height: Of the picture.
+        width: Width of the picture, in pixels.
+        height: Height of the picture.
         fine: Pixels of the sheet along each side of a pixel of the picture: 1, 2, 4, 8 or 16.
 
     >>> sheet = Sheet(3, 1, 2)
@@ -78,7 +78,7 @@ class Sheet:
         self._pixels = np.zeros((height * fine, width * fine), np.uint32)
 
     def paint(self, form: Form, colour: Colour) -> None:
-        """Paints a form; what lies beyond the sheet is left out."""
+        """Paints a form; parts outside the sheet are clipped."""
         (height, width), (rows, columns), left, top = self._pixels.shape, form.mask.shape, form.left, form.top
         x0, y0, x1, y1 = max(left, 0), max(top, 0), min(left + columns, width), min(top + rows, height)
         if x0 < x1 and y0 < y1:
@@ -86,7 +86,7 @@ class Sheet:
             np.copyto(self._pixels[y0:y1, x0:x1], _packed(colour), where=inside)
 
     def strew(self, form: Form, colour: Colour, places: Sequence[tuple[int, int]]) -> None:
-        """Paints a small form many times, moved by so many pixels of the sheet across and down."""
+        """Paints a small form many times, at the given pixel offsets."""
         height, width = self._pixels.shape
         moves = np.array(places, np.int64).reshape(-1, 2)
         down, across = np.nonzero(form.mask)
@@ -120,7 +120,7 @@ class Sheet:
     def _fields(self) -> Iterator[tuple[slice, tuple[Packed, Packed]]]:
         """Sums of red and blue, and of green and painted pixels, 16 bits each, for some rows of the picture at a time.
 
-        Sixteen bits are enough for 257 pixels, and a few rows stay in the nearest cache.
+        Sixteen bits are enough for 257 pixels, and a few rows fit into the L1 cache.
         """
         steps, fields, eight = range(self.fine), np.uint32(0xFF00FF), np.uint32(8)
         for low in range(0, len(self._pixels), _STRIP):

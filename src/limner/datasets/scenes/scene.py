@@ -1,4 +1,4 @@
-"""The structured truth of a picture: its objects, and what the spatial words mean of them.
+"""The ground truth of an image: its objects, and the definitions of the spatial relations.
 
 Each relation is a condition on the boxes and the places of two objects, stated once, in the function of its name.
 """
@@ -21,7 +21,7 @@ NEAR = 12
 
 @dataclass(frozen=True)
 class SceneObject:
-    """One object of a scene; its box is the extent of the whole drawing, also where something stands in front of it.
+    """One object of a scene; its box is the extent of the whole drawing, even where something is in front of it.
 
     Args:
         kind: Name of the kind.
@@ -60,7 +60,7 @@ class SceneObject:
 
 @dataclass(frozen=True)
 class Scene:
-    """The structured truth of one picture: everything captions can speak of, and what drawing needs.
+    """The ground truth of one image: everything that captions can mention, and what drawing needs.
 
     Args:
         seed: Seed of the world.

@@ -1,4 +1,4 @@
-"""Complete judgements: every meaning is evaluated on every scene, all scenes at a time.
+"""Complete judgements: every meaning is evaluated on every scene, for all scenes at once.
 
 Nothing here reads a caption's text. The semantics is that of `meaning.py`.
 """
@@ -69,9 +69,9 @@ class SceneTruth:
         return count == entity.number if entity.exact else count >= entity.number
 
     def _in_relation(self, meaning: Meaning) -> Mask:
-        """For every scene, whether enough subjects stand in the relation to enough objects, each to each.
+        """For every scene, whether enough subjects are in the relation with enough objects, all pairwise.
 
-        Assumes that both numbers are right, so that "exactly n" and "at least n" related ones come to the same.
+        Assumes that both numbers are right, so that "exactly n" and "at least n" related ones are equivalent.
         """
         first, second = meaning.entities
         subjects, objects = self._pairs[str(meaning.relation)]

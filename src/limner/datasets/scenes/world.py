@@ -1,6 +1,6 @@
 """The vocabulary of the world: kinds of object, categories, colours, sizes, backgrounds, relations.
 
-Every kind and every category is a WordNet 3.0 synset, every word used for it is a lemma of that very synset, and a
+Every kind and every category is a WordNet 3.0 synset, every word used for it is a lemma of that synset, and a
 category holds exactly those kinds that have its synset among their hypernyms. So the captions can be read with WordNet.
 """
 
@@ -133,7 +133,7 @@ PLACES = ("ground", "air", "water", "perch")
 BACKGROUNDS = ("beach", "meadow", "snow", "street", "room", "night")
 
 SETTINGS: dict[str, tuple[str, ...]] = {**{b: (b,) for b in BACKGROUNDS}, "outdoors": OUTDOORS}
-"""What a caption can say of the background, and the backgrounds for which that is true."""
+"""Words for the background in captions, and the backgrounds for which they are true."""
 
 CONVERSE = {
     "left of": "right of",

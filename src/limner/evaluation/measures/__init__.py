@@ -2,10 +2,10 @@
 
 A measure is of a kind in `MEASURES`: a function from `Placements` to one number per query, and its traits.
 Where candidates are tied, every function gives the expectation over random orders of the tied ones (McSherry & Najork,
-ECIR 2008), so a constant scorer gets chance, not luck. Where a list is cut off, a measure is told if no way that the
-list may go on can change it (`bounds`), and refused otherwise.
+ECIR 2008), so a constant scorer gets the chance level. For a truncated list, a measure is computed if no continuation
+of the list can change it (`bounds`), and refused otherwise.
 
-Symbols: R = relevant candidates of the query; rank_1 = rank of the best placed relevant one; rel_i = 1 where the i-th
+Symbols: R = relevant candidates of the query; rank_1 = rank of the first relevant candidate; rel_i = 1 where the i-th
 candidate is relevant; P@i = share of relevant ones among the first i.
 
 One query whose second and fourth of five candidates are relevant, the fourth by half:
@@ -29,6 +29,6 @@ for _kind in BUILT_IN:
     MEASURES.register(_kind.name)(_kind)
 
 DEFAULT = parse("R@1 R@5 R@10 MedR MRR mAP@R RP rsum")
-"""What is measured where nothing is said."""
+"""The default measures."""
 
 __all__ = ["DEFAULT", "MEASURES", "Composite", "Measure", "MeasureKind", "at_rank", "bounds", "parse", "total"]

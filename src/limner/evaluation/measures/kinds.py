@@ -1,7 +1,7 @@
 """A kind of measure: one function and its traits.
 
 A kind owns everything that is special about a measure: its summary over queries, whether higher is better, its bounds,
-how it is printed, and what it is made of. Nothing else in limner asks for a measure's name.
+how it is printed, and what it is made of. No other code in limner depends on a measure's name.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ MEASURES: Registry[MeasureKind] = Registry("measure", {})
 """All kinds of measures by name; `MEASURES.register("RBP")(kind)` adds one."""
 
 Statistic = str | Callable[[FloatArray], float]
-"""How the values of many queries become one number: "mean", "median", or a function."""
+"""Summary over queries: "mean", "median", or a function."""
 
 UNKNOWN = "unknown"
-"""The summary of a measure that a file names and that is not defined here."""
+"""Placeholder summary of a measure from a file that is not defined in this process."""
 
 STATISTICS: Mapping[str, Callable[[FloatArray], Any]] = {"mean": np.mean, "median": np.median}
 _CUTS = ("required", "optional", "none")
@@ -35,11 +35,11 @@ _NAME = r"[A-Za-z][\w-]*(?:@R)?"
 
 
 class Parameters(Protocol):
-    """The cut and the options that a measure was asked for with."""
+    """The cut-off and options of a measure."""
 
     @property
     def k(self) -> int | None:
-        """The cut; None without one."""
+        """The cut-off; None without one."""
 
     def option(self, name: str) -> Any:
         """The value of an option, or its default."""
@@ -47,12 +47,12 @@ class Parameters(Protocol):
 
 @dataclass(frozen=True)
 class Composite:
-    """What a measure is made of that adds up others over both directions: `weight` times the sum of all parts.
+    """The parts of a measure that sums others over both directions: `weight` times the sum of all parts.
 
     Args:
         parts: Measures, each a mean of values between the bounds; every one counts once in each direction.
-        weight: What each part counts; 100 for a sum of percentages.
-        bounds: The least and the greatest value of a query in each part.
+        weight: Weight of each part; 100 for a sum of percentages.
+        bounds: The minimum and maximum value of a query in each part.
     """
 
     parts: tuple[str, ...]
@@ -60,11 +60,11 @@ class Composite:
     bounds: tuple[float, float] = (0.0, 1.0)
 
     def value(self, values: Iterable[float]) -> float:
-        """The number, from the numbers of all parts."""
+        """The value, from the values of all parts."""
         return self.weight * math.fsum(values)
 
     def interval(self, parts: Sequence[Part]) -> Interval:
-        """95% interval of the number. Parts of one image count together."""
+        """95% interval of the value, clustered by image."""
         return sum_interval(parts, bounds=self.bounds)
 
     def difference(self, parts: Sequence[Part]) -> Interval:
@@ -75,21 +75,21 @@ class Composite:
 
 @dataclass(frozen=True)
 class MeasureKind:
-    """A row of the table of measures: a function and its traits.
+    """An entry of the measure table: a function and its traits.
 
     Args:
-        name: As it is written before the cut.
-        compute: One value per query, from placements and the cut and options that were asked for; None for a composite.
+        name: Name, as written before the cut-off.
+        compute: One value per query, from placements, cut-off and options; None for a composite.
         formula: The definition in one line.
         source: Where it comes from.
         cut: Whether `@k` is "required", "optional" or "none".
-        options: Names allowed in parentheses, each with its default: False for a word that stands alone (True where it
+        options: Names allowed in parentheses, each with its default: False for a word that stands alone (True if it
             is done anyhow), a whole number, or any number of 0 or above.
         alternatives: Options of which only one may be given.
         summary: How values become one number: "mean", "median" or a function.
         variants: Options that replace the summary, each with the one it brings.
         better: 1 where higher is better, -1 where lower is better.
-        bounds: The least and the greatest value of a query; None where there are none. Means of bounded values get
+        bounds: The minimum and maximum value of a query; None if there are none. Means of bounded values get
             Wilson's interval, all others one by the bootstrap.
         percent: Whether tables show it in percent.
         decimals: How many decimals tables show.
@@ -127,7 +127,7 @@ class MeasureKind:
     on_grades: Callable[[Parameters], str] | None = None
 
     def __post_init__(self) -> None:
-        """Refuses traits that nothing could follow."""
+        """Checks the traits."""
         checks = (
             ("name", bool(re.fullmatch(_NAME, self.name)), "letters, digits, - and _, a letter first"),
             ("compute", callable(self.compute) or self.composite is not None, "a function of placements and a measure"),
@@ -148,13 +148,13 @@ class MeasureKind:
         return self.name + {"required": "@k", "optional": "[@k]", "none": ""}[self.cut]
 
     def traits(self) -> dict[str, Any]:
-        """What a report keeps, so that it can be read where the measure is not defined."""
+        """The traits stored in a report, so that it can be read where the measure is not defined."""
         kept = {name: getattr(self, name) for name in _TRAITS}
         return {**kept, "bounds": None if self.bounds is None else list(self.bounds)}
 
     @classmethod
     def foreign(cls, name: str, traits: Mapping[str, Any]) -> MeasureKind:
-        """A measure that a file names and that is not defined here: data with traits, nothing that could be run.
+        """A measure from a file that is not defined in this process: traits only, no code.
 
         Args:
             name: As the file writes it.
@@ -173,7 +173,7 @@ class MeasureKind:
             "sees": sees if (sees := traits.get("sees")) in ("k", "R", "list") else "list",
         }
         for trait, value in values.items():
-            object.__setattr__(made, trait, value)  # the name may be any text: it is shown, never looked up
+            object.__setattr__(made, trait, value)  # the name may be any text: it is displayed, never looked up
         return made
 
 
@@ -186,7 +186,7 @@ def _is_statistic(statistic: Statistic) -> bool:
 
 
 def _read_bounds(given: object) -> tuple[float, float] | None:
-    """Bounds from a file, or none where they are no bounds."""
+    """Bounds from a file, or None if they are invalid."""
     if not isinstance(given, list) or len(given) != 2 or not all(isinstance(end, (int, float)) for end in given):
         return None
     low, high = map(float, given)

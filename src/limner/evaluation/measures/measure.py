@@ -1,4 +1,4 @@
-"""A measure with its cut and options: how it is written and read, and what it makes of placements."""
+"""A measure with its cut-off and options: parsing, printing, and computing values from placements."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from limner.evaluation.measures.kinds import MEASURES, STATISTICS, UNKNOWN, Meas
 from limner.evaluation.placements import Placements
 
 DEEPEST = 1_000_000_000
-"""The largest cut that is read."""
+"""The largest accepted cut-off."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure with its cut and options.
+    """A measure with its cut-off and options.
 
     Args:
         name: The name of its kind.
-        k: The cut; None without one.
+        k: The cut-off; None without one.
         options: Options that differ from the defaults.
-        given: Its kind, where that is not in `MEASURES`.
+        given: Its kind, if it is not in `MEASURES`.
 
     >>> Measure.parse("ndcg@5"), Measure.parse("R@1(graded)").k, str(Measure.parse("mAP@R"))
     (Measure('nDCG@5'), 1, 'mAP@R')
@@ -39,7 +39,7 @@ class Measure:
 
     @classmethod
     def parse(cls, text: str | Measure | MeasureKind, *, trusted: bool = True) -> Measure:
-        """Reads `Name`, `Name@k`, `Name@k(option, option=value)`, and the same of a kind of one's own.
+        """Reads `Name`, `Name@k`, `Name@k(option, option=value)`, and the same of a kind of your own.
 
         Args:
             text: A measure as it is written, with a name of `MEASURES` or "module:kind"; or a kind itself.
@@ -50,11 +50,11 @@ class Measure:
         kind, cut, options = (text, None, ()) if isinstance(text, MeasureKind) else _split(text, trusted)
         written = kind.name if isinstance(text, MeasureKind) else text
         if cut is None and kind.cut == "required":
-            raise LimnerError(f"measure {written!r} needs a cut: write for example '{kind.name}@10'")
+            raise LimnerError(f"measure {written!r} needs a cut-off: write for example '{kind.name}@10'")
         if cut is not None and kind.cut == "none":
-            raise LimnerError(f"measure {written!r}: {kind.name} takes no cut; write '{kind.name}'")
+            raise LimnerError(f"measure {written!r}: {kind.name} takes no cut-off; write '{kind.name}'")
         if cut is not None and not 1 <= cut <= DEEPEST:
-            raise LimnerError(f"measure {written!r}: the cut must be 1 to {DEEPEST:,}")
+            raise LimnerError(f"measure {written!r}: the cut-off must be 1 to {DEEPEST:,}")
         held = MEASURES.get(kind.name)
         if held is not None and held is not kind:
             raise LimnerError(f"measure {written!r}: limner has another measure {kind.name!r}; give yours another name")
@@ -80,18 +80,18 @@ class Measure:
 
     @property
     def statistic(self) -> Statistic:
-        """What makes one number of many values, as `limner.stats` takes it."""
+        """The summary statistic, in the form `limner.stats` accepts."""
         chosen = [summary for name, summary in self.kind.variants.items() if self.option(name)]
         return chosen[0] if chosen else self.kind.summary
 
     def traits(self) -> dict[str, Any]:
-        """What a report keeps of it. Where the summary has no name, the report keeps the number instead."""
+        """The traits stored in a report. If the summary has no name, the report stores the value instead."""
         named = isinstance(self.statistic, str) and self.kind.composite is None
         return {**self.kind.traits(), "summary": self.statistic if named else UNKNOWN}
 
     @property
     def parts(self) -> tuple[Measure, ...]:
-        """What a composite measure adds up; refuses parts that no interval of the sum can be computed from."""
+        """The parts of a composite measure; refuses parts for which no interval of the sum can be computed."""
         composite = self.kind.composite
         found = parse(composite.parts) if composite else ()
         for part in found:
@@ -101,11 +101,11 @@ class Measure:
 
     @property
     def sees_whole_list(self) -> bool:
-        """Whether it can tell a bad query from a worse one, however far down the first relevant candidate is."""
+        """Whether it depends on the whole list, and so distinguishes bad queries from worse ones."""
         return self.k is None and self.kind.sees == "list" and self.kind.composite is None
 
     def __call__(self, placements: Placements) -> FloatArray:
-        """One value per query of `counted`; refuses where what follows a truncated list could change it."""
+        """One value per query of `counted`; refuses if the rest of a truncated list could change it."""
         low, high = bounds(placements, self)
         open_ = np.flatnonzero(low != high)
         if len(open_):
@@ -113,7 +113,7 @@ class Measure:
         return low
 
     def counted(self, placements: Placements) -> Placements:
-        """What this measure looks at: positives of its `min_grade`, and the queries that have one; or all judged."""
+        """The placements it uses: positives of its `min_grade`, and the queries that have one; or all judged."""
         if self.kind.judged:
             return placements if placements.judged is None else placements.judged
         grade = self.option("min_grade") if "min_grade" in self.kind.options else 0
@@ -134,7 +134,7 @@ class Measure:
         if not len(values):
             return float("nan")
         if self.statistic == UNKNOWN:
-            raise LimnerError(f"measure {self}: how its values are summed up is not known here")
+            raise LimnerError(f"measure {self}: its summary over queries is not known in this process")
         return float(STATISTICS[self.statistic](values) if isinstance(self.statistic, str) else self.statistic(values))
 
     def show(self, value: float) -> str:
@@ -142,7 +142,7 @@ class Measure:
         return f"{100 * value if self.kind.percent else value:.{self.kind.decimals}f}"
 
     def show_change(self, value: float) -> str:
-        """A difference of two numbers as tables show it, with its sign; nothing is neither up nor down.
+        """A difference of two numbers as tables show it, with its sign; zero has no sign.
 
         >>> Measure("R", 1).show_change(0.013), Measure("MRR").show_change(-0.0001), Measure("MedR").show_change(-2.5)
         ('+1.3', '0.0', '-2.5')
@@ -160,17 +160,17 @@ class Measure:
 
 
 def bounds(placements: Placements, measure: Measure) -> tuple[FloatArray, FloatArray]:
-    """The least and the greatest value of each query, over all ways in which cut-off lists may go on.
+    """The least and the greatest value of each query, over all possible continuations of truncated lists.
 
-    Relevant candidates that a list does not hold come next at best, and last of the pool at worst (never, where the
-    pool is unknown). Where both ends are equal, the value is certain.
+    Relevant candidates missing from a list come next at best, and last in the pool at worst (never, if the pool is
+    unknown). If both bounds are equal, the value is certain.
 
     Args:
-        placements: Where relevant candidates stand.
+        placements: Ranks of the relevant candidates.
         measure: What is measured.
 
     Returns:
-        Two values for each query of `measure.counted(placements)`; the very same array twice where nothing is cut off.
+        Two values for each query of `measure.counted(placements)`; the same array twice if nothing is truncated.
 
     >>> from limner import Judgements, Ranking
     >>> from limner.evaluation.placements import Asked, place
@@ -188,7 +188,7 @@ def bounds(placements: Placements, measure: Measure) -> tuple[FloatArray, FloatA
 
 
 def _computed(measure: Measure, placements: Placements) -> FloatArray:
-    """One number per query; refuses what a function of somebody's own returns instead."""
+    """Computes one value per query, and checks the output of user-defined functions."""
     if measure.kind.compute is None:
         raise LimnerError(f"{measure} adds up measures of both directions: ask for it in evaluate(), which has both")
     values = np.asarray(measure.kind.compute(placements, measure), dtype=np.float64)
@@ -277,7 +277,7 @@ def _number(value: str, what: str, *, whole: bool) -> float | int:
 
 
 def _written(value: float) -> str:
-    """A number in as few digits as tell it from all others.
+    """The shortest decimal that round-trips.
 
     >>> _written(2.0), _written(0.1234567), _written(1e-07)
     ('2', '0.1234567', '1e-07')

@@ -1,4 +1,4 @@
-"""The measures that limner brings. Each row is a function from placements to values, and its traits."""
+"""The built-in measures. Each row is a function from placements to values, and its traits."""
 
 from __future__ import annotations
 

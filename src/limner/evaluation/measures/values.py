@@ -1,4 +1,4 @@
-"""One value per query of every kind of measure, from where its relevant candidates stand."""
+"""The functions of all measures: one value per query, from the ranks of its relevant candidates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def total(p: Placements, values: FloatArray) -> FloatArray:
 
 
 def _within(p: Placements, cut: Any) -> FloatArray:
-    """The chance of each positive to stand within its query's cut."""
+    """The probability that each positive is within its query's cut-off."""
     return np.asarray(np.clip((cut - p.above) / p.tied, 0.0, 1.0))
 
 
@@ -27,7 +27,7 @@ def _weights(p: Placements, measure: Parameters) -> FloatArray:
 
 
 def _exponents(p: Placements, grades: FloatArray) -> IntArray:
-    """For each query, the power of two that its greatest grade is just below."""
+    """For each query, the power of two just above its highest grade."""
     greatest = np.zeros(len(p.queries))
     np.maximum.at(greatest, p.query, grades)
     return np.frexp(greatest)[1].astype(np.int64)
@@ -39,13 +39,13 @@ def _comparable(p: Placements, grades: FloatArray) -> FloatArray:
 
 
 def _ideal(p: Placements, weights: FloatArray, cut: IntArray) -> FloatArray:
-    """The sum of the greatest weights of each query, as many as its cut."""
+    """The sum of the highest weights of each query, as many as its cut-off."""
     best = weights[np.lexsort((-weights, p.query))]
     return total(p, np.where(p.order < cut[p.query], best, 0.0))
 
 
 def _any_within(p: Placements, cut: int) -> FloatArray:
-    """The chance that at least one positive stands within the cut: 1 - C(t - m, f) / C(t, f).
+    """The probability that at least one positive is within the cut-off: 1 - C(t - m, f) / C(t, f).
 
     Only the best placed group matters: m positives among t tied candidates, f of whose places are within the cut.
     """
@@ -57,12 +57,12 @@ def _any_within(p: Placements, cut: int) -> FloatArray:
     for i in range(int(m.max(initial=0))):
         missed *= np.where(i < m, np.clip((tied - free - i) / np.maximum(tied - i, 1), 0, 1), 1.0)
     values = np.zeros(len(p.queries))
-    values[has] = np.where(free > 0, 1 - missed, 0.0)  # several that are never found share no real place
+    values[has] = np.where(free > 0, 1 - missed, 0.0)  # positives that are never found share no real rank
     return values
 
 
 def hit(p: Placements, measure: Parameters) -> FloatArray:
-    """Whether one of the first k is relevant (a chance, under ties); graded, the greatest grade among them."""
+    """Whether one of the first k is relevant (a probability, under ties); graded: the highest grade among them."""
     cut = int(measure.k or 0)
     if not measure.option("graded"):
         return _any_within(p, cut)
@@ -91,7 +91,7 @@ def judged(p: Placements, measure: Parameters) -> FloatArray:
 
 
 def r_precision(p: Placements, measure: Parameters) -> FloatArray:
-    """The same among the first R, divided by the most there could be."""
+    """The same among the first R, divided by the ideal value."""
     return _precision_at(p, measure, p.relevant)
 
 
@@ -101,7 +101,7 @@ def capped_r_precision(p: Placements, measure: Parameters) -> FloatArray:
 
 
 def _precision_at(p: Placements, measure: Parameters, cut: IntArray) -> FloatArray:
-    """What is found within each query's own cut, divided by the most that could be."""
+    """What is found within each query's own cut-off, divided by the ideal value."""
     weights = _weights(p, measure)
     return total(p, weights * _within(p, cut[p.query])) / _ideal(p, weights, cut)
 
@@ -154,7 +154,7 @@ def _tied_precision(before: IntArray, m: IntArray, above: IntArray, tied: IntArr
 
 
 def average_precision(p: Placements, measure: Parameters) -> FloatArray:
-    """Average precision down to the cut."""
+    """Average precision up to the cut-off."""
     return _average_precision(p, np.full(len(p.queries), NEVER if measure.k is None else measure.k))
 
 
@@ -164,7 +164,7 @@ def average_precision_at_r(p: Placements, measure: Parameters) -> FloatArray:
 
 
 def ndcg(p: Placements, measure: Parameters) -> FloatArray:
-    """Discounted gain divided by the most there could be."""
+    """Discounted gain divided by the ideal value."""
     cut = NEVER if measure.k is None else measure.k
     gains = _comparable(p, p.grades) if measure.option("linear") else _exponential(p)
     ideal = gains[np.lexsort((-gains, p.query))]
@@ -173,7 +173,7 @@ def ndcg(p: Placements, measure: Parameters) -> FloatArray:
 
 
 def _exponential(p: Placements) -> FloatArray:
-    """2^grade - 1; halved until it is a number where grades are huge, since only the ratio of gains counts."""
+    """2^grade - 1; scaled down for huge grades, since only the ratio of gains counts."""
     greatest = np.zeros(len(p.queries))
     np.maximum.at(greatest, p.query, p.grades)
     halvings = np.maximum(np.floor(greatest) - 512, 0)[p.query]
@@ -181,14 +181,14 @@ def _exponential(p: Placements) -> FloatArray:
 
 
 def at_rank(p: Placements, weight: Callable[[FloatArray], FloatArray], *, k: int | None = None) -> FloatArray:
-    """For each relevant candidate, the mean of `weight(rank)` over the ranks that it may have; 0 beyond the cut.
+    """For each relevant candidate, the mean of `weight(rank)` over its possible ranks; 0 beyond the cut-off.
 
     Where candidates are tied, any of them may come first: the mean is over all ranks of the tied block.
 
     Args:
-        p: Where relevant candidates stand.
-        weight: What a candidate counts at rank 1, 2, 3, ...
-        k: The cut; None for the whole list.
+        p: Placements of relevant candidates.
+        weight: Weight of a candidate at rank 1, 2, 3, ...
+        k: The cut-off; None for the whole list.
 
     Returns:
         One value per relevant candidate, for `total`.

@@ -1,7 +1,7 @@
 """The report as one web page: a single file that needs no network, readable on a phone, in light and dark, on paper.
 
-`render` gathers what the sections say, and a template writes it down. Every text from outside (captions, ids, names)
-is escaped by the template, and the page's own policy allows no script but the one it brings, and no request at all.
+`render` collects the content of the sections, and a template formats it. Every text from outside (captions, ids, names)
+is escaped by the template, and its content security policy allows only its own script, and no requests.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def render(
 
     Args:
         report: What was measured.
-        collection: The collection it was measured on: brings captions, thumbnails, and what the labels miss.
+        collection: The evaluated collection, for captions, thumbnails and missing labels.
         others: Reports of other systems on the same collection, to compare with.
         comparison: A comparison made before; otherwise one is made where there are others.
         examples: How many queries to show with what was returned for them, best and worst together; 0 for none.
@@ -81,7 +81,7 @@ def render(
 
 
 def _measured(report: Report, others: Sequence[Report], compared: Comparison | None) -> dict[str, object]:
-    """What the numbers alone say."""
+    """The sections that need only the numbers."""
     return {
         "lead": headline.lead(report),
         "cards": headline.cards(report),
@@ -100,7 +100,7 @@ def _measured(report: Report, others: Sequence[Report], compared: Comparison | N
 
 
 def _seen(report: Report, truth: Truth, gallery: Gallery, total: int) -> dict[str, object]:
-    """What the kept lists and the collection show."""
+    """The sections that need the stored lists and the collection."""
     return {
         "truth": truth,
         "examples": queries.examples(report, truth, gallery, total=total),
@@ -113,7 +113,7 @@ def _seen(report: Report, truth: Truth, gallery: Gallery, total: int) -> dict[st
 
 
 def _findings(report: Report, compared: Comparison | None, content: dict[str, Any]) -> list[tuple[str, str]]:
-    """(section, sentence): what stands out, for those who read no further."""
+    """(section, sentence): the highlights."""
     first = content["gaps"][0].name if content["gaps"] else ""
     found = [("systems", sentence) for sentence in rivals.findings(report, compared)] if compared else []
     found += [("labels", gap.finding) for gap in content["gaps"] if gap.name == first]

@@ -1,4 +1,4 @@
-"""The best and the worst queries: what was asked, what came back, and what should have."""
+"""The best and the worst queries: the query, what was returned, and what is relevant."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Returned:
 
 @dataclass(frozen=True)
 class Example:
-    """One query with what was returned for it, what the labels say, and how it fared."""
+    """One query with what was returned for it, what the labels say, and its results."""
 
     query: Shown
     fared: str
@@ -41,7 +41,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Examples:
-    """The best and the worst queries of one direction, and the view that decided."""
+    """The best and worst queries of one direction, and the view they were chosen by."""
 
     title: str
     by: str
@@ -50,7 +50,7 @@ class Examples:
 
 
 def examples(report: Report, truth: Truth, gallery: Gallery, *, total: int) -> list[Examples]:
-    """Best and worst queries of every direction of which lists were kept, `total` of them in all."""
+    """Best and worst queries of every direction of which lists were kept, `total` of them."""
     directions = [d for d in directions_of(report) if d in report.top and report.top[d].depth]
     each = max(1, total // (2 * len(directions))) if directions and total > 0 else 0
     return [_examples(report, truth, gallery, d, each) for d in directions if each]
@@ -75,9 +75,9 @@ def _by(truth: Truth, view: str, judge: Result) -> str:
 
 
 def deciding_view(truth: Truth, results: Sequence[Result]) -> str:
-    """The view that knows most: under it a bad query is the system's fault, not that of labels that miss answers.
+    """The most complete view: under it a bad query is due to the system, not to missing labels.
 
-    A view whose measures only tell hits from misses cannot say which miss is worst, so it stands back.
+    A view with only hit-or-miss measures cannot rank the misses, so it is used last.
     """
     views = list(dict.fromkeys(r.view for r in results))
     fuller = [view for name in truth.fuller for view in views if truth.judgements_of(view) == name]
@@ -86,12 +86,12 @@ def deciding_view(truth: Truth, results: Sequence[Result]) -> str:
 
 
 def telling(results: Sequence[Result]) -> list[Result]:
-    """Results of one view, those first that tell good queries from bad ones best."""
+    """Results of one view, the most informative measures first."""
     return sorted(results, key=lambda r: _coarseness(r.measure))
 
 
 def _coarseness(measure: Measure) -> tuple[bool, int, bool]:
-    """Ranks tell most, then what sees the whole list, the first R, the first k, and last hits and misses."""
+    """Ranks are most informative, then measures of the whole list, of the first R, of the first k, and last hits."""
     kind = measure.kind
     return not kind.rank, ("list", "R", "k").index(kind.sees), kind.hit
 
@@ -150,7 +150,7 @@ def returned_for(
 
 
 def _fared(report: Report, direction: str, query: str) -> str:
-    """How a query fared under every view: the rank of its first right answer, or its most telling number."""
+    """The result of a query under every view: the rank of its first right answer, or its most telling number."""
     said = []
     for view in dict.fromkeys(r.view for r in report.results if r.direction == direction):
         judge = telling([r for r in report.results if (r.view, r.direction) == (view, direction)])[0]
@@ -172,7 +172,7 @@ def _value(judge: Result, query: str) -> str:
     return f"{int(value):,}" if value == int(value) else f"{judge.measure.show(value)}, tied"
 
 
-# --- every query, as far as a page can hold them ----------------------------------------------------------------
+# --- the table of queries ----------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""Failures as the page shows them: the truth and the answer with their objects in boxes, in words, by class.
+"""Failures on the page: the relevant and the returned image with bounding boxes, an explanation, and classes.
 
-Plain values only: who explains failures (`limner.explain`) stands above the page and hands these to it.
+Plain values only: `limner.explain` produces them and passes them to the page.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Failures:
-    """All that the section says.
+    """The content of the section.
 
     Args:
         about: A sentence.

@@ -1,6 +1,6 @@
 """Small drawings in SVG that take their colours from the page's style sheet, so that they follow light and dark.
 
-A drawing is about as wide as a phone; two stand side by side on a desk. Series differ by dash or filling as well as by
+A drawing is about as wide as a phone; two fit side by side on a desktop. Series differ by dash or fill as well as by
 colour. Every text is escaped on its way in.
 """
 
@@ -51,7 +51,7 @@ def _plain(value: object) -> object:
 
 
 def drawing(name: str, title: str, description: str, *inside: object, height: float = HEIGHT) -> Markup:
-    """The outer element: an image with a name and a description for those who cannot see it."""
+    """The outer element: an image with a name and a description for screen readers."""
     return element(
         "svg",
         element("title", title, id=f"{name}-title"),
@@ -124,7 +124,7 @@ def curves(name: str, title: str, description: str, lines: Sequence[CurveLine], 
     uprights = [element("line", x1=x, x2=x, y1=TOP, y2=BOTTOM, class_="grid") for x, _ in places]
     bands = [element("path", d=_band(line, limit), class_=f"band {line.style}") for line in lines if line.band]
     drawn = [_curve(line, limit) for line in lines]
-    axes = [_share_axis([0, 0.25, 0.5, 0.75, 1]), *uprights, _bottom_axis(places, "answers looked at, k")]
+    axes = [_share_axis([0, 0.25, 0.5, 0.75, 1]), *uprights, _bottom_axis(places, "cut-off k")]
     return drawing(name, title, description, *axes, *bands, *drawn)
 
 
@@ -178,7 +178,7 @@ def _mark(left: float, width: float, y: float) -> Markup:
 
 
 def lorenz(name: str, title: str, description: str, points: Sequence[tuple[float, float]]) -> Markup:
-    """The share of places that the least found share of candidates holds, with the line of equality."""
+    """Lorenz curve of how often candidates are retrieved, with the line of equality."""
     placed = [(LEFT + (RIGHT - LEFT) * x, height_of(y, 1)) for x, y in points]
     ticks = [(LEFT + (RIGHT - LEFT) * x, f"{100 * x:g}%") for x in (0, 0.25, 0.5, 0.75, 1)]
     equal = [(LEFT, BOTTOM), (RIGHT, TOP)]
@@ -190,12 +190,12 @@ def lorenz(name: str, title: str, description: str, points: Sequence[tuple[float
         element("path", d=path([*placed, *reversed(equal)], closed=True), class_="band lorenz"),
         element("path", d=path(equal), class_="chance"),
         element("path", d=path(placed), class_="line lorenz"),
-        _bottom_axis(ticks, "candidates, the least found first"),
+        _bottom_axis(ticks, "candidates, the least retrieved first"),
     )
 
 
 def swatch(style: str, *, kind: str = "line") -> Markup:
-    """What a legend shows beside a name."""
+    """The legend symbol of a series."""
     shape = element("path", d="M1 6L25 6", class_=f"{kind} {style}")
     if kind == "bar":
         shape = element("rect", x=6, y=1, width=12, height=10, class_=f"bar {style}")

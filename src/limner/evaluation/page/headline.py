@@ -1,4 +1,4 @@
-"""The first screen: what was measured, the few numbers that matter, and every number with its interval."""
+"""The first screen: the headline numbers, and all numbers with their intervals."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def directions_of(report: Report) -> list[str]:
 
 
 def main_result(results: Sequence[Result]) -> Result:
-    """The number people quote: a hit at the smallest k, else whatever was asked for first."""
+    """The headline number: hits at the smallest k, else the first measure."""
     hits = [r for r in results if r.measure.kind.hit and not r.measure.options]
     return min(hits, key=lambda r: r.measure.k or 0) if hits else results[0]
 
@@ -84,7 +84,7 @@ def _about(report: Report, main: Result) -> str:
 
 
 def meaning(result: Result) -> str:
-    """What a measure's number says, in a few plain words."""
+    """A measure's value in words."""
     _, many, one, _ = nouns(result.direction)
     k = result.measure.k
     if not result.measure.kind.hit:
@@ -107,7 +107,7 @@ def _more(results: Sequence[Result], main: Result) -> list[tuple[str, str]]:
 
 
 def lead(report: Report) -> list[str]:
-    """One sentence per direction, and one on how the picture changes under the other views."""
+    """One sentence per direction, and one on the other views."""
     return [_sentence(report, [r for r in report.results if r.direction == d]) for d in directions_of(report)]
 
 
@@ -120,7 +120,7 @@ def _sentence(report: Report, results: list[Result]) -> str:
 
 
 def _pool(report: Report, result: Result) -> str:
-    """Says where a view looks among other candidates than the first one does."""
+    """Notes a view whose pool differs from that of the first one."""
     size = report.settings.get("judged_pool", {}).get(f"{result.view} {result.direction}")
     return f" (among the {size:,} {nouns(result.direction)[3]} that were judged)" if size else ""
 
@@ -169,7 +169,7 @@ def _table(report: Report, direction: str, results: list[Result]) -> HeadlineTab
 
 
 def _estimated(found: Estimated | None) -> Cell | None:
-    """A number under the complete truth, from labels that were drawn by design."""
+    """A value estimated for complete judgements, from labels sampled by design."""
     if found is None:
         return None
     e, show = found.estimate, found.measure.show

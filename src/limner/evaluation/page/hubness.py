@@ -1,4 +1,4 @@
-"""Hubs on the page: how often each candidate is returned, beside what chance would give, and the greatest hubs."""
+"""Hubs on the page: how often each candidate is returned, compared with chance, and the largest hubs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STATISTICS = (
 
 @dataclass(frozen=True)
 class HubPanel:
-    """Everything the page says of the hubs of one direction."""
+    """The hub statistics of one direction."""
 
     title: str
     sentence: str
@@ -74,7 +74,7 @@ def _sentence(direction: str, hubs: Hubs, queries: int) -> str:
     _, many, _, found = nouns(direction)
     places = f"{hubs.counts.sum():,} places for {len(hubs.counts):,} {found}, {hubs.counts.mean():.1f} each on average"
     nearest = f"The {hubs.k} nearest {found} of {queries:,} {many} are {places}"
-    return f"{nearest}. The greatest hub is among the nearest of {hubs.largest:,} {many}."
+    return f"{nearest}. The largest hub is among the nearest of {hubs.largest:,} {many}."
 
 
 def _finding(direction: str, hubs: Hubs, queries: int) -> str:
@@ -104,7 +104,7 @@ def _histogram(direction: str, hubs: Hubs, queries: int) -> Markup:
     observed = np.bincount(np.searchsorted(edges, hubs.counts), minlength=len(edges)) / len(hubs.counts)
     expected = np.diff([0.0, *chance(edges, hubs, queries)])
     tips = [f"in {_span(low, high)} lists" for low, high in zip([-1, *edges], edges, strict=False)]
-    first = int(np.argmax((observed >= 0.001) | (expected >= 0.001)))  # where something is to be seen
+    first = int(np.argmax((observed >= 0.001) | (expected >= 0.001)))  # where there is something to show
     found = nouns(direction)[3]
     return figures.bars(
         f"hubs-{slug(direction)}",
@@ -123,7 +123,7 @@ def _span(low: int, high: int) -> str:
 
 
 def lorenz_points(hubs: Hubs, most: int = 160) -> list[tuple[float, float]]:
-    """(share of candidates, share of places they hold), the least found first.
+    """(share of candidates, share of places they hold), the least retrieved first.
 
     >>> from limner.core.ids import Ids
     >>> lorenz_points(Hubs(Ids(["a", "b"]), np.array([3, 1]), 1))
@@ -147,7 +147,7 @@ def _lorenz(direction: str, hubs: Hubs) -> Markup:
 
 
 def _shares(hubs: Hubs, queries: int) -> list[tuple[str, str, str]]:
-    """Share of candidates found never, once, and at least 2, 5 and 10 times, beside chance."""
+    """Share of candidates found never, once, and at least 2, 5 and 10 times, compared with chance."""
     up_to = dict(zip((0, 1, 4, 9), chance([0, 1, 4, 9], hubs, queries), strict=True))
     expected = {"0": up_to[0], "1": up_to[1] - up_to[0], ">=2": 1 - up_to[1], ">=5": 1 - up_to[4], ">=10": 1 - up_to[9]}
     words = {"0": "never", "1": "once", ">=2": "2 or more", ">=5": "5 or more", ">=10": "10 or more"}

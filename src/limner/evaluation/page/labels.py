@@ -1,4 +1,4 @@
-"""What the labels miss: right pairs that nobody labelled, what they do to the numbers, and answers counted wrong."""
+"""What the labels miss: relevant pairs without a label, their effect on the numbers, and false errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from limner.evaluation.results import Result
 
 @dataclass(frozen=True)
 class Gap:
-    """How much fuller judgements know beyond the labels, in one direction."""
+    """How many relevant pairs fuller judgements add to the labels, in one direction."""
 
     direction: str
     name: str
@@ -100,7 +100,7 @@ def _gap(report: Report, truth: Truth, name: str, direction: str, fuller: Judgem
 
 
 def redeemed(report: Report, truth: Truth, name: str, direction: str) -> tuple[BoolArray, BoolArray]:
-    """Which kept places the labels count wrong, and which of these the fuller judgements count right.
+    """Which stored ranks the labels count as wrong, and which of these the fuller judgements count as right.
 
     Only queries that the fuller judgements answer take part.
     """
@@ -128,11 +128,11 @@ def _of(part: int, whole: int) -> str:
     return f"{part:,} of {whole:,} ({percent(part / max(whole, 1))})"
 
 
-# --- what it does to the numbers --------------------------------------------------------------------------------
+# --- effect on the numbers --------------------------------------------------------------------------------
 
 
 def changes(report: Report, truth: Truth) -> list[Changes]:
-    """Measures of the first view beside every other view, direction by direction."""
+    """Measures of the first view compared with every other view, by direction."""
     views = list(dict.fromkeys(r.view for r in report.results))
     labels = next((v for v in views if truth.judgements_of(v) == truth.base), views[0] if views else "")
     asked = [(view, d) for view in views if view != labels for d in directions_of(report)]
@@ -160,7 +160,7 @@ def _change(labels: Result, fuller: Result) -> Change:
 
 
 def wronged(report: Report, truth: Truth, gallery: Gallery, *, each: int = 3) -> list[Wronged]:
-    """First answers that the labels count wrong though the surest fuller judgements call them right."""
+    """First answers that the labels count wrong but the most reliable fuller judgements count as right."""
     if not truth.fuller:
         return []
     name = truth.fuller[0]

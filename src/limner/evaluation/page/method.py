@@ -7,26 +7,26 @@ from limner.evaluation.report import Report
 
 TIES = {
     "expected": "Candidates with equal scores count by expectation over all their orders.",
-    "order": "Candidates with equal scores stand in the order they were given in.",
-    "pessimistic": "Among candidates with equal scores, relevant ones stand last.",
+    "order": "Candidates with equal scores keep the order they were given in.",
+    "pessimistic": "Among candidates with equal scores, relevant ones come last.",
 }
 UNRETRIEVED = {
-    "refuse": "A measure that a list is too short for is refused.",
-    "never": "Relevant candidates that a list does not hold count as never found.",
+    "refuse": "A measure that needs a longer list is refused.",
+    "never": "Relevant candidates missing from a list count as never found.",
 }
 
 
 TOLD = ("ties", "unretrieved", "version", "truth", "pool", "judged_pool")
-"""Settings that are told in words of their own, or that only a comparison looks at."""
+"""Settings with their own sentence, or used only in comparisons."""
 
 
 def method(report: Report) -> dict[str, object]:
-    """What the last section of the page tells."""
+    """The content of the last section of the page."""
     return {"settings": _settings(report), "left_out": _left_out(report), "glossary": _glossary(report)}
 
 
 def _settings(report: Report) -> list[tuple[str, str]]:
-    """(what, how) of everything that could have been done otherwise."""
+    """(setting, value) of everything configurable."""
     ties, unretrieved = (str(report.settings.get(name, "")) for name in ("ties", "unretrieved"))
     rest = {name: value for name, value in report.settings.items() if name not in TOLD}
     said = [
@@ -50,7 +50,7 @@ def _intervals(report: Report) -> str:
     if drawn is not None:
         said.append(f"Ranks: by the bootstrap, {drawn.samples:,} resamples.")
     if any(i.unit == "clusters" for i in found):
-        said.append("What belongs together, such as the captions of one image, counts together.")
+        said.append("Queries that belong together, such as the captions of one image, form one cluster.")
     return " ".join(said)
 
 

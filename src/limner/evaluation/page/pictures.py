@@ -1,4 +1,4 @@
-"""Items as the page shows them: captions as text, images as small pictures, each embedded once however often shown."""
+"""Items as the page shows them: captions as text, images as small pictures, each embedded only once."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ KINDS = {"i2t": ("image", "text"), "t2i": ("text", "image")}
 """What queries and candidates of a direction are."""
 
 SIDE = 144
-"""The longer side of a thumbnail in pixels: 96 on the page, with some to spare for fine screens."""
+"""The longer side of a thumbnail in pixels: 96 on the page, with a reserve for high-resolution screens."""
 
 BUDGET = 2_000_000
-"""Characters that all pictures together may take, so that the file stays easy to send."""
+"""Characters that all pictures together may take, to keep the file small."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Shown:
 
     Args:
         id: Its id.
-        kind: "image", "text", or "id" where nothing but the id is known.
-        text: The caption of a text, or what stands in for a picture that is not there.
-        alt: What the picture shows, for those who cannot see it.
+        kind: "image", "text", or "id" if only the id is known.
+        text: The caption of a text, or a placeholder for a missing image.
+        alt: Alternative text of the image.
         picture: The thumbnail of an image.
     """
 
@@ -49,10 +49,10 @@ class Shown:
 
 @dataclass(eq=False)
 class Gallery:
-    """Makes items showable, and keeps every thumbnail that was asked for.
+    """Renders items, and caches their thumbnails.
 
     Args:
-        collection: Where captions and images are; without one, ids have to do.
+        collection: Where captions and images are; without it, ids are shown.
     """
 
     collection: Collection | None
@@ -78,7 +78,7 @@ class Gallery:
         return Shown(item, "id", item)
 
     def _alt(self, image: str, known: Collection) -> str:
-        """An image's own captions say what it shows."""
+        """Alternative text from the image's own captions."""
         labels = known.judgements.relevant
         row = labels.queries.index(image)
         columns = labels.columns[labels.indptr[row] : labels.indptr[row + 1]]
@@ -101,7 +101,7 @@ class Gallery:
         return self.pictures[image]
 
     def notes(self) -> list[str]:
-        """What a reader must know of pictures that are missing."""
+        """Notes on missing images."""
         first = next(iter(self.unopened.values()), "")
         there = [f"{len(self.unopened)} pictures could not be shown; the first: {first}"] if self.unopened else []
         return there + ([f"{self.left_out} pictures are left out to keep the file small"] if self.left_out else [])

@@ -106,7 +106,7 @@ def shares_by_bin(values: FloatArray, edges: Sequence[int]) -> list[float]:
 
 
 def rank_panels(report: Report) -> list[RankPanel]:
-    """One panel per direction: how the first ranks spread, a series per view."""
+    """One panel per direction: the distribution of the first ranks, a series per view."""
     ranks = first_ranks(report)
     return [_rank_panel(report, d, [r for (_, at), r in ranks.items() if at == d]) for d in _directions(ranks)]
 

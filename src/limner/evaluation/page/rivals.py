@@ -1,4 +1,4 @@
-"""Other systems beside this one: differences with their intervals, and whether measures agree on who is better."""
+"""Comparison with other systems: differences with intervals, and whether the measures agree."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Heat:
 
 
 def comparison_of(report: Report, others: Sequence[Report], given: Comparison | None) -> Comparison | None:
-    """The comparison that was given, or one of the report with the others, or None where there are none."""
+    """The comparison that was given, or one of the report with the others, or None if there are none."""
     return given if given is not None else compare([report, *others]) if others else None
 
 
@@ -161,7 +161,7 @@ def _lettered(comparison: Comparison, line: Line) -> list[tuple[str, str, bool]]
 
 
 def findings(report: Report, comparison: Comparison) -> list[str]:
-    """How the report's system stands against each other one, over all measures."""
+    """A summary of the report's system against each other one."""
     mine = (report.system, f"{report.system} (1)")
     me = next((i for i, name in enumerate(comparison.systems) if name in mine), 0)
     others = [i for i in range(len(comparison.systems)) if i != me]
@@ -220,7 +220,7 @@ def _over_queries(direction: str, results: list[Result]) -> Heat | None:
 
 
 def _comparable(result: Result, queries: Sequence[str]) -> FloatArray:
-    """Values in the order of these queries, higher better; what was never found stands below everything else."""
+    """Values in the order of these queries, higher better; never found counts lowest."""
     values = result.values[result.queries.positions(queries)] if len(queries) else result.values[:0]
     finite = np.where(np.isfinite(values), values, values[np.isfinite(values)].max(initial=0) + 1)
     return np.asarray(finite * result.measure.kind.better)
@@ -239,7 +239,7 @@ def _heat(direction: str, names: Sequence[str], matrix: FloatArray, sign: str) -
 
 
 def crowding(reports: Sequence[Report]) -> list[tuple[str, str, str, str, str]]:
-    """(system, direction, skewness, greatest hub, Robin Hood) of every system: hubs beside each other."""
+    """(system, direction, skewness, largest hub, Robin Hood) of every system: for comparison."""
     return [
         (
             report.system,

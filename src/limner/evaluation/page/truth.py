@@ -1,4 +1,4 @@
-"""What is known of a returned item: labelled, right by fuller judgements though not labelled, or neither."""
+"""The status of a returned item: labelled, relevant by fuller judgements only, or neither."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ UNKNOWN = Mark("unknown", "", "not known to be right")
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """The judgements of a collection, asked item by item.
+    """The judgements of a collection, looked up item by item.
 
     Args:
-        collection: Where the judgements are; None where only a report is at hand, and nothing can be marked.
+        collection: Where the judgements are; None without a collection: nothing can be marked.
     """
 
     collection: Collection | None
 
     @cached_property
     def fuller(self) -> list[str]:
-        """Names of further judgements that know relevant pairs the labels lack, those first that add most.
+        """Names of further judgements with relevant pairs that the labels lack, the most additions first.
 
         Only judgements of yes or no can call an answer right: raw scores, as of Flickr8k's experts, grade even what
         is unrelated above 0.
@@ -59,7 +59,7 @@ class Truth:
         return self.collection.judgements.name if self.collection is not None else ""
 
     def judgements_of(self, view: str) -> str | None:
-        """The name of the judgements behind a view of a report, or None where it is not known here."""
+        """The name of the judgements behind a view of a report, or None if it is not known here."""
         if self.collection is None:
             return None
         found = {v.name: v.judgements for protocol in PROTOCOLS.values() for v in protocol.views}
@@ -73,7 +73,7 @@ class Truth:
         return self.collection.judged(name, direction)
 
     def mark(self, direction: str, query: str, candidate: str) -> Mark | None:
-        """The mark of one returned item; None where nothing is known of any item."""
+        """The mark of one returned item; None if nothing is known of any item."""
         base = self.judged(self.base, direction)
         if base is None:
             return None

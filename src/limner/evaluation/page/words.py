@@ -1,4 +1,4 @@
-"""How the page says things: directions, views, shares and counts."""
+"""Texts of the page: directions, views, shares and counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from limner.evaluation.results import DIRECTIONS, Result
 
 NOUNS = {"i2t": ("image", "images", "caption", "captions"), "t2i": ("caption", "captions", "image", "images")}
 STYLES = 4
-"""How many series the style sheet tells apart; a fifth view looks like the first again."""
+"""Number of styles; a fifth view reuses the first."""
 
 
 def nouns(direction: str) -> tuple[str, str, str, str]:
@@ -49,13 +49,13 @@ def plain(measure: Measure, value: float) -> str:
 
 
 def span(result: Result) -> str:
-    """`33.0 to 51.0`, the ends of the interval, or nothing where there is none."""
+    """`33.0 to 51.0`, the ends of the interval, or nothing if there is none."""
     interval, show = result.interval, result.measure.show
     return f"{show(interval.low)} to {show(interval.high)}" if interval else ""
 
 
 def slug(text: str) -> str:
-    """A text as a name that can stand in an address."""
+    """A text as a URL fragment."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "x"
 
 

@@ -1,7 +1,7 @@
 """Published results as data: tables of Chun et al. 2022 (*ECCV Caption*), and a model's place among their 25 models.
 
-A table is a csv file in this folder whose first lines, after `#`, say where it is from and what is wrong with it.
-A value that is printed so but contradicts the rest of its paper ends in `?`; it is kept, marked doubtful, and left out
+A table is a csv file in this folder whose first lines, after `#`, give its source and known errors.
+A value that contradicts the rest of its paper ends in `?`; it is kept, marked doubtful, and left out
 when a model is placed.
 """
 
@@ -36,7 +36,7 @@ class Table:
         labels: what the rows are about: models, measures, rankings.
         columns: the names of the columns of numbers.
         values: rows by columns.
-        doubtful: True for values that are printed so but contradict the rest of the paper.
+        doubtful: True for printed values that contradict the rest of the paper.
         decimals: how many decimals each column is printed with.
         fields: the columns of text, by name.
     """
@@ -51,7 +51,7 @@ class Table:
     fields: Mapping[str, tuple[str, ...]]
 
     def __post_init__(self) -> None:
-        """Tables are shared, so nobody may write to them."""
+        """Freezes the arrays, since tables are shared."""
         self.values.flags.writeable = self.doubtful.flags.writeable = False
 
     def __len__(self) -> int:
@@ -84,7 +84,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a value stands among published ones.
+    """The rank of a value among published ones.
 
     Attributes:
         measure: the column it is compared in, `eccv mAP@R`.
@@ -240,7 +240,7 @@ def _most(name: str) -> float:
     try:
         return float(2 * len(Measure.parse(name.split()[-1]).parts) or 1)
     except LimnerError:
-        return 1.0  # no measure of limner's: refused by name later
+        return 1.0  # not a measure of limner: refused by name later
 
 
 def _scale(values: Mapping[str, float], unit: str | None) -> float:
@@ -253,7 +253,7 @@ def _scale(values: Mapping[str, float], unit: str | None) -> float:
     if unit is None and 0 < highest <= 1:
         raise LimnerError(
             "got no value above 1 (6 for rsum), expected percent as published; "
-            "pass unit='fraction' for values from 0 to 1, or unit='percent' if they are percent all the same"
+            "pass unit='fraction' for values from 0 to 1, or unit='percent' if they are percentages"
         )
     return 100.0 if unit == "fraction" else 1.0
 
@@ -263,7 +263,7 @@ def _placed(published: Table, direction: str, name: str, value: float) -> Placem
     trusted = ~published.doubtful[:, position]
     rows = [(label, float(score)) for label, score in zip(published.labels, published.column(name), strict=True)]
     rows = [row for row, keep in zip(rows, trusted, strict=True) if keep]
-    half = 0.5 * 10.0 ** -published.decimals[position] * (1 + 1e-9)  # the last bits must not decide
+    half = 0.5 * 10.0 ** -published.decimals[position] * (1 + 1e-9)  # ignore differences in the last bits
     better = sorted((row for row in rows if row[1] - value > half), key=lambda row: row[1])
     worse = sorted((row for row in rows if value - row[1] > half), key=lambda row: -row[1])
     equal = _without(rows, [*better, *worse])

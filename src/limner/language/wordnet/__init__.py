@@ -1,6 +1,6 @@
 """WordNet as an immutable graph: synsets, lemmas, hypernyms, antonyms, base forms, path similarity.
 
-limner brings WordNet 3.0 with it (everything but the definitions and examples, 2 MB packed; see `pack.py`), so that it
+limner ships WordNet 3.0 (everything but the definitions and examples, 2 MB packed; see `pack.py`), so that it
 works on a fresh machine without a download. A folder of WordNet's own database files is read as well: `WordNet.read`.
 The graph is read once and never changed, so that threads may share it; what is cached depends on nothing but the graph.
 """
@@ -41,11 +41,11 @@ SUFFIXES = {
 
 
 class WordNet:
-    """The graph. Made by `WordNet.load`, which keeps it, or by `WordNet.read`.
+    """The graph, from `WordNet.load` (cached) or `WordNet.read`.
 
     Args:
         synsets: All synsets.
-        senses: For every (word in small letters, part of speech), positions of its synsets, the usual one first.
+        senses: For every (word in lower case, part of speech), positions of its synsets, the usual one first.
         exceptions: For every (inflected form, part of speech), its base forms where no rule gives them.
     """
 
@@ -65,7 +65,7 @@ class WordNet:
     @staticmethod
     @cache
     def load() -> WordNet:
-        """The WordNet 3.0 that limner brings, read once for the whole process (about a second)."""
+        """The WordNet 3.0 shipped with limner, read once per process (about a second)."""
         from limner.language.wordnet.pack import opened
 
         return WordNet(*opened((files("limner.language.wordnet") / "wordnet30.xz").read_bytes()))
@@ -92,7 +92,7 @@ class WordNet:
         return self._synsets[self._at[name]]
 
     def synsets(self, word: str, pos: str = "n") -> tuple[Synset, ...]:
-        """Meanings of a word as it stands (see `base` for inflected forms), the usual one first.
+        """Meanings of a word in this form (see `base` for inflected forms), the usual one first.
 
         >>> [s.name for s in WordNet.load().synsets("frisbee")]
         ['frisbee.n.01']
@@ -101,11 +101,11 @@ class WordNet:
         return tuple(self._synsets[at] for at in self._senses.get(key, ()))
 
     def has(self, word: str, pos: str = "n") -> bool:
-        """Whether a word, as it stands, is in WordNet."""
+        """Whether a word, in this form, is in WordNet."""
         return (word.lower().replace(" ", "_"), pos) in self._senses
 
     def base(self, word: str, pos: str = "n") -> str | None:
-        """The base form of a word by WordNet's own rules, or None where there is none.
+        """The base form of a word by WordNet's own rules, or None if there is none.
 
         >>> WordNet.load().base("geese"), WordNet.load().base("running", "v"), WordNet.load().base("xyzzy")
         ('goose', 'run', None)
@@ -153,7 +153,7 @@ class WordNet:
         return tuple(dict.fromkeys(found))
 
     def path_similarity(self, one: str, other: str) -> float:
-        """1 / (1 + length of the shortest path over hypernyms); 0 where there is none (Fellbaum 1998; as in nltk).
+        """1 / (1 + length of the shortest path over hypernyms); 0 if there is none (Fellbaum 1998; as in nltk).
 
         Verbs, adjectives and adverbs have no common root and are given one above all of them.
 
@@ -165,7 +165,7 @@ class WordNet:
         return 0.0 if distance == FAR else 1.0 / (1.0 + int(distance))
 
     def distances(self, names: Sequence[str]) -> Distances:
-        """The length of the shortest path between any two of these synsets; `FAR` where there is none.
+        """The length of the shortest path between any two of these synsets; `FAR` if there is none.
 
         A shortest path over hypernyms goes up to a common hypernym and down again, so that for every hypernym of a
         synset all that lie below it are reached at once.

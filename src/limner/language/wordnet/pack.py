@@ -2,7 +2,7 @@
 
 The packed text holds, line by line in the order of the files, every synset as three fields separated by tabs: its words
 (`word:sense:count`), the numbers of its hypernyms' lines, and its antonyms (`position of the word=antonym`); then the
-irregular forms. Definitions and examples are left out. To pack anew:
+irregular forms. Definitions and examples are left out. To rebuild it:
 
     python -m limner.language.wordnet.pack FOLDER src/limner/language/wordnet/wordnet30.xz
 
@@ -33,7 +33,7 @@ def read(folder: Path) -> Parts:
     if lacking:
         raise LimnerError(
             f"{folder} has no {', '.join(lacking)}: expected WordNet 3.x database files, as in Debian's wordnet-base "
-            "(/usr/share/wordnet); without a folder limner uses the WordNet 3.0 that it brings"
+            "(/usr/share/wordnet); without a folder limner uses the WordNet 3.0 that it ships"
         )
     return unpack("\n".join(lines(folder)))
 

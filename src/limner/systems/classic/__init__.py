@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from limner.systems.classic.thirty import SYSTEMS, System, system
+from limner.systems.classic.paper_systems import SYSTEMS, System, system
 
 if not TYPE_CHECKING:
     from limner.core.lazy import submodules

@@ -1,7 +1,7 @@
 """Compiled loops of the kernels and of the choice of settings. All release the interpreter lock.
 
-Rows are compared four at a time over strips of columns that stay in the nearest cache, in inner loops without calls and
-branches, which the compiler gives vector lanes.
+Rows are compared four at a time over strips of columns that stay in the L1 cache, in inner loops without calls and
+branches, so that they vectorise.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _summing: Any = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz", "nn
 _jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False)
 _F, _I = np.float32, np.int32
 STRIP = 2048
-"""Columns walked together."""
+"""Columns per strip."""
 
 
 @_jit
 def intersections(a, b, out):  # type: ignore[no-untyped-def]  # numba infers the types
-    """out[i, j] = sum_v min(a[i, v], b[j, v]) of whole numbers of 32 bits: the same sum in whatever order."""
+    """out[i, j] = sum_v min(a[i, v], b[j, v]) of 32-bit integers: the sum does not depend on the order."""
     rows, others, width = a.shape[0], b.shape[0], a.shape[1]
     out[:] = 0
     for low in range(0, width, STRIP):
@@ -66,11 +66,11 @@ def chi_squares(a, b, out):  # type: ignore[no-untyped-def]
 
 @_jit
 def places(products, lengths, indptr, columns, out):  # type: ignore[no-untyped-def]
-    """The place of each query's best positive among all candidates by cosine, from 1; equals share the mean place.
+    """The rank of each query's best positive among all candidates by cosine, from 1; ties share the mean rank.
 
     Args:
-        products: Dot products, queries by candidates. A query's own length changes no order, and is left out.
-        lengths: Of the candidates.
+        products: Dot products, queries by candidates. The query norm does not affect the order, and is left out.
+        lengths: Lengths of the candidates.
         indptr: Positives of query q are `indptr[q]:indptr[q + 1]`.
         columns: The column of each positive.
         out: One place per query.

@@ -1,7 +1,7 @@
 """Compiled loops over the pixels of one picture. All release the interpreter lock, so pictures run on threads.
 
-None may reorder sums, or call a mathematical function that is not rounded exactly: the same picture gives the same
-words, whatever the processor and the number of threads.
+Sums are never reordered, and only exactly rounded functions are used: the same image gives the same words on every CPU
+and with any number of threads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _arctangent: Any = _jit(arctangent)
 
 @_jit
 def across(source, kernel, start, step, out):  # type: ignore[no-untyped-def]  # numba infers the types
-    """Filters along rows at every `step`-th column from `start` on; beyond the edge the last pixel goes on."""
+    """Filters along rows at every `step`-th column from `start` on; the last pixel is repeated beyond the edge."""
     height, width = source.shape
     taps, radius = kernel.shape[0], kernel.shape[0] // 2
     padded = np.empty(width + 2 * radius, np.float32)
@@ -33,7 +33,7 @@ def across(source, kernel, start, step, out):  # type: ignore[no-untyped-def]  #
         row = out[y]
         for i in range(row.shape[0]):
             row[i] = _F(0.0)
-        for t in range(taps):  # tap by tap over the whole row, so that lanes are filled
+        for t in range(taps):  # tap by tap over the whole row, so that the loop vectorises
             weight = kernel[t]
             if step == 1:
                 shifted = padded[start + t : start + t + row.shape[0]]
@@ -46,7 +46,7 @@ def across(source, kernel, start, step, out):  # type: ignore[no-untyped-def]  #
 
 @_jit
 def down(source, kernel, start, step, out):  # type: ignore[no-untyped-def]
-    """Filters along columns at every `step`-th row from `start` on; rows are added whole, so that lanes are filled."""
+    """Filters along columns at every `step`-th row from `start` on; whole rows at once."""
     height, width = source.shape
     radius = kernel.shape[0] // 2
     for i in range(out.shape[0]):
@@ -89,14 +89,14 @@ def orientations(grey, maps):  # type: ignore[no-untyped-def]
 
 @_jit
 def sift(maps, size, step, weights, least, out):  # type: ignore[no-untyped-def]
-    """Descriptors on a grid: 4 x 4 bins of the filtered maps, of length 1, cut at 0.2, of length 1 again, times 512.
+    """Descriptors on a grid: 4 x 4 bins of the filtered maps, normalised, clipped at 0.2, normalised again, times 512.
 
     Args:
         maps: Directions by rows by columns, already spread over a bin by a triangle.
         size: Pixels from one bin to the next.
         step: Pixels from one descriptor to the next.
-        weights: Of the bins, (4, 4).
-        least: Descriptors shorter than this have no contrast, and become 0.
+        weights: Weights of the bins, (4, 4).
+        least: Descriptors with a smaller norm have no contrast, and become 0.
         out: (rows of the grid, columns of the grid, 16 * directions), whole numbers.
     """
     kinds = maps.shape[0]
@@ -139,9 +139,9 @@ def energies(slopes, bends, cosines, sines, noise, scale, out):  # type: ignore[
     Args:
         slopes: First derivatives, (scales, 2, points): along x and y.
         bends: Second derivatives, (scales, 3, points): xx, xy, yy.
-        cosines: Of the directions.
-        sines: Of the directions.
-        noise: Contrast below which nothing counts for much.
+        cosines: Cosines of the directions.
+        sines: Sines of the directions.
+        noise: Noise level of the contrast.
         scale: Steps per unit.
         out: (points, scales * directions).
     """
@@ -171,8 +171,8 @@ def count_words(words, rows, columns, height, width, grid, counts):  # type: ign
         words: One word per point.
         rows: The point's place from the top, in pixels.
         columns: The point's place from the left.
-        height: Of the picture.
-        width: Of the picture.
+        height: Height of the picture.
+        width: Width of the picture.
         grid: Cells along each side.
         counts: Output, added to: (cells, words).
     """

@@ -19,7 +19,7 @@ _parallel: Any = compiled(nogil=True, parallel=True)
 
 @_jit
 def previous(words, starts):  # type: ignore[no-untyped-def]  # numba infers the types
-    """Where in its sentence each word stood last before, or 0: between there and here it has not been said."""
+    """The previous position of the same word in its sentence, or 0."""
     found = np.zeros(len(words), dtype=np.int32)
     for s in range(len(starts) - 1):
         for j in range(starts[s], starts[s + 1]):
@@ -111,8 +111,8 @@ def _documents(d, e, one, other, table, length, matches, match, sums):  # type: 
     """The kernel of two documents whose words match partially: the sum over all pairs of their sentences.
 
     With S[j, j'] the match of word j of one sentence with word j' of the other, weights included, sequences of three
-    are sum_jj' S[j, j'] L[j, j'] R[j, j']: L sums S over all words before both (from the last time the same word was
-    said), R over all behind. Sums over rectangles come from one table of running sums, `sums`, so that a pair of
+    are sum_jj' S[j, j'] L[j, j'] R[j, j']: L sums S over all words before both (from the previous occurrence of the
+    same word), R over all behind. Sums over rectangles come from one table of running sums, `sums`, so that a pair of
     sentences costs a few operations for each pair of words.
     """
     starts, documents, before, local, plain = one[0], one[1], one[2], one[3], one[7]
@@ -131,7 +131,7 @@ def _documents(d, e, one, other, table, length, matches, match, sums):  # type: 
                     running += value
                     sums[i + 1, j + 1] = sums[i, j + 1] + running
             total += sums[n, m]
-            if length == 3 and plain[s] and plain_[t]:  # no word twice: L is all that stands before
+            if length == 3 and plain[s] and plain_[t]:  # no repeated word: L covers everything before
                 for i in range(n):
                     right = 1.0 + sums[n, m] - sums[i + 1, m]
                     for j in range(m):

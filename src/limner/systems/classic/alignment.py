@@ -1,4 +1,4 @@
-"""Words that describe the same thing: captions of one image aligned with each other as if they were translations."""
+"""Words that describe the same thing: captions of one image, aligned like translations."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Pairs = tuple[Sequence[Sequence[int]], Sequence[Sequence[int]]]
 
 @dataclass(frozen=True)
 class Alignment:
-    """Words are alike that captions of the same image put for each other.
+    """Words are similar if captions of the same image use them for each other.
 
     `w_i = P_n(w_i | w) P_n(w) + P_v(w_i | w) P_v(w)`: P(w_i | w) the translation probabilities of IBM models 1 and 2,
-    trained on all ordered pairs of captions of one image, nouns and verbs apart; P_n(w) and P_v(w) how often w is
-    tagged as a noun and as a verb.
+    trained on all ordered pairs of captions of one image, separately for nouns and verbs; P_n(w) and P_v(w) how often w
+    is tagged as a noun and as a verb.
 
     Source: Brown et al. 1993; Hodosh, Young & Hockenmaier 2013, section 3.5.4.
 

@@ -1,9 +1,8 @@
-"""What a point of a picture looks like, as whole numbers: its colour, its texture, its shape.
+"""Integer descriptors of image points: colour, texture and shape.
 
 Descriptors are whole numbers from 0 to 255, as Lowe's are, so that distances to whole-numbered words are exact. They
-come from operations that every processor rounds alike (`limner.core.portable`), so that the words of a picture are
-the same everywhere. A picture that has to be made smaller first is as Pillow makes it, which may differ in a grey
-level.
+use operations that every CPU rounds in the same way (`limner.core.portable`), so that the visual words of an image are
+the same everywhere. Images that are downscaled first depend on Pillow, which may differ by a grey level.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 Pixels = npt.NDArray[np.uint8]
 
 SIDE = 192
-"""Pictures whose shorter side is longer are made smaller first."""
+"""Images with a longer shorter side are downscaled first."""
 _MOST_PIXELS = 15 * 65_535  # counts of a sixteenth of a picture fit 16 bits
 
 SCALES, TURNS = (1.0, 2.0, 4.0), 8  # of the texture filters: standard deviations in pixels, directions of half a circle
@@ -90,7 +89,7 @@ _XYZ = (
 
 
 def _shares(row: tuple[float, float, float]) -> tuple[int, int, int]:
-    """What red, green and blue count for in a coordinate, where white has 1."""
+    """Weights of red, green and blue in a coordinate; white is 1."""
     red, _, blue = (round(value / math.fsum(row) * 2**_BITS) for value in row)
     return red, 2**_BITS - red - blue, blue
 
@@ -173,11 +172,11 @@ def _derivatives(grey: Float32, scale: float, step: int, slopes: Float32, bends:
 
 @cache
 def _gaussians(scale: float) -> tuple[Float32, Float32, Float32]:
-    """A Gaussian and its first two derivatives, sampled; the derivatives see nothing in a flat picture."""
+    """A Gaussian and its first two derivatives, sampled; the derivatives are 0 on a constant image."""
     reach = int(3 * scale + 0.5)
     t = [k / scale for k in range(-reach, reach + 1)]
     bell = _bell(t)
-    slope = [u * weight for u, weight in zip(t, bell, strict=True)]  # u, not -u: dark to light is as light to dark
+    slope = [u * weight for u, weight in zip(t, bell, strict=True)]  # u, not -u: both polarities count the same
     bend = [(u * u - 1) * weight for u, weight in zip(t, bell, strict=True)]
     flat = math.fsum(bend) / len(bend)
     first, second, third = (np.array(k, np.float32) for k in (bell, slope, [weight - flat for weight in bend]))
@@ -185,7 +184,7 @@ def _gaussians(scale: float) -> tuple[Float32, Float32, Float32]:
 
 
 def _bell(t: Sequence[float]) -> list[float]:
-    """exp(-t^2 / 2), brought to the sum 1."""
+    """exp(-t^2 / 2), normalised to sum 1."""
     heights = [exponential(-u * u / 2) for u in t]
     return [height / math.fsum(heights) for height in heights]
 
@@ -193,8 +192,8 @@ def _bell(t: Sequence[float]) -> list[float]:
 def sift(picture: Pixels, *, step: int = STEP) -> Points:
     """SIFT descriptors on a dense grid: 4 x 4 bins of 8 directions, with bins of 4 and of 8 pixels.
 
-    Gradients are spread over bins by a triangle and weighted bin by bin with a Gaussian two bins wide; descriptors are
-    brought to length 1, cut at 0.2, and brought to length 1 again. Lowe 2004; Vedaldi & Fulkerson 2008 for the grid.
+    Gradients are interpolated over bins and weighted by a Gaussian two bins wide; descriptors are normalised, clipped
+    at 0.2, and normalised again. Lowe 2004; Vedaldi & Fulkerson 2008 for the grid.
 
     >>> sift(np.zeros((64, 48, 3), dtype=np.uint8)).values.shape
     (128, 128)
@@ -234,7 +233,7 @@ def _window() -> Float32:
 
 
 def _grey(picture: Pixels) -> Float32:
-    """Brightness as television weighs the colours (ITU-R 601)."""
+    """Luma by ITU-R 601."""
     red, green, blue = (picture[..., channel].astype(np.int32) for channel in range(3))
     return np.asarray((299 * red + 587 * green + 114 * blue).astype(np.float32) / np.float32(1000))
 

@@ -1,4 +1,4 @@
-"""Histograms of visual words in the cells of pictures: computed once, kept in a file, compared by kernels."""
+"""Histograms of visual words in the cells of pictures: computed once, saved in a file, compared by kernels."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class WordHistograms:
     """How often each visual word is in each of the 4 x 4 cells of each picture.
 
     Args:
-        ids: Of the pictures.
+        ids: Ids of the pictures.
         counts: By feature: (pictures, 16 cells, words), whole numbers of 16 bits.
-        vocabulary: The words, where they are known; new pictures cannot be compared with these without them.
+        vocabulary: The visual words, if known; they are needed to compare new images.
 
     >>> h = WordHistograms(["a"], {"colour": np.eye(16, dtype=np.uint16)[None]})
     >>> h.level("colour", 1).shape, float(h.level("colour", 0).sum())
@@ -63,7 +63,7 @@ class WordHistograms:
             images: Pictures.
             vocabulary: Their words.
             workers: Threads; all cores by default.
-            progress: Called with (pictures done, pictures in all).
+            progress: Called with (pictures done, pictures in total).
         """
         sizes = {name: len(words) for name, words in vocabulary.words.items()}
         counts = {name: np.zeros((len(images), GRID * GRID, size), np.uint16) for name, size in sizes.items()}
@@ -101,7 +101,7 @@ class WordHistograms:
         return len(self.ids)
 
     def save(self, path: str | Path, *, vocabulary: VisualWords | None = None) -> Path:
-        """Writes a safetensors file, with the vocabulary where there is one."""
+        """Writes a safetensors file, with the vocabulary if there is one."""
         from safetensors.numpy import save_file
 
         vocabulary = vocabulary or self.vocabulary

@@ -48,7 +48,7 @@ def centred(kernel: Matrix) -> Matrix:
 def incomplete_cholesky(
     kernel: Matrix, *, rank: int | None = None, tolerance: float = 1e-6
 ) -> tuple[Matrix, npt.NDArray[np.int64]]:
-    """R with K ~ R R', column by column from the item that is explained least: partial Gram-Schmidt.
+    """R with K ~ R R', column by column starting with the item with the largest residual: partial Gram-Schmidt.
 
         R[:, j] = (K[:, p] - R[:, :j] R[p, :j]') / sqrt(rest_p),   p = argmax rest,   rest = diag(K - R R')
 
@@ -90,7 +90,7 @@ class Spectrum:
         vectors: U, items by directions, orthonormal and without the constant direction.
         values: Eigenvalues, falling; below 0 where the kernel is not positive semi-definite.
         means: Column means of the kernel before it was centred.
-        diagonal: What stands on the diagonal of the kernel; None where it differs between items.
+        diagonal: The diagonal value of the kernel; None if it varies.
     """
 
     vectors: Matrix
@@ -101,7 +101,7 @@ class Spectrum:
     def coordinates(self, rows: Matrix) -> Matrix:
         """Coordinates of items along U from their kernel rows: similarities with every training item.
 
-        The other half of the centring, the mean of each row, falls away, because U is orthogonal to constants.
+        Row means need not be subtracted, because U is orthogonal to constants.
         """
         return np.asarray((rows - self.means) @ self.vectors)
 
@@ -122,10 +122,10 @@ def spectrum(kernel: Matrix, *, method: Method = "exact", rank: int | None = Non
 
     Args:
         kernel: Items by items, symmetric.
-        method: "exact" decomposes the kernel itself, "cholesky" its incomplete Cholesky factor, which takes time in
-            proportion to the square of the rank.
-        rank: How many of the leading eigenvectors are kept, or the rank of the Cholesky factor, at most.
-        tolerance: Of the Cholesky factor; see `incomplete_cholesky`.
+        method: "exact" decomposes the kernel itself, "cholesky" its incomplete Cholesky factor, whose cost grows with
+            the square of the rank.
+        rank: Number of leading eigenvectors to keep, or the rank of the Cholesky factor, at most.
+        tolerance: Tolerance of the Cholesky factor; see `incomplete_cholesky`.
 
     >>> spectrum(np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])).values.round(6).tolist()
     [1.0, 1.0]
@@ -133,7 +133,7 @@ def spectrum(kernel: Matrix, *, method: Method = "exact", rank: int | None = Non
     if kernel.ndim != 2 or kernel.shape[0] != kernel.shape[1] or len(kernel) < 3:
         raise LimnerError(f"a kernel of shape {kernel.shape}: expected items by items, at least 3 of them")
     if not np.isfinite(kernel).all():
-        raise LimnerError(f"a kernel with {int((~np.isfinite(kernel)).sum())} values that are not finite: mend those")
+        raise LimnerError(f"a kernel with {int((~np.isfinite(kernel)).sum())} values that are not finite: fix those")
     if rank is not None and rank < 1:
         raise LimnerError(f"rank={rank}: expected at least 1, or none for the whole kernel")
     means, diagonal = kernel.mean(axis=0), np.diagonal(kernel)
@@ -146,15 +146,12 @@ def spectrum(kernel: Matrix, *, method: Method = "exact", rank: int | None = Non
         else _from_factor(incomplete_cholesky(kernel, rank=rank, tolerance=tolerance)[0])
     )
     if not len(values) or not values[0] > 0:
-        raise LimnerError(f"a kernel of {len(kernel)} items that are all alike: expected at least two that differ")
+        raise LimnerError(f"a kernel of {len(kernel)} items that are all identical: expected at least two that differ")
     return Spectrum(vectors, values, means, constant)
 
 
 def _exact(kernel: Matrix, rank: int | None) -> tuple[Matrix, Matrix]:
-    """Eigenvectors of the centred kernel, the leading ones first, as many as the rank allows.
-
-    All but the constant one, which is moved out of the way below all others.
-    """
+    """The leading eigenvectors of the centred kernel, except the constant one, which is shifted below all others."""
     from scipy.linalg import eigh
 
     held = centred(kernel)
@@ -199,7 +196,7 @@ class KernelPair:
     Args:
         x: Of the images.
         y: Of the texts.
-        precision: Of the decompositions to come: "double", or "single", which takes half the time.
+        precision: Precision of the decompositions to come: "double", or "single", which takes half the time.
     """
 
     x: Spectrum
@@ -221,14 +218,14 @@ class KernelPair:
 
     @cached_property
     def _overlap(self) -> Matrix:
-        """U'V, which no option changes."""
+        """U'V, which is the same for all options."""
         return np.asarray(self.x.vectors.T.astype(self._type) @ self.y.vectors.astype(self._type))
 
     def solve(self, kappa: float, *, text_kappa: float | None = None, diagonal: float = 1.0) -> Directions:
         """All canonical projections for one kappa.
 
         Args:
-            kappa: Regularisation; more is smoother.
+            kappa: Regularisation; larger is smoother.
             text_kappa: Regularisation of the texts, where it is not the same.
             diagonal: d, by which the diagonal of the texts' kernel is multiplied.
         """
@@ -266,7 +263,7 @@ def _singular(middle: Matrix) -> tuple[Matrix, Matrix, Matrix]:
         values, right, left = _singular(middle.T)
         return values, left, right
     squares, vectors = eigh(middle @ middle.T, driver="evd", overwrite_a=True, check_finite=False)
-    # Squaring halves the digits: what is left of a smaller correlation is rounding.
+    # Squaring halves the precision: smaller correlations are rounding errors.
     kept = squares > max(10 * np.finfo(middle.dtype).eps, _NOTHING) * squares[-1]
     values = np.sqrt(squares[kept][::-1])
     left = np.ascontiguousarray(vectors[:, kept][:, ::-1])

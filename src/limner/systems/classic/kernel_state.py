@@ -1,4 +1,4 @@
-"""What a saved model keeps of fitted kernels and of the features they compare."""
+"""The saved state of fitted kernels and their features."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ KERNELS: Registry[Any] = Registry(
         )
     },
 )
-"""Fitted kernels that a saved model may name, as it names them; one of your own needs trust."""
+"""Fitted kernels that a saved model may name, by name; your own kernels need trust."""
 _HOME, _OLD_HOME = "limner.systems.classic.", "limner.classic."  # the latter in limner 0.1, as its models name it
 
 
 def fingerprint(kind: str, content: Mapping[str, object]) -> str:
-    """A hash of everything in a model but its name; kernels count by their first names, so that indexes stay valid."""
+    """A hash of everything in a model but its name; kernels by their original names, for old indexes."""
     tensors: dict[str, Array] = {}
     told = json.dumps(pack({key: held for key, held in content.items() if key != "name"}, tensors, "model"))
     told = told.replace(f'"{_HOME}', f'"{_OLD_HOME}')
@@ -47,7 +47,7 @@ def kernel_state(kernel: Any) -> dict[str, Any]:
 
 
 def kernel_from(held: Mapping[str, Any], *, trust: bool) -> Any:
-    """The fitted kernel whose `kernel_state` this is.
+    """Restores a fitted kernel from its `kernel_state`.
 
     Args:
         held: The state, as a file has it.
@@ -58,7 +58,7 @@ def kernel_from(held: Mapping[str, Any], *, trust: bool) -> Any:
         place = _HOME + place.removeprefix(_OLD_HOME)
     kind = KERNELS.find(place, trusted=trust)
     if not hasattr(kind, "from_state"):
-        raise LimnerError(f"{held['class']} in a saved model is no kernel: expected a class with from_state")
+        raise LimnerError(f"{held['class']} in a saved model is not a kernel: expected a class with from_state")
     told = {"trust": trust} if "trust" in inspect.signature(kind.from_state).parameters else {}
     return kind.from_state(held["state"], **told)
 
@@ -71,7 +71,7 @@ def features_state(features: object) -> dict[str, object]:
 
 
 def features_from(held: Mapping[str, Any]) -> Any:
-    """What `features_state` was given."""
+    """The inverse of `features_state`."""
     if "counts" in held:
         return WordHistograms(Ids(held["ids"], what="image"), held["counts"])
     return held["matrix"]

@@ -1,8 +1,8 @@
 """Kernels between pictures: histograms of visual words, spatial pyramids of them, and any matrix of features.
 
 A kernel is made with its options, `fit` to training pictures, and then compares pictures: `kernel(a, b)` gives
-(len(a), len(b)) similarities in float64. What it takes as `a` and `b` are pictures (`Items`), or what `features` made
-of them before, which is the quicker way where pictures are compared more than once.
+(len(a), len(b)) similarities in float64. `a` and `b` are images (`Items`), or the output of `features`, which is faster
+if images are compared more than once.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _ROWS = 64  # of a block of a kernel, so that its rows stay in the second cache
 
 
 class FittedKernel(Protocol):
-    """A kernel that knows what it has to know of the training items."""
+    """A kernel fitted to training items."""
 
     def __call__(self, a: Any, b: Any = None, /) -> Matrix:
-        """Similarities of all pairs of a and b, of a with itself where there is no b."""
+        """Similarities of all pairs of a and b, or of a with itself without b."""
         ...
 
     def state(self) -> dict[str, Any]:
-        """What `from_state` makes the same kernel of: plain JSON values and arrays."""
+        """The state for `from_state`: plain JSON values and arrays."""
         ...
 
 
 class Kernel(Protocol):
-    """A kernel with its options, before it has seen any item."""
+    """A kernel with its options, before fitting."""
 
     def fit(self, items: Any, /) -> FittedKernel:
         """Learns what the kernel needs from training items."""
@@ -51,10 +51,10 @@ class Kernel(Protocol):
 
 @runtime_checkable
 class Featured(Protocol):
-    """A fitted kernel that can turn items into what it compares, once and for all."""
+    """A fitted kernel with a separate feature extraction step."""
 
     def features(self, items: Any, /, *, progress: Progress | None = None) -> Any:
-        """What the kernel compares."""
+        """The features that the kernel compares."""
         ...
 
 
@@ -64,13 +64,13 @@ def intersections(
     """Histogram intersection: K(x, y) = sum_v min(x_v, y_v). Swain & Ballard 1991.
 
     Positive semi-definite for values of 0 and above (Barla, Odone & Verri 2003). Values are taken in whole steps of
-    about 1e-9 of the largest sum, so that every processor adds them up to the same numbers, in whatever order.
+    about 1e-9 of the largest sum, so that the sum is the same on every CPU, in any order.
 
     Args:
         a: One row per histogram.
-        b: The same for the others; a itself where it is left out, and half of the work is saved.
+        b: The same for the others; a itself by default, which halves the work.
         workers: Threads; all cores by default.
-        progress: Called with (rows done, rows in all).
+        progress: Called with (rows done, rows in total).
 
     >>> a, b = np.array([[0.5, 0.5, 0.0]], dtype=np.float32), np.array([[0.2, 0.6, 0.2]], dtype=np.float32)
     >>> intersections(a, b).round(2)
@@ -134,7 +134,7 @@ def _in_blocks(
 
 
 def raised(kernel: Matrix, power: float) -> Matrix:
-    """A kernel to a power, element by element; a whole power by products, which every processor rounds alike.
+    """A kernel to a power, element by element; an integer power by products, which every CPU rounds in the same way.
 
     >>> raised(np.array([[0.5, 3.0]]), 3.0).tolist()
     [[0.125, 27.0]]
@@ -145,7 +145,7 @@ def raised(kernel: Matrix, power: float) -> Matrix:
 
 
 def pyramid_weights(levels: int) -> tuple[float, ...]:
-    """What the intersection at each level counts for in the pyramid kernel, coarse to fine.
+    """Weights of the levels in the pyramid kernel, coarse to fine.
 
     K = I_L + sum_{l<L} (I_l - I_{l+1}) / 2^(L-l), written as a sum of intersections (Lazebnik, Schmid & Ponce 2006).
     No weight is negative, so that the kernel is positive semi-definite.
@@ -169,7 +169,7 @@ class Pyramid:
         levels: 3 for the pyramid, 1 for plain histograms.
         power: p, which the mean over features is raised to.
         words: How many visual words each feature has; a feature left out is not used.
-        side: The shorter side of pictures, in pixels; larger ones are made smaller.
+        side: The shorter side of pictures, in pixels; larger ones are downscaled.
         images: Pictures that words are learned from.
         points: Points of each of those.
         seed: Draws them.
@@ -186,7 +186,7 @@ class Pyramid:
     workers: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuses what is no pyramid."""
+        """Checks the values."""
         if self.levels not in (1, 2, 3):
             raise LimnerError(f"a pyramid of {self.levels} levels: expected 1, 2 or 3")
         if not self.power > 0:
@@ -199,7 +199,7 @@ class Pyramid:
         vocabulary: VisualWords | None = None,
         progress: Progress | None = None,
     ) -> FittedPyramid:
-        """Learns visual words from training pictures, unless a vocabulary is given; histograms have theirs."""
+        """Learns visual words from training pictures, unless a vocabulary is given; histograms bring theirs."""
         if isinstance(images, WordHistograms):
             vocabulary = vocabulary or images.vocabulary or VisualWords({}, self.side)
         elif vocabulary is None:
@@ -226,7 +226,7 @@ class FittedPyramid:
     workers: int | None = None
 
     def features(self, items: Items | WordHistograms, /, *, progress: Progress | None = None) -> WordHistograms:
-        """The histograms of pictures; histograms stay what they are."""
+        """The histograms of pictures; histograms are returned unchanged."""
         if isinstance(items, WordHistograms):
             return items
         if not self.vocabulary.words:
@@ -265,7 +265,7 @@ class FittedPyramid:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> FittedPyramid:
-        """The kernel whose state this is."""
+        """Restores a kernel from its state."""
         words = {name: np.asarray(state[f"words.{name}"], dtype=np.uint8) for name in state["features"]}
         return cls(VisualWords(words, int(state["side"])), int(state["levels"]), float(state["power"]))
 
@@ -283,7 +283,7 @@ class Features:
 
     Args:
         kind: "linear", "rbf" or "chi2".
-        gamma: 1 / the mean distance of training items where it is left out.
+        gamma: 1 / the mean distance of training items by default.
         power: p, which the kernel is raised to.
     """
 
@@ -292,7 +292,7 @@ class Features:
     power: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuses unknown kinds and what is no gamma."""
+        """Checks the values."""
         if self.kind not in KINDS:
             raise UnknownName("kernel of features", self.kind, KINDS)
         if self.gamma is not None and not self.gamma > 0:
@@ -366,7 +366,7 @@ class FittedFeatures:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> FittedFeatures:
-        """The kernel whose state this is."""
+        """Restores a kernel from its state."""
         return cls(str(state["kind"]), float(state["gamma"]), float(state["power"]))
 
 

@@ -22,8 +22,8 @@ class LexicalKernel:
     """The string kernel in which words match partially.
 
     `K(s, s') = sum_w sum_w' m_sw m_s'w' lambda_m^(2 l) prod_i kappa(w_i, w'_i) sqrt(idf(w_i) idf(w'_i))`, w and w' of
-    the same length l; the root of idf where the weights are "root idf". Words that the similarity does not know match
-    themselves alone. Documents sum it over all pairs of their sentences; then `K(x, y) / sqrt(K(x, x) K(y, y))`.
+    the same length l; the root of idf where the weights are "root idf". Words unknown to the similarity match only
+    themselves. Documents sum it over all pairs of their sentences; then `K(x, y) / sqrt(K(x, x) K(y, y))`.
 
     Source: Hodosh, Young & Hockenmaier 2013, section 3.5.1; after Bloehdorn et al. 2006.
 
@@ -33,7 +33,7 @@ class LexicalKernel:
 
     >>> from limner.systems.classic.similarity import Distributional
     >>> captions = [["a dog on grass"], ["a puppy on grass"], ["a car on a road"], ["a boat at sea"]]
-    >>> kernel = LexicalKernel(Distributional(least=1)).fit(captions)
+    >>> kernel = LexicalKernel(Distributional(min_count=1)).fit(captions)
     >>> kernel([["a dog"]], [["a dog"], ["a puppy"], ["a boat"]]).round(2).tolist()
     [[1.0, 0.2, 0.0]]
     """
@@ -60,14 +60,14 @@ class FittedLexicalKernel:
 
         Args:
             a: Documents, each a list of captions.
-            b: Others; `a` itself where left out.
-            progress: Called with (rows done, rows in all).
+            b: Others; `a` itself by default.
+            progress: Called with (rows done, rows in total).
         """
         sides = (a,) if b is None else (a, b)
         numbered, many = self.vocabulary.number_all(*sides, captions=self.strings.captions)
         held = [self._held(side, many) for side in numbered]
         different = max(int(np.diff(side[5]).max(initial=0)) for side in held)
-        longest = (different, max(side.longest for side in numbered))
+        longest = (different, max(side.max_length for side in numbered))
         out = np.zeros((len(numbered[0]), len(numbered[-1])))
         for low in range(0, len(out), _ROWS):
             high = min(low + _ROWS, len(out))
@@ -81,7 +81,7 @@ class FittedLexicalKernel:
         return normalised(mirrored(out) if b is None else out, selves[0], selves[-1])
 
     def _held(self, side: Sentences, many: int) -> tuple[Any, ...]:
-        """Sentences as the loops take them: words of the table by their rows in it, all others behind."""
+        """Sentences in the format of the loops: table words by their rows, all others after them."""
         rows = np.arange(many) + len(self.table.words)
         known = self.vocabulary.number
         rows[[known[word] for word in self.table.words]] = np.arange(len(self.table.words))
@@ -101,7 +101,7 @@ class FittedLexicalKernel:
         )
 
     def state(self) -> dict[str, Any]:
-        """Plain JSON values and arrays that `from_state` makes the kernel of again."""
+        """The state for `from_state`: plain JSON values and arrays."""
         options = {name: getattr(self.strings, name) for name in ("length", "weights", "match", "captions")}
         return {
             "options": options,
@@ -111,7 +111,7 @@ class FittedLexicalKernel:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> FittedLexicalKernel:
-        """The kernel that `state` came from."""
+        """Restores a kernel from its state."""
         vocabulary = DocumentVocabulary.from_state(state["vocabulary"], trust=trust)
         values = np.ascontiguousarray(state["table"]["values"], dtype=np.float32)
         table = WordTable(tuple(state["table"]["words"]), values)

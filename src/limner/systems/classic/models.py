@@ -37,7 +37,7 @@ class Projection:
     """From kernel rows to projections: (rows - means) weights.
 
     Args:
-        means: Of the columns of the training kernel.
+        means: Means of the columns of the training kernel.
         weights: Training items by projections, in the precision they were solved in.
     """
 
@@ -56,7 +56,7 @@ class Space:
 
     Args:
         setting: What it was solved with, and how many projections there are.
-        correlations: Of the projections on the training pairs, falling.
+        correlations: Correlations of the projections on the training pairs, falling.
         images: Projects images.
         texts: Projects texts.
     """
@@ -77,7 +77,7 @@ class Space:
         return cls(setting, correlations, *sides)
 
     def has(self, setting: Setting) -> bool:
-        """Whether this is the solution that a setting asks for, with as many projections."""
+        """Whether this solution matches a setting, with enough projections."""
         return self.setting.solution == setting.solution and setting.n <= len(self.correlations)
 
 
@@ -86,14 +86,14 @@ class KccaModel:
     """A trained system: kernels, the training items they compare with, and projections.
 
     Args:
-        name: What reports call it.
-        image_kernel: Fitted; compares images, before any power.
-        text_kernel: Fitted; compares documents.
+        name: Name in reports.
+        image_kernel: Fitted image kernel, before the power.
+        text_kernel: Fitted text kernel.
         images: Features of the training images.
         documents: Captions of each training image.
         spaces: Solutions.
         settings: By task ("i2t", "t2i"): which solution and how many projections; several are fused by Borda count.
-        trained_on: The training items; None where that is not known.
+        trained_on: The training items; None if unknown.
         features_file: The file of features that it was trained on, if it was; new images may be in it too.
     """
 
@@ -119,8 +119,9 @@ class KccaModel:
 
         Args:
             collection: Images and texts.
-            features: Of the images, for a model that was trained on features; or their histograms, computed before.
-            progress: Called with (images done, images in all).
+            features: Features of the images, for a model that was trained on features; or their histograms, computed
+                before.
+            progress: Called with (images done, images in total).
         """
         if not self.fused:
             images = self.encode_images(collection.images, features=features, progress=progress)
@@ -131,13 +132,13 @@ class KccaModel:
     def encode_images(
         self, items: Items, *, features: FeatureSource = None, progress: Progress | None = None
     ) -> Embeddings:
-        """Images in the joint space: their projections, brought to length 1 (see `Embeddings.of_length_one`)."""
+        """Images in the joint space: their normalised projections (see `Embeddings.of_length_one`)."""
         space, n = self._only("encode_images")
         rows = self.image_rows(items, features=features, progress=progress)
         return Embeddings.of_length_one(items.ids, space.images(raised(rows, space.setting.power), n))
 
     def encode_texts(self, items: Items) -> Embeddings:
-        """Texts in the joint space: their projections, brought to length 1."""
+        """Texts in the joint space: their normalised projections."""
         space, n = self._only("encode_texts")
         return Embeddings.of_length_one(items.ids, space.texts(self.text_rows(items), n))
 
@@ -162,7 +163,7 @@ class KccaModel:
         return np.asarray(self.image_kernel(held, self.images))
 
     def text_rows(self, items: Items) -> npt.NDArray[np.float64]:
-        """Similarities of texts, each a document of its own, with every training document."""
+        """Similarities of texts, each as one document, with every training document."""
         return np.asarray(self.text_kernel([[text] for text in items.values], self.documents))
 
     def fuse(self, image_rows: Matrix, text_rows: Matrix, images: Ids, texts: Ids) -> Scores:
@@ -212,7 +213,7 @@ class KccaModel:
 
     @classmethod
     def load(cls, path: str | Path, *, trust: bool = False) -> KccaModel:
-        """Reads a model that was saved; with `trust`, also one that names kernels or taggers of its own."""
+        """Reads a model that was saved; with `trust`, also one with custom kernels or taggers."""
         held = model_store.read(path, KIND).content
         with damage_told(path, what="saved model", mend="save it again"):
             spaces = tuple(
@@ -256,7 +257,7 @@ class TwoWayScores(Scores):
 
     @property
     def T(self) -> TwoWayScores:
-        """The other direction, with scores of its own."""
+        """The other direction, with its own scores."""
         return TwoWayScores(self.candidates, self.queries, self.backward, self.forward)
 
     @property

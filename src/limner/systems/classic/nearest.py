@@ -1,4 +1,4 @@
-"""The nearest-neighbour systems: the training pair nearest to the query says what to look for on the other side.
+"""The nearest-neighbour systems: candidates are compared with the other half of the training pair nearest to the query.
 
     search:      f(i, s) = K_image(i_t, i),  t = argmax f_text(s, s_t)
     annotation:  f(i, s) = f_text(s_t, s),   t = argmax K_image(i, i_t)
@@ -47,12 +47,12 @@ class NearestModel:
     """A nearest-neighbour system: kernels and the training items.
 
     Args:
-        name: What reports call it.
-        image_kernel: Fitted; compares images.
-        text_kernel: Fitted; compares documents.
+        name: Name in reports.
+        image_kernel: Fitted image kernel.
+        text_kernel: Fitted text kernel.
         images: Features of the training images.
         documents: Captions of each training image.
-        trained_on: The training items; None where that is not known.
+        trained_on: The training items; None if unknown.
         features_file: The file of features that it was trained on, if it was; new images may be in it too.
     """
 
@@ -71,8 +71,8 @@ class NearestModel:
 
         Args:
             collection: Images and texts.
-            features: Of the images, where they are not computed from the pictures.
-            progress: Called with (images done, images in all).
+            features: Features of the images, if they are not computed from the images.
+            progress: Called with (images done, images in total).
         """
         used = usable(features, self.features_file, collection.images)
         held = image_features(self.image_kernel, collection.images, used, progress=progress)
@@ -105,7 +105,7 @@ class NearestModel:
 
     @classmethod
     def load(cls, path: str | Path, *, trust: bool = False) -> NearestModel:
-        """Reads a model that was saved; with `trust`, also one that names kernels or taggers of its own."""
+        """Reads a model that was saved; with `trust`, also one with custom kernels or taggers."""
         held = model_store.read(path, KIND).content
         with damage_told(path, what="saved model", mend="save it again"):
             images, texts = (
@@ -145,21 +145,21 @@ def train(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> NearestModel:
-    """Nearest neighbours among the training pairs; NN5-idf-F1 where nothing else is said.
+    """Nearest neighbours among the training pairs; NN5-idf-F1 by default.
 
     Args:
-        collection: What to compare with: images, each with one or more texts.
+        collection: The training collection: images, each with one or more texts.
         images: The image kernel: "pyramid" or "histogram" of visual words, "linear", "rbf" or "chi2" of features, or
             a kernel.
         texts: The similarity of texts: "f1", "bow", "trigrams", "tagrank", or a kernel.
-        weights: Of words, for one by name: "idf" (where left out), "root idf" or "none".
-        features: Of all images by id, in place of the pictures.
+        weights: Weights of words, for one by name: "idf" (by default), "root idf" or "none".
+        features: Precomputed features of all images by id.
         side: The shorter side of pictures in pixels.
         points: Points of each of 200 pictures that visual words are learned from.
         seed: Draws those.
-        name: What reports call the system.
+        name: Name of the system in reports.
         workers: Threads; all cores by default.
-        progress: Called with (work done, work in all), counted in pictures.
+        progress: Called with (work done, work in total), counted in pictures.
     """
     refuse_few(collection)
     documents = documents_of(collection)

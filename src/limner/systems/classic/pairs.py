@@ -1,4 +1,4 @@
-"""What the classical systems learn from: each image, and all its captions as one document."""
+"""Training data of the classical systems: each image, with all its captions as one document."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ IMAGES: Registry[Callable[..., Any]] = Registry(
         **dict.fromkeys(KINDS, "limner.systems.classic.kernels:Features"),
     },
 )
-"""Image kernels by name; the last three are for features that are given."""
+"""Image kernels by name; the last three need features."""
 
 
 def bow(*, weights: str) -> Any:
@@ -73,7 +73,7 @@ def documents_of(collection: Collection) -> list[list[str]]:
 
 
 def refuse_few(collection: Collection) -> None:
-    """Refuses to learn from next to nothing."""
+    """Refuses a collection that is too small."""
     if len(collection.images) < 5:
         raise LimnerError(
             f"{collection.name!r} has {len(collection.images)} images to learn from: expected at least 5 with texts"
@@ -81,7 +81,7 @@ def refuse_few(collection: Collection) -> None:
 
 
 def text_kernel(kernel: Any, weights: str | None = None, *, usual: str = "root idf") -> Any:
-    """A text kernel by name with weights of words, the usual ones where none are named; or the kernel itself."""
+    """A text kernel by name with weights of words, default weights if none are given; or the kernel itself."""
     if not isinstance(kernel, str):
         if weights is not None:
             raise LimnerError(f"weights={weights!r} beside a kernel that is given: set them in the kernel")
@@ -107,7 +107,7 @@ def image_kernel(kernel: Any, options: Mapping[str, Any], *, features: bool) -> 
 
 
 def image_features(kernel: Any, items: Items, source: FeatureSource, *, progress: Progress | None = None) -> Any:
-    """What a fitted image kernel compares: features that are given, in the order of the items, or computed now."""
+    """The input of a fitted image kernel: given features, in the order of the items, or computed ones."""
     if isinstance(source, (str, Path)):
         source = read_features(source)
     if source is not None:
@@ -130,7 +130,7 @@ def usable(given: FeatureSource, remembered: str | None, items: Items) -> Featur
 
 
 class Stages:
-    """Progress over several stages of work as one: each stage goes on where the one before it ended.
+    """Progress over several stages of work as one: each stage continues where the previous one ended.
 
     >>> stages = Stages(print, pictures=2, solutions=1)
     >>> stages["pictures"](2, 2); stages["solutions"](1, 1)

@@ -26,30 +26,30 @@ POWERS = (2.0, 3.0)
 factors of the diagonal, "in the range of (1, 15)", the ends and one between."""
 DEPTHS = (1, 5, 10)
 TASKS = ("i2t", "t2i")
-"""Annotation (an image asks for texts) and search (a text asks for images)."""
+"""Annotation (image queries) and search (text queries)."""
 
 
-def sizes(least: int = 10, most: int = 6000, count: int = 46) -> tuple[int, ...]:
-    """Values of n, evenly spaced on a logarithmic scale; at least `least` and `most` where there are so few.
+def sizes(smallest: int = 10, largest: int = 6000, count: int = 46) -> tuple[int, ...]:
+    """Values of n, evenly spaced on a logarithmic scale; always including the smallest and the largest.
 
     >>> sizes(10, 6000)[:4], sizes(10, 6000)[-2:], len(sizes(10, 6000))
     ((10, 12, 13, 15), (5205, 6000), 46)
     """
-    if not 1 <= least <= most:
-        raise LimnerError(f"sizes from {least} to {most}: expected 1 or more, and the least first")
-    return tuple(int(n) for n in np.unique(np.rint(np.geomspace(least, most, count)).astype(int)))
+    if not 1 <= smallest <= largest:
+        raise LimnerError(f"sizes from {smallest} to {largest}: expected 1 or more, the smallest first")
+    return tuple(int(n) for n in np.unique(np.rint(np.geomspace(smallest, largest, count)).astype(int)))
 
 
 @dataclass(frozen=True, order=True)
 class Setting:
-    """What one KCCA model is made with.
+    """The hyperparameters of one KCCA model.
 
     Args:
         kappa: Regularisation.
         n: How many projections are used.
         diagonal: d, which the diagonal of the texts' kernel is multiplied by.
         power: p, which the images' kernel is raised to.
-        text_kappa: Regularisation of the texts; kappa where left out, as in the paper.
+        text_kappa: Regularisation of the texts; kappa by default, as in the paper.
     """
 
     kappa: float
@@ -65,13 +65,13 @@ class Setting:
 
     @property
     def solution(self) -> tuple[float, ...]:
-        """What names the solution that this setting takes its first n projections from."""
+        """The key of the solution for this setting."""
         return self.kappa, self.text_kappa, self.diagonal, self.power
 
 
 @dataclass(frozen=True)
 class Trial:
-    """How well one setting does on the dev split.
+    """The result of one setting on the dev split.
 
     Args:
         setting: The setting.
@@ -84,14 +84,14 @@ class Trial:
     median: Mapping[str, float]
 
     def merit(self, task: str, depth: int) -> tuple[float, ...]:
-        """What orders trials: R@depth, then the sum of the recalls, then the median rank, then fewer projections."""
+        """Sort key of trials: R@depth, then the sum of the recalls, then the median rank, then fewer projections."""
         recalls = self.recalls[task]
         return (recalls[DEPTHS.index(depth)], sum(recalls), -self.median[task], -float(self.setting.n))
 
 
 @dataclass(frozen=True, eq=False)
 class Dev:
-    """What a dev split asks: which texts are true of which images.
+    """The dev split: which texts are relevant to which images.
 
     Args:
         indptr: By task: positives of query q are `indptr[q]:indptr[q + 1]`.
@@ -134,15 +134,15 @@ def trials(
 
     Args:
         pair: The two training kernels.
-        dev: What is true there.
+        dev: The relevant pairs.
         image_rows: Kernel rows of the dev images: similarities with every training image.
         text_rows: Kernel rows of the dev texts.
         kappas: Regularisations.
-        text_kappas: Those of the texts, each with each kappa; the same as kappa where left out.
+        text_kappas: Those of the texts, each with each kappa; the same as kappa by default.
         ns: Numbers of projections; `sizes` up to as many as there are by default.
         diagonals: Factors of the diagonal of the texts' kernel.
         power: Only noted: the power that the images' kernel was raised to.
-        progress: Called with (solutions done, solutions in all).
+        progress: Called with (solutions done, solutions in total).
 
     Yields:
         A solution, and how its settings do.
@@ -185,9 +185,9 @@ def _measured(
 
 
 def _steady(projections: Matrix) -> Matrix:
-    """Projections in double precision as whole numbers, of which every product and sum below is exact.
+    """Projections rounded to integers, so that every product and sum below is exact.
 
-    So the ranks, and with them the setting that is chosen, are the same on every processor, and equal texts tie.
+    So the ranks, and with them the setting that is chosen, are the same on every CPU, and equal texts tie.
     """
     if projections.dtype != np.float64:
         return projections
@@ -200,7 +200,7 @@ def _within(ns: Sequence[int] | None, most: int) -> list[int]:
 
 
 def _length(squares: Matrix) -> Matrix:
-    """Euclidean lengths; an item at the origin, which has no direction, is as far as can be from all others."""
+    """Euclidean lengths; an item at the origin is maximally far from all others."""
     return np.asarray(np.sqrt(np.where(squares > 0, squares, np.inf)))
 
 

@@ -25,7 +25,7 @@ _ROWS = 512  # rows of a table taken at once
 
 
 class TextKernel(Protocol):
-    """A kernel between documents before it has seen any."""
+    """A kernel between documents, before fitting."""
 
     def fit(self, documents: Documents) -> FittedTextKernel:
         """Learns what the kernel needs (weights, similarities) from training images' captions."""
@@ -40,7 +40,7 @@ class FittedTextKernel(Protocol):
         ...
 
     def state(self) -> dict[str, Any]:
-        """Plain JSON values and arrays that `from_state` of the same class makes the kernel of again."""
+        """The state for `from_state` of the same class: plain JSON values and arrays."""
         ...
 
 
@@ -63,11 +63,11 @@ class Sentences:
 
     @cached_property
     def before(self) -> npt.NDArray[np.int32]:
-        """For every word, where in its sentence it was said last before, or 0."""
+        """For every word, the previous position of the same word in its sentence, or 0."""
         return np.asarray(loops.previous(self.words, self.starts), dtype=np.int32)
 
     @cached_property
-    def longest(self) -> int:
+    def max_length(self) -> int:
         """The most words of a sentence."""
         return int(np.diff(self.starts).max(initial=0))
 
@@ -77,7 +77,7 @@ class DocumentVocabulary:
     """The words of training documents, in how many documents each occurs, and how captions are read.
 
     Args:
-        words: The words, in the order they were met.
+        words: The words, in order of first appearance.
         counts: Number of training documents in whose captions each word occurs.
         size: Number of training documents.
         reader: How a caption becomes words.
@@ -110,7 +110,7 @@ class DocumentVocabulary:
 
         `idf(w) = log(|D| / (|D(w)| + 1))`, D(w) the training images in whose captions w occurs; "root idf" is its
         square root (Hodosh, Young & Hockenmaier 2013, sections 3.1 and 3.4.1). A word of every image has a negative
-        idf, of which there is no root: it counts as 0.
+        idf, which has no root: it counts as 0.
 
         >>> words = DocumentVocabulary.fit([["a dog"], ["a cat"], ["dogs and cats"], ["a boat"]], Reader())
         >>> words.words, words.weights("idf", 4).round(2).tolist()
@@ -129,7 +129,7 @@ class DocumentVocabulary:
 
         Args:
             sides: Documents, numbered alike.
-            captions: Keep so many captions of each document; all of them where None.
+            captions: Captions to keep of each document; all by default.
         """
         known = dict(self.number)
         return [_numbered(side, known, self.reader, captions) for side in sides], len(known)
@@ -145,7 +145,7 @@ class DocumentVocabulary:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> DocumentVocabulary:
-        """The vocabulary that `state` came from."""
+        """Restores a vocabulary from its state."""
         counts = np.asarray(state["counts"], dtype=np.int64)
         reader = Reader.from_state(state["reader"], trust=trust)
         return cls(tuple(state["words"]), counts, int(state["size"]), reader)

@@ -1,4 +1,4 @@
-"""How alike words are: Lin's similarity over WordNet, company in sentences, and alignment of captions.
+"""Word similarities: Lin's similarity over WordNet, co-occurrence in sentences, and alignment of captions.
 
 Each similarity maps a word to a vector and compares words by the cosine of their vectors, so that tables are kernels
 (Hodosh, Young & Hockenmaier 2013, section 3.5.1). Small values are set to 0 where the paper does so, and `Maximum`
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from limner.core.arrays import FloatArray
 from limner.core.errors import LimnerError
 from limner.core.paths import read_text
+from limner.core.renamed import renamed
 from limner.language.wordnet import WordNet
 from limner.language.words import Reader
 from limner.systems.classic.sentences import Documents
@@ -28,7 +29,7 @@ Table = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class WordTable:
-    """kappa between any two of some words. Any other word is like itself alone.
+    """kappa between any two of some words. Any other word is similar only to itself.
 
     Args:
         words: The words.
@@ -39,7 +40,7 @@ class WordTable:
     values: Table
 
     def on(self, words: Sequence[str]) -> WordTable:
-        """The same table over more words: the new ones are like themselves alone."""
+        """The same table over more words: new ones are similar only to themselves."""
         row = {word: at for at, word in enumerate(words)}
         at = [row[word] for word in self.words]
         values = np.eye(len(words), dtype=np.float32)
@@ -53,7 +54,7 @@ class WordTable:
         return float(one == other)
 
     def nearest(self, word: str, count: int = 5) -> list[tuple[str, float]]:
-        """The words most like one, with kappa."""
+        """The words most similar to a word, with kappa."""
         if word not in self.words:
             raise LimnerError(f"this similarity does not know {word!r}: it knows {len(self.words):,} words of training")
         row = self.values[self.words.index(word)]
@@ -102,7 +103,7 @@ class Lin:
         for row, (word, names) in enumerate(above.items()):
             own = logs[first[word]]
             for name in names:
-                # A synset of all words has P = 1: the two logarithms are 0 and so is what it tells.
+                # A synset of all words has P = 1, so it carries no information.
                 share = 2.0 * logs[name] / (own + logs[name]) if own + logs[name] else float(name == first[word])
                 rows.append(row)
                 columns.append(column[name])
@@ -111,39 +112,39 @@ class Lin:
         return WordTable(tuple(above), cosines(csr_array((values, (rows, columns)), shape=shape)))
 
 
+@renamed(least="min_count")
 @dataclass(frozen=True)
 class Distributional:
-    """Words are alike that keep the same company in sentences.
+    """Distributional similarity: words that occur in the same sentences are similar.
 
     `w_i = max(0, log2(P(w, w_i) / (P(w) P(w_i))))`, P the share of sentences that have a word, or both.
 
     Source: Church & Hanks 1990; Hodosh, Young & Hockenmaier 2013, section 3.5.3.
 
     Args:
-        corpus: Sentences of an outside corpus, or a file with one in each line; the training captions where None.
-        least: Words seen less often, in the training captions or in the corpus, are not compared.
+        corpus: Sentences of an external corpus, or a file with one in each line; the training captions by default.
+        min_count: Words seen less often, in the training captions or in the corpus, are not compared.
         threshold: Smaller kappa is set to 0.
 
-    >>> table = Distributional(least=1).fit([["a dog barks", "a puppy barks"], ["a car stops"]], Reader())
+    >>> table = Distributional(min_count=1).fit([["a dog barks", "a puppy barks"], ["a car stops"]], Reader())
     >>> table.of("dog", "puppy") > table.of("dog", "car")
     True
     """
 
     corpus: tuple[str, ...] | Path | None = None
-    least: int = 5
+    min_count: int = 5
     threshold: float = 0.01
 
     def fit(self, documents: Documents, reader: Reader) -> WordTable:
-        """Counts in how many sentences words meet."""
+        """Counts in how many sentences words co-occur."""
         own = [reader(caption) for captions in documents for caption in captions]
         sentences = own if self.corpus is None else [_uncached(reader, line) for line in lines(self.corpus)]
-        often = _at_least(own, self.least)
-        contexts = _at_least(sentences, self.least)
+        often = _at_least(own, self.min_count)
+        contexts = _at_least(sentences, self.min_count)
         words = [word for word in often if word in contexts]
         if not words:
             raise LimnerError(
-                f"no word is seen {self.least} times in the training captions and in the corpus: give more text, or a "
-                "smaller `least`"
+                f"no word is seen {self.min_count} times in the training captions and in the corpus: lower min_count"
             )
         return WordTable(tuple(words), _cut(cosines(_mutual(sentences, words, list(contexts))), self.threshold))
 
@@ -193,9 +194,9 @@ def _uncached(reader: Reader, line: str) -> list[str]:
     return [lemma for lemma, _ in reader.read(line)]
 
 
-def _at_least(sentences: Iterable[Sequence[str]], least: int) -> dict[str, int]:
+def _at_least(sentences: Iterable[Sequence[str]], min_count: int) -> dict[str, int]:
     counts = Counter(word for sentence in sentences for word in sentence)
-    return {word: count for word, count in counts.items() if count >= least}
+    return {word: count for word, count in counts.items() if count >= min_count}
 
 
 def _mutual(sentences: Sequence[Sequence[str]], words: Sequence[str], contexts: Sequence[str]) -> Any:
@@ -219,7 +220,7 @@ def _incidence(sentences: Sequence[Sequence[str]], words: Sequence[str]) -> Any:
 
 
 def cosines(vectors: Any) -> Table:
-    """The cosine of every row with every other; a row without anything is like itself alone."""
+    """The cosine of every row with every other; an empty row is similar only to itself."""
     lengths = np.sqrt(np.asarray(vectors.multiply(vectors).sum(axis=1), dtype=np.float64).reshape(-1))
     product: FloatArray = (vectors @ vectors.T).toarray() / np.maximum(np.outer(lengths, lengths), 1e-300)
     np.fill_diagonal(product, 1.0)

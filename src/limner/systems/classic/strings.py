@@ -26,7 +26,7 @@ from limner.systems.classic.sentences import (
     normalised,
 )
 
-_ROWS = 500  # rows of a table made at once: the sparse product of a block stays small beside the table
+_ROWS = 500  # rows of a table made at once: to keep the sparse product of a block small
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class StringKernel:
     reader: Reader = field(default_factory=Reader)
 
     def __post_init__(self) -> None:
-        """Refuses what the kernel cannot be."""
+        """Checks the values."""
         if self.length not in (1, 2, 3):
             raise LimnerError(f"length={self.length}: expected 1 (bag of words), 2 or 3 (trigrams)")
         if self.weights not in WEIGHTS:
@@ -85,8 +85,8 @@ class FittedStringKernel:
 
         Args:
             a: Documents, each a list of captions.
-            b: Others; `a` itself where left out.
-            progress: Called with (rows done, rows in all).
+            b: Others; `a` itself by default.
+            progress: Called with (rows done, rows in total).
         """
         sides = (a,) if b is None else (a, b)
         numbered, many = self.vocabulary.number_all(*sides, captions=self.kernel.captions)
@@ -96,13 +96,13 @@ class FittedStringKernel:
         return normalised(_product(maps[0], maps[-1], b is None, progress), selves[0], selves[-1])
 
     def state(self) -> dict[str, Any]:
-        """Plain JSON values and arrays that `from_state` makes the kernel of again."""
+        """The state for `from_state`: plain JSON values and arrays."""
         options = {name: getattr(self.kernel, name) for name in ("length", "weights", "match", "captions")}
         return {"options": options, "vocabulary": self.vocabulary.state()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> FittedStringKernel:
-        """The kernel that `state` came from."""
+        """Restores a kernel from its state."""
         vocabulary = DocumentVocabulary.from_state(state["vocabulary"], trust=trust)
         return cls(StringKernel(**state["options"], reader=vocabulary.reader), vocabulary)
 
@@ -159,7 +159,7 @@ class OverlapF1:
 
     Args:
         weights: "idf", "root idf" or "none".
-        captions: Keep so many captions of each document; all of them, as one document, where None.
+        captions: Captions to keep of each document; all, as one document, by default.
         reader: How a caption becomes words.
 
     >>> nearest = OverlapF1(weights="none").fit([["a dog runs"], ["a cat"]])
@@ -195,19 +195,19 @@ class FittedOverlapF1:
         return np.divide(table, both, out=np.zeros_like(table), where=both > 0)
 
     def state(self) -> dict[str, Any]:
-        """Plain JSON values and arrays that `from_state` makes the similarity of again."""
+        """The state for `from_state`: plain JSON values and arrays."""
         options = {"weights": self.kernel.weights, "captions": self.kernel.captions}
         return {"options": options, "vocabulary": self.vocabulary.state()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> FittedOverlapF1:
-        """The similarity that `state` came from."""
+        """Restores a similarity from its state."""
         vocabulary = DocumentVocabulary.from_state(state["vocabulary"], trust=trust)
         return cls(OverlapF1(**state["options"], reader=vocabulary.reader), vocabulary)
 
 
 def _occurrences(sides: list[Sentences], weights: FloatArray) -> list[Any]:
-    """Sparse rows in which the n-th occurrence of a word has a column of its own, so that products count minima."""
+    """Sparse rows in which the n-th occurrence of a word has its own column, so that products count minima."""
     from scipy.sparse import csr_array
 
     found = []

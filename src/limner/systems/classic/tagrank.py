@@ -1,4 +1,4 @@
-"""The tag rank kernel: words said early count more, and words said earlier than usual count more."""
+"""The tag rank kernel: words mentioned early, and earlier than usual, count more."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TagRank:
     Source: Hwang & Grauman 2012; Hodosh, Young & Hockenmaier 2013, section 3.4.2.
 
     Args:
-        captions: Keep so many captions of each document; all of them where None.
+        captions: Captions to keep of each document; all by default.
         reader: How a caption becomes words.
 
     >>> kernel = TagRank().fit([["a dog runs on grass"], ["grass and a dog"], ["a cat"]])
@@ -43,11 +43,11 @@ class TagRank:
     reader: Reader = field(default_factory=Reader)
 
     def fit(self, documents: Documents) -> FittedTagRank:
-        """Learns where words stand, and how far sentences are from each other."""
+        """Learns the positions of words, and the distances between sentences."""
         vocabulary = DocumentVocabulary.fit(documents, self.reader)
         (side,), many = vocabulary.number_all(documents, captions=self.captions)
         words, places = _places(side)
-        counts = np.zeros((many, 1 + max(side.longest, 1)), dtype=np.int64)
+        counts = np.zeros((many, 1 + max(side.max_length, 1)), dtype=np.int64)
         np.add.at(counts, (side.words, words), 1)
         fitted = FittedTagRank(self, vocabulary, counts, np.ones(2))
         return FittedTagRank(self, vocabulary, counts, _scales(fitted._ranked(side, places)))
@@ -60,7 +60,7 @@ class FittedTagRank:
     Args:
         kernel: Its options.
         vocabulary: The words of training.
-        counts: How often each word stood in each place (column 0 is empty).
+        counts: How often each word occurred at each position (column 0 is empty).
         scales: 1 / Omega' of absolute ranks, 1 / Omega of relative ones.
     """
 
@@ -98,7 +98,7 @@ class FittedTagRank:
         return words.astype(np.int32), starts, side.documents, absolute, relative, np.ascontiguousarray(totals)
 
     def _relative(self, words: Array, places: FloatArray) -> FloatArray:
-        """The share of a word's training occurrences that stand behind a place."""
+        """The share of a word's training occurrences after a position."""
         seen = np.cumsum(self.counts, axis=1)
         known = words < len(seen)
         found = np.zeros(len(words))
@@ -109,7 +109,7 @@ class FittedTagRank:
         return found
 
     def state(self) -> dict[str, Any]:
-        """Plain JSON values and arrays that `from_state` makes the kernel of again."""
+        """The state for `from_state`: plain JSON values and arrays."""
         return {
             "options": {"captions": self.kernel.captions},
             "vocabulary": self.vocabulary.state(),
@@ -119,7 +119,7 @@ class FittedTagRank:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> FittedTagRank:
-        """The kernel that `state` came from."""
+        """Restores a kernel from its state."""
         vocabulary = DocumentVocabulary.from_state(state["vocabulary"], trust=trust)
         kernel = TagRank(**state["options"], reader=vocabulary.reader)
         return cls(kernel, vocabulary, np.asarray(state["counts"]), np.asarray(state["scales"], dtype=np.float64))

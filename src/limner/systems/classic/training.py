@@ -46,19 +46,19 @@ PAPER: Mapping[str, Any] = MappingProxyType(
     {"kappas": KAPPAS, "text_kappas": None, "diagonals": DIAGONALS, "powers": POWERS, "points": PAPER_POINTS}
 )
 """Options of `train` for the ranking paper's systems: its grid, and visual words from as many points."""
-_SINGLE_FROM = 2000  # training images from which on single precision is used, where nothing is said
+_SINGLE_FROM = 2000  # training images from which on single precision is used, by default
 
 
 @dataclass(frozen=True, eq=False)
 class KccaGrid:
-    """Settings that are tried.
+    """The hyperparameter grid.
 
     Args:
         kappas: Regularisations.
-        text_kappas: Those of the texts, each with each kappa; the same as kappa where left out, as in the paper.
+        text_kappas: Those of the texts, each with each kappa; the same as kappa by default, as in the paper.
         diagonals: Factors of the diagonal of the texts' kernel.
-        powers: Of the images' kernel.
-        ns: Numbers of projections; 46 of them, evenly on a logarithmic scale, where left out.
+        powers: Powers of the images' kernel.
+        ns: Numbers of projections; 46 of them, evenly on a logarithmic scale, by default.
     """
 
     kappas: Sequence[float] = KAPPAS
@@ -111,7 +111,7 @@ class GridSearch:
         return dict.fromkeys(TASKS, (one,))
 
     def add(self, pair: KernelPair, found: Directions, measured: list[Trial]) -> None:
-        """Takes a solution in, and lets go of those that no chosen setting needs: each is as large as a kernel."""
+        """Takes a solution in, and drops those that no chosen setting needs, since each is as large as a kernel."""
         self.trials += measured
         self._held[measured[0].setting.solution] = (pair, found)
         wanted = {s.solution for settings in self.settings.values() for s in settings}
@@ -142,13 +142,13 @@ def search(
 
     Args:
         rows: Kernels.
-        dev: What is true on the dev split.
+        dev: The relevant pairs of the dev split.
         grid: What is tried.
         fuse: Whether fifteen settings are kept for each task, or the one best for both.
         method: "exact", or "cholesky" for a low rank.
-        rank: Of each kernel at most: its leading eigenvectors, or of the Cholesky factors.
-        precision: "double" or "single"; single from 2,000 training images on where nothing is said.
-        progress: Called with (solutions done, solutions in all).
+        rank: Rank of each kernel at most: its leading eigenvectors, or of the Cholesky factors.
+        precision: "double" or "single"; single from 2,000 training images on by default.
+        progress: Called with (solutions done, solutions in total).
     """
     if rows.dev_images is None or rows.dev_texts is None:
         raise LimnerError("a search without dev rows: expected kernels of the dev items with the training items")
@@ -207,29 +207,30 @@ def train(
     """KCCA of pictures and texts (Hodosh, Young & Hockenmaier 2013; `limner.systems.classic.kcca` has the formulas).
 
     Args:
-        collection: What to learn from: images, each with one or more texts.
+        collection: The training collection: images, each with one or more texts.
         dev: Where settings are chosen; without it, the first kappa, diagonal and power and the most dimensions are
             taken.
         images: The image kernel: "pyramid" or "histogram" of visual words, "linear", "rbf" or "chi2" of features, or
             a kernel.
         texts: The text kernel: "bow", "trigrams", "tagrank", or a kernel.
-        weights: Of words, for a text kernel by name: "idf", "root idf" (where left out) or "none".
-        features: Of all images by id, in place of the pictures; an `Embeddings`, `Histograms`, or a file of either.
+        weights: Weights of words, for a text kernel by name: "idf", "root idf" (by default) or "none".
+        features: Precomputed features of all images by id; an `Embeddings`, `Histograms`, or a file of
+            either.
         kappas: Regularisations to try.
         text_kappas: Regularisations of the texts, each with each kappa; None for the same as kappa, as in the paper.
         diagonals: Factors of the diagonal of the texts' kernel to try.
-        powers: Of the images' kernel, to try.
-        dimensions: Numbers of projections to try; 46 of them up to as many as there are where left out.
+        powers: Powers of the images' kernel, to try.
+        dimensions: Numbers of projections to try; 46 of them up to as many as there are by default.
         fuse: Fuse fifteen settings for each task by Borda count, as the paper does; there is no joint space then.
         method: "exact", or "cholesky" (partial Gram-Schmidt) for more items than can be decomposed.
-        rank: Of each kernel at most: its leading eigenvectors, or of the Cholesky factors; all of it where left out.
-        precision: "double" or "single"; single from 2,000 training images on where nothing is said.
+        rank: Rank of each kernel at most: its leading eigenvectors, or of the Cholesky factors; no limit by default.
+        precision: "double" or "single"; single from 2,000 training images on by default.
         side: The shorter side of pictures in pixels.
         points: Points of each of 200 pictures that visual words are learned from.
         seed: Draws those.
-        name: What reports call the system.
+        name: Name of the system in reports.
         workers: Threads; all cores by default.
-        progress: Called with (work done, work in all), counted in pictures.
+        progress: Called with (work done, work in total), counted in pictures.
     """
     refuse_few(collection)
     if fuse and dev is None:
@@ -274,7 +275,7 @@ def _learned(
 def _stages(
     progress: Progress | None, collection: Collection, dev: Collection | None, features: FeatureSource, grid: KccaGrid
 ) -> Stages:
-    """What takes time, in pictures; a solution counts as ten of them."""
+    """The cost of the stages, in images; a solution counts as ten images."""
     pictures = {"images": len(collection.images), "dev": 0 if dev is None else len(dev.images)}
     if features is not None:
         pictures = dict.fromkeys(pictures, 0)
@@ -285,7 +286,7 @@ def _stages(
 def _alone(
     rows: Rows, grid: KccaGrid, solving: Mapping[str, Any]
 ) -> tuple[tuple[Space, ...], dict[str, tuple[Setting, ...]]]:
-    """The first setting of a grid, where there is nothing to choose by."""
+    """The first setting of a grid, without a dev split."""
     power, pair = next(pairs_of(rows, grid.powers, **solving))
     other = (grid.text_kappas or grid.kappas)[0]
     solved = pair.solve(grid.kappas[0], text_kappa=other, diagonal=grid.diagonals[0])

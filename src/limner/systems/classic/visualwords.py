@@ -1,7 +1,7 @@
-"""Visual words: descriptors sorted into the nearest of a few hundred kinds, learned by k-means.
+"""Visual words: descriptors quantised to a few hundred words, learned by k-means.
 
 Descriptors and words are whole numbers from 0 to 255 (Vedaldi & Fulkerson 2008 do the same), so that every product and
-sum below is exact in single precision, in whatever order it is added up.
+sum below is exact in single precision, in any order of summation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Whole = npt.NDArray[np.uint8]
 WORDS = {"colour": 128, "texture": 256, "sift": 256}
 """How many words each feature has (Hodosh, Young & Hockenmaier 2013, section 3.3.1)."""
 IMAGES, POINTS = 200, 1000
-"""Words are learned from so many points of each of so many images."""
+"""Words are learned from this many points of each of this many images."""
 _AT_ONCE = 2048
 _COLOUR_STEPS = 64  # of each channel, in the table of the words of all colours
 
@@ -54,7 +54,7 @@ def k_means(points: Whole, k: int, *, seed: int = 0, rounds: int = 30) -> Whole:
     >>> k_means(np.array([[0], [1], [2], [200], [202]], dtype=np.uint8), 2).tolist()
     [[1], [201]]
     """
-    if len(different := _few_different(points, k)):  # every point is a word of its own
+    if len(different := _few_different(points, k)):  # every point is its own word
         return different
     words, exact = _seeds(points, k, np.random.default_rng(seed)), points.astype(np.int64)
     for _ in range(rounds):
@@ -68,7 +68,7 @@ def k_means(points: Whole, k: int, *, seed: int = 0, rounds: int = 30) -> Whole:
 
 def _few_different(points: Whole, k: int) -> Whole:
     """All different points where there are no more than k of them, none otherwise."""
-    for some in (points[: 20 * k], points):  # most often a few points tell
+    for some in (points[: 20 * k], points):  # a few points usually suffice
         different = np.unique(some, axis=0)
         if len(different) > k:
             return different[:0]
@@ -76,7 +76,7 @@ def _few_different(points: Whole, k: int) -> Whole:
 
 
 def _seeds(points: Whole, k: int, rng: np.random.Generator) -> Whole:
-    """Points far from each other: each is drawn with a chance as the square of its distance to those before."""
+    """Points far from each other: drawn in proportion to the squared distance to earlier ones."""
     values = points.astype(np.float32)
     lengths = np.einsum("ij,ij->i", values, values)
     chosen = [int(rng.integers(len(points)))]
@@ -110,7 +110,7 @@ class VisualWords:
 
     Args:
         words: By feature ("colour", "texture", "sift"): one row of whole numbers per word.
-        side: The shorter side of pictures, in pixels; larger ones are made smaller.
+        side: The shorter side of pictures, in pixels; larger ones are downscaled.
     """
 
     words: dict[str, Whole]
@@ -139,7 +139,7 @@ class VisualWords:
             points: Points of each picture, all where it has fewer.
             seed: Draws pictures, points and the first words.
             workers: Threads; all cores by default.
-            progress: Called with (pictures done, pictures in all).
+            progress: Called with (pictures done, pictures in total).
         """
         sizes = dict(WORDS) if sizes is None else dict(sizes)
         _refuse_unknown(sizes)

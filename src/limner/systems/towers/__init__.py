@@ -1,7 +1,7 @@
-"""Towers: systems that learn one space for images and texts, pair by pair, with margin losses.
+"""Towers: models that learn a joint space for images and texts with margin losses.
 
 `limner.train(collection, "towers")` trains two towers; "pvse" and "pcme" are the variants with several vectors per item
-and with a mean and a variance. Needs torch, which the light core leaves out.
+and with a mean and a variance. Needs torch.
 """
 
 from __future__ import annotations

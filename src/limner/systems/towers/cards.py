@@ -1,4 +1,4 @@
-"""The card of a saved model: what it is, what it was trained on, and what was measured, for a person to read."""
+"""The card of a saved model: what it is, its training data and its results."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from limner.core.version import VERSION
 CARD = "README.md"
 ABOUT = {
     "towers": "Two towers: a vector per image and per text, compared by the cosine.",
-    "pvse": "PVSE: several vectors per image and per text; the best pair of them counts.",
-    "pcme": "PCME: a mean and a variance per image and per text, which also say how sure the model is.",
+    "pvse": "PVSE: several vectors per image and per text; the best pair of vectors counts.",
+    "pcme": "PCME: a mean and a variance per image and per text, which also give its uncertainty.",
 }
-"""What each kind of towers is, in a sentence."""
+"""One-line descriptions."""
 
 
 def card(config: Mapping[str, Any], *, about: str, learned: int) -> str:
-    """The card as Markdown, from what config.json holds.
+    """The model card in Markdown, from config.json.
 
     Args:
         config: With the model's "name", its "settings" by group and what it was "trained" on.
         about: What the model is, in a sentence.
-        learned: How many numbers were learned.
+        learned: Number of parameters.
     """
     trained = config["trained"]
     parts = [
         f"# {config['name']}",
-        f"{about} {learned:,} learned numbers. Made with limner {trained['version']}.",
+        f"{about} {learned:,} parameters. Trained with limner {trained['version']}.",
         "## Trained on",
         f"{trained['collection']}: {trained['images']:,} images, {trained['texts']:,} texts"
         + (f", {trained['pairs']:,} pairs." if "pairs" in trained else "."),
@@ -54,7 +54,7 @@ def write(folder: Path, module: nn.Module, config: Mapping[str, object], *, abou
 
 
 def summary(collection: Collection, dev: Collection | None, fitted: Any, measures: Sequence[str]) -> dict[str, Any]:
-    """What a saved model says of its training: on what, how long, and what was measured at the best epoch."""
+    """The training record of a saved model: data, duration, and results at the best epoch."""
     best = fitted.history[fitted.best_epoch - 1]
     return {
         "version": VERSION,

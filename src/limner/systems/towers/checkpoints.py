@@ -1,6 +1,6 @@
-"""Tensors and what belongs to them in one safetensors file, with a fingerprint, so that damage is noticed.
+"""Checkpoints: tensors and metadata in one safetensors file, with a fingerprint to detect damage.
 
-A file appears whole or not at all. Nothing in it is code: reading one is safe wherever it comes from.
+Files are written atomically. They contain no code, so reading one is always safe.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def write(path: str | Path, tensors: Mapping[str, Tensor], about: Mapping[str, o
 
     Args:
         path: The file.
-        tensors: Wherever they are; written as they are.
-        about: Whatever JSON can hold.
+        tensors: On any device.
+        about: JSON values.
     """
     from safetensors.torch import save_file
 
@@ -41,7 +41,7 @@ def write(path: str | Path, tensors: Mapping[str, Tensor], about: Mapping[str, o
 
 
 def read(path: str | Path, *, what: str = "checkpoint") -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Reads what `write` wrote; refuses a file that is damaged, cut off or something else.
+    """Reads what `write` wrote; refuses a damaged, truncated or foreign file.
 
     Args:
         path: The file.
@@ -59,7 +59,7 @@ def read(path: str | Path, *, what: str = "checkpoint") -> tuple[dict[str, Tenso
         raise LimnerError(f"{what} {path} was not written by limner: it lacks 'limner' and 'sha256' in its header")
     with damage_told(path, what=what, mend=_MEND):
         if fingerprint(tensors, about["limner"]) != about["sha256"]:
-            raise LimnerError(f"{what} {path} is damaged: its contents do not fit its fingerprint; {_MEND}")
+            raise LimnerError(f"{what} {path} is damaged: its contents do not match its fingerprint; {_MEND}")
         told: dict[str, Any] = parse_json(about["limner"], where=f"{what} {path}")
         if told["format"] != FORMAT:
             raise LimnerError(f"{what} {path} has format {told['format']}: this limner reads format {FORMAT}")
@@ -70,7 +70,7 @@ _MEND = "put back a good copy, or remove it and train again"
 
 
 def fingerprint(tensors: Mapping[str, Tensor], about: str) -> str:
-    """SHA-256 of all names, types, shapes and numbers, and of what is said about them.
+    """SHA-256 of all names, types, shapes and values, and of the metadata.
 
     >>> fingerprint({"a": torch.zeros(2)}, "{}") == fingerprint({"a": torch.zeros(2)}, "{}")
     True
@@ -91,7 +91,7 @@ def _bytes(tensor: Tensor) -> object:
 
 
 def short_fingerprint(module: nn.Module, about: str) -> str:
-    """The beginning of the fingerprint of a module's weights: enough to tell models apart."""
+    """The beginning of the fingerprint of a module's weights: enough to identify a model."""
     held = {name: tensor.detach().cpu() for name, tensor in module.state_dict().items()}
     return fingerprint(held, about)[:16]
 
@@ -102,7 +102,7 @@ def arrays(module: nn.Module) -> Arrays:
 
 
 def fill(module: nn.Module, saved: SavedModel) -> None:
-    """Puts the weights of a saved model into a module; refuses those of another one."""
+    """Loads the weights of a saved model into a module; refuses mismatched weights."""
     weights = {name: torch.from_numpy(np.array(held)) for name, held in saved.weights.items()}
     with damage_told(saved.folder, what="model whose weights fit its config.json", mend="save the model again"):
         module.load_state_dict(weights)

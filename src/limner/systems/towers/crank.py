@@ -1,7 +1,7 @@
-"""CRank: a classifier of pairs of file name and caption, which re-ranks what a proposer proposes (Messina et al. 2022).
+"""CRank: a classifier of pairs of file name and caption, for re-ranking (Messina et al. 2022).
 
-Trained with as many random pairs that do not match as pairs that do, half and half in every batch, with AdamW. With
-`pictures`, it also sees the picture as a token of its own, which the paper names as its next step.
+Trained with AdamW on batches of half positive and half random negative pairs. With `use_images`, the image is an extra
+token, which the paper names as future work.
 """
 
 from __future__ import annotations
@@ -34,56 +34,56 @@ from limner.scores import Progress, Scores
 from limner.systems.towers import cards, checkpoints, randomness
 from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.fit import fit
-from limner.systems.towers.judges import TUNED, Judge, Layers, Reading, Tuned
-from limner.systems.towers.readers import PACKAGED, WORDS, found_again, reader_of
-from limner.systems.towers.settings import Training, refuse_below, settings, split
-from limner.systems.towers.sources import Source, source
-from limner.systems.towers.sources import found_again as features_again
+from limner.systems.towers.pair_classifiers import TUNED, Judge, Layers, Reading, Tuned
+from limner.systems.towers.readers import PACKAGED, WORDS, load_reader, reader_of
+from limner.systems.towers.settings import Training, current_settings, refuse_below, settings, split, was
+from limner.systems.towers.sources import Source, load_source, source
 from limner.systems.trained_on import TrainedOn, kept
 
 Scored = npt.NDArray[np.float32]
 KIND = "crank"
-ABOUT = "CRank: reads a file name and a caption together and says how well they match."
-DEFAULTS: Mapping[str, Any] = {"batch": 64, "rate": 2e-4, "weight_decay": 0.01, "epochs": 10}
-"""Of `Training`, where they differ."""
+ABOUT = "CRank: scores how well a file name and a caption match."
+DEFAULTS: Mapping[str, Any] = {"batch_size": 64, "learning_rate": 2e-4, "weight_decay": 0.01, "epochs": 10}
+"""Defaults that differ from `Training`."""
 
 
+@was("longest", "least", "pictures", "hard", "deep")
 @dataclass(frozen=True, kw_only=True)
 class Pairing:
-    """What goes in.
+    """The inputs.
 
     Args:
-        backbone: Of texts: "words" (learned along), "use-multilingual" (frozen), or a folder or hub name of a
-            transformer, which is trained as a whole.
-        pictures: Whether the pair scorer also sees the picture.
-        features: Of `pictures`: `Embeddings`, the file of some, or an encoder; colours and shapes by default.
-        longest: Tokens that are read of a text, or of a pair by a transformer.
-        least: Words in fewer training texts are unknown to the backbone "words".
-        proposer: Scores, a ranking or the file of one, of the training images' captions: where it goes wrong, pairs
-            that do not match are taken from. Random pairs alone are easily told apart, and teach little of the order
-            of the best.
-        hard: The share of pairs that do not match which are the proposer's.
-        deep: How many of a list's first candidates these are drawn from.
-        name: What reports call the system.
+        backbone: Backbone of texts: "words" (trained with the model), "use-multilingual" (frozen), or a folder or hub
+            name of a transformer, which is trained as a whole.
+        use_images: Whether the classifier also sees the image.
+        features: Image features for `use_images`: `Embeddings`, the file of some, or an encoder; colours and shapes by
+            default.
+        max_tokens: Tokens per text, or per pair for a transformer; the rest is cut off.
+        min_count: Words in fewer training texts are unknown to the backbone "words".
+        proposer: Scores, a ranking or the file of one, of the training images' captions: hard negatives are taken from
+            its errors. Random negatives alone are too easy.
+        hard_negative_share: The share of negative pairs that come from the proposer.
+        hard_negative_depth: They are drawn from this many of its first candidates.
+        name: Name of the system in reports.
     """
 
     backbone: str | None = None
-    pictures: bool = False
+    use_images: bool = False
     features: Any = None
-    longest: int = 128
-    least: int = 2
+    max_tokens: int = 128
+    min_count: int = 2
     proposer: Any = None
-    hard: float = 0.5
-    deep: int = 50
+    hard_negative_share: float = 0.5
+    hard_negative_depth: int = 50
     name: str = "crank"
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be, or would do nothing."""
-        refuse_below(self, 1, "longest", "least", "deep")
-        if not 0 <= self.hard <= 1:
-            raise LimnerError(f"hard={self.hard}: expected a share between 0 and 1")
-        if self.features is not None and not self.pictures:
-            raise LimnerError("features= without pictures=True: this judge would not look at them")
+        """Checks the values."""
+        refuse_below(self, 1, "max_tokens", "min_count", "hard_negative_depth")
+        if not 0 <= self.hard_negative_share <= 1:
+            raise LimnerError(f"hard_negative_share={self.hard_negative_share}: expected a share between 0 and 1")
+        if self.features is not None and not self.use_images:
+            raise LimnerError("features= without use_images=True: this classifier would not use them")
 
 
 class CrankBatch(NamedTuple):
@@ -96,17 +96,16 @@ class CrankBatch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CrankData:
-    """A collection as a judge reads it.
+    """A collection, tokenised for a classifier.
 
     Args:
-        names: What the file names say, read.
-        captions: The texts, read.
+        names: File names, tokenised.
+        captions: Texts, tokenised.
         features: One row per image, or None.
         rows: The image of each pair that matches.
         columns: The text of each.
-        proposed: For each image the texts that a proposer puts first and that do not belong to it, -1 where a list is
-            shorter; or None.
-        hard: The share of the others that are drawn from these.
+        proposed: For each image the negatives that the proposer ranks first, padded with -1; or None.
+        hard: The share of negatives drawn from these.
     """
 
     names: Any
@@ -127,11 +126,11 @@ class CrankData:
         names, captions = judge.read(image_names(collection.images)), judge.read(collection.texts.values)
         return cls(names, captions, rows, pairs.rows, pairs.columns)
 
-    def with_proposed(self, collection: Collection, proposer: Any, *, deep: int, hard: float) -> CrankData:
-        """Also knows what a proposer puts first."""
-        if proposer is None or not hard:
+    def with_proposed(self, collection: Collection, proposer: Any, *, depth: int, share: float) -> CrankData:
+        """Adds hard negatives from a proposer."""
+        if proposer is None or not share:
             return self
-        lists = proposer.top(deep + self._most) if isinstance(proposer, Scores | Ranking) else Ranking.load(proposer)
+        lists = proposer.top(depth + self._most) if isinstance(proposer, Scores | Ranking) else Ranking.load(proposer)
         known = {key: row for row, key in enumerate(lists.queries)}
         missing = [key for key in collection.images.ids if key not in known]
         if missing:
@@ -144,12 +143,12 @@ class CrankData:
         found = turned[lists.indices[[known[key] for key in collection.images.ids]]]
         own = found + len(self.captions) * np.arange(len(found))[:, None]
         wrong = (found >= 0) & ~np.isin(own, self._keys)
-        first = np.argsort(~wrong, axis=1, kind="stable")[:, :deep]
+        first = np.argsort(~wrong, axis=1, kind="stable")[:, :depth]
         left = np.where(np.take_along_axis(wrong, first, 1), np.take_along_axis(found, first, 1), -1)
-        return replace(self, proposed=left, hard=hard)
+        return replace(self, proposed=left, hard=share)
 
     def others(self, images: IntArray, generator: np.random.Generator) -> IntArray:
-        """A text for each image that does not belong to it: at random, or one that the proposer puts first."""
+        """A negative text for each image: random, or from the proposer."""
         drawn = self._random(images, generator)
         if self.proposed is not None:
             lists = self.proposed[images]
@@ -161,7 +160,7 @@ class CrankData:
 
     @property
     def _most(self) -> int:
-        """Texts of the image that has most of them."""
+        """The largest number of texts of an image."""
         return int(np.bincount(self.rows).max())
 
     def _random(self, images: IntArray, generator: np.random.Generator) -> IntArray:
@@ -189,7 +188,7 @@ class CrankData:
 
 
 class CrankTask:
-    """What the trainer needs."""
+    """The training task."""
 
     decoupled = True
     module: nn.Module
@@ -206,7 +205,7 @@ class CrankTask:
     ) -> None:
         self.module = self.judge = judge
         self.known, self.dev, self.training, self.group, self.device = known, dev, training, group, device
-        self.half = min(max(training.batch // 2, 1), len(known.rows) // group.size * group.size)
+        self.half = min(max(training.batch_size // 2, 1), len(known.rows) // group.size * group.size)
 
     @property
     def steps(self) -> int:
@@ -219,7 +218,7 @@ class CrankTask:
         return {"system": KIND, "pairs": len(self.known.rows), "judge": type(self.judge).__name__}
 
     def batches(self, epoch: int, start: int) -> Iterator[CrankBatch]:
-        """Batches of pairs that match and as many that do not; our share of each."""
+        """Batches of positive and negative pairs, half each; the share of this process."""
         order = randomness.order(len(self.known.rows), seed=self.training.seed, epoch=epoch)
         share = self.group.share(self.half)
         for step in range(start, self.steps):
@@ -238,7 +237,7 @@ class CrankTask:
         return binary_cross_entropy_with_logits(self.known.judged(self.judge, batch.rows, batch.columns), batch.match)
 
     def measure(self) -> dict[str, float]:
-        """On dev: how often a pair that matches scores above one that does not (AUC), and the share told apart."""
+        """On dev: AUC and accuracy on positive and negative pairs."""
         if self.dev is None:
             return {}
         wrong = self.dev.others(self.dev.rows, np.random.default_rng(self.training.seed))
@@ -249,7 +248,7 @@ class CrankTask:
 
 
 def _in_batches(judge: Judge, known: CrankData, rows: IntArray, columns: IntArray, **running: Any) -> Scored:
-    """Logits of many pairs, of like length at a time."""
+    """Logits of many pairs, in batches of similar length."""
     lengths = judge.lengths(known.names, known.captions)
     out = np.empty(len(rows), dtype=np.float32)
     card = next(judge.parameters()).device.type == "cuda"
@@ -277,51 +276,53 @@ def train(
     """A classifier of pairs of file name and caption, for re-ranking (Messina et al. 2022).
 
     Args:
-        collection: What to learn from; images have the field "file_name", or their files' and ids' names are taken.
-        dev: What says which epoch is best, by how often right pairs score above wrong ones.
-        progress: Called with (steps done, steps in all).
-        options: Of `Pairing`, `limner.systems.towers.judges.Layers` and `Training`, where batch is 64, rate 2e-4,
-            weight_decay 0.01 and epochs 10 by default.
+        collection: The training collection; images have the field "file_name", or their files' and ids' names are
+            taken.
+        dev: Collection that selects the best epoch, by how often right pairs score above wrong ones.
+        progress: Called with (steps done, steps in total).
+        options: Options of `Pairing`, `limner.systems.towers.pair_classifiers.Layers` and `Training`, with other
+            defaults: batch_size 64, learning_rate 2e-4, weight_decay 0.01, epochs 10.
     """
     pairing, shape, training = split({**DEFAULTS, **options}, Pairing, Layers, Training, what=KIND)
     device = device_named(training.device)
     group = joined(device)
-    features = source(pairing.features) if pairing.pictures else None
+    features = source(pairing.features) if pairing.use_images else None
     size = None if features is None else int(features.vectors(collection.images[:2]).shape[1])
     with randomness.seeded(training.seed):
         judge = _judge(pairing, shape, collection, size, device).to(device)
     known = CrankData.of(collection, judge, features, device)
-    known = known.with_proposed(collection, pairing.proposer, deep=pairing.deep, hard=pairing.hard)
+    depth, share = pairing.hard_negative_depth, pairing.hard_negative_share
+    known = known.with_proposed(collection, pairing.proposer, depth=depth, share=share)
     if judge.picture is not None and known.features is not None:
         judge.picture.standardise(known.features)
     held = None if dev is None else CrankData.of(dev, judge, features, device)
     task = CrankTask(judge, known, held, training=training, group=group, device=device)
     fitted = fit(task, training, criterion="AUC", group=group, progress=progress)
     about = cards.summary(collection, dev, fitted, ("AUC", "accuracy"))
-    told = {"pairing": {"longest": pairing.longest, "pictures": pairing.pictures}, "layers": asdict(shape)}
+    told = {"pairing": {"max_tokens": pairing.max_tokens, "use_images": pairing.use_images}, "layers": asdict(shape)}
     told["training"] = asdict(training)
     return CrankModel(pairing.name, judge.eval(), features, told, about, TrainedOn.of(collection))
 
 
 def _judge(pairing: Pairing, shape: Layers, collection: Collection, size: int | None, device: torch.device) -> Judge:
     if pairing.backbone not in (None, WORDS, PACKAGED):
-        return Tuned(pairing.backbone, longest=pairing.longest, features=size, dropout=shape.dropout)
+        return Tuned(pairing.backbone, max_tokens=pairing.max_tokens, features=size, dropout=shape.dropout)
     texts = [*collection.texts.values, *image_names(collection.images)]
-    sizes = {"dim": shape.width, "longest": min(pairing.longest, 64), "least": pairing.least}
+    sizes = {"dim": shape.hidden_dim, "max_tokens": min(pairing.max_tokens, 64), "min_count": pairing.min_count}
     return Reading(reader_of(pairing.backbone, texts, device=device, **sizes), shape, size)
 
 
 @dataclass(frozen=True, eq=False)
 class CrankModel:
-    """A trained CRank: a scorer of pairs.
+    """A trained CRank model: a pair scorer.
 
     Args:
-        name: What reports call it.
+        name: Name in reports.
         judge: The network.
-        features: Where vectors of pictures come from, for a judge that sees them.
-        settings: Of the training, by group.
-        trained: How it was trained and what was measured.
-        trained_on: The training items; None where that is not known.
+        features: Source of the image vectors, if it uses images.
+        settings: Settings of the training, by group.
+        trained: Training record and results.
+        trained_on: The training items; None if unknown.
     """
 
     name: str
@@ -338,7 +339,7 @@ class CrankModel:
         return f"crank {checkpoints.fingerprint(held, '')}"
 
     def queries(self, collection: Collection, *, features: Any = None) -> list[Any]:
-        """What `score_pairs` takes for the images of a collection: names, or (name, vector of the picture)."""
+        """The queries for `score_pairs`: names, or (name, image vector)."""
         names = image_names(collection.images)
         if self.judge.picture is None:
             return list(names)
@@ -409,17 +410,17 @@ class CrankModel:
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", trust: bool = False) -> CrankModel:
-        """Reads a model that was saved; refuses a folder that is damaged, or names code of its own without `trust`."""
+        """Reads a model that was saved; refuses a damaged folder, or one that names custom code without `trust`."""
         saved = model_store.read(path, KIND)
         config = saved.content
         with damage_told(path, what="saved model", mend="save it again"):
             judge = _rebuilt(saved, device_named(device))
             about = config["features"]
-            features = features_again(about, what="features", trust=trust) if about else None
+            features = load_source(about, what="features", trust=trust) if about else None
         checkpoints.fill(judge, saved)
         judge = judge.to(device_named(device)).eval()
         record = TrainedOn.from_content(config.get("trained_on"))
-        return cls(config["name"], judge, features, config["settings"], config["trained"], record)
+        return cls(config["name"], judge, features, current_settings(config["settings"]), config["trained"], record)
 
 
 def _first_states(judge: Tuned, texts: Sequence[str]) -> Scored:
@@ -431,16 +432,16 @@ def _first_states(judge: Tuned, texts: Sequence[str]) -> Scored:
 
 def _rebuilt(saved: SavedModel, device: torch.device) -> Judge:
     config, folder = saved.content, saved.folder
-    size, told = config["sizes"]["features"], config["settings"]
+    size, told = config["sizes"]["features"], current_settings(config["settings"])
     saved.refuse_larger(told["layers"], config["sizes"], config["reader"])
     if config["tuned"]:
-        return Tuned(folder / TUNED, longest=int(told["pairing"]["longest"]), features=size, fresh=False)
-    reader = found_again(config["reader"], folder, dim=int(config["sizes"]["dim"]), device=device)
+        return Tuned(folder / TUNED, max_tokens=int(told["pairing"]["max_tokens"]), features=size, fresh=False)
+    reader = load_reader(config["reader"], folder, dim=int(config["sizes"]["dim"]), device=device)
     return Reading(reader, settings(Layers, told["layers"], what=KIND), size)
 
 
 def _numbered(values: Sequence[Any]) -> tuple[IntArray, IntArray]:
-    """The first place of every value, and which of them each one is."""
+    """The first position of every distinct value, and the index of each value among them."""
     seen: dict[Any, int] = {}
     which = np.fromiter((seen.setdefault(v, len(seen)) for v in values), dtype=np.int64, count=len(values))
     first = np.empty(len(seen), dtype=np.int64)

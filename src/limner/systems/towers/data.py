@@ -1,7 +1,7 @@
-"""Pairs of images and texts as tensors on their device, cut into batches that are the same on every machine.
+"""Pairs of images and texts as tensors on their device, split into batches that are the same on every machine.
 
-Features and words are moved to the device once. An epoch's order is known from seed and epoch; inside a batch, texts
-stand longest first, so that the GRU reads them packed, without a step on padding.
+Features and words are moved to the device once. The order depends only on seed and epoch; inside a batch, texts are
+sorted by length, longest first, so that the GRU runs on a packed sequence without padding.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Texts = Tokens | npt.NDArray[np.float32]
 
 
 class TowersBatch(NamedTuple):
-    """Our share of the images and texts of a batch, and which pairs of the whole batch belong together."""
+    """This process's share of a batch, and the positives of the whole batch."""
 
     images: Tensor
     texts: Tensor | PackedSequence
@@ -37,11 +37,11 @@ class TowersBatch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Packing:
-    """How to read texts in the order of steps: at step n, all texts that have an n-th word.
+    """A packed sequence: at step n, all texts that have an n-th word.
 
     Args:
-        places: Where the words stand in the flat row of all words.
-        sizes: How many texts have an n-th word.
+        places: Positions of the words in the flat array.
+        sizes: Number of texts with an n-th word.
     """
 
     places: IntArray
@@ -49,7 +49,7 @@ class Packing:
 
     @classmethod
     def of(cls, tokens: Tokens, rows: IntArray) -> Packing:
-        """Of these texts, longest first."""
+        """Packs these texts, longest first."""
         lengths = tokens.lengths[rows]
         reached = np.arange(lengths[0])[:, None] < lengths[None, :]
         step, which = np.nonzero(reached)
@@ -57,13 +57,13 @@ class Packing:
 
 
 class TrainingPairs:
-    """The pairs of a collection, ready to be trained on.
+    """The training pairs of a collection.
 
     Args:
-        collection: Images, texts and which belong together.
+        collection: The collection.
         features: One row per image.
         texts: Tokens, or one row of numbers per text.
-        device: Where they go.
+        device: Device of the tensors.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class TrainingPairs:
         return len(self.image_of)
 
     def rows(self, rows: IntArray) -> Tensor | PackedSequence:
-        """These texts as a model reads them; tokens must stand longest first."""
+        """These texts as a model reads them; tokens must be sorted, longest first."""
         if not isinstance(self.texts, Tokens):
             return self.held[torch.from_numpy(rows).to(self.device)]
         packing = Packing.of(self.texts, rows)
@@ -116,13 +116,13 @@ class TrainingPairs:
 
 @dataclass(frozen=True, eq=False)
 class Batches:
-    """The batches of every epoch; an incomplete one at the end is left for another epoch's order.
+    """The batches of every epoch; an incomplete last batch is dropped.
 
     Args:
         pairs: What to draw from.
         size: Pairs in a batch, over all processes.
-        seed: Of the orders.
-        group: Whose share is wanted.
+        seed: Seed of the orders.
+        group: The process group.
     """
 
     pairs: TrainingPairs
@@ -140,7 +140,7 @@ class Batches:
         return min(self.size, len(self.pairs) - len(self.pairs) % self.group.size)
 
     def epoch(self, number: int, start: int = 0) -> Iterator[TowersBatch]:
-        """The batches of an epoch from number `start` on; the order of all of them goes to the device at once."""
+        """The batches of an epoch from number `start` on; the order is copied to the device once."""
         whole = self._order(number)
         images, texts = (
             torch.from_numpy(of[whole]).to(self.pairs.device) for of in (self.pairs.image_of, self.pairs.text_of)

@@ -1,4 +1,4 @@
-"""Training on several processes: who we are among them, and what is said between them.
+"""Distributed training: ranks, and communication between processes.
 
 Started with `torchrun --nproc-per-node 2 script.py` or `accelerate launch`, every process runs the same script; each
 encodes its share of a batch, the vectors of all are gathered, and each computes the loss of the whole batch. A batch is
@@ -21,11 +21,11 @@ from limner.core.errors import LimnerError
 
 @dataclass(frozen=True)
 class Group:
-    """The processes that train together; one alone where nothing was launched.
+    """The process group; a single process if nothing was launched.
 
     Args:
-        rank: Our number.
-        size: How many we are.
+        rank: Rank of this process.
+        size: Number of processes.
     """
 
     rank: int = 0
@@ -33,18 +33,18 @@ class Group:
 
     @property
     def main(self) -> bool:
-        """Whether we are the one that measures, logs and saves."""
+        """Whether this process evaluates, logs and saves."""
         return self.rank == 0
 
     def share(self, count: int) -> slice:
-        """Our part of a batch of so many pairs."""
+        """This process's part of a batch."""
         if count % self.size:
             raise LimnerError(f"a batch of {count} cannot be shared by {self.size} processes: choose a multiple")
         each = count // self.size
         return slice(self.rank * each, (self.rank + 1) * each)
 
     def gather(self, tensor: Tensor) -> Tensor:
-        """The rows of all processes one below the other; gradients flow back to who sent them."""
+        """The rows of all processes one below the other; gradients flow back to their source."""
         if self.size == 1:
             return tensor
         gathered: Tensor = _Gather.apply(tensor, self.rank, self.size)  # type: ignore[no-untyped-call]
@@ -65,7 +65,7 @@ class Group:
             parameter.grad = part.view_as(parameter)
 
     def agree(self, value: Any) -> Any:
-        """What the main process says."""
+        """Broadcasts a value from the main process."""
         if self.size == 1:
             return value
         told = [value]
@@ -73,7 +73,7 @@ class Group:
         return told[0]
 
     def everyone(self, value: Any) -> list[Any]:
-        """What each process says, by rank."""
+        """Gathers a value from every process, by rank."""
         if self.size == 1:
             return [value]
         told: list[Any] = [None] * self.size
@@ -82,7 +82,7 @@ class Group:
 
 
 def joined(device: torch.device) -> Group:
-    """The group this process was launched into; starts talking where nobody did so far."""
+    """The process group; initialises communication if needed."""
     if not dist.is_available():
         return Group()
     if not dist.is_initialized():

@@ -24,7 +24,7 @@ def images_seen(module: Any, features: Tensor) -> Compared:
 
     Args:
         module: A model of `limner.systems.towers.models`.
-        features: One row per image, wherever.
+        features: One row per image, on any device.
     """
     device = device_of(module)
     with torch.inference_mode():
@@ -57,13 +57,13 @@ def as_array(tensor: Tensor) -> npt.NDArray[np.float32]:
 
 
 def as_sets(ids: Ids, vectors: Tensor) -> VectorSets:
-    """Vectors, items by vectors by numbers (or one each), as sets."""
+    """Vectors, items by vectors by dimensions, as sets."""
     several = vectors if vectors.ndim == 3 else vectors[:, None]
     return VectorSets.of(dict(zip(ids, as_array(several), strict=True)))
 
 
 def device_of(module: nn.Module) -> torch.device:
-    """Where a module is."""
+    """The device of a module."""
     return next(module.parameters()).device
 
 

@@ -18,11 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from limner.core.errors import LimnerError
+from limner.core.renamed import current
 from limner.core.torch_kernels import device_named
 from limner.systems.towers import checkpoints, randomness
 from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.logs import Live, Log, Row
-from limner.systems.towers.settings import CHANGEABLE, Training
+from limner.systems.towers.settings import CHANGEABLE, OLD_NAMES, Training
 
 if TYPE_CHECKING:
     from limner.scores import Progress
@@ -48,10 +49,10 @@ class Task(Protocol):
         """The batches of an epoch from number `start` on: the same ones whenever it is asked."""
 
     def loss(self, batch: Any) -> Tensor:
-        """One number to make smaller."""
+        """The loss value."""
 
     def measure(self) -> Mapping[str, float]:
-        """What the weights are worth now, on what was not trained on; empty where there is nothing to measure with."""
+        """What the weights are worth now, on what was not trained on; empty if there is nothing to measure with."""
 
 
 @dataclass
@@ -73,7 +74,7 @@ class Fitted:
 
     Args:
         best_epoch: The epoch whose weights are kept, counted from 1.
-        history: A row per epoch: epoch, steps, seconds, rate, loss and what was measured.
+        history: A row per epoch: epoch, steps, seconds, learning rate, loss and what was measured.
         stopped: Whether it stopped before the last epoch.
         resumed: Epochs that a checkpoint had already.
     """
@@ -99,7 +100,7 @@ def fit(
         training: How.
         criterion: The measured value that says which epoch is best, higher is better; without it the last one is.
         group: The processes that train together; found out by itself.
-        progress: Called with (steps done, steps in all).
+        progress: Called with (steps done, steps in total).
     """
     group = group or joined(device_named(training.device))
     with randomness.seeded(training.seed + 1000 * group.rank):
@@ -112,9 +113,11 @@ class _Run:
         self.parameters = [p for p in task.module.parameters() if p.requires_grad]
         self.device = self.parameters[0].device
         kind = torch.optim.AdamW if getattr(task, "decoupled", False) else torch.optim.Adam
-        self.optimiser = kind(self.parameters, lr=training.rate, weight_decay=training.weight_decay, fused=True)
+        self.optimiser = kind(
+            self.parameters, lr=training.learning_rate, weight_decay=training.weight_decay, fused=True
+        )
         self.state = State(loss=torch.zeros((), device=self.device))
-        self.folder = None if training.folder is None else Path(training.folder)
+        self.folder = None if training.checkpoint_dir is None else Path(training.checkpoint_dir)
         self.live = Live(training.epochs * task.steps, progress=progress, quiet=not group.main)
         self.log = Log(self.folder if group.main else None, tensorboard=training.tensorboard)
 
@@ -153,21 +156,27 @@ class _Run:
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         self.group.average(self.parameters)
-        if self.training.clip is not None:
-            nn.utils.clip_grad_norm_(self.parameters, self.training.clip)
+        if self.training.max_grad_norm is not None:
+            nn.utils.clip_grad_norm_(self.parameters, self.training.max_grad_norm)
         self.optimiser.step()
         self.state.step += 1
         self.state.loss += loss.detach()
         done, shown = self.state.epoch * self.task.steps + self.state.step, f"epoch {self.state.epoch + 1}"
         self.live.step(done, f"{shown}/{self.training.epochs}", loss.detach())
-        if self.training.every and self.state.step % self.training.every == 0 and self.state.step < self.task.steps:
+        if (
+            self.training.checkpoint_every
+            and self.state.step % self.training.checkpoint_every == 0
+            and self.state.step < self.task.steps
+        ):
             self._keep()
 
     def _finish(self, rate: float, began: float) -> None:
         """Measures after an epoch, keeps the best weights, and writes down what there is to write."""
         state, mean = self.state, float(self.state.loss) / max(self.task.steps, 1)
         if not math.isfinite(mean):
-            raise LimnerError(f"the loss became {mean} in epoch {state.epoch + 1}: try a lower rate than {rate:g}")
+            raise LimnerError(
+                f"the loss became {mean} in epoch {state.epoch + 1}: try a lower learning_rate than {rate:g}"
+            )
         self.task.module.eval()
         measured = self.group.agree(dict(self.task.measure()) if self.group.main else None)
         self.live.epoch(measured)
@@ -228,7 +237,10 @@ class _Run:
     def _refuse_other(self, path: Path, about: Mapping[str, Any]) -> None:
         """A checkpoint of another run would be continued to nonsense."""
         here = self._fixed()
-        there = {**asdict(Training()), **about["settings"]}  # what a setting was before there was one
+        there = {
+            **asdict(Training()),
+            **current(about["settings"], OLD_NAMES),
+        }  # what a setting was before there was one
         for name, value in here.items():
             if there.get(name) != value:
                 raise LimnerError(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from limner.scores import Progress
 
 Row = Mapping[str, float]
-_SECONDS = 0.2  # the live line is not renewed more often; to read the loss, a graphics card has to be waited for
+_SECONDS = 0.2  # the live line is not renewed more often; to read the loss, a GPU has to be waited for
 
 
 class Log:
@@ -79,9 +79,9 @@ class Live:
     """Says how far training is, with the loss and the last dev values: on a terminal, or through `progress`.
 
     Args:
-        steps: Of the whole run.
-        progress: Called with (steps done, steps in all); where it has `note(text)`, that gets the loss and dev values.
-            None shows a line of its own on a terminal, and nothing elsewhere.
+        steps: Steps of the whole run.
+        progress: Called with (steps done, steps in total); where it has `note(text)`, that gets the loss and dev
+            values. None shows a line of its own on a terminal, and nothing elsewhere.
         quiet: Says nothing at all, as all processes but one should.
     """
 
@@ -107,7 +107,7 @@ class Live:
         return lambda done, total: self._bar.update(0, completed=done, total=total)
 
     def step(self, done: int, epoch: str, loss: Any) -> None:
-        """A step is done; the loss may still be on its way from a graphics card, and is read only now and then."""
+        """A step is done; the loss may still be on its way from a GPU, and is read only now and then."""
         now = time.monotonic()
         if self._progress is None or (now - self._said < _SECONDS and done < self.steps):
             return

@@ -40,7 +40,7 @@ class Loss(Protocol):
     """The whole contract of a loss."""
 
     def __call__(self, scores: Tensor, positives: Tensor, *, margin: float) -> Tensor:
-        """One number to make smaller."""
+        """The loss value."""
 
 
 def sum_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> Tensor:
@@ -101,7 +101,7 @@ def adaptive_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN
 
         k = round((h_1 + h_2 + ...)^2 / (h_1^2 + h_2^2 + ...)),   loss of the pair = (h_1 + ... + h_k) / k
 
-    k is the effective number of violators (Kish 1965): 1 where a single hard negative stands out, as in the max loss;
+    k is the effective number of violators (Kish 1965): 1 if a single hard negative stands out, as in the max loss;
     the number of violators where none does, because training has just begun or because the pair itself is wrong, as in
     the sum loss. The mean keeps a wrong pair, which all negatives violate, from outweighing the right ones. Liu & Ye
     2019 name a self-adapting k as their next step; this is limner's own design.
@@ -122,9 +122,9 @@ def loss(
 
     Args:
         name: A key of `LOSSES`, "module:function", or a function.
-        margin: How much better a positive must be.
-        trusted: Whether "module:function" may be named; False for a name that a file gives.
-        options: Of this loss, such as `k` of "knn".
+        margin: The margin.
+        trusted: Whether "module:function" may be named; False for a name from a file.
+        options: Options of this loss, such as `k` of "knn".
 
     >>> scores = torch.tensor([[0.9, 0.8], [0.1, 0.5]])
     >>> round(float(loss("knn", k=1, margin=0.3)(scores, torch.eye(2, dtype=torch.bool))), 3)
@@ -138,7 +138,7 @@ def loss(
 
 
 _Choice = Callable[[Tensor, Tensor, float], Tensor]
-"""From positive scores (pairs) and scores of all negatives (pairs by negatives, -inf for what is none): the loss."""
+"""From positive scores (pairs) and scores of all negatives (pairs by negatives, -inf for non-negatives): the loss."""
 
 
 def _summed(choice: _Choice, scores: Tensor, positives: Tensor, margin: float) -> Tensor:
@@ -153,8 +153,8 @@ def _summed(choice: _Choice, scores: Tensor, positives: Tensor, margin: float) -
 def _nearest(scores: Tensor, positives: Tensor, margin: float, *, k: int) -> Tensor:
     """The k hardest negatives in both directions.
 
-    They are the same for all positives of an item, so every cell is held against them and the positives are kept: to
-    list the positives first, a graphics card would have to be waited for in every step.
+    They are the same for all positives of an item, so the loss is computed for every cell and then masked: selecting
+    the positives first would synchronise the GPU in every step.
     """
     _refuse_unfit(scores, positives)
     if k >= max(scores.shape):
@@ -186,7 +186,7 @@ def _all(held: Tensor, negatives: Tensor, margin: float) -> Tensor:
 
 
 def _below(held: Tensor, negatives: Tensor, margin: float) -> Tensor:
-    kept = negatives < held[:, None]  # what is farther than the margin violates nothing anyway
+    kept = negatives < held[:, None]  # pairs beyond the margin have no loss anyway
     return (_violations(held, negatives, margin) * kept).sum()
 
 

@@ -1,8 +1,8 @@
 """MCProp: a query of a picture and its file name, and captions, in one space (Messina et al. 2022).
 
-One frozen text backbone reads names and captions; a small transformer head of its own for each makes a vector of them,
-its first output token: that of the backbone's own first token where it has one. Name and picture are fused into the
-query. The loss is the max-margin loss of two towers.
+One frozen text backbone reads names and captions; a small transformer head for each gives a vector, its first output
+token: that of the backbone's own first token if it has one. Name and picture are fused into the query. The loss is the
+max-margin loss of two towers.
 """
 
 from __future__ import annotations
@@ -31,66 +31,68 @@ from limner.core.torch_kernels import device_named
 from limner.datasets.wikipedia import image_names
 from limner.scores import Progress, Scores
 from limner.systems.towers import cards, checkpoints, randomness
+from limner.systems.towers.branches import Vectors
 from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.encoding import as_array
 from limner.systems.towers.fit import fit
 from limner.systems.towers.fusion import Fused, fusion
-from limner.systems.towers.named import Data
-from limner.systems.towers.readers import Read, Seeing, States, TextReader, found_again, reader_of
-from limner.systems.towers.settings import Training, refuse_below, settings, split
+from limner.systems.towers.mcprop_data import Data
+from limner.systems.towers.readers import Read, Seeing, States, TextReader, load_reader, reader_of
+from limner.systems.towers.settings import Training, current_settings, refuse_below, settings, split, was
 from limner.systems.towers.shape import Margin
-from limner.systems.towers.sides import Vectors
-from limner.systems.towers.sources import Source, source
-from limner.systems.towers.sources import found_again as features_again
+from limner.systems.towers.sources import Source, load_source, source
 from limner.systems.trained_on import TrainedOn, kept
 
 KIND = "mcprop"
 ABOUT = "MCProp: a picture and its file name fused into one query, and captions, compared by the cosine."
 DEFAULTS = {"loss": "max"}
-"""Of `Margin`, where they differ."""
+"""Defaults that differ from `Margin`."""
 OWN, LEARNED = "own", "learned"
 MEASURES = ("nDCG@5", "R@1", "R@5", "R@10")
 _AT_ONCE = 512
 
 
+@was("longest", "least")
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """What goes in.
+    """The inputs.
 
     Args:
-        features: Of images: `Embeddings`, the file of some, or an encoder; colours and shapes by default.
-        backbone: Of texts: "words" (learned along), "use-multilingual", or a folder or hub name of a transformer.
-        longest: Tokens that are read of a text.
-        least: Words in fewer training texts are unknown to the backbone "words".
-        name: What reports call the system.
+        features: Features of images: `Embeddings`, the file of some, or an encoder; colours and shapes by default.
+        backbone: Backbone of texts: "words" (trained with the model), "use-multilingual", or a folder or hub name of a
+            transformer.
+        max_tokens: Tokens per text; the rest is cut off.
+        min_count: Words in fewer training texts are unknown to the backbone "words".
+        name: Name of the system in reports.
     """
 
     features: Any = None
     backbone: str | None = None
-    longest: int = 48
-    least: int = 2
+    max_tokens: int = 48
+    min_count: int = 2
     name: str = "mcprop"
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be."""
-        refuse_below(self, 1, "longest", "least")
+        """Checks the values."""
+        refuse_below(self, 1, "max_tokens", "min_count")
 
 
+@was("width")
 @dataclass(frozen=True, kw_only=True)
 class Heads:
     """The heads.
 
     Args:
-        width: Numbers per vector, inside the heads and in the joint space.
-        layers: Of each transformer head.
-        heads: Of attention.
-        dropout: Share of the numbers that is left out in training.
-        fusion: "attentive", "concat", "text" (file name alone) or "image".
-        first: The token whose output is the vector of a text: the backbone's "own" first one where it has one, such
-            as `[CLS]`, or one that is "learned" along.
+        hidden_dim: Dimension of the heads and of the joint space.
+        layers: Layers of each transformer head.
+        heads: Heads of attention.
+        dropout: Dropout rate in training.
+        fusion: "attentive", "concat", "text" (file name only) or "image".
+        first: The token whose output is the vector of a text: the backbone's "own" first one if it has one, such as
+            `[CLS]`, or one that is "learned" along.
     """
 
-    width: int = 256
+    hidden_dim: int = 256
     layers: int = 2
     heads: int = 4
     dropout: float = 0.1
@@ -98,10 +100,10 @@ class Heads:
     first: str = OWN
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be."""
-        refuse_below(self, 1, "width", "layers", "heads")
-        if self.width % self.heads:
-            raise LimnerError(f"width={self.width} with heads={self.heads}: expected a multiple")
+        """Checks the values."""
+        refuse_below(self, 1, "hidden_dim", "layers", "heads")
+        if self.hidden_dim % self.heads:
+            raise LimnerError(f"hidden_dim={self.hidden_dim} with heads={self.heads}: expected a multiple")
         if self.first not in (OWN, LEARNED):
             raise UnknownName("first token", self.first, (OWN, LEARNED))
 
@@ -111,19 +113,25 @@ class Head(nn.Module):
 
     def __init__(self, reader: TextReader, shape: Heads) -> None:
         super().__init__()
-        self.see = Seeing(reader, shape.width)
+        self.see = Seeing(reader, shape.hidden_dim)
         own = reader.has_first and shape.first == OWN
-        self.first = None if own else nn.Parameter(torch.randn(shape.width) * 0.02)
-        self.places = nn.Parameter(torch.randn(reader.longest + 2, shape.width) * 0.02)
+        self.first = None if own else nn.Parameter(torch.randn(shape.hidden_dim) * 0.02)
+        self.places = nn.Parameter(torch.randn(reader.max_tokens + 2, shape.hidden_dim) * 0.02)
         layer = nn.TransformerEncoderLayer(
-            shape.width, shape.heads, 2 * shape.width, shape.dropout, "gelu", batch_first=True, norm_first=True
+            shape.hidden_dim,
+            shape.heads,
+            2 * shape.hidden_dim,
+            shape.dropout,
+            "gelu",
+            batch_first=True,
+            norm_first=True,
         )
         self.encoder = nn.TransformerEncoder(
-            layer, shape.layers, norm=nn.LayerNorm(shape.width), enable_nested_tensor=False
+            layer, shape.layers, norm=nn.LayerNorm(shape.hidden_dim), enable_nested_tensor=False
         )
 
     def forward(self, states: Tensor, read: Read) -> Tensor:
-        """Vectors of a batch of texts; the backbone's view of the whole text, where it has one, stands first."""
+        """Vectors of a batch of texts; the backbone's sentence vector, if it has one, comes first."""
         seen, whole = self.see(states, read)
         if self.first is None:
             rows = seen + self.places[: seen.shape[1]]
@@ -138,20 +146,20 @@ class Head(nn.Module):
 
 
 class MCProp(nn.Module):
-    """Both pipelines.
+    """Both branches.
 
     Args:
-        reader: The shared text backbone; frozen, so that it is no part of the module.
-        features: Numbers per picture.
-        shape: Of the heads.
+        reader: The shared text backbone; frozen, so it is not part of the module.
+        features: Dimension of the vectors.
+        shape: Shape of the heads.
     """
 
     def __init__(self, reader: TextReader, features: int, shape: Heads) -> None:
         super().__init__()
         self.states = States(reader)
         self.names, self.captions = Head(reader, shape), Head(reader, shape)
-        self.images = Vectors(features, shape.width, dropout=shape.dropout)
-        self.fusion = fusion(shape.fusion, shape.width)
+        self.images = Vectors(features, shape.hidden_dim, dropout=shape.dropout)
+        self.fusion = fusion(shape.fusion, shape.hidden_dim)
 
     def queries(self, names: Read, features: Tensor, reader: TextReader) -> Fused:
         """Fused queries."""
@@ -165,7 +173,7 @@ class MCProp(nn.Module):
 
 
 class McpropBatch(NamedTuple):
-    """Our share of a batch, and which pairs of the whole batch belong together."""
+    """This process's share of a batch, and the positives of the whole batch."""
 
     names: Read
     features: Tensor
@@ -174,7 +182,7 @@ class McpropBatch(NamedTuple):
 
 
 class McpropTask:
-    """What the trainer needs."""
+    """The training task."""
 
     decoupled = True
     module: nn.Module
@@ -192,7 +200,7 @@ class McpropTask:
         self.module = self.heads = module
         self.reader, self.data, self.margin = reader, data, loss
         self.training, self.group = training, group
-        self.size = min(training.batch, len(data.image_of) // group.size * group.size)
+        self.size = min(training.batch_size, len(data.image_of) // group.size * group.size)
 
     @property
     def steps(self) -> int:
@@ -217,7 +225,7 @@ class McpropTask:
             yield McpropBatch(self.data.names.rows(mine), features, self.data.captions.rows(ours), positives)
 
     def loss(self, batch: McpropBatch) -> Tensor:
-        """The margin loss of the whole batch, of which we encode our share."""
+        """The margin loss of the whole batch; this process encodes its share."""
         query = self.heads.queries(batch.names, batch.features, self.reader).query
         text = self.heads.texts(batch.captions, self.reader)
         sides = [self.group.gather(normalize(side, dim=-1)) for side in (query, text)]
@@ -230,7 +238,7 @@ class McpropTask:
         told = {"a_u": float(weights[:, 0].mean()), "a_v": float(weights[:, 1].mean())}
         if self.data.dev is None:
             return told
-        from limner.evaluation.evaluate import evaluate  # not above: it needs more than training does
+        from limner.evaluation.evaluate import evaluate  # imported here: training itself does not need it
 
         vectors = encoded_texts(self.heads, self.reader, held.captions)
         ids = held.collection.images.ids, held.collection.texts.ids
@@ -270,16 +278,17 @@ def train(
     """A picture and its file name as one query for captions (Messina et al. 2022).
 
     Args:
-        collection: What to learn from; images have the field "file_name", or their files' and ids' names are taken.
-        dev: What says which epoch is best, by nDCG@5; without one the last epoch is kept.
-        progress: Called with (steps done, steps in all).
-        options: Of `Query`, `Heads`, `Margin` (its loss is "max" here) and `Training`.
+        collection: The training collection; images have the field "file_name", or their files' and ids' names are
+            taken.
+        dev: Collection that selects the best epoch, by nDCG@5; without it the last epoch is kept.
+        progress: Called with (steps done, steps in total).
+        options: Options of `Query`, `Heads`, `Margin` (its loss is "max" here) and `Training`.
     """
     query, shape, margin, training = split({**DEFAULTS, **options}, Query, Heads, Margin, Training, what=KIND)
     device = device_named(training.device)
     group = joined(device)
     texts = [*collection.texts.values, *image_names(collection.images)]
-    sizes = {"dim": shape.width, "longest": query.longest, "least": query.least}
+    sizes = {"dim": shape.hidden_dim, "max_tokens": query.max_tokens, "min_count": query.min_count}
     reader = reader_of(query.backbone, texts, device=device, **sizes)
     features = source(query.features)
     held = None if dev is None else Data.of(dev, reader, features, device)
@@ -290,7 +299,7 @@ def train(
     task = McpropTask(module.to(device), reader, data, margin.function(), training=training, group=group)
     fitted = fit(task, training, criterion="nDCG@5", group=group, progress=progress)
     about = cards.summary(collection, dev, fitted, (*MEASURES, "a_u", "a_v"))
-    told = {"query": {"longest": query.longest, "least": query.least}, "heads": asdict(shape)}
+    told = {"query": {"max_tokens": query.max_tokens, "min_count": query.min_count}, "heads": asdict(shape)}
     told |= {"margin": _plain(asdict(margin)), "training": asdict(training)}
     return McpropModel(query.name, module, reader, features, told, about, TrainedOn.of(collection))
 
@@ -304,13 +313,13 @@ class McpropModel:
     """A trained MCProp.
 
     Args:
-        name: What reports call it.
+        name: Name in reports.
         module: The heads.
         reader: The text backbone.
-        features: Where vectors of images come from; None where only the maker of the model had them.
-        settings: Of the training, by group.
-        trained: How it was trained and what was measured.
-        trained_on: The training items; None where that is not known.
+        features: Source of the image vectors; None if they were not saved with the model.
+        settings: Settings of the training, by group.
+        trained: Training record and results.
+        trained_on: The training items; None if unknown.
     """
 
     name: str
@@ -326,13 +335,13 @@ class McpropModel:
 
         Args:
             collection: Images and texts.
-            features: Vectors of the images, where the model's own source does not have them.
+            features: Vectors of the images, if the model's own source lacks them.
         """
         queries = Embeddings(collection.images.ids, self._queries(collection, features)[0])
         return Scores.from_embeddings(queries, self.encode_texts(collection.texts))
 
     def weights(self, collection: Collection, *, features: Any = None) -> npt.NDArray[np.float32]:
-        """How much file name and picture count, images by two."""
+        """Fusion weights of file name and image, images by two."""
         found: npt.NDArray[np.float32] = self._queries(collection, features)[1]
         return found
 
@@ -351,7 +360,7 @@ class McpropModel:
         used = self.features if features is None else source(features)
         if used is None:
             raise LimnerError(
-                f"the model {self.name!r} was trained on vectors of images that are not here: give those of these "
+                f"the model {self.name!r} was trained on vectors of images that are not available: give those of these "
                 f"{len(items):,} images with features="
             )
         rows = np.array(used.vectors(items), dtype=np.float32)
@@ -383,7 +392,7 @@ class McpropModel:
     @cached_property
     def fingerprint(self) -> str:
         """The weights of the heads, and which backbone reads texts."""
-        return f"{KIND} {checkpoints.short_fingerprint(self.module, f'{self.reader.kind} {self.reader.longest}')}"
+        return f"{KIND} {checkpoints.short_fingerprint(self.module, f'{self.reader.kind} {self.reader.max_tokens}')}"
 
     def save(self, path: str | Path) -> Path:
         """Writes a folder: weights, config.json, what the reader needs, the drawn weights, and a card."""
@@ -401,17 +410,17 @@ class McpropModel:
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", trust: bool = False) -> McpropModel:
-        """Reads a model that was saved; refuses a folder that is damaged, or names code of its own without `trust`."""
+        """Reads a model that was saved; refuses a damaged folder, or one that names custom code without `trust`."""
         saved = model_store.read(path, KIND)
         config = saved.content
         with damage_told(path, what="saved model", mend="save it again"):
-            told = config["settings"]["heads"], config["sizes"], config["reader"]
-            saved.refuse_larger(*told)
+            groups = current_settings(config["settings"])
+            saved.refuse_larger(groups["heads"], config["sizes"], config["reader"])
             place, dim = device_named(device), int(config["sizes"]["dim"])
-            reader = found_again(config["reader"], Path(path), dim=dim, device=place)
-            shape = settings(Heads, {"first": LEARNED, **config["settings"]["heads"]}, what=KIND)  # 0.1 had no other
+            reader = load_reader(config["reader"], Path(path), dim=dim, device=place)
+            shape = settings(Heads, {"first": LEARNED, **groups["heads"]}, what=KIND)  # 0.1 had no other
             module = MCProp(reader, int(config["sizes"]["features"]), shape)
-            features = features_again(config["features"], what="features", trust=trust)
+            features = load_source(config["features"], what="features", trust=trust)
         checkpoints.fill(module, saved)
-        about = config["settings"], config["trained"], TrainedOn.from_content(config.get("trained_on"))
+        about = groups, config["trained"], TrainedOn.from_content(config.get("trained_on"))
         return cls(config["name"], module.to(place).eval(), reader, features, *about)

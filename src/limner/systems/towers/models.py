@@ -1,4 +1,4 @@
-"""Models of one space for images and texts: a vector per item, several, or a mean with a variance.
+"""Joint embedding models: a vector per item, several, or a mean with a variance.
 
 Each has `images` and `texts` (sides), `image_vectors` and `text_vectors` (what training compares: tuples of tensors, a
 row per item, so that the rows of several processes can be gathered), and `objective` (the loss of a batch).
@@ -14,14 +14,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, normalize
 
-from limner.systems.towers.sides import Seen
+from limner.systems.towers.branches import Seen
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Compared = tuple[Tensor, ...]
 
 
 class Joint(Protocol):
-    """What the trainer of towers needs of a model."""
+    """The interface of a tower model."""
 
     def image_vectors(self, rows: Any) -> Compared:
         """A batch of images in the joint space."""
@@ -34,12 +34,12 @@ class Joint(Protocol):
 
 
 class TwoTowers(nn.Module):
-    """One vector of length 1 per item; the score is the cosine (VSE: Kiros et al. 2014; Faghri et al. 2018).
+    """One unit vector per item; the score is the cosine (VSE: Kiros et al. 2014; Faghri et al. 2018).
 
     Args:
-        images: The side of the images.
-        texts: The side of the texts.
-        loss: Of `limner.systems.towers.losses`.
+        images: The image branch.
+        texts: The text branch.
+        loss: Loss of `limner.systems.towers.losses`.
     """
 
     def __init__(self, images: nn.Module, texts: nn.Module, loss: Loss) -> None:
@@ -47,11 +47,11 @@ class TwoTowers(nn.Module):
         self.images, self.texts, self.loss = images, texts, loss
 
     def image_vectors(self, rows: Any) -> Compared:
-        """Vectors of length 1."""
+        """Unit vectors."""
         return (normalize(self.images(rows).whole, dim=-1),)
 
     def text_vectors(self, rows: Any) -> Compared:
-        """Vectors of length 1."""
+        """Unit vectors."""
         return (normalize(self.texts(rows).whole, dim=-1),)
 
     def objective(self, images: Compared, texts: Compared, positives: Tensor) -> Tensor:
@@ -63,25 +63,27 @@ class AttentionHeads(nn.Module):
     """Several views of one item: its vector plus what each head attends to (Song & Soleymani 2019).
 
     With parts X (states of a GRU) and K heads: A = softmax(W2 tanh(W1 X)), r_k = sigmoid(W3 A_k X),
-    z_k = LayerNorm(whole + r_k). Without parts every head has a map of its own: r_k = sigmoid(W_k whole).
+    z_k = LayerNorm(whole + r_k). Without parts every head has its own map: r_k = sigmoid(W_k whole).
 
     Args:
-        joint: Numbers per vector.
+        embedding_dim: Dimension of the joint space.
         heads: K.
-        parts: Numbers per part; None where items have no parts.
+        parts: Dimension of the parts; None if items have no parts.
     """
 
-    def __init__(self, joint: int, heads: int, *, parts: int | None) -> None:
+    def __init__(self, embedding_dim: int, heads: int, *, parts: int | None) -> None:
         super().__init__()
         self.heads = heads
         self.attend = (
-            nn.Sequential(nn.Linear(parts, joint // 2), nn.Tanh(), nn.Linear(joint // 2, heads)) if parts else None
+            nn.Sequential(nn.Linear(parts, embedding_dim // 2), nn.Tanh(), nn.Linear(embedding_dim // 2, heads))
+            if parts
+            else None
         )
-        self.map = nn.Linear(parts, joint) if parts else nn.Linear(joint, heads * joint)
-        self.norm = nn.LayerNorm(joint)
+        self.map = nn.Linear(parts, embedding_dim) if parts else nn.Linear(embedding_dim, heads * embedding_dim)
+        self.norm = nn.LayerNorm(embedding_dim)
 
     def forward(self, seen: Seen) -> Compared:
-        """Vectors of length 1 and the views they come from, items by heads by numbers."""
+        """Unit vectors and their views, items by heads by dimensions."""
         views = torch.sigmoid(self._views(seen))
         return normalize(self.norm(seen.whole[:, None] + views), dim=-1), views
 
@@ -97,13 +99,13 @@ class AttentionHeads(nn.Module):
 class ManyVectors(nn.Module):
     """PVSE: K vectors per item; the score is the best cosine of a pair of them (Song & Soleymani 2019).
 
-    The loss is the margin loss of the best cosines (multiple instances), plus small weights times: how alike the views
-    of an item are, and the maximum mean discrepancy of image and text vectors.
+    The loss is the margin loss of the best cosines (multiple instances), plus small weights times: the similarity of
+    the views of an item, and the maximum mean discrepancy of image and text vectors.
 
     Args:
-        images: The side of the images.
-        texts: The side of the texts.
-        loss: Of `limner.systems.towers.losses`.
+        images: The image branch.
+        texts: The text branch.
+        loss: Loss of `limner.systems.towers.losses`.
         heads: (of images, of texts).
         diversity: Weight of the views' likeness.
         discrepancy: Weight of the discrepancy.
@@ -193,17 +195,19 @@ class Probabilistic(nn.Module):
     Scale and shift are learned. The predicted uncertainty of an item is the mean of v.
 
     Args:
-        images: The side of the images.
-        texts: The side of the texts.
-        joint: Numbers per mean.
+        images: The image branch.
+        texts: The text branch.
+        embedding_dim: Dimension of the means.
         samples: J.
         kl: Weight of the divergence.
     """
 
-    def __init__(self, images: nn.Module, texts: nn.Module, *, joint: int, samples: int = 7, kl: float = 1e-4) -> None:
+    def __init__(
+        self, images: nn.Module, texts: nn.Module, *, embedding_dim: int, samples: int = 7, kl: float = 1e-4
+    ) -> None:
         super().__init__()
         self.images, self.texts, self.samples, self.kl = images, texts, samples, kl
-        self.image_spread, self.text_spread = _spread(joint), _spread(joint)
+        self.image_spread, self.text_spread = _spread(embedding_dim), _spread(embedding_dim)
         self.scale, self.shift = nn.Parameter(torch.tensor(10.0)), nn.Parameter(torch.tensor(10.0))
 
     def image_vectors(self, rows: Any) -> Compared:
@@ -216,7 +220,7 @@ class Probabilistic(nn.Module):
 
     def _drawn(self, whole: Tensor, spread: nn.Module) -> Compared:
         mean = normalize(whole, dim=-1)
-        log = spread(mean)  # of length 1, so that no step of Adam can throw a variance far
+        log = spread(mean)  # normalised, so that no Adam step changes a variance too much
         if not self.training:
             return mean, log
         noise = torch.randn(len(mean), self.samples, mean.shape[1], device=mean.device)
@@ -230,18 +234,18 @@ class Probabilistic(nn.Module):
 
     def log_probabilities(self, images: Tensor, texts: Tensor) -> tuple[Tensor, Tensor]:
         """log p and log (1 - p) that image and text match, images by texts, from samples of both."""
-        distances = (_squares(images.flatten(0, 1), texts.flatten(0, 1)) + 1e-8).sqrt()  # a slope at 0 too
+        distances = (_squares(images.flatten(0, 1), texts.flatten(0, 1)) + 1e-8).sqrt()  # a gradient at 0 too
         logits = self.shift - self.scale * distances
         shape = len(images), images.shape[1], len(texts), texts.shape[1]
         yes, no = (logsigmoid(sign * logits).view(shape).logsumexp((1, 3)) for sign in (1, -1))
         return yes - math.log(shape[1] * shape[3]), no - math.log(shape[1] * shape[3])
 
 
-def _spread(joint: int) -> nn.Linear:
-    """A map to logarithms of variances that begins with small variances for everything."""
-    layer = nn.Linear(joint, joint)
+def _spread(embedding_dim: int) -> nn.Linear:
+    """A map to log variances, initialised to small variances."""
+    layer = nn.Linear(embedding_dim, embedding_dim)
     nn.init.normal_(layer.weight, std=1e-3)
-    nn.init.constant_(layer.bias, -2 * math.log(joint))
+    nn.init.constant_(layer.bias, -2 * math.log(embedding_dim))
     return layer
 
 

@@ -1,7 +1,7 @@
-"""Scorers of pairs of texts: any sentence-transformers CrossEncoder, read once per text and never padded.
+"""Scorers of pairs of texts: any sentence-transformers CrossEncoder, tokenised once per text and without padding.
 
-A text that stands in a thousand pairs is cut into tokens once. Pairs are sorted by their true length and computed up to
-a number of tokens at a time. Scores are logits, not probabilities: near 1 a sigmoid makes ties that were none.
+A text in a thousand pairs is tokenised once. Pairs are sorted by their true length and computed up to
+a number of tokens at a time. Scores are logits, not probabilities: near 1 a sigmoid would create ties.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from torch import Tensor
 
 from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
+from limner.core.renamed import renamed
 from limner.core.torch_kernels import device_named
-from limner.encoders.backbones import longest_of
+from limner.encoders.backbones import max_tokens_of
 from limner.encoders.batching import by_length, padded
 from limner.encoders.offline import fingerprint_of, folder_of, needed, pretrained
 from limner.encoders.running import number_type
 from limner.scores import Progress
-from limner.systems.towers.lean import Lean, fits, lengths_in_batches
+from limner.systems.towers.unpadded import UnpaddedEncoder, fits, lengths_in_batches
 
 Scored = npt.NDArray[np.float32]
-_REMEMBERED = 1 << 20  # texts whose tokens are kept
+_REMEMBERED = 1 << 20  # cached tokenised texts
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Template:
 
     @classmethod
     def of(cls, tokenizer: Any) -> Template:
-        """Found out from an example."""
+        """Derived from an example."""
         one = tokenizer("a", add_special_tokens=False)["input_ids"]
         made = tokenizer("a", "a", return_token_type_ids=True)
         ids, types = list(made["input_ids"]), list(made["token_type_ids"])
@@ -64,7 +65,7 @@ class Template:
 
     @property
     def marks(self) -> int:
-        """Tokens that are no text."""
+        """Number of special tokens."""
         return len(self.before) + len(self.between) + len(self.after)
 
     def joined(self, first: Sequence[int], second: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -75,7 +76,7 @@ class Template:
 
 
 def cut_lengths(first: IntArray, second: IntArray, most: int) -> tuple[IntArray, IntArray]:
-    """How much of each text is kept where both are too long: the longer gives first ("longest first").
+    """How many tokens of each text are kept if the pair is too long ("longest first").
 
     >>> cut_lengths(np.array([3, 9, 9]), np.array([4, 2, 9]), 8)
     (array([3, 6, 4]), array([4, 2, 4]))
@@ -88,20 +89,20 @@ def cut_lengths(first: IntArray, second: IntArray, most: int) -> tuple[IntArray,
 
 
 class PairReader:
-    """Tokens of pairs; each text is cut only once.
+    """Tokenises pairs; each text only once.
 
     Args:
         tokenizer: A fast tokenizer of transformers.
-        longest: Tokens of a pair, marks included.
+        max_tokens: Tokens per pair, special tokens included.
     """
 
-    def __init__(self, tokenizer: Any, *, longest: int) -> None:
-        self.tokenizer, self.longest = tokenizer, longest
+    def __init__(self, tokenizer: Any, *, max_tokens: int) -> None:
+        self.tokenizer, self.max_tokens = tokenizer, max_tokens
         self.template = Template.of(tokenizer)
         self._known: dict[str, list[int]] = {}
 
     def texts(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokens of texts without marks."""
+        """Tokens of texts, without special tokens."""
         fresh = [text for text in dict.fromkeys(texts) if text not in self._known]
         if len(self._known) + len(fresh) > _REMEMBERED:
             self._known.clear()
@@ -114,7 +115,7 @@ class PairReader:
     def pairs(self, first: Sequence[str], second: Sequence[str]) -> Pairs:
         """Pairs that know their lengths, and give their tokens when asked."""
         both = self.texts([*first, *second])
-        return Pairs(self.template, both[: len(first)], both[len(first) :], self.longest)
+        return Pairs(self.template, both[: len(first)], both[len(first) :], self.max_tokens)
 
 
 class Pairs:
@@ -124,15 +125,15 @@ class Pairs:
         template: What stands around the texts.
         first: Tokens of the first texts.
         second: Tokens of the second.
-        longest: Tokens of a pair, marks included.
+        max_tokens: Tokens per pair, special tokens included.
     """
 
     def __init__(
-        self, template: Template, first: Sequence[list[int]], second: Sequence[list[int]], longest: int
+        self, template: Template, first: Sequence[list[int]], second: Sequence[list[int]], max_tokens: int
     ) -> None:
         self.template, self.first, self.second = template, first, second
         whole = [np.fromiter(map(len, side), dtype=np.int64, count=len(side)) for side in (first, second)]
-        self.kept = cut_lengths(whole[0], whole[1], longest - template.marks)
+        self.kept = cut_lengths(whole[0], whole[1], max_tokens - template.marks)
         self.lengths: IntArray = self.kept[0] + self.kept[1] + template.marks
 
     def __len__(self) -> int:
@@ -151,20 +152,22 @@ class CrossEncoderScorer:
     """A CrossEncoder of sentence-transformers, or any pair classifier of transformers, as a scorer of pairs.
 
     Args:
-        model: A folder, or a name on the Hugging Face hub, with one label, or two of which the second says "a match".
-        longest: Tokens of a pair; what the model can take where left out.
-        budget: Tokens of a batch.
-        device: "auto" (a graphics card where there is one), "cpu", "cuda", ...
-        precision: "auto" (half precision on a graphics card), "float32", "float16" or "bfloat16".
-        packed: Whether the packed pass of `limner.systems.towers.lean` is used; None where it knows the kind of model.
+        model: A folder, or a name on the Hugging Face hub, with one label, or two of which the second means "match".
+        max_tokens: Tokens per pair; the limit of the model by default.
+        tokens_per_batch: Tokens in a batch.
+        device: "auto" (a GPU if there is one), "cpu", "cuda", ...
+        precision: "auto" (half precision on a GPU), "float32", "float16" or "bfloat16".
+        packed: Whether to compute without padding (`limner.systems.towers.unpadded`); by default where the model allows
+            it.
     """
 
+    @renamed(longest="max_tokens", budget="tokens_per_batch")
     def __init__(
         self,
         model: str | Path,
         *,
-        longest: int | None = None,
-        budget: int | None = None,
+        max_tokens: int | None = None,
+        tokens_per_batch: int | None = None,
         device: str = "auto",
         precision: str = "auto",
         packed: bool | None = None,
@@ -180,15 +183,17 @@ class CrossEncoderScorer:
         self.model = loaded.to(self.device).eval()
         if self.model.config.num_labels not in (1, 2):
             raise LimnerError(f"{self.folder} has {self.model.config.num_labels} labels: expected 1, or 2")
-        self.reader = PairReader(tokenizer, longest=longest or longest_of(tokenizer, self.model.config))
-        self.budget = budget or (131_072 if self.device.type == "cuda" else 2_048 * max(2, torch.get_num_threads()))
+        self.reader = PairReader(tokenizer, max_tokens=max_tokens or max_tokens_of(tokenizer, self.model.config))
+        self.tokens_per_batch = tokens_per_batch or (
+            131_072 if self.device.type == "cuda" else 2_048 * max(2, torch.get_num_threads())
+        )
         self.packed = fits(self.model.config) if packed is None else packed
-        self.lean = Lean(self.model.base_model) if self.packed else None
+        self.encoder = UnpaddedEncoder(self.model.base_model) if self.packed else None
 
     @property
     def fingerprint(self) -> str:
         """The model's files, length and precision."""
-        return f"cross-encoder {fingerprint_of(self.folder)} {self.reader.longest} {self.number_type}"
+        return f"cross-encoder {fingerprint_of(self.folder)} {self.reader.max_tokens} {self.number_type}"
 
     def score_pairs(
         self, queries: Sequence[str], candidates: Sequence[str], *, progress: Progress | None = None
@@ -199,7 +204,7 @@ class CrossEncoderScorer:
         done = 0
         with torch.inference_mode():
             for rows in self._batches(pairs.lengths):
-                logits = self._padded(pairs, rows) if self.lean is None else self._packed(self.lean, pairs, rows)
+                logits = self._padded(pairs, rows) if self.encoder is None else self._packed(self.encoder, pairs, rows)
                 out[torch.from_numpy(rows).to(self.device)] = _score(logits)
                 done += len(rows)
                 if progress is not None:
@@ -207,14 +212,14 @@ class CrossEncoderScorer:
         return np.asarray(out.cpu().numpy())
 
     def _batches(self, lengths: IntArray) -> Any:
-        if self.lean is not None:
-            return lengths_in_batches(lengths, budget=self.budget)
-        return by_length(lengths, budget=self.budget)
+        if self.encoder is not None:
+            return lengths_in_batches(lengths, budget=self.tokens_per_batch)
+        return by_length(lengths, budget=self.tokens_per_batch)
 
-    def _packed(self, lean: Lean, pairs: Pairs, rows: IntArray) -> Tensor:
+    def _packed(self, encoder: UnpaddedEncoder, pairs: Pairs, rows: IntArray) -> Tensor:
         tokens, types = pairs.tokens(rows)
         first, second = (_flat(side).to(self.device, non_blocking=True) for side in (tokens, types))
-        return _head(self.model, lean(first, second, pairs.lengths[rows]))
+        return _head(self.model, encoder(first, second, pairs.lengths[rows]))
 
     def _padded(self, pairs: Pairs, rows: IntArray) -> Tensor:
         tokens, types = pairs.tokens(rows)

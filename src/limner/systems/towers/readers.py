@@ -23,7 +23,9 @@ from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
 from limner.core.files import write_text
 from limner.core.paths import read_text
+from limner.core.renamed import current
 from limner.encoders.batching import padded
+from limner.systems.towers.settings import OLD_NAMES
 from limner.systems.towers.vocabulary import Vocabulary
 
 WORDS, PACKAGED = "words", "use-multilingual"
@@ -64,20 +66,20 @@ class TextReader(ABC):
     """A text backbone.
 
     Args:
-        longest: Tokens that are read of a text.
+        max_tokens: Tokens per text.
         device: Where the vectors are wanted.
     """
 
     kind: str
     dim: int
     size: int | None = None
-    """Known words, where their vectors are learned; None where the backbone is frozen and has its own."""
+    """Known words, where their vectors are learned; None if the backbone is frozen and has its own."""
     has_whole = False
     has_first = False
     """Whether the first token stands for the whole text, as `[CLS]` does."""
 
-    def __init__(self, *, longest: int, device: torch.device) -> None:
-        self.longest, self.device = longest, device
+    def __init__(self, *, max_tokens: int, device: torch.device) -> None:
+        self.max_tokens, self.device = max_tokens, device
 
     @abstractmethod
     def numbers(self, texts: Sequence[str]) -> list[list[int]]:
@@ -93,13 +95,13 @@ class TextReader(ABC):
 
     def read(self, texts: Sequence[str]) -> Read:
         """Texts ready to be looked at."""
-        rows = [row[: self.longest] or [0] for row in self.numbers(list(texts))]
+        rows = [row[: self.max_tokens] or [0] for row in self.numbers(list(texts))]
         matrix, filled = padded(rows)
         return Read(torch.from_numpy(matrix).to(self.device), filled.sum(axis=1), self.whole(texts))
 
     def about(self) -> dict[str, Any]:
         """What a saved model needs to find it again."""
-        return {"kind": self.kind, "longest": self.longest}
+        return {"kind": self.kind, "max_tokens": self.max_tokens}
 
     def save(self, folder: Path) -> None:  # noqa: B027  # most backbones lie elsewhere
         """Writes what only this reader has."""
@@ -110,13 +112,13 @@ class WordsReader(TextReader):
 
     kind = WORDS
 
-    def __init__(self, vocabulary: Vocabulary, *, dim: int, longest: int, device: torch.device) -> None:
-        super().__init__(longest=longest, device=device)
+    def __init__(self, vocabulary: Vocabulary, *, dim: int, max_tokens: int, device: torch.device) -> None:
+        super().__init__(max_tokens=max_tokens, device=device)
         self.vocabulary, self.dim, self.size = vocabulary, dim, len(vocabulary)
 
     def numbers(self, texts: Sequence[str]) -> list[list[int]]:
         """The numbers of the words."""
-        tokens = self.vocabulary.tokens(texts, longest=self.longest)
+        tokens = self.vocabulary.tokens(texts, max_tokens=self.max_tokens)
         return [tokens.flat[a:b].tolist() for a, b in zip(tokens.starts[:-1], tokens.starts[1:], strict=True)]
 
     def states(self, tokens: Tensor, filled: Tensor) -> Tensor:
@@ -134,8 +136,8 @@ class PackagedReader(TextReader):
     kind = PACKAGED
     has_whole = True
 
-    def __init__(self, *, longest: int, device: torch.device) -> None:
-        super().__init__(longest=longest, device=device)
+    def __init__(self, *, max_tokens: int, device: torch.device) -> None:
+        super().__init__(max_tokens=max_tokens, device=device)
         self.table = _packaged_table().to(device)
         self.dim = int(self.table.shape[1])
 
@@ -187,11 +189,11 @@ class BackboneReader(TextReader):
     kind = "transformers"
     has_first = True
 
-    def __init__(self, model: str | Path, *, longest: int, device: torch.device) -> None:
+    def __init__(self, model: str | Path, *, max_tokens: int, device: torch.device) -> None:
         from limner.encoders.backbones import TextBackbone, frozen
 
-        super().__init__(longest=longest, device=device)
-        self.backbone = TextBackbone(model, longest=longest, device=str(device))
+        super().__init__(max_tokens=max_tokens, device=device)
+        self.backbone = TextBackbone(model, max_tokens=max_tokens, device=str(device))
         frozen(self.backbone.model)
         self.dim, self.model = self.backbone.dim, str(model)
 
@@ -211,7 +213,13 @@ class BackboneReader(TextReader):
 
 
 def reader_of(
-    backbone: str | Path | None, texts: Sequence[str], *, dim: int, longest: int, least: int, device: torch.device
+    backbone: str | Path | None,
+    texts: Sequence[str],
+    *,
+    dim: int,
+    max_tokens: int,
+    min_count: int,
+    device: torch.device,
 ) -> TextReader:
     """A reader by what an option names.
 
@@ -219,33 +227,33 @@ def reader_of(
         backbone: None or "words", "use-multilingual", or a folder or name of a transformer.
         texts: Training texts, whose words "words" learns.
         dim: Numbers per word of "words".
-        longest: Tokens that are read of a text.
-        least: Words in fewer texts are unknown to "words".
+        max_tokens: Tokens per text.
+        min_count: Words in fewer texts are unknown to "words".
         device: Where the vectors are wanted.
     """
     if backbone is None or backbone == WORDS:
-        return WordsReader(Vocabulary.fit(texts, least=least), dim=dim, longest=longest, device=device)
+        return WordsReader(Vocabulary.fit(texts, min_count=min_count), dim=dim, max_tokens=max_tokens, device=device)
     if backbone == PACKAGED:
-        return PackagedReader(longest=longest, device=device)
-    return BackboneReader(backbone, longest=longest, device=device)
+        return PackagedReader(max_tokens=max_tokens, device=device)
+    return BackboneReader(backbone, max_tokens=max_tokens, device=device)
 
 
-def found_again(about: dict[str, Any], folder: Path, *, dim: int, device: torch.device) -> TextReader:
+def load_reader(about: dict[str, Any], folder: Path, *, dim: int, device: torch.device) -> TextReader:
     """The reader of a saved model."""
-    longest = int(about["longest"])
+    max_tokens = int(current(about, OLD_NAMES)["max_tokens"])
     if about["kind"] == WORDS:
         known = read_text(folder / VOCABULARY, what="vocabulary").split("\n")[:-1]
-        return WordsReader(Vocabulary(tuple(known)), dim=dim, longest=longest, device=device)
+        return WordsReader(Vocabulary(tuple(known)), dim=dim, max_tokens=max_tokens, device=device)
     if about["kind"] == PACKAGED:
-        return PackagedReader(longest=longest, device=device)
-    return BackboneReader(about["model"], longest=longest, device=device)
+        return PackagedReader(max_tokens=max_tokens, device=device)
+    return BackboneReader(about["model"], max_tokens=max_tokens, device=device)
 
 
 class States(nn.Module):
     """The vectors of tokens: the frozen backbone's, or learned ones where the backbone is a list of words.
 
     Args:
-        reader: The backbone; it is no part of the module.
+        reader: The backbone; it is not part of the module.
     """
 
     def __init__(self, reader: TextReader) -> None:

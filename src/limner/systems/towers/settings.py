@@ -3,59 +3,97 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.registry import checked, takes
+from limner.core.renamed import current, renamed
 
 Kind = TypeVar("Kind")
+OLD_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "batch": "batch_size",
+        "rate": "learning_rate",
+        "decay": "lr_decay",
+        "decay_every": "lr_decay_every",
+        "clip": "max_grad_norm",
+        "folder": "checkpoint_dir",
+        "every": "checkpoint_every",
+        "least": "min_count",
+        "longest": "max_tokens",
+        "vectors": "word_vectors",
+        "start": "init_from",
+        "words": "word_dim",
+        "hidden": "hidden_dim",
+        "joint": "embedding_dim",
+        "width": "hidden_dim",
+        "pictures": "use_images",
+        "hard": "hard_negative_share",
+        "deep": "hard_negative_depth",
+    }
+)
+"""Names of settings since 0.2.0, by the name they had before."""
+
+
+def was(*names: str) -> Callable[[type[Kind]], type[Kind]]:
+    """Marks settings that had these names before 0.2.0: the old names still work, with a warning."""
+    return renamed(**{name: OLD_NAMES[name] for name in names})
+
+
+def current_settings(groups: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The settings of a saved model, by group, under their current names."""
+    return {group: current(values, OLD_NAMES) for group, values in groups.items()}
+
+
 PRECISIONS = ("float32", "bfloat16")
 """Half precision proper would need its gradients scaled."""
 
 
+@was("batch", "rate", "decay", "decay_every", "clip", "folder", "every")
 @dataclass(frozen=True, kw_only=True)
 class Training:
     """How a run learns, whatever it learns.
 
     Args:
         epochs: Passes over the pairs.
-        batch: Pairs in a step, over all processes.
-        rate: Step size of Adam at the start.
-        decay: What the rate is multiplied with...
-        decay_every: ...after so many epochs.
-        weight_decay: Share by which weights shrink, as a penalty in the loss (L2).
-        clip: The gradient is scaled down to this length where it is longer; None leaves it.
-        patience: Stops after so many epochs without a better dev value; None never stops early.
-        seed: Of weights, order and noise.
-        device: "auto" (a graphics card where there is one), "cpu", "cuda", "cuda:1", ...
-        precision: "float32", or "bfloat16" for mixed precision: single weights, matrices multiplied in 16 bits.
-        folder: Where checkpoints and logs are kept; None keeps nothing. A run goes on where the checkpoint there ends.
-        every: Also keeps a checkpoint after so many steps; None only at the end of each epoch.
-        tensorboard: Whether the folder gets a log for TensorBoard beside the CSV.
+        batch_size: Pairs per step, summed over all processes.
+        learning_rate: Learning rate of Adam, at the start.
+        lr_decay: The learning rate is multiplied by this...
+        lr_decay_every: ...every this many epochs.
+        weight_decay: L2 penalty on the weights.
+        max_grad_norm: Gradients are clipped to this norm; None for no clipping.
+        patience: Stop early after this many epochs without a better dev value; None to never stop early.
+        seed: Seed of the initial weights, the order of the pairs, and sampling.
+        device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
+        precision: "float32", or "bfloat16" for mixed precision (float32 weights, bfloat16 matrix products).
+        checkpoint_dir: Folder for checkpoints and logs; None writes none. A checkpoint found there is resumed.
+        checkpoint_every: Also write a checkpoint every this many steps; None for the end of each epoch only.
+        tensorboard: Whether to write a TensorBoard log next to the CSV log.
     """
 
     epochs: int = 30
-    batch: int = 128
-    rate: float = 1e-3
-    decay: float = 0.1
-    decay_every: int = 10
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+    lr_decay: float = 0.1
+    lr_decay_every: int = 10
     weight_decay: float = 0.0
-    clip: float | None = None
+    max_grad_norm: float | None = None
     patience: int | None = None
     seed: int = 0
     device: str = "auto"
     precision: str = "float32"
-    folder: str | None = None
-    every: int | None = None
+    checkpoint_dir: str | None = None
+    checkpoint_every: int | None = None
     tensorboard: bool = True
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be trained with."""
-        refuse_below(self, 1, "epochs", "batch", "decay_every", "patience", "every")
+        """Checks the values."""
+        refuse_below(self, 1, "epochs", "batch_size", "lr_decay_every", "patience", "checkpoint_every")
         refuse_below(self, 0, "weight_decay", "seed")
-        for name in ("rate", "decay", "clip"):
+        for name in ("learning_rate", "lr_decay", "max_grad_norm"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise LimnerError(f"{name}={value}: expected a number above 0")
@@ -63,24 +101,24 @@ class Training:
             raise UnknownName("precision", self.precision, PRECISIONS)
 
     def rate_at(self, epoch: int) -> float:
-        """The step size in an epoch, counted from 0.
+        """The learning rate of an epoch, counted from 0.
 
-        >>> Training(rate=0.001).rate_at(9), round(Training(rate=0.001).rate_at(10), 6)
+        >>> Training(learning_rate=0.001).rate_at(9), round(Training(learning_rate=0.001).rate_at(10), 6)
         (0.001, 0.0001)
         """
-        return float(self.rate * self.decay ** (epoch // self.decay_every))
+        return float(self.learning_rate * self.lr_decay ** (epoch // self.lr_decay_every))
 
 
-CHANGEABLE = ("epochs", "patience", "device", "folder", "every", "tensorboard")
+CHANGEABLE = ("epochs", "patience", "device", "checkpoint_dir", "checkpoint_every", "tensorboard")
 """Settings that may change between the halves of a resumed run: they do not change what a step does."""
 
 
-def refuse_below(settings: object, least: float, *names: str) -> None:
-    """Refuses the first of these settings that is below the least value; None is let through."""
+def refuse_below(settings: object, minimum: float, *names: str) -> None:
+    """Refuses the first of these settings that is below the minimum; None is allowed."""
     for name in names:
         value = getattr(settings, name)
-        if value is not None and not value >= least:
-            raise LimnerError(f"{name}={value}: expected at least {least}")
+        if value is not None and not value >= minimum:
+            raise LimnerError(f"{name}={value}: expected at least {minimum}")
 
 
 def settings(kind: type[Kind], options: Mapping[str, Any], *, what: str) -> Kind:
@@ -91,7 +129,7 @@ def settings(kind: type[Kind], options: Mapping[str, Any], *, what: str) -> Kind
         options: Values by name; what is not there has its default.
         what: Whose options they are; used in messages only.
 
-    >>> settings(Training, {"epochs": 3, "rate": 1}, what="towers").rate
+    >>> settings(Training, {"epochs": 3, "learning_rate": 1}, what="towers").learning_rate
     1.0
     """
     return kind(**checked(kind, options, what=repr(what), objects=False))

@@ -11,64 +11,68 @@ from torch import nn
 
 from limner.core.errors import LimnerError
 from limner.systems.towers import losses
+from limner.systems.towers.branches import Vectors, Words
 from limner.systems.towers.models import AttentionHeads, ManyVectors, Probabilistic, TwoTowers
-from limner.systems.towers.settings import refuse_below
-from limner.systems.towers.sides import Vectors, Words
+from limner.systems.towers.settings import refuse_below, was
 
 
+@was("least", "longest", "vectors", "start")
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """What goes in.
+    """The inputs.
 
     Args:
-        features: Of images: `Embeddings`, the file of some, or an encoder; colours and shapes by default.
+        features: Features of images: `Embeddings`, the file of some, or an encoder; colours and shapes by default.
         texts: "gru" for words through a GRU that is trained too; or vectors of texts, as for `features`.
-        vectors: Word vectors to begin with (`Embeddings` with words as ids, or the file of some); random by default.
-        least: Words in fewer training texts are unknown.
-        longest: So many words of a text are read.
-        name: What reports call the system.
-        start: A trained model of the same variant, or its folder: training goes on from its weights, with its words
-            and sizes.
+        word_vectors: Initial word vectors (`Embeddings` with words as ids, or their file); random by default.
+        min_count: Words that occur in fewer training texts are unknown.
+        max_tokens: Words per text; longer texts are truncated.
+        name: Name of the system in reports.
+        init_from: A trained model of the same variant, or its folder: training continues from its weights, with its
+            vocabulary and sizes.
     """
 
     features: Any = None
     texts: Any = "gru"
-    vectors: Any = None
-    least: int = 2
-    longest: int = 64
+    word_vectors: Any = None
+    min_count: int = 2
+    max_tokens: int = 64
     name: str | None = None
-    start: Any = None
+    init_from: Any = None
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be."""
-        refuse_below(self, 1, "least", "longest")
-        if self.start is not None and self.vectors is not None:
-            raise LimnerError("vectors= with start=: the model that is begun with has word vectors; leave one out")
+        """Checks the values."""
+        refuse_below(self, 1, "min_count", "max_tokens")
+        if self.init_from is not None and self.word_vectors is not None:
+            raise LimnerError(
+                "word_vectors= with init_from=: that model brings its own word vectors; leave one of the two out"
+            )
 
 
+@was("words", "hidden", "joint")
 @dataclass(frozen=True, kw_only=True)
 class Shape:
     """The sizes of the towers.
 
     Args:
-        words: Numbers per word vector.
-        hidden: Numbers per state of the recurrent layer.
-        joint: Numbers per vector in the joint space.
+        word_dim: Dimension of the word vectors.
+        hidden_dim: Dimension of the recurrent layer states.
+        embedding_dim: Dimension of the joint space.
         cell: The recurrent layer that reads words: "gru" or "lstm".
-        pooling: Of the states: "last", "mean" or "max".
-        dropout: Share of what goes in that is left out in training.
+        pooling: Pooling of the states: "last", "mean" or "max".
+        dropout: Dropout of the inputs, in training.
     """
 
-    words: int = 300
-    hidden: int = 1024
-    joint: int = 1024
+    word_dim: int = 300
+    hidden_dim: int = 1024
+    embedding_dim: int = 1024
     cell: str = "gru"
     pooling: str = "last"
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be."""
-        refuse_below(self, 1, "words", "hidden", "joint")
+        """Checks the values."""
+        refuse_below(self, 1, "word_dim", "hidden_dim", "embedding_dim")
         if not 0 <= self.dropout < 1:
             raise LimnerError(f"dropout={self.dropout}: expected a share from 0 to below 1")
 
@@ -79,7 +83,7 @@ class Margin:
 
     Args:
         loss: A key of `limner.systems.towers.losses.LOSSES`, "module:function", or a function.
-        margin: How much better a positive must be.
+        margin: The margin.
         k: Nearest negatives that "knn" looks at (3 by default).
     """
 
@@ -103,7 +107,7 @@ class Several:
 
     Args:
         heads: Vectors per item.
-        diversity: Weight of how alike the views of an item are.
+        diversity: Weight of the similarity of the views of an item.
         discrepancy: Weight of how far the clouds of images and texts are apart.
     """
 
@@ -112,7 +116,7 @@ class Several:
     discrepancy: float = 0.01
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be."""
+        """Checks the values."""
         refuse_below(self, 1, "heads")
         refuse_below(self, 0, "diversity", "discrepancy")
 
@@ -122,7 +126,7 @@ class Uncertain:
     """What PCME has beside.
 
     Args:
-        samples: Of each item, in training and for matching probabilities.
+        samples: Samples of each item, in training and for matching probabilities.
         kl: Weight of the divergence from the unit normal.
     """
 
@@ -130,7 +134,7 @@ class Uncertain:
     kl: float = 1e-4
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be."""
+        """Checks the values."""
         refuse_below(self, 1, "samples")
         refuse_below(self, 0, "kl")
 
@@ -152,22 +156,25 @@ def built(variant: str, shape: Shape, own: tuple[Any, ...], *, features: int, te
         texts: Known words, or numbers per text vector.
         reads: Whether texts are words for a GRU.
     """
-    images = Vectors(features, shape.joint, dropout=shape.dropout)
+    images = Vectors(features, shape.embedding_dim, dropout=shape.dropout)
     side = (
-        _reader(shape, texts, parts=variant == "pvse") if reads else Vectors(texts, shape.joint, dropout=shape.dropout)
+        _reader(shape, texts, parts=variant == "pvse")
+        if reads
+        else Vectors(texts, shape.embedding_dim, dropout=shape.dropout)
     )
     if variant == "towers":
         return TwoTowers(images, side, own[0].function())
     if variant == "pcme":
-        return Probabilistic(images, side, joint=shape.joint, samples=own[0].samples, kl=own[0].kl)
+        return Probabilistic(images, side, embedding_dim=shape.embedding_dim, samples=own[0].samples, kl=own[0].kl)
     several = own[1]
     heads = tuple(
-        AttentionHeads(shape.joint, several.heads, parts=parts) for parts in (None, shape.hidden if reads else None)
+        AttentionHeads(shape.embedding_dim, several.heads, parts=parts)
+        for parts in (None, shape.hidden_dim if reads else None)
     )
     weights = {"diversity": several.diversity, "discrepancy": several.discrepancy}
     return ManyVectors(images, side, own[0].function(), heads=(heads[0], heads[1]), **weights)
 
 
 def _reader(shape: Shape, size: int, *, parts: bool) -> Words:
-    sizes = {"words": shape.words, "hidden": shape.hidden, "joint": shape.joint}
+    sizes = {"word_dim": shape.word_dim, "hidden_dim": shape.hidden_dim, "embedding_dim": shape.embedding_dim}
     return Words(size, **sizes, cell=shape.cell, pooling=shape.pooling, dropout=shape.dropout, parts=parts)

@@ -137,8 +137,8 @@ def source(given: Any, *, what: str = "features", trusted: bool = True) -> Sourc
     )
 
 
-def found_again(about: Any, *, what: str, trust: bool) -> Source | None:
-    """The source of a saved model, or None where it was an object that only its maker has.
+def load_source(about: Any, *, what: str, trust: bool) -> Source | None:
+    """The source of a saved model, or None if it was an object that only its maker has.
 
     Args:
         about: What the source said of itself when the model was saved.

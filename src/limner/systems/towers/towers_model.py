@@ -28,9 +28,9 @@ from limner.scores import Progress, Scores
 from limner.systems.towers import cards, checkpoints, losses, randomness
 from limner.systems.towers.encoding import as_array, as_sets, device_of, images_seen, texts_seen
 from limner.systems.towers.models import Compared, Probabilistic
-from limner.systems.towers.settings import settings
+from limner.systems.towers.settings import current_settings, settings
 from limner.systems.towers.shape import VARIANTS, Shape, built
-from limner.systems.towers.sources import Source, found_again, source
+from limner.systems.towers.sources import Source, load_source, source
 from limner.systems.towers.vocabulary import Vocabulary
 from limner.systems.trained_on import TrainedOn, kept
 
@@ -47,14 +47,14 @@ class TowersModel:
 
     Args:
         variant: "towers", "pvse" or "pcme".
-        name: What reports call it.
+        name: Name in reports.
         module: The weights.
-        features: Where vectors of images come from; None where only the maker of the model had them.
+        features: Source of the image vectors; None if they were not saved with the model.
         vocabulary: Known words, where texts are read by the GRU.
         texts: Where vectors of texts come from, where they are not.
-        settings: Of the training, by group.
-        trained: How the model was trained and what was measured.
-        trained_on: The training items; None where that is not known.
+        settings: Settings of the training, by group.
+        trained: Training record and results.
+        trained_on: The training items; None if unknown.
     """
 
     variant: str
@@ -79,10 +79,10 @@ class TowersModel:
 
         Args:
             collection: Images and texts.
-            features: Vectors of the images, where the model's own source does not have them.
+            features: Vectors of the images, if the model's own source lacks them.
             matching: "vectors": cosines (of means for PCME; the best of all pairs of heads for PVSE); "probability":
                 the matching probability of PCME.
-            progress: Called with (images done, images in all).
+            progress: Called with (images done, images in total).
         """
         images = self._images(collection.images, features, progress)
         texts = self._texts(collection.texts)
@@ -127,7 +127,7 @@ class TowersModel:
     def fingerprint(self) -> str:
         """The weights, the words, and how many of them are read."""
         words = None if self.vocabulary is None else self.vocabulary.words
-        told = json.dumps([self.variant, words, self.settings["inputs"]["longest"]])
+        told = json.dumps([self.variant, words, self.settings["inputs"]["max_tokens"]])
         return f"{self.variant} {checkpoints.short_fingerprint(self.module, told)}"
 
     def save(self, path: str | Path) -> Path:
@@ -156,15 +156,15 @@ class TowersModel:
         with damage_told(folder, what="saved model", mend="save it again"):
             _refuse_variant(saved)
             vocabulary = _read_words(folder) if config["texts"] == "gru" else None
-            told = config["settings"]
+            told = current_settings(config["settings"])
             saved.refuse_larger(told["shape"], told.get("several", {}), config["sizes"])
             with randomness.seeded(0):
                 module = _rebuilt(config, vocabulary, trust=trust)
-            features = found_again(config["features"], what="features", trust=trust)
-            texts = None if vocabulary else found_again(config["texts"], what="texts", trust=trust)
+            features = load_source(config["features"], what="features", trust=trust)
+            texts = None if vocabulary else load_source(config["texts"], what="texts", trust=trust)
         checkpoints.fill(module, saved)
         module.to(device_named(device)).eval()
-        about = config["settings"], config["trained"], TrainedOn.from_content(config.get("trained_on"))
+        about = told, config["trained"], TrainedOn.from_content(config.get("trained_on"))
         return cls(config["variant"], config["name"], module, features, vocabulary, texts, *about)
 
     def _config(self) -> dict[str, Any]:
@@ -182,7 +182,7 @@ class TowersModel:
         used = self.features if features is None else source(features)
         if used is None:
             raise LimnerError(
-                f"the model {self.name!r} was trained on vectors of images that are not here: give those of "
+                f"the model {self.name!r} was trained on vectors of images that are not available: give those of "
                 f"these {len(items):,} images with features="
             )
         rows = used.vectors(items, progress)
@@ -195,10 +195,10 @@ class TowersModel:
 
     def _texts(self, items: Items) -> Compared:
         if self.vocabulary is not None:
-            longest = int(self.settings["inputs"]["longest"])
-            return texts_seen(self.module, self.vocabulary.tokens(items.values, longest=longest))
+            max_tokens = int(self.settings["inputs"]["max_tokens"])
+            return texts_seen(self.module, self.vocabulary.tokens(items.values, max_tokens=max_tokens))
         if self.texts is None:
-            raise LimnerError(f"the model {self.name!r} was trained on vectors of texts that are not here")
+            raise LimnerError(f"the model {self.name!r} was trained on vectors of texts that are not available")
         return texts_seen(self.module, self.texts.vectors(items))
 
     def _probabilities(self, images: Compared, texts: Compared, ids: tuple[Ids, Ids]) -> Scores:
@@ -232,7 +232,7 @@ def _sizes(module: Any) -> dict[str, int]:
 
 
 def _rebuilt(config: Mapping[str, Any], vocabulary: Vocabulary | None, *, trust: bool) -> nn.Module:
-    groups, variant = config["settings"], config["variant"]
+    groups, variant = current_settings(config["settings"]), config["variant"]
     if "margin" in groups:
         losses.loss(groups["margin"]["loss"], trusted=trust)  # refuses the name of a loss that is not limner's own
     shape = settings(Shape, groups["shape"], what=variant)

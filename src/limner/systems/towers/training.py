@@ -13,18 +13,19 @@ from limner.core.collection import Collection
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.registry import takes
+from limner.core.renamed import translated
 from limner.core.torch_kernels import device_named
 from limner.core.version import VERSION
 from limner.evaluation.evaluate import evaluate
 from limner.scores import Scores
 from limner.systems.towers import randomness
+from limner.systems.towers.branches import Vectors
 from limner.systems.towers.data import Batches, Texts, TowersBatch, TrainingPairs
 from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.encoding import as_array, as_sets, images_seen, texts_seen
 from limner.systems.towers.fit import Fitted, fit
-from limner.systems.towers.settings import Training, split
+from limner.systems.towers.settings import OLD_NAMES, Training, split
 from limner.systems.towers.shape import VARIANTS, Inputs, Shape, built
-from limner.systems.towers.sides import Vectors
 from limner.systems.towers.sources import Source, source
 from limner.systems.towers.towers_model import TowersModel
 from limner.systems.towers.vocabulary import Vocabulary
@@ -43,10 +44,10 @@ def towers(
     """Two towers with a margin loss (Faghri et al. 2018; Liu & Ye 2019).
 
     Args:
-        collection: What to learn from.
-        dev: What says which epoch is best, by rsum; without one the last epoch is kept.
-        progress: Called with (steps done, steps in all).
-        options: Of `Inputs`, `Shape`, `Margin` and `Training`.
+        collection: The training collection.
+        dev: Collection that selects the best epoch, by rsum; without it the last epoch is kept.
+        progress: Called with (steps done, steps in total).
+        options: Options of `Inputs`, `Shape`, `Margin` and `Training`.
     """
     return trained("towers", collection, dev=dev, progress=progress, options=options)
 
@@ -82,7 +83,8 @@ def trained(
     options: Mapping[str, Any],
 ) -> TowersModel:
     """Trains a variant; the arguments are those of `towers`."""
-    start = _start(variant, options.get("start"))
+    options = translated(options, OLD_NAMES)
+    start = _start(variant, options.get("init_from"))
     given = options if start is None else _as_begun(start, options)
     inputs, shape, training, *own = split(given, Inputs, Shape, Training, *VARIANTS[variant], what=variant)
     plan = Plan(variant, inputs, shape, training, tuple(own), start)
@@ -110,9 +112,9 @@ class Plan:
         kept: dict[str, Any] = {"shape": self.shape, "training": self.training}
         kept |= {type(each).__name__.lower(): each for each in self.own}
         told = {name: {k: _plain(v) for k, v in asdict(each).items()} for name, each in kept.items()}
-        inputs: dict[str, Any] = {"least": self.inputs.least, "longest": self.inputs.longest}
+        inputs: dict[str, Any] = {"min_count": self.inputs.min_count, "max_tokens": self.inputs.max_tokens}
         if self.start is not None:
-            inputs["start"] = self.start.fingerprint
+            inputs["init_from"] = self.start.fingerprint
         return {"inputs": inputs, **told}
 
 
@@ -127,27 +129,27 @@ class TowerInputs:
     """How images and texts become numbers.
 
     Args:
-        features: Of images.
-        texts: Vectors of texts; None where the GRU reads them.
+        features: Features of images.
+        texts: Vectors of texts; None if the GRU reads them.
         vocabulary: Known words, where it does.
-        longest: So many words of a text are read.
+        max_tokens: Words per text.
     """
 
     features: Source
     texts: Source | None
     vocabulary: Vocabulary | None
-    longest: int
+    max_tokens: int
 
     @classmethod
     def of(cls, inputs: Inputs, collection: Collection, progress: Progress | None) -> TowerInputs:
         """As the settings say, with the words of the collection's texts."""
         features = source(inputs.features)
         if isinstance(inputs.texts, str) and inputs.texts == "gru":
-            known = Vocabulary.fit(collection.texts.values, least=inputs.least)
-            return cls(features, None, known, inputs.longest)
-        if inputs.vectors is not None:
-            raise LimnerError("vectors= are word vectors for texts='gru': leave one of the two out")
-        return cls(features, source(inputs.texts, what="texts"), None, inputs.longest)
+            known = Vocabulary.fit(collection.texts.values, min_count=inputs.min_count)
+            return cls(features, None, known, inputs.max_tokens)
+        if inputs.word_vectors is not None:
+            raise LimnerError("word_vectors= are for texts='gru': leave one of the two out")
+        return cls(features, source(inputs.texts, what="texts"), None, inputs.max_tokens)
 
     @classmethod
     def after(cls, start: TowersModel, inputs: Inputs) -> TowerInputs:
@@ -155,15 +157,16 @@ class TowerInputs:
         features = start.features if inputs.features is None else source(inputs.features)
         if features is None:
             raise LimnerError(
-                f"the model {start.name!r} was trained on vectors of images that are not here: give those of the new "
+                f"the model {start.name!r} was trained on vectors of images that are not available: give those "
+                f"of the new "
                 "images with features="
             )
-        return cls(features, start.texts, start.vocabulary, inputs.longest)
+        return cls(features, start.texts, start.vocabulary, inputs.max_tokens)
 
     def read(self, collection: Collection) -> Texts:
         """The texts of a collection."""
         if self.vocabulary is not None:
-            return self.vocabulary.tokens(collection.texts.values, longest=self.longest)
+            return self.vocabulary.tokens(collection.texts.values, max_tokens=self.max_tokens)
         if self.texts is None:
             raise LimnerError("texts are read by nothing: expected texts='gru' or vectors of texts")
         return self.texts.vectors(collection.texts)
@@ -188,7 +191,7 @@ class TowersTask:
         self.pairs = TrainingPairs(
             collection, reading.features.vectors(collection.images), reading.read(collection), device=device
         )
-        self.batches_of = Batches(self.pairs, plan.training.batch, plan.training.seed, group)
+        self.batches_of = Batches(self.pairs, plan.training.batch_size, plan.training.seed, group)
         self._held = None if dev is None else _Held.of(dev, reading, device)
         with randomness.seeded(plan.training.seed):
             self.module = self._built().to(device)
@@ -212,7 +215,7 @@ class TowersTask:
         return self.batches_of.epoch(epoch, start)
 
     def loss(self, batch: TowersBatch) -> Tensor:
-        """The loss of the whole batch, of which we encode our share."""
+        """The loss of the whole batch; this process encodes its share."""
         module: Any = self.module
         images, texts = module.image_vectors(batch.images), module.text_vectors(batch.texts)
         sides = (tuple(self.group.gather(tensor) for tensor in side) for side in (images, texts))
@@ -242,15 +245,15 @@ class TowersTask:
 
     def _worded(self) -> tuple[Shape, Embeddings | None]:
         """The shape, with the size of the word vectors that were given."""
-        given = self.plan.inputs.vectors
+        given = self.plan.inputs.word_vectors
         if given is None:
             return self.plan.shape, None
         vectors = given if isinstance(given, Embeddings) else Embeddings.load(given)
-        self.plan = replace(self.plan, shape=replace(self.plan.shape, words=vectors.dim))
+        self.plan = replace(self.plan, shape=replace(self.plan.shape, word_dim=vectors.dim))
         return self.plan.shape, vectors
 
 
-STRUCTURE = ("words", "hidden", "joint", "cell", "pooling", "heads")
+STRUCTURE = ("word_dim", "hidden_dim", "embedding_dim", "cell", "pooling", "heads")
 """Settings that say which weights there are: a model that is begun with fixes them."""
 
 
@@ -260,7 +263,7 @@ def _start(variant: str, given: Any) -> TowersModel | None:
         return None
     start = given if isinstance(given, TowersModel) else TowersModel.load(given)
     if start.variant != variant:
-        raise LimnerError(f"start= is a model of kind {start.variant!r}: expected {variant!r}, as is trained now")
+        raise LimnerError(f"init_from= is a model of kind {start.variant!r}: expected {variant!r}, as is trained now")
     return start
 
 
@@ -270,10 +273,10 @@ def _as_begun(start: TowersModel, options: Mapping[str, Any]) -> dict[str, Any]:
     fixed = {name: value for values in groups for name, value in values.items() if name in STRUCTURE}
     for name, value in fixed.items():
         if options.get(name, value) != value:
-            raise LimnerError(f"{name}={options[name]!r} with start=: that model has {name}={value!r}; leave it out")
+            raise LimnerError(f"{name}={options[name]!r} with init_from=: that model has {value!r}; leave it out")
     if "texts" in options:
-        raise LimnerError("texts= with start=: texts are read as that model reads them; leave it out")
-    return {"longest": start.settings["inputs"]["longest"], **fixed, **options}
+        raise LimnerError("texts= with init_from=: texts are read as that model reads them; leave it out")
+    return {"max_tokens": start.settings["inputs"]["max_tokens"], **fixed, **options}
 
 
 def _begin(module: nn.Module, start: TowersModel) -> None:

@@ -42,7 +42,7 @@ class Tokens:
 class Vocabulary:
     """Known words; the first has the number 1.
 
-    >>> known = Vocabulary.fit(["a dog runs", "a dog sleeps"], least=2)
+    >>> known = Vocabulary.fit(["a dog runs", "a dog sleeps"], min_count=2)
     >>> known.words, known.tokens(["A dog barks", ""]).flat.tolist()
     (('a', 'dog'), [1, 2, 0, 0])
     """
@@ -50,13 +50,13 @@ class Vocabulary:
     words: tuple[str, ...]
 
     @classmethod
-    def fit(cls, texts: Iterable[str], *, least: int = 2) -> Vocabulary:
+    def fit(cls, texts: Iterable[str], *, min_count: int = 2) -> Vocabulary:
         """Learns the words that are in at least so many texts, in order of the alphabet."""
         seen = Counter(word for text in texts for word in set(words(text)))
-        known = sorted(word for word, count in seen.items() if count >= least)
+        known = sorted(word for word, count in seen.items() if count >= min_count)
         if not known:
             raise LimnerError(
-                f"the training texts have no word that is in {least} of them: lower least={least}, or train on more"
+                f"no word occurs in {min_count} training texts: lower min_count={min_count}, or train on more texts"
             )
         return cls(tuple(known))
 
@@ -64,9 +64,9 @@ class Vocabulary:
     def _number(self) -> dict[str, int]:
         return {word: number for number, word in enumerate(self.words, start=1)}
 
-    def tokens(self, texts: Sequence[str], *, longest: int = 64) -> Tokens:
-        """The numbers of the words of each text, of the first `longest` words at most."""
-        rows = [[self._number.get(word, UNKNOWN) for word in words(text)[:longest]] or [UNKNOWN] for text in texts]
+    def tokens(self, texts: Sequence[str], *, max_tokens: int = 64) -> Tokens:
+        """The numbers of the words of each text, of the first `max_tokens` words at most."""
+        rows = [[self._number.get(word, UNKNOWN) for word in words(text)[:max_tokens]] or [UNKNOWN] for text in texts]
         starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
         return Tokens(np.fromiter((n for row in rows for n in row), dtype=np.int64, count=starts[-1]), starts)
 

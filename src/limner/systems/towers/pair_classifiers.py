@@ -1,8 +1,8 @@
-"""Judges of pairs: networks that read a file name and a caption together and say whether they match.
+"""Pair classifiers: networks that read a file name and a caption together and predict whether they match.
 
-Both are pair classifiers on `[CLS] name [SEP] caption` (Messina et al. 2022); with pictures, a token made of the
-picture stands after the first one. A `Reading` judge is a small transformer over the vectors of a text backbone, which
-stays frozen; a `Tuned` one is a pretrained transformer that is trained further, all of it.
+Both are pair classifiers on `[CLS] name [SEP] caption` (Messina et al. 2022); with images, an image token follows the
+first token. `Reading` is a small transformer over the vectors of a frozen text backbone; `Tuned` is a pretrained
+transformer, fine-tuned as a whole.
 """
 
 from __future__ import annotations
@@ -20,76 +20,83 @@ from torch.nn.functional import cosine_similarity, normalize
 from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told
-from limner.encoders.backbones import longest_of
+from limner.encoders.backbones import max_tokens_of
 from limner.encoders.batching import padded
 from limner.encoders.offline import folder_of, needed, pretrained
+from limner.systems.towers.branches import Vectors
 from limner.systems.towers.pairs import PairReader, Pairs
 from limner.systems.towers.readers import Read, Seeing, States, TextReader
-from limner.systems.towers.settings import refuse_below
-from limner.systems.towers.sides import Vectors
+from limner.systems.towers.settings import refuse_below, was
 
 TUNED = "backbone"
-"""The folder inside a saved model that says what kind of transformer was trained, and has its tokenizer."""
+"""Subfolder of a saved model with the transformer's config and tokenizer."""
 
 
+@was("width")
 @dataclass(frozen=True, kw_only=True)
 class Layers:
-    """The transformer of a judge that reads a frozen backbone; a pretrained one has a shape of its own.
+    """The transformer over a frozen backbone; a pretrained one has its own shape.
 
     Args:
-        width: Numbers per token.
-        layers: Of the transformer.
-        heads: Of attention.
-        dropout: Share of the numbers that is left out in training; of a pretrained one, of the picture's only.
+        hidden_dim: Dimension per token.
+        layers: Layers of the transformer.
+        heads: Heads of attention.
+        dropout: Dropout rate in training; for a pretrained one, only of the image features.
     """
 
-    width: int = 256
+    hidden_dim: int = 256
     layers: int = 4
     heads: int = 4
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be."""
-        refuse_below(self, 1, "width", "layers", "heads")
-        if self.width % self.heads:
-            raise LimnerError(f"width={self.width} with heads={self.heads}: expected a multiple")
+        """Checks the values."""
+        refuse_below(self, 1, "hidden_dim", "layers", "heads")
+        if self.hidden_dim % self.heads:
+            raise LimnerError(f"hidden_dim={self.hidden_dim} with heads={self.heads}: expected a multiple")
 
 
 class Reading(nn.Module):
     """A small transformer over name and caption, as a backbone reads them.
 
-    The vectors of a backbone can be compared as they are: every token is also told its best cosine with a token of the
-    other text, and the mean of its cosines (as in decomposable attention, Parikh et al. 2016), so that what matches
-    what has not to be learned anew. The first token and the logit are told how alike the wholes are: name and caption
-    as the backbone has them, and name and caption, picture and caption behind the maps that are learned here.
+    The backbone's vectors can be compared directly: every token also gets its best cosine with a token of the other
+    text, and the mean of its cosines (as in decomposable attention, Parikh et al. 2016), so that matching need not be
+    learned from scratch. The first token and the logit also get whole-text similarities: of name and caption in the
+    backbone, and of name and caption, and image and caption, after the learned maps.
 
     Args:
-        reader: The backbone; it is no part of the module.
-        shape: Of the transformer.
-        features: Numbers per picture; None for a judge that sees no pictures.
+        reader: The backbone; it is not part of the module.
+        shape: Shape of the transformer.
+        features: Dimension of the image features; None without images.
     """
 
     def __init__(self, reader: TextReader, shape: Layers, features: int | None) -> None:
         super().__init__()
         self.reader = reader
-        self.states, self.see = States(reader), Seeing(reader, shape.width)
+        self.states, self.see = States(reader), Seeing(reader, shape.hidden_dim)
         wholes = 1 + reader.has_whole + (features is not None)
-        self.alike, self.whole_alike = nn.Linear(2, shape.width), nn.Linear(wholes, shape.width)
+        self.alike, self.whole_alike = nn.Linear(2, shape.hidden_dim), nn.Linear(wholes, shape.hidden_dim)
         self.straight = nn.Linear(wholes, 1)
-        nn.init.constant_(self.straight.weight, 5.0)  # a cosine of 1 alone is a sure match
-        self.first = nn.Parameter(torch.randn(shape.width) * 0.02)
-        self.sides = nn.Parameter(torch.randn(3, shape.width) * 0.02)
-        self.places = nn.Parameter(torch.randn(reader.longest, shape.width) * 0.02)
-        self.picture = None if features is None else Vectors(features, shape.width, dropout=shape.dropout)
+        nn.init.constant_(self.straight.weight, 5.0)  # a cosine of 1 alone means a sure match
+        self.first = nn.Parameter(torch.randn(shape.hidden_dim) * 0.02)
+        self.sides = nn.Parameter(torch.randn(3, shape.hidden_dim) * 0.02)
+        self.places = nn.Parameter(torch.randn(reader.max_tokens, shape.hidden_dim) * 0.02)
+        self.picture = None if features is None else Vectors(features, shape.hidden_dim, dropout=shape.dropout)
         layer = nn.TransformerEncoderLayer(
-            shape.width, shape.heads, 4 * shape.width, shape.dropout, "gelu", batch_first=True, norm_first=True
+            shape.hidden_dim,
+            shape.heads,
+            4 * shape.hidden_dim,
+            shape.dropout,
+            "gelu",
+            batch_first=True,
+            norm_first=True,
         )
-        norm = nn.LayerNorm(shape.width)
+        norm = nn.LayerNorm(shape.hidden_dim)
         self.encoder = nn.TransformerEncoder(layer, shape.layers, norm=norm, enable_nested_tensor=False)
-        self.out = nn.Linear(shape.width, 1)
+        self.out = nn.Linear(shape.hidden_dim, 1)
 
     def read(self, texts: Sequence[str]) -> Read:
-        """Texts ready to be judged."""
+        """Tokenised texts."""
         return self.reader.read(texts)
 
     def lengths(self, names: Read, captions: Read) -> tuple[IntArray, IntArray]:
@@ -119,7 +126,7 @@ class Reading(nn.Module):
     def _wholes(
         self, sides: Sequence[Read], seen: Sequence[tuple[Tensor, Tensor | None]], picture: Tensor | None
     ) -> Tensor:
-        """How alike name, caption and picture are as wholes: the backbone's word for it, and learned ones."""
+        """Whole-text similarities of name, caption and image: those of the backbone, and learned ones."""
         name, caption = (_whole(*held, side.filled) for held, side in zip(seen, sides, strict=True))
         found = [cosine_similarity(name, caption)]
         if sides[0].whole is not None and sides[1].whole is not None:
@@ -139,7 +146,7 @@ class Reading(nn.Module):
 
     def _picture(self, features: Tensor | None) -> Tensor:
         if self.picture is None or features is None:
-            raise LimnerError("this judge sees pictures: give pairs of (name, vector of the picture) as queries")
+            raise LimnerError("this classifier uses images: give (name, image vector) pairs as queries")
         token: Tensor = self.picture(features).whole
         return token
 
@@ -151,7 +158,7 @@ class Reading(nn.Module):
 def alike(names: Tensor, captions: Tensor, named: Tensor, said: Tensor) -> tuple[Tensor, Tensor]:
     """For every token of both texts, its best cosine with a token of the other one, and the mean of its cosines.
 
-    max_j cos(a_i, b_j) and mean_j cos(a_i, b_j), over the tokens j that are there.
+    max_j cos(a_i, b_j) and mean_j cos(a_i, b_j), over unmasked tokens j.
 
     >>> a, there = torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]), torch.ones(1, 2, dtype=torch.bool)
     >>> b, one = torch.tensor([[[3.0, 0.0], [9.0, 9.0]]]), torch.tensor([[True, False]])
@@ -177,18 +184,19 @@ def _summed_up(cosines: Tensor, filled: Tensor) -> Tensor:
 
 
 class Tuned(nn.Module):
-    """A pretrained transformer with a classifier of pairs, all of it trained.
+    """A pretrained transformer with a pair classifier, fine-tuned as a whole.
 
     Args:
-        model: A folder or a name on the Hugging Face hub; a saved judge's own folder gives the shape without weights.
-        longest: Tokens of a pair.
-        features: Numbers per picture; None for a judge that sees no pictures.
-        dropout: Share of a picture's numbers that is left out in training; the transformer has its own.
+        model: A folder or a name on the Hugging Face hub; the folder of a saved classifier gives the shape without
+            weights.
+        max_tokens: Tokens per pair.
+        features: Dimension of the image features; None without images.
+        dropout: Dropout rate of the image features; the transformer has its own.
         fresh: Whether to load the pretrained weights.
     """
 
     def __init__(
-        self, model: str | Path, *, longest: int, features: int | None, dropout: float = 0.0, fresh: bool = True
+        self, model: str | Path, *, max_tokens: int, features: int | None, dropout: float = 0.0, fresh: bool = True
     ) -> None:
         super().__init__()
         library = needed("transformers", what="CRank", package="transformers", extra="train")
@@ -199,11 +207,11 @@ class Tuned(nn.Module):
             made = pretrained(kind.from_pretrained, folder, config=config) if fresh else kind.from_config(config)
         self.model = made
         tokenizer = pretrained(library.AutoTokenizer.from_pretrained, folder)
-        self.pairs = PairReader(tokenizer, longest=min(longest, longest_of(tokenizer, config) - 1))
+        self.pairs = PairReader(tokenizer, max_tokens=min(max_tokens, max_tokens_of(tokenizer, config) - 1))
         self.picture = None if features is None else Vectors(features, int(config.hidden_size), dropout=dropout)
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokens of texts without marks."""
+        """Tokens of texts, without special tokens."""
         return self.pairs.texts(texts)
 
     def lengths(self, names: list[list[int]], captions: list[list[int]]) -> tuple[IntArray, IntArray]:
@@ -214,7 +222,7 @@ class Tuned(nn.Module):
     def forward(self, names: Any, rows: IntArray, captions: Any, columns: IntArray, features: Tensor | None) -> Tensor:
         """One logit per pair (rows[n], columns[n])."""
         chosen = [names[r] for r in rows.tolist()], [captions[c] for c in columns.tolist()]
-        tokens, types = Pairs(self.pairs.template, *chosen, self.pairs.longest).tokens(np.arange(len(rows)))
+        tokens, types = Pairs(self.pairs.template, *chosen, self.pairs.max_tokens).tokens(np.arange(len(rows)))
         device = next(self.parameters()).device
         matrix, filled = (torch.from_numpy(a).to(device) for a in padded(tokens, fill=self._fill))
         given: dict[str, Tensor] = {"attention_mask": filled.long(), "input_ids": matrix}
@@ -239,9 +247,9 @@ class Tuned(nn.Module):
         return int(self.model.config.pad_token_id or 0)
 
     def _with_picture(self, given: dict[str, Tensor], features: Tensor | None) -> dict[str, Tensor]:
-        """The picture as the second token: vectors instead of numbers go in."""
+        """The image as the second token, in the input embeddings."""
         if self.picture is None or features is None:
-            raise LimnerError("this judge sees pictures: give pairs of (name, vector of the picture) as queries")
+            raise LimnerError("this classifier uses images: give (name, image vector) pairs as queries")
         words = self.model.get_input_embeddings()(given.pop("input_ids"))
         token = self.picture(features).whole[:, None].to(words.dtype)
         widened = {name: torch.cat([side[:, :1], side], 1) for name, side in given.items()}

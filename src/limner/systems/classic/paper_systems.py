@@ -1,7 +1,7 @@
 """The thirty systems of the ranking paper's appendix, by name: a method, a text kernel and an image kernel each.
 
 Hodosh, Young & Hockenmaier 2013, appendix B. Names are the paper's, in plain letters: `Tri5-A-BNC+ic-idf` is the
-trigram kernel over five captions with alignment (A) and distributional similarities from an outside corpus (the
+trigram kernel over five captions with alignment (A) and distributional similarities from an external corpus (the
 paper's was the British National Corpus, BNC) and from the image captions (ic), weighted by the root of idf; the paper
 calls it Tri5Sem, and NN5-idf-F1 it calls NN. Twenty-five of the thirty follow from the paper's text: its table 6 has
 sixteen variants of Tri5. The rows of its tables 11 and 12 themselves are lost in the text that we have; the five that
@@ -37,8 +37,8 @@ class Text:
     Args:
         kind: "f1", "bow", "tagrank" or "trigrams".
         weights: "none", "idf" or "root idf".
-        captions: How many captions of each training image are used; all where None.
-        similarities: What words are compared by: of "lin", "alignment", "captions" and "corpus".
+        captions: How many captions of each training image are used; all by default.
+        similarities: Word similarities: from "lin", "alignment", "captions" and "corpus".
     """
 
     kind: str
@@ -51,7 +51,7 @@ class Text:
 
         Args:
             reader: How a caption becomes words.
-            corpus: Sentences of an outside corpus, or a file with one in each line.
+            corpus: Sentences of an external corpus, or a file with one in each line.
         """
         from limner.systems.classic.lexical import LexicalKernel
         from limner.systems.classic.strings import OverlapF1, StringKernel
@@ -114,11 +114,12 @@ class System:
         """Trains the system.
 
         Args:
-            collection: What to learn from: images, each with one or more texts.
+            collection: The training collection: images, each with one or more texts.
             dev: Where KCCA chooses its settings; with it, fifteen models are fused for each task, as in the paper.
             reader: How a caption becomes words.
-            corpus: Sentences of an outside corpus, or a file with one in each line, for systems with BNC in their name.
-            options: Of `limner.systems.classic.training.train`, in place of the paper's, or of
+            corpus: Sentences of an external corpus, or a file with one in each line, for systems with BNC in their
+                name.
+            options: Options of `limner.systems.classic.training.train`, in place of the paper's, or of
                 `limner.systems.classic.nearest.train`.
         """
         from limner.systems.classic import nearest, training
@@ -163,11 +164,11 @@ SYSTEMS: Mapping[str, System] = MappingProxyType(_systems())
 ALIASES: Mapping[str, str] = MappingProxyType(
     {"NN": "NN5-idf-F1", "Tri5Sem": "Tri5-A-BNC+ic-idf", "Tri5Lin": "Tri5-Lin"}
 )
-"""What the paper calls some of them in its text."""
+"""Aliases that the paper uses in its text."""
 
 
 def system(name: str) -> System:
-    """A system by its name in `SYSTEMS`, or by what the paper's text calls it.
+    """A system by its name in `SYSTEMS`, or by its alias in the paper.
 
     >>> system("Tri5Sem").text.similarities, system("BoW1/histogram").images
     (('alignment', 'corpus', 'captions'), 'histogram')

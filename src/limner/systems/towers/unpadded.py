@@ -3,7 +3,7 @@
 All tokens of a batch stand in one row, without padding; only attention is computed pair by pair, for all pairs of one
 length at once. Queries, keys and values are one product. In the last layer only the first token goes on, since nothing
 but its state is used: of the twelve products of d x d numbers per token that a layer has, two are left there. Weights
-are held the other way round than the library holds them: so some processors multiply a fifth faster.
+are held reversed than the library holds them: so some processors multiply a fifth faster.
 The numbers are those of the library's own pass, up to rounding.
 """
 
@@ -165,7 +165,7 @@ def groups_of(lengths: IntArray) -> list[LengthGroup]:
     return [LengthGroup(int(rows[low]), high - low, int(lengths[low])) for low, high in pairwise(cuts)]
 
 
-class Lean:
+class UnpaddedEncoder:
     """The encoder of a model of `FIRST_POSITION`, packed.
 
     Args:
@@ -185,7 +185,7 @@ class Lean:
         """The last state of the first token of every pair.
 
         Args:
-            tokens: Of all pairs, one after the other.
+            tokens: Tokens of all pairs, one after the other.
             types: Which text of the pair each token belongs to.
             lengths: Tokens of each pair; pairs of one length stand together.
         """

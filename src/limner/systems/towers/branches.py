@@ -1,4 +1,4 @@
-"""The two sides of a tower model: vectors through a linear map, or words through a GRU or LSTM."""
+"""The two branches of a tower model: vectors through a linear map, or words through a GRU or LSTM."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ CELLS: Mapping[str, Callable[[int, int], nn.Module]] = MappingProxyType({"gru": 
 
 
 class Seen(NamedTuple):
-    """What a side makes of a batch.
+    """The output of a branch for a batch.
 
     Args:
         whole: One vector per item.
-        parts: Vectors of its parts (the states of the GRU), items by parts by numbers; None where there are none.
-        filled: Which of the parts are there, items by parts.
+        parts: Vectors of its parts (the states of the GRU), items by parts by numbers; None if there are none.
+        filled: Mask of the parts, items by parts.
     """
 
     whole: Tensor
@@ -35,25 +35,25 @@ class Vectors(nn.Module):
     """Vectors of a frozen encoder, standardised and mapped by one linear layer.
 
     Args:
-        dim: Numbers per vector that comes in.
-        joint: Numbers per vector that goes out.
-        dropout: Share of the numbers that is left out in training.
+        dim: Dimension of the input.
+        embedding_dim: Dimension of the output.
+        dropout: Dropout rate in training.
     """
 
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, dim: int, joint: int, *, dropout: float = 0.0) -> None:
+    def __init__(self, dim: int, embedding_dim: int, *, dropout: float = 0.0) -> None:
         super().__init__()
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("scale", torch.ones(dim))
         self.dropout = nn.Dropout(dropout)
-        self.linear = nn.Linear(dim, joint)
+        self.linear = nn.Linear(dim, embedding_dim)
         nn.init.xavier_uniform_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
 
     def standardise(self, rows: Tensor) -> None:
-        """Learns mean and spread of each number from training vectors; a number that never changes is left as it is."""
+        """Learns the mean and standard deviation of each dimension; a constant dimension is left unchanged."""
         spread = rows.std(0)
         self.mean.copy_(rows.mean(0))
         self.scale.copy_(torch.where(spread > 1e-6, 1 / spread.clamp(min=1e-6), 1.0))
@@ -68,22 +68,22 @@ class Words(nn.Module):
 
     Args:
         size: Known words, the unknown one included.
-        words: Numbers per word vector.
-        hidden: Numbers per state of the recurrent layer.
-        joint: Numbers per vector that goes out; a linear layer is there only where it differs from `hidden`.
+        word_dim: Dimension of the word vectors.
+        hidden_dim: Dimension of the recurrent layer states.
+        embedding_dim: Dimension of the output; where it differs from `hidden_dim` a linear layer maps to it.
         cell: The recurrent layer, a key of `CELLS`.
         pooling: "last" state, "mean" or "max" of all states.
-        dropout: Share of the numbers of word vectors that is left out in training.
-        parts: Whether the states themselves are wanted too.
+        dropout: Dropout rate of the word vectors.
+        parts: Whether to return the states too.
     """
 
     def __init__(
         self,
         size: int,
         *,
-        words: int,
-        hidden: int,
-        joint: int,
+        word_dim: int,
+        hidden_dim: int,
+        embedding_dim: int,
         cell: str = "gru",
         pooling: str = "last",
         dropout: float = 0.0,
@@ -95,16 +95,16 @@ class Words(nn.Module):
         if cell not in CELLS:
             raise UnknownName("cell", cell, CELLS)
         self.pooling, self.parts = pooling, parts
-        self.table = nn.Embedding(size, words)
+        self.table = nn.Embedding(size, word_dim)
         self.dropout = nn.Dropout(dropout)
-        self.gru = CELLS[cell](words, hidden)  # the name of its weights in saved models, whichever cell it is
-        self.linear = nn.Linear(hidden, joint) if hidden != joint else nn.Identity()
+        self.gru = CELLS[cell](word_dim, hidden_dim)  # the name of its weights in saved models, whichever cell it is
+        self.linear = nn.Linear(hidden_dim, embedding_dim) if hidden_dim != embedding_dim else nn.Identity()
         for weight in self.parameters():
             if weight.ndim == 2:
                 nn.init.xavier_uniform_(weight)
 
     def forward(self, packed: PackedSequence) -> Seen:
-        """Reads a batch of texts, the longest first."""
+        """Encodes a batch of texts, sorted by length, longest first."""
         vectors = self.dropout(self.table(packed.data))
         states, last = self.gru(PackedSequence(vectors, packed.batch_sizes))
         final = last[0][0] if isinstance(last, tuple) else last[0]  # an LSTM also hands out its memory

@@ -23,13 +23,13 @@ class Data:
     """A collection as tensors.
 
     Args:
-        collection: Where it came from.
-        names: What the file names say.
+        collection: The collection.
+        names: File names, tokenised.
         captions: The texts.
         features: One row per image.
         image_of: The image of each pair.
         text_of: The text of each pair.
-        dev: What is measured on.
+        dev: The dev data.
     """
 
     collection: Collection

@@ -1,0 +1,58 @@
+"""Old names of options on the command line: they still work, and one line on stderr says what to write instead."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from limner.cli.console import tell
+from limner.core.renamed import RenamedOption, old_names
+
+
+def with_new_names(command: Any, arguments: Sequence[str]) -> list[str]:
+    """The arguments of a command with the old names of its options replaced.
+
+    The command, or the subcommand that the arguments name, has its old names from `limner.core.renamed.renamed`.
+    """
+    found: list[str] = []
+    for place, word in enumerate(arguments):
+        if word == "--":
+            return [*found, *arguments[place:]]
+        command = getattr(command, "commands", {}).get(word, command)
+        found.append(_new_name(word, _options(command)))
+    return found
+
+
+def _options(command: Any) -> dict[str, str]:
+    names = old_names(getattr(command, "callback", None))
+    return {_option(old): _option(new) for old, new in names.items()}
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _new_name(word: str, names: dict[str, str]) -> str:
+    name, equals, value = word.partition("=")
+    if name not in names:
+        return word
+    tell(f"warning: option {name} is now called {names[name]}")
+    return names[name] + equals + value
+
+
+@contextmanager
+def old_names_told() -> Iterator[None]:
+    """Shows each warning about an old name as a line on stderr."""
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+        if issubclass(category, RenamedOption):
+            tell(f"warning: {message}")
+        else:
+            plain(message, category, *rest, **more)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", RenamedOption)
+        plain, warnings.showwarning = warnings.showwarning, show
+        yield
