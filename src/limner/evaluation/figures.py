@@ -35,7 +35,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _ROUND = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 100_000)
 DASHES = ("-", "--", "-.", ":")
-STYLE = {
+STYLE: Any = {
     "font.size": 8,
     "axes.titlesize": 8,
     "axes.labelsize": 8,
@@ -184,7 +184,8 @@ def _recall_panel(axes: Axes, reports: Sequence[Report], direction: str) -> None
         band = [(k, r.interval) for k, r in curve.items()]
         held = [(k, 100 * i.low, 100 * i.high) for k, i in band if i is not None]
         if held:
-            axes.fill_between(*map(list, zip(*held, strict=True)), color=colour, alpha=0.15, linewidth=0)
+            at, low, high = (list(each) for each in zip(*held, strict=True))
+            axes.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0)
     axes.set_xscale("log")
     _plain_ticks(axes.xaxis, [k for k in (1, 2, 5, 10, 20, 50) if k <= limit])
     axes.set(xlabel="k", ylim=(0, 100), title=_direction(direction))

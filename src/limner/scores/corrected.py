@@ -124,7 +124,8 @@ class CorrectedScores(Scores):
             shift = self.correction.shift(self.statistics.known)
             if shift and not self.correction.limit(self.base).reach and (near := by_filter(workers)):
                 wanted: Any = BestShifted(consume, Shifted(*shift, self._applied))
-                return near.stream(wanted, workers=workers, progress=progress)
+                found: Iterator[Result] = near.stream(wanted, workers=workers, progress=progress)
+                return found
         return super().stream(consume, workers=workers, progress=progress)
 
     def _applied(self, scores: Float32, places: IntArray) -> Block:

@@ -113,7 +113,7 @@ def filter_of(scores: Products) -> Filter | None:
 
 def _fits(scores: Products) -> bool:
     """Whether the bounds hold: nothing overflows, on any way, and sums are not too long."""
-    longest = max(scores.query_vectors.longest, scores.candidate_vectors.longest, scores.bound)
+    longest = max(scores.query_vectors.max_norm, scores.candidate_vectors.max_norm, scores.bound)
     return longest < LARGEST / 2**20 and accumulation(scores.query_vectors.dim) < 0.125 and min(scores.shape) > 0
 
 

@@ -66,7 +66,8 @@ def failures(
     if direction not in source:
         raise LimnerError(f"no system for {direction!r}: got {', '.join(source)}; give a run of that direction")
     with progress("finding failures"):
-        found = failed(source[direction], held, direction=direction, judgements=held.judgements.name)
+        scored: Any = source[direction]
+        found = failed(scored, held, direction=direction, judgements=held.judgements.name)
         kept = with_keywords(found, held, least=keywords)
     chosen = kept if most is None or most >= len(kept) else random.Random(seed).sample(kept, most)
     with opened(store, create=True) as db:

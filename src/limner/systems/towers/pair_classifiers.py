@@ -237,7 +237,7 @@ class Tuned(nn.Module):
         """The last state of the first token of each text, read alone."""
         device = next(self.parameters()).device
         given = self.pairs.tokenizer(
-            list(texts), padding=True, truncation=True, max_length=self.pairs.longest, return_tensors="pt"
+            list(texts), padding=True, truncation=True, max_length=self.pairs.max_tokens, return_tensors="pt"
         )
         states: Tensor = self.model.base_model(**given.to(device)).last_hidden_state
         return states[:, 0]
