@@ -15,10 +15,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from limner.core.errors import LimnerError
-from limner.scores import Progress
+
+if TYPE_CHECKING:
+    from limner.scores import Progress
 
 _WARNINGS = 5  # so many warnings are shown in full; a data set may have thousands
 EVERY = 5.0
