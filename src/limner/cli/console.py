@@ -38,7 +38,7 @@ def shown(text: str) -> str:
     return _UNSHOWN.sub(lambda found: f"\\x{ord(found[0]):02x}" if ord(found[0]) < 256 else ascii(found[0])[1:-1], text)
 
 
-def answer(text: str, data: Mapping[str, Any], *, as_json: bool) -> None:
+def answer(text: str, data: Mapping[str, object], *, as_json: bool) -> None:
     """Prints the answer: for people, or as JSON for machines and nothing else."""
     put(as_text(data) if as_json else shown(text))
 

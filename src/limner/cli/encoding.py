@@ -60,7 +60,7 @@ def system_for(index: Index, name: str | None, folder: Path | None, *, trust: bo
     return model
 
 
-def prepared(name: str, whole: Collection | None, folder: Path | None, *, trust: bool = False) -> tuple[Any, str]:
+def prepared(name: str, whole: Collection | None, folder: Path | None, *, trust: bool = False) -> tuple[object, str]:
     """A system for a new index, and the name by which a search finds it again.
 
     A name of 'limner systems' is trained on the collection first. Models are kept in the folder of the index, so that

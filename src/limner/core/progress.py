@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def progress_for(function: Callable[..., Any], progress: Callable[[int, int], object] | None) -> dict[str, Any]:
+def progress_for(function: Callable[..., object], progress: Callable[[int, int], object] | None) -> dict[str, Any]:
     """The progress as an argument, where the function takes one and somebody watches.
 
     >>> def fit(rows, *, progress=None): ...

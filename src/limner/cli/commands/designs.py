@@ -110,7 +110,7 @@ def judge(
     answer(_told(machine.name, data), {"judge": machine.name, **data}, as_json=as_json)
 
 
-def _told(name: str, data: Mapping[str, Any]) -> str:
+def _told(name: str, data: Mapping[str, object]) -> str:
     spent = [f"{data[each]:,.10g} {each}" for each in ("requests", "tokens", "cost") if each in data]
     counted = f"{data['before']:,} before, {data['failed']:,} pairs without an answer"
     lines = [f"{data['new']:,} new answers of {name}, {counted}", *([", ".join(spent)] if spent else [])]
