@@ -30,9 +30,10 @@ help:  ## show this list
 demo: $(VENV)/core.stamp  ## install the light core, evaluate two systems on the built-in world, write the report
 	@$(BIN)/limner demo
 
+# worksteal: neighbouring tests stay in one process, so that what a file's tests share (a model, a server) is made once.
 test: $(VENV)/dev.stamp $(VENV)/vision.stamp $(VENV)/browser.stamp $(VENV)/latex.stamp lint  ## install everything, then lint, types, import contract, all tests, docs
 	@echo "limner: running the tests"
-	@$(BIN)/python -m pytest -q -n $(JOBS)
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
 check: $(VENV)/dev.stamp  ## before every commit: style, types, import contract and the quick tests, side by side
 	@$(MAKE) --no-print-directory -j2 lint quick

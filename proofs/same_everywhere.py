@@ -92,7 +92,7 @@ def readme_values(quick: bool) -> Values:
     code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     if code is None:
         raise SystemExit("README.md has no example: expected a block of python")
-    text = code[1].replace('load("scenes")', f'load("scenes", images={FEW})') if quick else code[1]
+    text = re.sub(r'load\("scenes"[^)]*\)', f'load("scenes", images={FEW})', code[1]) if quick else code[1]
     names: dict[str, Any] = {}
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec(compile(text, "README.md", "exec"), names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from html.parser import HTMLParser
 
 import numpy as np
@@ -17,7 +18,7 @@ import limner
 from limner import Embeddings, Items, LimnerError, Scores
 from limner.cli import app
 from limner.match import Statistics
-from limner.search import encoded, exact, index, open_index, read
+from limner.search import Index, encoded, exact, index, open_index, read
 
 pytest.importorskip("lancedb")
 
@@ -232,7 +233,7 @@ def unlike(count: int, seed: int = 0, *, dim: int = 32) -> np.ndarray:
 @pytest.fixture
 def few(monkeypatch) -> int:
     """How many queries recall is measured with in these tests, instead of a hundred."""
-    monkeypatch.setattr("limner.search.index.SAMPLE", 20)
+    monkeypatch.setattr(sys.modules[Index.__module__], "SAMPLE", 20)
     return 20
 
 

@@ -73,7 +73,7 @@ def as_nobody(interpreter):
 
 
 def test_the_demos_story(as_nobody):
-    done = as_nobody("-m", "limner", "demo", "--images", "60", "--out", "story")
+    done = as_nobody("-m", "limner", "demo", "--images", "25", "--out", "story")
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stderr.splitlines() if not PROGRESS.match(line)] == []
     assert "Where to look" in done.stdout

@@ -56,7 +56,7 @@ ORDER = (
 )  # fmt: skip
 
 
-def found_commands() -> dict[str, Callable[..., Any] | typer.Typer]:
+def found_commands() -> dict[str, Callable[..., object] | typer.Typer]:
     """The commands in the files of `limner.cli.commands`, by name.
 
     A file NAME.py holds the command NAME: a function NAME, or a Typer called `app` for a command with subcommands.

@@ -14,10 +14,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from limner.core.errors import LimnerError
-from limner.scores import Progress
+
+if TYPE_CHECKING:
+    from limner.scores import Progress
 
 _WARNINGS = 5  # warnings shown in full; a data set may have thousands
 EVERY = 5.0
@@ -35,7 +37,7 @@ def shown(text: str) -> str:
     return _UNSHOWN.sub(lambda found: f"\\x{ord(found[0]):02x}" if ord(found[0]) < 256 else ascii(found[0])[1:-1], text)
 
 
-def answer(text: str, data: Mapping[str, Any], *, as_json: bool) -> None:
+def answer(text: str, data: Mapping[str, object], *, as_json: bool) -> None:
     """Prints the result as text or as JSON."""
     put(as_text(data) if as_json else shown(text))
 

@@ -10,7 +10,6 @@ from limner.cli.console import progress
 from limner.core.errors import LimnerError
 from limner.core.files import replacing, replacing_model
 from limner.core.paths import folder_for
-from limner.systems.opening import KEPT
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -46,6 +45,7 @@ def system_for(index: Index, name: str | None, folder: Path | None, *, trust: bo
         trust: Whether index and model may name custom code.
     """
     from limner.systems import SYSTEMS
+    from limner.systems.opening import KEPT
 
     about = index.about
     trained = about.system == KEPT and name in SYSTEMS and not Path(str(name)).exists()
@@ -60,13 +60,14 @@ def system_for(index: Index, name: str | None, folder: Path | None, *, trust: bo
     return model
 
 
-def prepared(name: str, whole: Collection | None, folder: Path | None, *, trust: bool = False) -> tuple[Any, str]:
+def prepared(name: str, whole: Collection | None, folder: Path | None, *, trust: bool = False) -> tuple[object, str]:
     """A system for a new index, and the name by which a search finds it again.
 
     A name of 'limner systems' is trained on the collection first. Models are kept in the folder of the index, so that
     it can be moved as it is.
     """
     from limner.systems import SYSTEMS, train
+    from limner.systems.opening import KEPT
 
     if name in SYSTEMS and not Path(name).exists():
         if whole is None or folder is None:
@@ -87,6 +88,8 @@ def prepared(name: str, whole: Collection | None, folder: Path | None, *, trust:
 
 def _cleared(folder: Path) -> Path:
     """The model path in the folder of a new index, without leftovers of a killed run."""
+    from limner.systems.opening import KEPT
+
     kept = folder_for(folder) / KEPT
     if kept.is_dir():
         shutil.rmtree(kept)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from limner.cli.console import progress
 from limner.cli.options import word
-from limner.systems.opening import OpenSystem, find_system, open_system
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.scores import Scores
+    from limner.systems.opening import OpenSystem
 
 SYSTEM = (
     "a saved model, a name of 'limner systems' (trained now), an encoder such as 'clip(model=DIR)', an index, a matrix "
@@ -43,6 +43,8 @@ def opened_on(
     name: str, whole: Collection, split: str | None, *, features: str | None = None, trust: bool = False
 ) -> OpenSystem:
     """Opens a system on the items it may be evaluated on."""
+    from limner.systems.opening import open_system
+
     given = None if features is None else as_features(features)
     return open_system(name, whole, split=split, features=given, trust=trust, stage=progress)
 
@@ -61,6 +63,7 @@ def opened_together(
         The systems, the part they are for, and notes.
     """
     from limner.systems.held_out import hold_out
+    from limner.systems.opening import find_system
 
     listed = [find_system(name, trust=trust) for name in names]
     parts = hold_out(whole, listed, split)

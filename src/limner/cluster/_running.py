@@ -98,7 +98,7 @@ class Cluster:
             )
             return ray.get(whole)  # type: ignore[no-any-return]
 
-    def _shards(self, scores: Scores, consume: Any) -> _sharding.Shards | None:
+    def _shards(self, scores: Scores, consume: object) -> _sharding.Shards | None:
         """How to shard the candidates for this pass, if needed and supported."""
         if not isinstance(scores, VectorScores) or not isinstance(consume, Divisible) or scores.may_overflow:
             return None
@@ -122,7 +122,7 @@ class Cluster:
 
 
 def _in_order(
-    tasks: Iterable[Any], spans: Iterable[tuple[int, int]], ahead: int, progress: Progress | None
+    tasks: Iterable[object], spans: Iterable[tuple[int, int]], ahead: int, progress: Progress | None
 ) -> Iterator[Any]:
     """References in order, each when it is done, with a limited number of tasks in flight; the rest is cancelled."""
     import ray

@@ -212,7 +212,7 @@ def _bytes(array: Array) -> object:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-def pack(value: Any, tensors: dict[str, Array], name: str) -> Any:
+def pack(value: object, tensors: dict[str, Array], name: str) -> Any:
     """JSON values for nested dicts, lists and arrays; arrays go to `tensors`, named by their position.
 
     >>> tensors = {}
@@ -229,7 +229,7 @@ def pack(value: Any, tensors: dict[str, Array], name: str) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def unpack(value: Any, tensors: Arrays) -> Any:
+def unpack(value: object, tensors: Arrays) -> Any:
     """What `pack` was given, lists for tuples."""
     if isinstance(value, dict):
         if set(value) == {_TENSOR}:

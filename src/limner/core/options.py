@@ -50,7 +50,7 @@ class Option:
         return {"type": self.type, "default": self.default if isinstance(self.default, _PLAIN) else str(self.default)}
 
 
-def takes(*settings: type | str, **defaults: Any) -> Callable[[T], T]:
+def takes(*settings: type | str, **defaults: object) -> Callable[[T], T]:
     """Says that the `**options` of a function are the fields of these dataclasses.
 
     Args:

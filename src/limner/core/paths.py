@@ -12,11 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from limner.core.arrays import Array
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
-    pass
+    from limner.core.arrays import Array
 
 DEEPEST = 100
 """Maximum nesting depth of lists and objects."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def progress_for(function: Callable[..., Any], progress: Callable[[int, int], object] | None) -> dict[str, Any]:
+def progress_for(function: Callable[..., object], progress: Callable[[int, int], object] | None) -> dict[str, Any]:
     """The progress callback as a keyword argument, if the function accepts one.
 
     >>> def fit(rows, *, progress=None): ...

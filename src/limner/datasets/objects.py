@@ -155,7 +155,7 @@ def _arrow_rows(given: Any) -> Iterator[Row]:
         yield from part.to_pylist()
 
 
-def _filled(found: Iterable[dict[Any, Any]]) -> Iterator[Row]:
+def _filled(found: Iterable[dict[object, object]]) -> Iterator[Row]:
     """Rows of pandas, in which a missing value is NaN."""
     for row in found:
         yield {str(name): None if isinstance(cell, float) and cell != cell else cell for name, cell in row.items()}

@@ -279,7 +279,7 @@ def _captions(cells: Mapping[str, Any], at: At) -> list[str]:
     return [caption or "" for caption in listed]
 
 
-def _grade(cells: Mapping[str, Any], at: At) -> float:
+def _grade(cells: Mapping[str, object], at: At) -> float:
     if cells.get("grade") in (None, ""):
         return 1.0
     grade = number(cells["grade"], at, what="grade")

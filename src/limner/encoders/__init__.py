@@ -43,7 +43,7 @@ ENCODERS: Registry[Any] = Registry(
 """Encoders by name: each a class or function that takes the options, or an encoder object."""
 
 
-def encoder(name: str, **options: Any) -> Any:
+def encoder(name: str, **options: object) -> Any:
     """An encoder by name.
 
     Args:

@@ -78,7 +78,7 @@ def digest(*parts: str | Array) -> str:
 
 
 def encoded(
-    system: Encoder | TwoSided | Callable[[list[Any]], Any], items: Any, *, progress: Progress | None = None
+    system: Encoder | TwoSided | Callable[[list[Any]], object], items: object, *, progress: Progress | None = None
 ) -> Embeddings:
     """Vectors of items.
 
@@ -116,7 +116,7 @@ def _from_function(system: Any, items: Items, progress: Progress | None) -> Embe
     return _rows(np.concatenate(parts), items)
 
 
-def _told(function: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+def _told(function: Callable[[list[Any]], object]) -> Callable[[list[Any]], Any]:
     """A user-defined function, whose errors are not limner's."""
 
     def called(given: list[Any]) -> Any:

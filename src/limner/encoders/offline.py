@@ -90,7 +90,7 @@ def _data_only(folder: Path) -> Path:
     return folder
 
 
-def _refuse_larger(folder: Path, config: dict[str, Any]) -> None:
+def _refuse_larger(folder: Path, config: dict[str, object]) -> None:
     """Refuses sizes that none of the weights has, where they are safetensors: their library would build them first."""
     shapes = [shape for file in sorted(folder.glob("*.safetensors")) for shape in _shapes(file)]
     parts = [config, *({**part, "projection_dim": 0} for part in config.values() if isinstance(part, dict))]
@@ -125,7 +125,7 @@ def _json(file: Path, kind: type[Any]) -> Any:
     return held if isinstance(held, kind) else kind()
 
 
-def pretrained(make: Callable[..., Any], folder: Path, **options: Any) -> Any:
+def pretrained(make: Callable[..., object], folder: Path, **options: object) -> Any:
     """Loads a folder with transformers or sentence-transformers; code in it is never run.
 
     Args:

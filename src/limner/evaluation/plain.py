@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """The same data with JSON types only: JSON has no infinity, the rank of a candidate that was never found.
 
     >>> plain({"ranks": [1.0, float("inf")], "score": float("-inf")})

@@ -32,7 +32,7 @@ def write(report: Report) -> str:
     return json.dumps(to_json(report), allow_nan=False)
 
 
-def to_json(report: Report) -> dict[str, Any]:
+def to_json(report: Report) -> dict[str, object]:
     """Plain values that hold the whole report."""
     id_lists: dict[int, list[str]] = {}
     results = [_result_to_json(r, id_lists) for r in report.results]
@@ -67,7 +67,7 @@ def read(path: str | Path) -> Report:
         return _sound(_from_json(content))
 
 
-def _result_to_json(r: Result, id_lists: dict[int, list[str]]) -> dict[str, Any]:
+def _result_to_json(r: Result, id_lists: dict[int, list[str]]) -> dict[str, object]:
     key = next((k for k, v in id_lists.items() if v == list(r.queries)), len(id_lists))
     id_lists.setdefault(key, list(r.queries))
     interval = r.interval
@@ -96,7 +96,7 @@ def _numbers(values: Any) -> FloatArray:
     return np.array([math.inf if v is None else float(v) for v in values], dtype=np.float64)
 
 
-def _top_to_json(ranking: Ranking) -> dict[str, Any]:
+def _top_to_json(ranking: Ranking) -> dict[str, object]:
     return {
         "queries": list(ranking.queries),
         "candidates": list(ranking.candidates),

@@ -73,7 +73,7 @@ def neutral(values: FloatArray) -> FloatArray:
     return np.where(known, values, values[known].mean() if known.any() else 0.0)
 
 
-def loops(block: Any) -> Any:
+def loops(block: object) -> Any:
     """The loops of the corrections: compiled ones for an array, torch for a tensor."""
     if isinstance(block, np.ndarray):
         from limner.match import _loops

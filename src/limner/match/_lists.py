@@ -192,7 +192,7 @@ class _Rows:
     k: int
     hidden: _Cells
 
-    def __call__(self, start: int, block: Any) -> list[Found]:
+    def __call__(self, start: int, block: object) -> list[Found]:
         block, rows = on_host(block), slice(start, start + len(block))
         self.hidden.hide(block, start)
         found = [_nothing(len(block), self.k, block.dtype) for _ in self.wanted]
@@ -209,7 +209,7 @@ class _Columns:
     k: int
     hidden: _Cells
 
-    def __call__(self, found: list[Found] | None, start: int, block: Any) -> list[Found]:
+    def __call__(self, found: list[Found] | None, start: int, block: object) -> list[Found]:
         block, rows = on_host(block), slice(start, start + len(block))
         self.hidden.hide(block, start)
         found = found or [_nothing(block.shape[1], self.k, block.dtype) for _ in self.wanted]

@@ -269,7 +269,7 @@ class _Asking:
         return answer
 
 
-def _content(value: Any) -> bytes:
+def _content(value: object) -> bytes:
     """A hash of what a scorer is given: a text, or numbers, or several of them."""
     digest = hashlib.blake2b(digest_size=16)
     for part in value if isinstance(value, tuple) else (value,):

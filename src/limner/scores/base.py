@@ -185,7 +185,7 @@ class Scores(ABC):
         columns = np.arange(len(self.candidates)) if candidates is None else self.candidates.positions(list(candidates))
         return rows, columns
 
-    def correct(self, how: Any, **options: Any) -> Scores:
+    def correct(self, how: object, **options: object) -> Scores:
         """Scores corrected for hubs: `scores.correct("csls", k=10)`; see `limner.match.correct`."""
         return KINDS["corrected"](self, how, **options)
 
@@ -195,7 +195,7 @@ class Scores(ABC):
 
     @staticmethod
     def from_embeddings(
-        queries: Any, candidates: Any, *, similarity: str = "cosine", device: str | None = None
+        queries: object, candidates: object, *, similarity: str = "cosine", device: str | None = None
     ) -> Scores:
         """Cosine or dot product between two sets of vectors; the matrix is never held.
 
@@ -221,8 +221,8 @@ class Scores(ABC):
 
     @staticmethod
     def from_tensors(
-        queries: Any,
-        candidates: Any,
+        queries: object,
+        candidates: object,
         query_ids: Iterable[object],
         candidate_ids: Iterable[object],
         *,
@@ -236,8 +236,8 @@ class Scores(ABC):
 
     @staticmethod
     def from_sets(
-        queries: VectorSets | Mapping[str, Any],
-        candidates: VectorSets | Mapping[str, Any],
+        queries: VectorSets | Mapping[str, object],
+        candidates: VectorSets | Mapping[str, object],
         *,
         similarity: str = "cosine",
         pooling: str = "max",
@@ -305,7 +305,7 @@ class Scores(ABC):
 
     @staticmethod
     def from_matrix(
-        matrix: Any, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None
+        matrix: object, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None
     ) -> Scores:
         """A matrix of similarities, queries by candidates, higher is better.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from limner.core.errors import LimnerError
@@ -21,7 +19,7 @@ def refuse_nan(scores: Scores, block: Block, start: int, mend: str) -> None:
         )
 
 
-def refuse_overflow(scores: Scores, block: Any, start: int, lengths: tuple[float, float]) -> None:
+def refuse_overflow(scores: Scores, block: object, start: int, lengths: tuple[float, float]) -> None:
     """Refuses products of vectors that single precision cannot hold, and names the pair.
 
     Args:

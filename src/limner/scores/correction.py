@@ -151,7 +151,7 @@ TUNERS: Registry[Tuner] = Registry("tuner", {"grid": "limner.evaluation.tuning:t
 """What `tune=` of `correct` calls: evaluation stands above scores, and is reached by name."""
 
 
-def correction(how: str | type[Correction], *, trusted: bool = True, **options: Any) -> Correction:
+def correction(how: str | type[Correction], *, trusted: bool = True, **options: object) -> Correction:
     """A correction with its options; refuses unknown names and options.
 
     Args:

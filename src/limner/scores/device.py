@@ -144,7 +144,7 @@ def full_precision() -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def _sent(embeddings: Embeddings, device: Any) -> Any:
+def _sent(embeddings: Embeddings, device: object) -> Any:
     torch = _cuda.torch_module()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the array is read-only, and the tensor is only read

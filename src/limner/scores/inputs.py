@@ -18,7 +18,7 @@ class Scorer(Protocol):
 
 
 def labels(
-    matrix: Any, queries: Iterable[object] | None, candidates: Iterable[object] | None
+    matrix: object, queries: Iterable[object] | None, candidates: Iterable[object] | None
 ) -> tuple[Iterable[object], Iterable[object]]:
     """The ids of rows and columns: as given, or the labels of a table of pandas."""
     sides = [queries, candidates]
@@ -45,7 +45,7 @@ def indexed(items: Any) -> Any:
     return items if hasattr(items, "__getitem__") and hasattr(items, "__len__") else list(items)
 
 
-def as_scorer(given: Scorer | Callable[[object, object], object]) -> Scorer:
+def as_scorer(given: Scorer | Callable[[Any, Any], Any]) -> Scorer:
     """An object with `score_pairs`, or a function that does the same."""
     if hasattr(given, "score_pairs"):
         return given

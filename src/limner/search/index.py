@@ -28,7 +28,7 @@ from limner.search.rows import batches
 from limner.search.store import About, VectorStore, Version
 from limner.search.stored import StoredScores
 
-System = Encoder | TwoSided | Callable[[object], object]
+System = Encoder | TwoSided | Callable[[Any], object]
 How = str | Path | type[Correction] | Correction | Statistics
 
 EXISTING = ("refuse", "replace", "skip")

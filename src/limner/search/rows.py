@@ -16,7 +16,7 @@ AT_ONCE = 8_192
 """Rows that are written at once; all of them are one commit."""
 
 
-def batches(about: About, embeddings: Embeddings, items: Items | None, progress: Progress | None) -> Iterator[Any]:
+def batches(about: About, embeddings: Embeddings, items: Items | None, progress: Progress | None) -> Iterator[object]:
     """The rows of the table, a few thousand at a time. Complains before the first one, not in the middle."""
     places = None if items is None else items.ids.positions(embeddings.ids)
     cuts = [*range(0, len(embeddings), AT_ONCE), len(embeddings)]

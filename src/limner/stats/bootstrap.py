@@ -18,7 +18,7 @@ from limner.core.errors import LimnerError
 from limner.stats.inputs import Codes, Vector, codes, joint_codes, one_of, paired, share, vector, whole
 from limner.stats.resampling import Function, Means, Median, Stratum
 
-Statistic = Literal["mean", "median"] | Callable[[Any], float]
+Statistic = Literal["mean", "median"] | Callable[[Vector], float]
 Method = Literal["percentile", "bca"]
 
 

@@ -186,7 +186,7 @@ _WORDS = {
 _EXPECTED = "expected a saved model, an encoder of 'limner encoders', or module:thing with encode(items)"
 
 
-def find_system(given: Any, *, trust: bool = False, said: bool = True) -> FoundSystem:
+def find_system(given: object, *, trust: bool = False, said: bool = True) -> FoundSystem:
     """Finds the system behind a name, a path or an object, without loading it.
 
     Args:
@@ -215,7 +215,7 @@ def find_system(given: Any, *, trust: bool = False, said: bool = True) -> FoundS
 
 
 def open_system(
-    given: Any,
+    given: object,
     collection: Collection,
     *,
     split: str | None = None,
@@ -261,7 +261,7 @@ def _kind(path: Path) -> str:
     return INDEX if (path / "items.lance").is_dir() else MODEL
 
 
-def _of_object(given: Any, trust: bool) -> FoundSystem:
+def _of_object(given: object, trust: bool) -> FoundSystem:
     name = str(getattr(given, "name", type(given).__name__))
     if isinstance(given, Scores):
         return FoundSystem("scores", SCORES, given, trust)
@@ -277,7 +277,7 @@ def _of_object(given: Any, trust: bool) -> FoundSystem:
     )
 
 
-def _scored(model: Any, held: Collection, features: Any, progress: Progress | None) -> Scores:
+def _scored(model: Any, held: Collection, features: object, progress: Progress | None) -> Scores:
     if hasattr(model, "scores"):
         options = {} if features is None else {"features": features}
         if options and "features" not in inspect.signature(model.scores).parameters:

@@ -113,7 +113,7 @@ def _waited(ask: Ask, work: Work, what: str, make: Any) -> Job | None:
     return None
 
 
-def _begin(ask: Ask, what: str, work: Any) -> Response:
+def _begin(ask: Ask, what: str, work: object) -> Response:
     """Sets work going and leads back to the page that shows how far it is."""
     state: Work = ask.request.app.state.work
     if state.key is not None and _state(ask)[0] is not None:

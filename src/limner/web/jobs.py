@@ -43,7 +43,7 @@ class Job:
         """Progress, as limner's functions tell it."""
         self.done, self.total = done, total
 
-    def run(self, work: Callable[[Job], Any]) -> None:
+    def run(self, work: Callable[[Job], object]) -> None:
         """Does the work and keeps what came of it, the error too."""
         try:
             self.value = work(self)

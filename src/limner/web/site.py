@@ -286,7 +286,7 @@ _pages = Environment(
 
 
 def page(
-    ask: Ask, template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **known: Any
+    ask: Ask, template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **known: object
 ) -> HTMLResponse:
     """A page from a template; whatever is put in is escaped."""
     visitor = ask.visitor if ask.visitor.name else None

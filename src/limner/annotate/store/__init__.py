@@ -308,7 +308,7 @@ def _sqlite(path: Path) -> sa.Engine:
     return engine
 
 
-def _prepare(connection: Any, _: Any) -> None:
+def _prepare(connection: Any, _: object) -> None:
     """Durable, checked, patient, wary of what a file defines; and the driver must not begin transactions by itself."""
     connection.isolation_level = None
     durable = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"busy_timeout={int(BUSY * 1000)}")

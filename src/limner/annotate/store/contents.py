@@ -84,7 +84,7 @@ def _image_hashes(images: Items, progress: Callable[[int, int], None] | None) ->
         yield _image_hash(images, number, value)
 
 
-def _image_hash(images: Items, row: int, value: Any) -> str | None:
+def _image_hash(images: Items, row: int, value: object) -> str | None:
     """Of the file as it is; a drawn picture's of its pixels."""
     if value is None:
         return None
@@ -121,7 +121,7 @@ def insert(connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, 
         _insert_batch(connection, table, rows[start : start + _BATCH])
 
 
-def _insert_batch(connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
+def _insert_batch(connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, object]]) -> None:
     connection.execute(sa.insert(table), list(rows))
 
 
@@ -207,7 +207,7 @@ def _add_lists(
 
 
 def _known_places(
-    connection: sa.Connection, same: dict[str, Any], query: str
+    connection: sa.Connection, same: dict[str, object], query: str
 ) -> dict[tuple[int, int], tuple[int, int]]:
     """The pair at each rank of each query that a system has proposed in this direction and turn."""
     columns = (proposal.c.image_id, proposal.c.caption_id, proposal.c.rank, proposal.c[query].label("query"))

@@ -116,7 +116,7 @@ def judge(
     answer(_told(machine.name, data), {"judge": machine.name, **data}, as_json=as_json)
 
 
-def _told(name: str, data: Mapping[str, Any]) -> str:
+def _told(name: str, data: Mapping[str, object]) -> str:
     counted = f"{data['before']:,} before, {data['failed']:,} pairs without an answer"
     lines = [f"{data['new']:,} new answers of {name}, {counted}", *_spent(data)]
     if data["failed"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -88,7 +88,7 @@ def _ids(file: Path | None, count: int) -> list[str]:
     return read_text(file, what="file of ids").splitlines()
 
 
-def _written(ranking: Ranking, out: Path, facts: dict[str, Any], as_json: bool) -> None:
+def _written(ranking: Ranking, out: Path, facts: dict[str, object], as_json: bool) -> None:
     ranking.save(out)
     saved([out])
     found = {"queries": len(ranking), "depth": ranking.depth, "out": str(out), **facts}

@@ -95,7 +95,7 @@ def index(
     answer(_text(data), data, as_json=as_json)
 
 
-def _refuse_both(given: dict[str, Any]) -> None:
+def _refuse_both(given: dict[str, object]) -> None:
     if all(given.values()):
         raise typer.BadParameter(f"{' and '.join(given)}: give one of them")
 
@@ -254,7 +254,7 @@ def _approximate(made: Index, ann: str | None, exact: bool) -> None:
         tell(f"approximate index {built.kind}, {built.probes} clusters probed: {built.recall}")
 
 
-def described(made: Index) -> dict[str, Any]:
+def described(made: Index) -> dict[str, object]:
     """What an index is, as plain values."""
     from limner.search.approximate import Ann
 

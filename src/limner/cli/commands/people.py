@@ -68,7 +68,7 @@ def people(
     answer(_shown(listed, waiting), {"accounts": listed, "invitations": waiting}, as_json=as_json)
 
 
-def _shown(accounts: list[dict[str, Any]], invites: list[dict[str, Any]]) -> str:
+def _shown(accounts: list[dict[str, object]], invites: list[dict[str, Any]]) -> str:
     if not accounts and not invites:
         return "no accounts and no invitations"
     rows = [(a["name"], a["role"], _state(a)) for a in accounts]

@@ -146,7 +146,7 @@ def _config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _queries(judge: Any, collection: Collection, features: Path | None) -> list[Any]:
+def _queries(judge: object, collection: Collection, features: Path | None) -> list[Any]:
     """What the scorer takes for an image: what it says itself, or the words of the file name."""
     if hasattr(judge, "queries"):
         return list(judge.queries(collection, features=features))

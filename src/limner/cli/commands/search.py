@@ -122,7 +122,7 @@ def _is_encoded(asked: Items | Embeddings, bank: Path | None) -> bool:
 
 
 def _correction(
-    index: Index, correct: str, bank: Path | None, save_bank: Path | None, options: dict[str, Any], *, trust: bool
+    index: Index, correct: str, bank: Path | None, save_bank: Path | None, options: dict[str, object], *, trust: bool
 ) -> dict[str, Any]:
     """The correction as `index.search` takes it."""
     from limner.scores import Statistics

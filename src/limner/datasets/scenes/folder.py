@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
-from typing import Any
 
 from limner.core.collection import Collection
 from limner.core.files import replacing, replacing_folder, write_text
@@ -48,7 +47,7 @@ def _write_captions(collection: Collection, path: Path) -> None:
             writer.writerow([f"{image}.png", image, caption, name, *([split_of[image]] if split_of else [])])
 
 
-def _described(collection: Collection) -> dict[str, Any]:
+def _described(collection: Collection) -> dict[str, object]:
     images, texts = collection.images, collection.texts
     columns = (images.ids, images.field("background"), images.field("objects"), images.field("relations"))
     return {

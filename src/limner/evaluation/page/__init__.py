@@ -136,7 +136,7 @@ def _present(name: str, content: dict[str, object]) -> bool:
     return bool(content[needs[name]] or (name == "labels" and content["changes"])) if name in needs else True
 
 
-def _written(**content: Any) -> str:
+def _written(**content: object) -> str:
     import jinja2
     from markupsafe import Markup
 

@@ -32,7 +32,7 @@ _ROWS = 64  # of a block of a kernel, so that its rows stay in the second cache
 class FittedKernel(Protocol):
     """A kernel fitted to training items."""
 
-    def __call__(self, a: Any, b: Any = None, /) -> Matrix:
+    def __call__(self, a: object, b: Any = None, /) -> Matrix:
         """Similarities of all pairs of a and b, or of a with itself without b."""
         ...
 
@@ -347,7 +347,7 @@ class FittedFeatures:
         squares = (x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - 2 * (x @ y.T)
         return np.asarray(np.maximum(squares, 0.0))
 
-    def __call__(self, a: Any, b: Any = None, /) -> Matrix:
+    def __call__(self, a: object, b: Any = None, /) -> Matrix:
         """Similarities of all pairs."""
         first = self.features(a)
         second = None if b is None else self.features(b)

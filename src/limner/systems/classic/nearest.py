@@ -94,7 +94,7 @@ class NearestModel:
             path, KIND, {**self._content(), "features_file": self.features_file, **kept(self.trained_on)}
         )
 
-    def _content(self) -> dict[str, Any]:
+    def _content(self) -> dict[str, object]:
         return {
             "name": self.name,
             "image_kernel": kernel_state.kernel_state(self.image_kernel),

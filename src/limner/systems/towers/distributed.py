@@ -64,7 +64,7 @@ class Group:
         for parameter, part in zip(parameters, torch.split(flat, [g.numel() for g in given]), strict=True):
             parameter.grad = part.view_as(parameter)
 
-    def agree(self, value: Any) -> Any:
+    def agree(self, value: object) -> Any:
         """Broadcasts a value from the main process."""
         if self.size == 1:
             return value
@@ -72,7 +72,7 @@ class Group:
         dist.broadcast_object_list(told, src=0)
         return told[0]
 
-    def everyone(self, value: Any) -> list[Any]:
+    def everyone(self, value: object) -> list[Any]:
         """Gathers a value from every process, by rank."""
         if self.size == 1:
             return [value]

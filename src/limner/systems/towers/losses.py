@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -116,7 +116,7 @@ def adaptive_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN
 
 
 def loss(
-    name: str | Callable[..., Tensor], *, margin: float = MARGIN, trusted: bool = True, **options: Any
+    name: str | Callable[..., Tensor], *, margin: float = MARGIN, trusted: bool = True, **options: object
 ) -> Callable[..., Tensor]:
     """A loss by name, with its options set: `loss("knn", k=5)(scores, positives)`.
 

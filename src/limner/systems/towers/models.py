@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -23,10 +23,10 @@ Compared = tuple[Tensor, ...]
 class Joint(Protocol):
     """The interface of a tower model."""
 
-    def image_vectors(self, rows: Any) -> Compared:
+    def image_vectors(self, rows: object) -> Compared:
         """A batch of images in the joint space."""
 
-    def text_vectors(self, rows: Any) -> Compared:
+    def text_vectors(self, rows: object) -> Compared:
         """A batch of texts in the joint space."""
 
     def objective(self, images: Compared, texts: Compared, positives: Tensor) -> Tensor:
@@ -46,11 +46,11 @@ class TwoTowers(nn.Module):
         super().__init__()
         self.images, self.texts, self.loss = images, texts, loss
 
-    def image_vectors(self, rows: Any) -> Compared:
+    def image_vectors(self, rows: object) -> Compared:
         """Unit vectors."""
         return (normalize(self.images(rows).whole, dim=-1),)
 
-    def text_vectors(self, rows: Any) -> Compared:
+    def text_vectors(self, rows: object) -> Compared:
         """Unit vectors."""
         return (normalize(self.texts(rows).whole, dim=-1),)
 
@@ -126,12 +126,12 @@ class ManyVectors(nn.Module):
         self.image_heads, self.text_heads = heads
         self.diversity, self.discrepancy = diversity, discrepancy
 
-    def image_vectors(self, rows: Any) -> Compared:
+    def image_vectors(self, rows: object) -> Compared:
         """Vectors and views of the heads."""
         seen: Compared = self.image_heads(self.images(rows))
         return seen
 
-    def text_vectors(self, rows: Any) -> Compared:
+    def text_vectors(self, rows: object) -> Compared:
         """Vectors and views of the heads."""
         seen: Compared = self.text_heads(self.texts(rows))
         return seen
@@ -210,11 +210,11 @@ class Probabilistic(nn.Module):
         self.image_spread, self.text_spread = _spread(embedding_dim), _spread(embedding_dim)
         self.scale, self.shift = nn.Parameter(torch.tensor(10.0)), nn.Parameter(torch.tensor(10.0))
 
-    def image_vectors(self, rows: Any) -> Compared:
+    def image_vectors(self, rows: object) -> Compared:
         """Means, logarithms of variances, and samples (in training)."""
         return self._drawn(self.images(rows).whole, self.image_spread)
 
-    def text_vectors(self, rows: Any) -> Compared:
+    def text_vectors(self, rows: object) -> Compared:
         """Means, logarithms of variances, and samples (in training)."""
         return self._drawn(self.texts(rows).whole, self.text_spread)
 

@@ -139,7 +139,7 @@ def split(options: Mapping[str, Any], *kinds: type, what: str) -> list[Any]:
     """Settings of several kinds from one set of options: each takes the names it knows, none may be left over."""
 
     @takes(*kinds)
-    def together(**options: Any) -> None: ...
+    def together(**options: object) -> None: ...
 
     chosen = checked(together, options, what=repr(what), objects=False)
     names = [{field.name for field in dataclasses.fields(kind)} & chosen.keys() for kind in kinds]

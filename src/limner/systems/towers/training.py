@@ -39,7 +39,7 @@ MEASURES = "R@1 R@5 R@10 rsum"
 
 @takes(Inputs, Shape, *VARIANTS["towers"], Training)
 def towers(
-    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
+    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
 ) -> TowersModel:
     """Two towers with a margin loss (Faghri et al. 2018; Liu & Ye 2019).
 
@@ -54,7 +54,7 @@ def towers(
 
 @takes(Inputs, Shape, *VARIANTS["pvse"], Training)
 def pvse(
-    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
+    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
 ) -> TowersModel:
     """Several vectors per item (Song & Soleymani 2019).
 
@@ -65,7 +65,7 @@ def pvse(
 
 @takes(Inputs, Shape, *VARIANTS["pcme"], Training)
 def pcme(
-    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
+    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
 ) -> TowersModel:
     """A mean and a variance per item (Chun et al. 2021).
 

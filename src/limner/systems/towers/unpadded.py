@@ -200,7 +200,7 @@ class UnpaddedEncoder:
             return self.layers[-1].first(rows, groups)
 
 
-def fits(config: Any) -> bool:
+def fits(config: object) -> bool:
     """Whether the packed pass knows this kind of model."""
     return (
         getattr(config, "model_type", None) in FIRST_POSITION
