@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from limner.cli.console import progress
 from limner.cli.options import word
-from limner.systems.opening import OpenSystem, find_system, open_system
+from limner.systems.opening import OpenSystem, WithFeatures, features_of, find_system, open_system
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -49,7 +49,14 @@ def opened_on(
 
 def as_features(words: str) -> Path | str:
     """A file of vectors, or the encoder that makes them."""
-    return Path(words) if Path(words).suffix.lower() in (".npy", ".npz", ".safetensors", ".parquet") else words
+    from limner.search.items import VECTOR_ENDINGS
+
+    return Path(words) if Path(words).suffix.lower() in VECTOR_ENDINGS else words
+
+
+def with_features(model: Any, features: str | None) -> Any:
+    """A model that encodes images by these features; the model itself where there are none."""
+    return model if features is None else WithFeatures(model, as_features(features))
 
 
 def opened_together(
@@ -65,6 +72,6 @@ def opened_together(
     listed = [find_system(name, trust=trust) for name in names]
     parts = hold_out(whole, listed, split)
     given = None if features is None else as_features(features)
-    takes = [given if found.takes_features else None for found in listed]
+    takes = features_of(listed, given)
     systems = [found.on(parts, features=f, stage=progress) for found, f in zip(listed, takes, strict=True)]
     return systems, parts.held, list(parts.notes)
