@@ -81,6 +81,62 @@ def test_encoding_with_a_model_that_was_trained_on_features(folder, tmp_path):
     assert "leave them out" in done.stderr
 
 
+@pytest.fixture(scope="module")
+def model(folder):
+    """A model with one space for images and texts, trained on a file of features."""
+    kernels = sets(features=folder / "old.npz", images="linear", fuse="False")
+    run("train", "kcca", folder / "old", "-o", folder / "kcca", *kernels)
+    return folder / "kcca"
+
+
+def hits(*words):
+    return [hit["id"] for hit in json.loads(run(*words, "-k", "3", "--json").stdout)["hits"]]
+
+
+def test_an_index_of_new_images_by_their_features(folder, model, tmp_path):
+    pytest.importorskip("lancedb", reason="lancedb is not installed")
+    new, index = limner.load(str(folder / "new")), tmp_path / "i"
+    words = ("index", index, folder / "new", "--system", model)
+    assert "--features" in run(*words, status=Status.INPUT).stderr
+    run(*words, "--features", folder / "new.npz", "--json")
+    scores = systems.load(model).scores(new, features=folder / "new.npz")
+    text = str(new.texts.values[0])
+    assert hits("search", index, text) == scores.T.top(3)[new.texts.ids[0]]
+    picture = new.images.values[3]
+    assert "--features" in run("search", index, "--image", picture, status=Status.INPUT).stderr
+    vectors = Embeddings.load(folder / "new.npz").subset([new.images.ids[3]])
+    Embeddings([str(picture)], vectors.matrix).save(tmp_path / "query.npz")
+    asked = ("search", index, "--image", picture, "--features", tmp_path / "query.npz")
+    assert hits(*asked)[0] == new.images.ids[3]
+    run("index", index, folder / "old", "--features", folder / "old.npz")
+    assert json.loads(run("index", index, "--json").stdout)["items"] == 36
+
+
+def test_features_beside_what_needs_none_are_refused(folder, model, tmp_path):
+    pytest.importorskip("lancedb", reason="lancedb is not installed")
+    vectors = ("--embeddings", folder / "new.npz", "--features", folder / "new.npz")
+    assert "give one of them" in run("index", tmp_path / "i", folder / "new", *vectors, status=Status.USAGE).output
+    run("train", "colours", folder / "old", "-o", tmp_path / "colours.npz")
+    words = ("--system", tmp_path / "colours.npz", "--features", folder / "new.npz")
+    assert "leave them out" in run("index", tmp_path / "i", folder / "new", *words, status=Status.INPUT).stderr
+    run("index", tmp_path / "j", "--embeddings", folder / "new.npz")
+    asked = ("search", tmp_path / "j", "--queries", folder / "new.npz", "--features", folder / "new.npz")
+    assert "vectors already" in run(*asked, status=Status.USAGE).output
+
+
+def test_served_models_take_the_features_of_the_images(folder, model):
+    pytest.importorskip("starlette", reason="starlette is not installed")
+    from limner.web.library import Library
+
+    run("train", "colours", folder / "old", "-o", folder / "colours.npz")
+    named = {"kcca": str(model), "colours": str(folder / "colours.npz")}
+    served = Library({"new": str(folder / "new")}, named, features=folder / "new.npz")
+    assert len(served.system("new", "kcca", patience=60).collection.images) == 12
+    assert len(served.system("new", "colours", patience=60).collection.images) == 12
+    words = ("serve", folder / "new", "--system", folder / "colours.npz", "--features", folder / "new.npz")
+    assert "leave them out" in run(*words, "--port", "0", status=Status.INPUT).stderr
+
+
 def test_features_for_what_takes_none_are_refused(folder):
     words = ("evaluate", folder / "new", "--features", folder / "new.npz")
     assert "is for --system" in run(*words, "--scores", folder / "new.npz", status=Status.USAGE).stderr

@@ -34,8 +34,12 @@ def _arrow(matrix):
     return pa.array(matrix.tolist(), type=pa.list_(pa.float32()))
 
 
+def _polars_library():
+    return pytest.importorskip("polars", reason="polars is not installed")
+
+
 def _polars(matrix):
-    return pytest.importorskip("polars", reason="polars is not installed").DataFrame(matrix)
+    return _polars_library().DataFrame(matrix)
 
 
 def _pandas():
@@ -57,6 +61,17 @@ FORMS = {
     "Series of arrays": lambda m: _pandas().Series(list(m)),
     "arrow column": _arrow,
     "polars": _polars,
+    "lazy polars": lambda m: _polars(m).lazy(),
+    "polars column": lambda m: _polars_library().Series(m.tolist()),
+    "polars column of arrays": lambda m: _polars_library().Series(
+        m.tolist(), dtype=_polars_library().Array(_polars_library().Float32, m.shape[1])
+    ),
+    "column of the datasets library": lambda m: _dataset({"v": m.tolist()})["v"],
+    "Dataset of one column": lambda m: _dataset({"v": m.tolist()}),
+    "Dataset of tensors": lambda m: _dataset({"v": m.tolist()}).with_format("torch")["v"],
+    "DataFrame of one column": lambda m: _pandas().DataFrame({"v": m.tolist()}),
+    "arrow table": lambda m: _arrow_table({"v": m.tolist()}),
+    "objects": lambda m: m.astype(object),
     "embeddings": lambda m: Embeddings(range(len(m)), m),
 }
 
@@ -84,6 +99,33 @@ def test_a_tensor_on_a_gpu():
     if not torch.cuda.is_available():
         pytest.skip("no GPU here")
     assert Embeddings.of(torch.tensor(IMAGES, device="cuda")).matrix.tolist() == IMAGES.tolist()
+
+
+NAMED = {
+    "DataFrame": lambda columns: _pandas().DataFrame(columns),
+    "DataFrame by its index": lambda columns: _pandas().DataFrame(columns).set_index("id"),
+    "polars": lambda columns: _polars_library().DataFrame(columns),
+    "arrow": lambda columns: _arrow_table(columns),
+    "Dataset": lambda columns: _dataset(columns),
+    "mapping": lambda columns: dict(zip(columns["id"], columns["vector"], strict=True)),
+}
+
+
+@pytest.mark.parametrize("form", NAMED)
+def test_vectors_with_ids_are_matched_by_id(form):
+    ids = [f"p{n}" for n in range(10)]
+    images = NAMED[form]({"id": ids, "vector": IMAGES.tolist()})
+    texts = NAMED[form]({"id": ids[::-1], "vector": TEXTS[::-1].tolist()})
+    assert list(Embeddings.of(texts).ids) == ids[::-1]
+    assert Embeddings.of(texts).matrix.tolist() == TEXTS[::-1].tolist()
+    if form != "mapping":  # which is a run where a system is expected
+        assert str(limner.evaluate(images, texts)) == str(limner.evaluate(IMAGES, TEXTS))
+
+
+def test_tensors_that_hold_no_numbers_are_refused_and_quantised_ones_are_read():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    with pytest.raises(LimnerError, match=r"shape \(3, 4\) on the device 'meta' holds no numbers"):
+        Embeddings.of(torch.empty(3, 4, device="meta"))
 
 
 # --- evaluate -------------------------------------------------------------------------------------------------------
@@ -151,6 +193,28 @@ def test_runs_and_judgements_of_other_programs():
         limner.evaluate(run, {"q": 3})
     with pytest.raises(LimnerError, match="score of candidate 'a' is None: expected a number"):
         limner.evaluate({"q": {"a": None}}, truth)
+
+
+LISTED = {
+    "DataFrame": lambda columns: _pandas().DataFrame(columns),
+    "polars": lambda columns: _polars_library().DataFrame(columns),
+    "arrow": lambda columns: _arrow_table(columns),
+    "Dataset": lambda columns: _dataset(columns),
+    "list": lambda columns: list(zip(*columns.values(), strict=True)),
+}
+
+
+@pytest.mark.parametrize("form", LISTED)
+def test_runs_and_judgements_as_tables_and_lists(form):
+    made = LISTED[form]
+    truth = made({"query_id": ["q", "q", "r"], "doc_id": ["a", "b", "c"], "relevance": [1, 0, 2]})
+    run = made({"qid": ["q", "q", "r"], "docno": ["b", "a", "c"], "score": [0.9, 0.5, 0.1]})
+    report = limner.evaluate(run, truth, measures="MRR", unretrieved="never")
+    assert report.value("MRR", direction="run") == 0.75
+    pairs = limner.evaluate({"q": ["b", "a"]}, [("q", "a")], measures="MRR", unretrieved="never")
+    assert pairs.value("MRR", direction="run") == 0.5
+    with pytest.raises(LimnerError, match="the number of candidate 'a' is 'good': expected a grade or a score"):
+        limner.evaluate(run, made({"query": ["q"], "candidate": ["a"], "grade": ["good"]}))
 
 
 # --- the nouns behave as Python's own -------------------------------------------------------------------------------
@@ -245,6 +309,9 @@ def test_strings_are_texts_unless_the_encoder_reads_pictures(files):
         Items.of(["a dog", files[0]])
     with pytest.raises(LimnerError, match="got int: expected texts or pictures"):
         Items.of(3)
+    for table in (_dataset(COLUMNS), _pandas().DataFrame(COLUMNS), _polars_library().DataFrame(COLUMNS)):
+        with pytest.raises(LimnerError, match=r"a table of 'image', 'caption'.*expected one column.*limner.load"):
+            Items.of(table)
 
 
 def test_what_is_no_picture_is_refused():
@@ -324,7 +391,9 @@ TABLES = {
     "rows": lambda: ROWS,
     "columns": lambda: COLUMNS,
     "DataFrame": lambda: _pandas().DataFrame(COLUMNS),
-    "polars": lambda: pytest.importorskip("polars", reason="polars is not installed").DataFrame(COLUMNS),
+    "polars": lambda: _polars_library().DataFrame(COLUMNS),
+    "lazy polars": lambda: _polars_library().DataFrame(COLUMNS).lazy(),
+    "streamed Dataset": lambda: _dataset(COLUMNS).to_iterable_dataset(),
     "arrow": lambda: _arrow_table(COLUMNS),
     "Dataset": lambda: _dataset(COLUMNS),
     "generator": lambda: (row for row in ROWS),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -55,7 +56,11 @@ def test_the_script_runs_to_its_end(tmp_path):
         "20 pairs, two of them controls"
     )
     before, after = Report.load(work / "before.json"), Report.load(work / "mine.json")
-    assert len(before.find("R@1", direction="i2t").values) == len(after.find("R@1").values) == 200
+    for direction, queries in (("i2t", 200), ("t2i", 1000)):
+        assert {len(r.find("R@1", direction=direction).values) for r in (before, after)} == {queries}
+    hits = json.loads((work / "searched.json").read_text())
+    assert len(hits["hits"]) == 3 and "nan" not in done.stdout
+    assert "captions" in done.stdout + done.stderr, "explain says that objects come from the captions"
     assert sum(1 for _ in (work / "better.qrels").open()) > 1000, "the original pairs and the new ones"
     assert re.search(r"mine +theirs +difference", done.stdout)
     assert (work / "before.html").stat().st_size > 10_000 and (work / "found.html").stat().st_size > 1_000

@@ -8,10 +8,6 @@ limner data convert scenes photos -O images=200 -O seed=11
 sed -i.bak -E 's/","(split|train|dev|test)","[^"]*"$/"/' photos/captions.csv
 limner train histograms scenes -O images=300 -o mine.npz
 limner train colours scenes -O images=300 -o theirs.npz
-# Objects that the captions mention, as a detector or a person would list them.
-awk -F'","' 'BEGIN { print "image,name" } NR > 1 { n = split(tolower($2), w, /[^a-z]+/); for (i = 1; i <= n; i++)
-  if (w[i] ~ /^(dog|cat|tree|balloon|car|house|boat|bird|chair|table|ball|flower|sheep|kite|truck)$/ && !seen[$4 w[i]]++)
-    { sub(/".*/, "", $4); print $4 "," w[i] } }' photos/captions.csv > objects.csv
 
 # 1. Look at the collection.
 limner data describe photos
@@ -20,27 +16,25 @@ limner data describe photos
 limner encode photos --side images --encoder mine.npz -o images.npz
 limner encode photos --side texts --encoder mine.npz -o texts.npz
 limner encode photos --side images --encoder theirs.npz -o their_images.npz
+limner encode photos --side texts --encoder theirs.npz -o their_texts.npz
 
 # 3. Evaluate and explain.
 limner evaluate photos --images images.npz --texts texts.npz --name mine --save before.json --save before.html
-limner explain photos --images images.npz --texts texts.npz --objects objects.csv --limit 1
+limner explain photos --images images.npz --texts texts.npz --limit 1
 
 # 4. Index and search.
 limner index photos.index photos --system mine.npz
 limner search photos.index "a red balloon by the sea" -k 3 --save found.html
-limner index captions.index photos --side texts --system mine.npz
-limner index their.index photos --side texts --system theirs.npz
-limner search captions.index --queries images.npz -k 25 --save mine.run > /dev/null
-limner search their.index --queries their_images.npz -k 25 --save theirs.run > /dev/null
 
-# 5. Pool what both systems rank first, make tasks, and label one task of 20 pairs on the page.
-limner annotate pool work.db photos --run mine=mine.run --run theirs=theirs.run --depth 3
+# 5. Pool what both models rank first, make tasks, search on the page and label one task of 20 pairs there.
+limner annotate pool work.db photos --split all --system mine.npz --system theirs.npz --depth 3
 limner annotate tasks work.db
-limner annotate serve work.db --port 0 --json > served.json &
+limner serve photos --system mine.npz --system theirs.npz --store work.db --port 0 --json > served.json &
 server=$!
 trap 'kill -INT $server 2> /dev/null || true' EXIT
 for _ in $(seq 600); do [ -s served.json ] && break; sleep 0.2; done
 address=$(sed -n 's/.*"url": "\(.*\)".*/\1/p' served.json)
+curl -sf --retry 60 --retry-all-errors "${address}api/search?q=a+red+balloon&k=3" > searched.json
 send() { curl -sf -X POST -H 'Content-Type: application/json' -d "$2" "${address}api/$1"; }
 items=$(send task '{}' | grep -o '"id":[0-9]*' | cut -d: -f2)
 for item in $items; do  # a person presses a key here
@@ -51,8 +45,8 @@ wait $server || true
 trap - EXIT
 limner annotate status work.db
 
-# 6. Merge the answers with the original pairs, evaluate again, and compare the two systems.
+# 6. Merge the answers with the original pairs, evaluate again, and compare the two models.
 limner annotate merge work.db --save better.qrels
-limner evaluate better.qrels --run mine.run --measures "R@1 R@10" --save mine.json
-limner evaluate better.qrels --run theirs.run --measures "R@1 R@10" --save theirs.json
+limner evaluate photos --judgements better.qrels --images images.npz --texts texts.npz --name mine --save mine.json
+limner evaluate photos --judgements better.qrels --images their_images.npz --texts their_texts.npz --name theirs --save theirs.json
 limner compare mine.json theirs.json

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from limner.cli.console import progress
+from limner.cli.training import as_features, with_features
 from limner.core.errors import LimnerError
 from limner.core.files import replacing, replacing_model
 from limner.core.paths import folder_for
@@ -60,11 +61,13 @@ def system_for(index: Index, name: str | None, folder: Path | None, *, trust: bo
     return model
 
 
-def prepared(name: str, whole: Collection | None, folder: Path | None, *, trust: bool = False) -> tuple[object, str]:
+def prepared(
+    name: str, whole: Collection | None, folder: Path | None, *, features: str | None = None, trust: bool = False
+) -> tuple[object, str]:
     """A system for a new index, and the name by which a search finds it again.
 
     A name of 'limner systems' is trained on the collection first. Models are kept in the folder of the index, so that
-    it can be moved as it is.
+    it can be moved as it is. One that was trained on features takes those of the items.
     """
     from limner.systems import SYSTEMS, train
     from limner.systems.opening import KEPT
@@ -76,10 +79,11 @@ def prepared(name: str, whole: Collection | None, folder: Path | None, *, trust:
                 "first and give the saved model"
             )
         with progress(f"training {name} on {len(whole.images):,} images") as told:
-            model: Any = train(whole, name, progress=told)
+            options = {} if features is None else {"features": as_features(features)}
+            model: Any = train(whole, name, progress=told, **options)
         model.save(_cleared(folder))
-        return model, KEPT
-    made = system(name, trust=trust)
+        return with_features(model, features), KEPT
+    made = with_features(system(name, trust=trust), features)
     if Path(name).exists() and folder is not None:
         _copy(Path(name), _cleared(folder))
         return made, KEPT
@@ -113,12 +117,18 @@ def folder_of(path: str) -> Path | None:
 
 
 def opened(
-    path: str, name: str | None = None, *, version: int | None = None, needed: bool = True, trust: bool = False
+    path: str,
+    name: str | None = None,
+    *,
+    version: int | None = None,
+    needed: bool = True,
+    features: str | None = None,
+    trust: bool = False,
 ) -> Index:
     """An index with the system that encodes for it, the one named or the one it was made with."""
     from limner.search import open_index
 
     index = open_index(path, version=version)
     if needed and (name or index.about.system) is not None:
-        index.system = system_for(index, name, folder_of(path), trust=trust)
+        index.system = with_features(system_for(index, name, folder_of(path), trust=trust), features)
     return index

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from limner.cli.console import progress
 from limner.cli.options import word
+from limner.systems.opening import OpenSystem, WithFeatures, features_of, find_system, open_system
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -43,15 +44,20 @@ def opened_on(
     name: str, whole: Collection, split: str | None, *, features: str | None = None, trust: bool = False
 ) -> OpenSystem:
     """Opens a system on the items it may be evaluated on."""
-    from limner.systems.opening import open_system
-
     given = None if features is None else as_features(features)
     return open_system(name, whole, split=split, features=given, trust=trust, stage=progress)
 
 
 def as_features(words: str) -> Path | str:
     """A file of vectors, or the encoder that makes them."""
-    return Path(words) if Path(words).suffix.lower() in (".npy", ".npz", ".safetensors", ".parquet") else words
+    from limner.search.items import VECTOR_ENDINGS
+
+    return Path(words) if Path(words).suffix.lower() in VECTOR_ENDINGS else words
+
+
+def with_features(model: Any, features: str | None) -> Any:
+    """A model that encodes images by these features; the model itself where there are none."""
+    return model if features is None else WithFeatures(model, as_features(features))
 
 
 def opened_together(
@@ -63,11 +69,10 @@ def opened_together(
         The systems, the part they are for, and notes.
     """
     from limner.systems.held_out import hold_out
-    from limner.systems.opening import find_system
 
     listed = [find_system(name, trust=trust) for name in names]
     parts = hold_out(whole, listed, split)
     given = None if features is None else as_features(features)
-    takes = [given if found.takes_features else None for found in listed]
+    takes = features_of(listed, given)
     systems = [found.on(parts, features=f, stage=progress) for found, f in zip(listed, takes, strict=True)]
     return systems, parts.held, list(parts.notes)

@@ -39,7 +39,7 @@ def array(given: Any, what: str) -> Array:
         plain = [_on_host(row) for row in plain]
     try:
         found = plain if type(plain) is np.memmap or isinstance(plain, np.ma.MaskedArray) else np.asarray(plain)
-        return _joined(found) if found.dtype == object and found.ndim == 1 and len(found) else found
+        return _plain(found) if found.dtype == object and len(found) else found
     except ValueError as error:
         raise LimnerError(f"{what}: expected an array, or rows of one length ({error})") from error
 
@@ -47,15 +47,32 @@ def array(given: Any, what: str) -> Array:
 def _on_host(given: object) -> object:
     """Copies data on a GPU, sparse data, and types that numpy lacks to an array in memory."""
     if hasattr(given, "detach"):
-        held = given.detach()
-        held = (held if str(held.layout) == "torch.strided" else held.to_dense()).cpu()
-        try:
-            return held.numpy()
-        except TypeError:  # bfloat16 and float8
-            return held.float().numpy()
+        return _tensor(given.detach())
+    if is_lazy(given):
+        return given.collect()
     if hasattr(given, "toarray"):
         return given.toarray()
     return given.get() if hasattr(given, "__cuda_array_interface__") and hasattr(given, "get") else given
+
+
+def _tensor(held: Any) -> Array:
+    """A tensor of any type, on any device, as an array in memory."""
+    if str(held.device) == "meta":
+        raise LimnerError(f"a tensor of shape {tuple(held.shape)} on the device 'meta' holds no numbers: load it first")
+    held = held.dequantize() if held.is_quantized else held
+    held = (held if str(held.layout) == "torch.strided" else held.to_dense()).cpu()
+    try:
+        return np.asarray(held.numpy())
+    except TypeError:  # bfloat16 and float8
+        return np.asarray(held.float().numpy())
+
+
+def _plain(found: Array) -> Array:
+    """An array of Python's objects as rows of numbers, where it is a column of vectors, or holds numbers only."""
+    if found.ndim == 1 or (found.ndim == 2 and found.shape[1] == 1):
+        found = _joined(found.reshape(-1))
+    held = found.dtype == object and all(isinstance(value, (float, int, np.number)) for value in found.flat)
+    return found.astype(np.float64) if held else found
 
 
 def _joined(column: Array) -> Array:
@@ -64,6 +81,11 @@ def _joined(column: Array) -> Array:
     if not isinstance(first, (list, tuple, np.ndarray)) or np.ndim(first) != 1:
         return column
     return np.stack([np.asarray(_on_host(row)) for row in column])
+
+
+def is_lazy(given: Any) -> bool:
+    """Whether it is a lazy table of polars, which has to be collected before it can be read."""
+    return hasattr(given, "collect") and hasattr(given, "collect_schema")
 
 
 def _is_row(given: object) -> bool:

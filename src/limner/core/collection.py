@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from limner.core.errors import LimnerError, UnknownName
+from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.frames import Tabular
 from limner.core.ids import Ids
 from limner.core.images import as_value, open_image, opened
@@ -133,6 +133,12 @@ class Items:
             return given
         if isinstance(given, Mapping) and not {"bytes", "path"} >= set(given):
             return cls(Ids(given), list(given.values()), kind=kind or _kind(list(given.values())))
+        if hasattr(given, "column_names") or (hasattr(given, "columns") and hasattr(given, "shape")):
+            names = list(getattr(given, "column_names", getattr(given, "columns", ())))
+            raise LimnerError(
+                f"got {type(given).__name__}, a table of {shown(map(str, names))}: expected one column of it, such as "
+                f"table[{names[0] if names else 'caption'!r}]; limner.load(table) takes the whole"
+            )
         one = isinstance(given, (str, Path, bytes, Mapping)) or hasattr(given, "getexif")
         one = one or getattr(given, "ndim", 1) in (2, 3)  # the pixels of one picture
         if not one and not isinstance(given, Iterable):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.core.arrays import Array, Float32, array, pieces, refuse, unmasked
+from limner.core.arrays import Array, Float32, array, is_lazy, pieces, refuse, unmasked
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.files import replacing, write_text
 from limner.core.ids import Ids
@@ -81,7 +81,9 @@ class Embeddings:
         """Converts anything that holds vectors to `Embeddings`; `Embeddings` are returned unchanged.
 
         Args:
-            given: Embeddings, or what `limner.core.arrays.array` takes.
+            given: Embeddings, {id: vector}, a table with a column "id" and one of vectors, or what
+                `limner.core.arrays.array` takes. The index of a DataFrame of pandas that is not just numbered is its
+                ids.
             ids: Ids of rows without ids; row numbers by default.
             prefix: Prefix of such a row number.
 
@@ -90,6 +92,9 @@ class Embeddings:
         """
         if isinstance(given, Embeddings):
             return given
+        named = named_vectors(given)
+        if named is not None:
+            return cls(Ids(named[0] if ids is None else ids, what="embedding"), named[1])
         matrix = array(given, "embeddings")
         rows = len(matrix) if matrix.ndim else 0
         return cls(Ids((f"{prefix}{row}" for row in range(rows)) if ids is None else ids, what="embedding"), matrix)
@@ -181,6 +186,32 @@ class Embeddings:
 
     def __repr__(self) -> str:
         return f"Embeddings({len(self):,} x {self.dim})"
+
+
+def named_vectors(given: Any) -> tuple[list[Any], Any] | None:
+    """(ids, vectors) of what holds both; None for all else.
+
+    >>> named_vectors({"a": [1.0, 2.0]})
+    (['a'], [[1.0, 2.0]])
+    """
+    if isinstance(given, Mapping):
+        return list(given), list(given.values())
+    held = given.collect() if is_lazy(given) else given
+    names = getattr(held, "column_names", getattr(held, "columns", None))
+    if names is None or not hasattr(held, "__getitem__"):
+        return None
+    keys = [name for name in names if name in ("id", "ids")]
+    others = [name for name in names if name not in keys]
+    if len(keys) == len(others) == 1:
+        return _listed(held[keys[0]]), held[others[0]]
+    index = getattr(held, "index", None)
+    if index is not None and type(index).__name__ != "RangeIndex" and index.is_unique:
+        return list(index), held
+    return (list(range(len(held[others[0]]))), held[others[0]]) if len(names) == 1 == len(others) else None
+
+
+def _listed(column: Any) -> list[Any]:
+    return list(column.to_pylist() if hasattr(column, "to_pylist") else column)
 
 
 def _squares(rows: Float32) -> npt.NDArray[np.float64]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from limner.core.arrays import is_lazy
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, shown
 from limner.core.paths import damage_told, read_json, refuse_irregular
@@ -126,6 +127,8 @@ def _placed(found: Iterable[Row], place: Path, split: str | None) -> Iterator[tu
 
 def rows(given: Any) -> Iterator[Row]:
     """The rows of any table, each as {column: value}."""
+    if is_lazy(given):
+        given = given.collect()
     if hasattr(given, "with_format") and hasattr(given, "iter") and hasattr(given, "num_rows"):  # a Dataset
         parts = given.with_format("arrow").iter(_AT_ONCE)
         return (row for part in parts for row in _arrow_rows(part))

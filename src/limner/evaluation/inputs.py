@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from limner.core.arrays import array, is_matrix
+from limner.core.arrays import array, is_lazy, is_matrix
 from limner.core.collection import Collection
-from limner.core.embeddings import Embeddings
+from limner.core.embeddings import Embeddings, named_vectors
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
+from limner.datasets.objects import rows
 from limner.encoders.contract import Encoder, TwoSided, encoded
 from limner.scores import Progress, Scores
 
@@ -24,29 +25,38 @@ def understood(
 
     Args:
         system: Scores, a ranking, a mapping of directions; vectors of images; a model or encoder; a run as a mapping.
-        truth: A collection, judgements; vectors of texts; judgements as {query: {candidate: grade}} or {query: [ids]}.
+        truth: A collection, judgements; vectors of texts; judgements as {query: {candidate: grade}}, {query: [ids]}, a
+            list of (query, candidate[, grade]), or a table of them.
         per_image: Texts of each image, for vectors of images and texts in order.
         progress: Passed to an encoder.
     """
+    system, truth = (given.collect() if is_lazy(given) else given for given in (system, truth))
     if _are_vectors(system) and _are_vectors(truth):
         return _aligned(system, truth, 1 if per_image is None else per_image)
     if per_image is not None:
         raise LimnerError("per_image is for evaluate(images, texts) with two sets of vectors; leave it out")
     if isinstance(truth, Mapping):
         truth = _judgements(truth)
+    elif _is_listed(truth):
+        truth = Judgements.from_pairs(_triples(truth), name="judgements")
     if isinstance(truth, Judgements):
+        system = _by_query(_triples(system)) if _is_listed(system) else system
         is_run = isinstance(system, Mapping) and all(isinstance(row, (list, tuple, Mapping)) for row in system.values())
         return Ranking.from_lists(system) if is_run else system, truth
     if not isinstance(truth, Collection):
         raise LimnerError(
             f"truth of type {type(truth).__name__}: expected a Collection, Judgements, "
-            "{query: {candidate: grade}}, or vectors of texts beside vectors of images"
+            "{query: {candidate: grade}}, a list or table of (query, candidate, grade), or vectors of texts beside "
+            "vectors of images"
         )
     return _on(system, truth, progress), truth
 
 
 def _are_vectors(given: object) -> bool:
-    return isinstance(given, Embeddings) or (not isinstance(given, (Scores, Collection)) and is_matrix(given))
+    if isinstance(given, (Embeddings, Scores, Collection, Mapping)):
+        return isinstance(given, Embeddings)
+    named = named_vectors(given)
+    return is_matrix(given if named is None else named[1])
 
 
 def _aligned(images: object, texts: object, per_image: int) -> tuple[Scores, Collection]:
@@ -68,6 +78,48 @@ def _aligned(images: object, texts: object, per_image: int) -> tuple[Scores, Col
 
 def _prefixed(prefix: str, side: Embeddings) -> Embeddings:
     return Embeddings.of(side.matrix, ids=[f"{prefix}{key}" for key in side.ids])
+
+
+NAMES = {
+    "query": ("query", "query_id", "q_id", "qid"),
+    "candidate": ("candidate", "candidate_id", "doc_id", "docno", "docid"),
+    "number": ("grade", "relevance", "rel", "score"),
+}
+"""What tables of runs and judgements call their columns, here and in other programs."""
+
+
+def _is_listed(given: Any) -> bool:
+    """Whether it is a table of runs or judgements, or a list of (query, candidate[, number])."""
+    columns = [str(name) for name in getattr(given, "column_names", getattr(given, "columns", ()))]
+    if columns:
+        return all(any(name in columns for name in NAMES[role]) for role in ("query", "candidate"))
+    first = given[0] if isinstance(given, (list, tuple)) and len(given) else None
+    return isinstance(first, (list, tuple)) and len(first) in (2, 3) and isinstance(first[0], str)
+
+
+def _triples(given: Any) -> list[tuple[Any, Any, float]]:
+    """(query, candidate, number); the number is 1 where there is none."""
+    if isinstance(given, (list, tuple)):
+        return [(row[0], row[1], _number(row[2], row[1]) if len(row) > 2 else 1.0) for row in given]
+    found = []
+    for row in rows(given):
+        query, candidate, number = (next((row[n] for n in names if n in row), None) for names in NAMES.values())
+        found.append((query, candidate, 1.0 if number is None else _number(number, candidate)))
+    return found
+
+
+def _number(given: Any, candidate: Any) -> float:
+    try:
+        return float(given)
+    except (TypeError, ValueError) as error:
+        raise LimnerError(f"the number of candidate {candidate!r} is {given!r}: expected a grade or a score") from error
+
+
+def _by_query(triples: list[tuple[Any, Any, float]]) -> dict[str, dict[str, float]]:
+    run: dict[str, dict[str, float]] = {}
+    for query, candidate, score in triples:
+        run.setdefault(str(query), {})[str(candidate)] = score
+    return run
 
 
 def _judgements(given: Mapping[object, object]) -> Judgements:

@@ -118,8 +118,12 @@ class FoundSystem:
 
     @property
     def takes_features(self) -> bool:
-        """Whether it accepts image features: a model trained on features."""
-        return self.kind in (MODEL, TRAINED)
+        """Whether it accepts image features: a model trained on features. Loads a saved model."""
+        from limner.systems import SYSTEMS
+
+        if self.kind == TRAINED:
+            return _takes(SYSTEMS.find(self.given))
+        return self.kind == MODEL and _takes(getattr(self.model(), "scores", None))
 
     def model(self) -> Any:
         """What scores or encodes, where that is a saved model, an encoder or an object."""
@@ -141,7 +145,8 @@ class FoundSystem:
         """
         if features is not None and not self.takes_features:
             raise LimnerError(
-                f"features for {self.name}, {_WORDS[self.kind]}: they are for a model trained on features"
+                f"features for {self.name}, {_WORDS[self.kind]}: they are for a model trained on features; leave them "
+                "out"
             )
         if self.kind in (SCORES, EMBEDDINGS, INDEX):
             with stage(f"reading {self.name}"):
@@ -173,6 +178,58 @@ class FoundSystem:
         texts = encoded(index.system, parts.held.texts)  # type: ignore[arg-type]  # refused above if there is none
         images = Embeddings(index.ids, np.concatenate(list(index.store.vectors()))).subset(parts.held.images.ids)
         return Scores.from_embeddings(images, texts, similarity=index.about.similarity)
+
+
+def _takes(function: Any) -> bool:
+    """Whether a function takes features, by name or among its options."""
+    known = {} if function is None else inspect.signature(function).parameters
+    return "features" in known or any(each.kind is each.VAR_KEYWORD for each in known.values())
+
+
+def features_of(systems: Sequence[FoundSystem], features: Any) -> list[Any]:
+    """What each of several systems gets of the features that were given: those that take some get them.
+
+    Args:
+        systems: What is opened together.
+        features: Vectors, their file, or an encoder; None for none. Refused where no system takes any.
+    """
+    found = [None if features is None or not system.takes_features else features for system in systems]
+    if features is not None and all(each is None for each in found):
+        names = ", ".join(system.name for system in systems)
+        raise LimnerError(f"features for {names}: they are for a model trained on features; leave them out")
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class WithFeatures:
+    """A model that was trained on features of images, with those of the images it is to encode now.
+
+    Args:
+        model: The model; what is not about images is its own.
+        features: Vectors of the images, their file, or the encoder that makes them.
+    """
+
+    model: Any
+    features: Any
+
+    def __post_init__(self) -> None:
+        """Refuses a model that computes its own."""
+        if not _takes(getattr(self.model, "encode_images", None)):
+            raise LimnerError(
+                f"features for a {type(self.model).__name__}: they are for a model with one space for images and texts "
+                "that was trained on features; leave them out"
+            )
+
+    def encode_images(self, items: Items, /, *, progress: Progress | None = None) -> Embeddings:
+        """Images in the joint space, by their features."""
+        encode = self.model.encode_images
+        found: Embeddings = encode(items, features=self.features, **progress_for(encode, progress))
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what pickle asks for before there is a model
+            raise AttributeError(name)
+        return getattr(self.model, name)
 
 
 _WORDS = {
@@ -280,8 +337,6 @@ def _of_object(given: object, trust: bool) -> FoundSystem:
 def _scored(model: Any, held: Collection, features: object, progress: Progress | None) -> Scores:
     if hasattr(model, "scores"):
         options = {} if features is None else {"features": features}
-        if options and "features" not in inspect.signature(model.scores).parameters:
-            raise LimnerError(f"features for a {type(model).__name__}, which computes its own: leave them out")
         scores: Scores = model.scores(held, **progress_for(model.scores, progress), **options)
         return scores
     sides = (encoded(model, items, progress=progress) for items in (held.images, held.texts))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from limner.core.errors import LimnerError, UnknownName
 from limner.scores import CORRECTIONS, correction
 from limner.systems.held_out import HoldOut, hold_out, outside, part_of
-from limner.systems.opening import SCORES, FoundSystem, OpenSystem, find_system
+from limner.systems.opening import SCORES, FoundSystem, OpenSystem, features_of, find_system
 from limner.web.jobs import Job, Jobs
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class Library:
         collections: What to load, by the name that pages use: a spec for `limner.load`, or a collection.
         systems: Names of systems to train, files of saved models, or "module:thing"; by the name that pages use.
         matrices: Files of similarities (images by texts), by the name that pages use.
+        features: Vectors of the images, or their file, for models that were trained on some.
         options: Options of the loader.
         corrections: Corrections of one's own, as "module:class", beside those that are registered.
         trust: Whether files of models may name code of their own.
@@ -75,6 +76,7 @@ class Library:
         systems: Mapping[str, str],
         *,
         matrices: Mapping[str, Path] | None = None,
+        features: Any = None,
         options: Mapping[str, Any] | None = None,
         corrections: Sequence[str] = (),
         trust: bool = False,
@@ -83,11 +85,13 @@ class Library:
         if not collections:
             raise LimnerError("nothing to show: name a collection, e.g. scenes")
         self.collections, self.systems, self.matrices = dict(collections), dict(systems), dict(matrices or {})
-        self.options, self.trust = dict(options or {}), trust
+        self.features, self.options, self.trust = features, dict(options or {}), trust
         self._corrections = tuple(corrections)
         for name in corrections:
             correction(name)
         self.jobs = Jobs()
+        if features is not None:
+            features_of(list(self.found.values()), features)  # refused where no system takes any
 
     @cached_property
     def found(self) -> dict[str, FoundSystem]:
@@ -147,7 +151,7 @@ class Library:
         found: OpenSystem = self.jobs.value(
             ("system", collection, name),
             f"{verb} {name}",
-            lambda job: ready_system(system, loaded, job),
+            lambda job: ready_system(system, loaded, job, features=self.features),
             patience=patience,
         )
         return found
@@ -157,6 +161,7 @@ class Library:
         return self.jobs.ready(("system", collection, name))
 
 
-def ready_system(system: FoundSystem, loaded: Loaded, job: Job) -> OpenSystem:
-    """A system on the part of a collection that is searched."""
-    return system.on(loaded.parts, stage=lambda what: nullcontext(job.told))
+def ready_system(system: FoundSystem, loaded: Loaded, job: Job, *, features: Any = None) -> OpenSystem:
+    """A system on the part of a collection that is searched; features are for those that take some."""
+    given = features if features is not None and system.takes_features else None
+    return system.on(loaded.parts, features=given, stage=lambda what: nullcontext(job.told))

@@ -42,6 +42,7 @@ def serve(
     *,
     systems: Mapping[str, str] | Sequence[str] = SYSTEMS,
     matrices: Mapping[str, Path] | None = None,
+    features: Any = None,
     store: str | Path = STORE,
     host: str = "127.0.0.1",
     port: int = PORT,
@@ -61,6 +62,7 @@ def serve(
         collections: What `limner.load` takes, or collections.
         systems: Systems to train when a page asks for them, files of models, or "module:thing"; by name.
         matrices: Files of similarities, images by texts, by the name that pages use.
+        features: Vectors of the images, or their file, for models that were trained on some.
         store: Where answers are kept: a file for SQLite, or postgresql://...
         host: Other machines reach it only with `team`.
         port: 0 for any that is free.
@@ -80,8 +82,9 @@ def serve(
     if (certificate is None) != (key is None):
         raise LimnerError("a certificate and its key belong together: give both or neither")
     app = make_app(
-        collections, systems=systems, matrices=matrices, store=store, team=team, https=key is not None, hosts=(host,),
-        url=url, proxies=proxies, options=options, corrections=corrections, trust=trust,
+        collections, systems=systems, matrices=matrices, features=features, store=store, team=team,
+        https=key is not None, hosts=(host,), url=url, proxies=proxies, options=options,
+        corrections=corrections, trust=trust,
     )  # fmt: skip
     try:
         from limner.web.connections import Connections, affordable, listen
@@ -100,6 +103,7 @@ def make_app(
     *,
     systems: Mapping[str, str] | Sequence[str] = SYSTEMS,
     matrices: Mapping[str, Path] | None = None,
+    features: Any = None,
     store: str | Path = STORE,
     team: bool = False,
     https: bool = False,
@@ -126,8 +130,8 @@ def make_app(
     listed = [collections] if isinstance(collections, str) else list(collections)
     named = systems if isinstance(systems, Mapping) else {_short(name): name for name in systems}
     library = Library(
-        _named(listed, dict(options or {})), named, matrices=matrices, options=options, corrections=corrections,
-        trust=trust,
+        _named(listed, dict(options or {})), named, matrices=matrices, features=features, options=options,
+        corrections=corrections, trust=trust,
     )  # fmt: skip
     site = Site(library, str(store), team=team, https=https, url=public_url(url))
     return application(site, hosts=tuple(hosts), proxies=proxies)

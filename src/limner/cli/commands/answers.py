@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,6 +63,11 @@ def status(store: Where, as_json: Json = False) -> None:
     answer(_status(data, len(doubtful), store), {**data, "to_review": len(doubtful)}, as_json=as_json)
 
 
+def _took(seconds: float) -> str:
+    """The median time of an answer, where a client sent any."""
+    return "-" if math.isnan(seconds) else f"{seconds:.1f}"
+
+
 def _status(data: Mapping[str, Any], doubtful: int, store: str) -> str:
     tasks_line = f"{data['done']:,} of {data['tasks']:,} tasks done, {data['held']:,} held"
     lines = [f"{tasks_line}; {data['answers']:,} of {data['asked']:,} answers"]
@@ -71,7 +77,7 @@ def _status(data: Mapping[str, Any], doubtful: int, store: str) -> str:
     if data["people"]:
         head = ("annotator", "answers", "controls right", "seconds", "to look at")
         rows = [
-            (p["annotator"], p["answers"], f"{p['right']} of {p['controls']}", f"{p['seconds']:.1f}",
+            (p["annotator"], p["answers"], f"{p['right']} of {p['controls']}", _took(p["seconds"]),
              "; ".join(p["suspicious"]))
             for p in data["people"]
         ]  # fmt: skip

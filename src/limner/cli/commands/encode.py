@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ import typer
 
 from limner.cli.console import Lines, answer, shown
 from limner.cli.options import Json, Trust, loading, refuse_ending, saved, word
-from limner.cli.training import Features, as_features
+from limner.cli.training import Features, with_features
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -95,13 +94,15 @@ def encode(
     """
     refuse_ending([out], ENDINGS, "file of vectors")
     items = _items(source, side, loading(loader), _columns(column))
-    made = named_encoder(encoder, loading(option), trust=trust)
+    if features is not None and items.kind != "image":
+        raise LimnerError(f"--features are for images, and these are {items.kind}s: leave them out")
+    made = with_features(named_encoder(encoder, loading(option), trust=trust), features)
     from limner.encoders.cache import Cached
 
     work = made if cache is None else Cached(made, cache)
     began = time.perf_counter()
     with pace(f"encoding {len(items):,} {items.kind}s", f"{items.kind}s") as told:
-        vectors = _encoded(work, items, told) if features is None else _with_features(made, items, features)
+        vectors = _encoded(work, items, told)
     seconds = time.perf_counter() - began
     vectors.save(out)
     saved([out])
@@ -165,18 +166,6 @@ def named_encoder(name: str, options: dict[str, object], *, trust: bool) -> obje
             raise LimnerError(f"{name} is a saved model: it knows its options; leave out -O")
         return load(name, trust=trust)
     return named(name, **options)
-
-
-def _with_features(model: Any, items: Items, features: str) -> Any:
-    """Images through a model that was trained on features of images."""
-    if items.kind != "image" or not _takes_features(model):
-        raise LimnerError("--features are for images and a saved model that was trained on features: leave them out")
-    return model.encode_images(items, features=as_features(features))
-
-
-def _takes_features(model: object) -> bool:
-    encode = getattr(model, "encode_images", None)
-    return encode is not None and "features" in inspect.signature(encode).parameters
 
 
 def _encoded(work: Any, items: Items, told: Progress) -> Any:

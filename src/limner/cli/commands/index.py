@@ -11,6 +11,7 @@ import typer
 from limner.cli.console import answer, progress, table, tell
 from limner.cli.encoding import folder_of, opened, prepared, system_for
 from limner.cli.options import Address, Json, Loading, Trust, flag, load, on_cluster, part, word
+from limner.cli.training import Features, with_features
 from limner.core.errors import LimnerError
 from limner.core.renamed import renamed
 
@@ -41,6 +42,7 @@ def index(
     system: Annotated[
         str | None, word("Or their encoder: a saved model, a name of 'limner systems', module:thing.")
     ] = None,
+    features: Features = None,
     side: Annotated[str, word("Which side of the collection: images or texts.", metavar="SIDE")] = "images",
     split: Annotated[str, word("Part of the collection.")] = "all",
     option: Loading = None,
@@ -69,6 +71,7 @@ def index(
     Examples:
       $ limner index pictures.index scenes --system histograms
       $ limner index photos.index --items photos/ --system my_encoders:clip
+      $ limner index photos.index photos/ --system trained-on-features/ --features photos.npz
       $ limner index captions.index captions.csv --side texts --embeddings texts.npy
       $ limner index photos.index --delete old.jpg --compact
       $ limner index photos.index --json
@@ -76,13 +79,14 @@ def index(
     _refuse_both({"--replace": replace, "--resume": resume})
     _refuse_both({"--ann": ann, "--exact": exact})
     _refuse_both({"a COLLECTION": collection, "--items": items})
+    _refuse_both({"--embeddings": embeddings, "--features": features})
     done: dict[str, Any] = {}
     if collection or items or embeddings:
         source = _Source(collection, items, embeddings, ids, side, split, option)
         existing = "replace" if replace else "skip" if resume else "refuse"
         with on_cluster(cluster):
-            done["added"] = _added(path, source, system, similarity, existing, trust=trust)
-    elif system or replace or resume or ids or cluster or similarity:
+            done["added"] = _added(path, source, system, similarity, existing, features=features, trust=trust)
+    elif system or replace or resume or ids or cluster or similarity or features:
         raise typer.BadParameter("nothing to add: give a COLLECTION, --items or --embeddings")
     made = opened(path, needed=False)
     if delete:
@@ -152,7 +156,14 @@ def _listed(path: str) -> Items:
 
 
 def _added(
-    path: str, source: _Source, system: str | None, similarity: str | None, existing: str, *, trust: bool
+    path: str,
+    source: _Source,
+    system: str | None,
+    similarity: str | None,
+    existing: str,
+    *,
+    features: str | None,
+    trust: bool,
 ) -> int:
     """Adds what the source holds, in pieces; returns how many items."""
     from limner import search
@@ -160,7 +171,7 @@ def _added(
     made = _there(path)
     if made is not None and similarity not in (None, made.about.similarity):
         raise LimnerError(f"the index compares by {made.about.similarity}: leave out --similarity {similarity}")
-    model, name = _system(path, source, system, made, trust=trust)
+    model, name = _system(path, source, system, made, features=features, trust=trust)
     count = 0
     for vectors, items in _pieces(source, model, made, existing):
         # Encoding shows its own progress, and writing is a small part of it.
@@ -189,7 +200,7 @@ def _there(path: str) -> Index | None:
 
 
 def _system(
-    path: str, source: _Source, system: str | None, made: Index | None, *, trust: bool
+    path: str, source: _Source, system: str | None, made: Index | None, *, features: str | None, trust: bool
 ) -> tuple[Any, str | None]:
     """What makes the vectors, and the name by which a search finds it; nothing where vectors are all there is."""
     known = made.about.system if made else None
@@ -198,8 +209,8 @@ def _system(
     if (system or known) is None:
         raise typer.BadParameter("the items have no vectors: give --embeddings or --system")
     if made is None:
-        return prepared(str(system), source.whole, folder_of(path), trust=trust)
-    return system_for(made, system, folder_of(path), trust=trust), known
+        return prepared(str(system), source.whole, folder_of(path), features=features, trust=trust)
+    return with_features(system_for(made, system, folder_of(path), trust=trust), features), known
 
 
 def _pieces(

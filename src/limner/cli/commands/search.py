@@ -10,6 +10,7 @@ import typer
 from limner.cli.console import answer, progress
 from limner.cli.encoding import opened
 from limner.cli.options import Address, Json, Trust, flag, loading, on_cluster, refuse_ending, saved, word
+from limner.cli.training import Features
 from limner.core.errors import LimnerError
 from limner.core.renamed import renamed
 
@@ -30,6 +31,7 @@ def search(
     ] = None,
     k: Annotated[int, word("How many.", "-k", "--top", metavar="N", min=1)] = 10,
     system: Annotated[str | None, word("The query encoder.", show_default="the one the index was made with")] = None,
+    features: Features = None,
     correct: Annotated[
         str | None, word("Correct hubs: csls, nnn, ..., or a file of saved statistics.", metavar="HOW")
     ] = None,
@@ -68,7 +70,10 @@ def search(
     refuse_ending(save, ENDINGS, "list of hits")
     _refuse_mixed(exact, approximate, correct, bank, save_bank, option)
     asked = _asked(text, image, queries)
-    index = opened(path, system, version=index_version, needed=_is_encoded(asked, bank), trust=trust)
+    encodes = _is_encoded(asked, bank)
+    if features and not encodes:
+        raise typer.BadParameter("--features are for pictures that a model encodes: the queries are vectors already")
+    index = opened(path, system, version=index_version, needed=encodes, features=features, trust=trust)
     if cluster and correct is None:
         raise typer.BadParameter("--cluster is for --correct: a plain search reads the index once, here")
     with on_cluster(cluster):

@@ -9,6 +9,7 @@ import typer
 
 from limner.cli.console import answer, tell
 from limner.cli.options import Json, Loading, Trust, flag, loading, word
+from limner.cli.training import Features, as_features
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def serve(
         list[str] | None,
         word("Or similarities of your own, images by texts: NAME=FILE.npy. Repeatable.", metavar="NAME=FILE"),
     ] = None,
+    features: Features = None,
     correct: Annotated[
         list[str] | None,
         word("A correction of your own to offer: module:class. Repeatable.", metavar="HOW", show_default="none"),
@@ -81,6 +83,7 @@ def serve(
         collections or ["scenes"],
         systems=system or ("histograms", "colours"),
         matrices=_files(scores),
+        features=None if features is None else as_features(features),
         store=store,
         host=host,
         port=port,
