@@ -161,9 +161,9 @@ def changes(
     part = source.restrict(queries=queries) if isinstance(source, Scores) else source
     by_level = [[n for n in units if made.units[n].stratum == level] for level in range(_last(made) + 1)]
     asked = [
-        Asked(_revealed(made, numbers, level, known, said))
+        Asked(_revealed(made, numbers, down_to, known, said))
         for level, numbers in enumerate(by_level)
-        for level in (level - 1, level)
+        for down_to in (level - 1, level)
     ]
     placed, _ = place(part, asked)
     for numbers, before, after in zip(by_level, placed[::2], placed[1::2], strict=True):
