@@ -30,12 +30,12 @@ from labelling_worlds import Leveled, Target, World
 
 import limner
 from claims import Claim, log, main, result_file
-from limner.annotate.design import EACH, PILOT, STRATA
+from limner.annotate.design import EACH, PILOT, STRATA, spread_of
 from limner.annotate.frames import values
 from limner.annotate.levels import BEFORE, LEAST
 from limner.core.judgements import Judgements
 from limner.evaluation.measures import Measure, parse
-from limner.stats import Estimate, draw, mean_interval, neyman, sequential, strata_of, stratified, sum_of_means
+from limner.stats import Drawn, Estimate, draw, mean_interval, neyman, sequential, strata_of, stratified, sum_of_means
 
 BUDGETS = (100, 300, 1000)
 TIMES = (1, 3, 10)
@@ -91,11 +91,24 @@ def _by_units(job: Job) -> dict[str, dict[str, float]]:
     found: dict[str, list[tuple[float, float, float]]] = {t.name: [] for t in job.targets}
     for seed in range(job.studies):
         drawn = draw(codes, job.drawn, shares=shares, pilot=PILOT, seed=seed)
+        if job.kind == "two draws":
+            drawn = _further(codes, drawn, prepared[0].values, job.drawn, seed)
         for each in prepared:
             e = each.estimate(codes, drawn, shares, job.kind)
             beyond = each.target.outside  # may be anything: in the middle it goes on as inside
             found[each.target.name].append((e.value + beyond * e.value, e.low, e.high + beyond))
     return {t.name: _row(found[t.name], t.true) for t in job.targets}
+
+
+def _further(codes: np.ndarray, first: Drawn, known: np.ndarray, number: int, seed: int) -> Drawn:
+    """Half of a draw, and a second half that follows the answers of the first."""
+    before = first.units[: number // 2]
+    size, said = np.bincount(codes), {int(n): float(known[n]) for n in before if np.isfinite(known[n])}
+    shares = neyman(size, spread_of(codes, size, said, None), number)
+    more = draw(codes, number - len(before), shares=shares, before=before, seed=seed + 1_000_000)
+    return Drawn(
+        np.concatenate([before, more.units]), np.concatenate([first.probabilities[: len(before)], more.probabilities])
+    )
 
 
 def _strata(job: Job) -> tuple[np.ndarray, np.ndarray]:
@@ -188,6 +201,8 @@ def jobs(world: World, studies: int) -> Iterator[Job]:
                     yield Job("fixed", *made)
                 if number >= 20 and text in ("R@1", "P@5"):
                     yield Job("anytime", *made[:4], tuple(found[:1]), *made[5:])
+                if text == "R@1" and budget == 300:
+                    yield Job("two draws", *made)
     yield from _level_jobs(world, studies)
     yield from _efficiency_jobs(world)
     yield from _late_jobs(world, studies)

@@ -1,4 +1,4 @@
-"""Draws the saved rows of `few_labels.py`: coverage by measure, and half-width by labels with and without a judge."""
+"""Draws the saved rows of `few_labels.py`: coverage by measure, half-width by labels with and without a judge."""
 
 from __future__ import annotations
 

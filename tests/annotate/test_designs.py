@@ -114,6 +114,15 @@ def test_a_plan_draws_asks_and_remembers(world, store):
     assert len(unit_values(store, design)) == found.drawn
 
 
+def test_a_small_draw_makes_few_strata(world, store):
+    """A judge of no use must not cost width: 25 units for each stratum, or fewer strata."""
+    made, systems, truth = world
+    for budget, most in ((30, 1), (60, 2)):
+        (found,) = plan(store, made, systems, measures="R@1", direction="t2i", budget=budget, strata=9 - most,
+                        judge=Oracle(truth))  # fmt: skip
+        assert len(found.strata) <= most and sum(found.strata) == found.units
+
+
 def test_a_further_plan_adds_to_the_draw(world, where):
     """In both kinds of stores."""
     with open_store(where) as store:

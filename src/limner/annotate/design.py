@@ -215,7 +215,7 @@ def _study(
     believed = None if judge is None else np.array([u.score for u in made.units], dtype=np.float64)
     codes = np.array([u.stratum for u in made.units])
     size, labelled = np.bincount(codes), unit_values(store, made)
-    spread = _spread(codes, size, labelled, believed)
+    spread = spread_of(codes, size, labelled, believed)
     alone = None if judge is None else np.full(len(size), 0.5)
     costs = np.bincount(codes, weights=[len(u.candidates) for u in made.units]) / size
     return _Study(made, collection.judgements, known, domains, spread, alone, costs, PILOT, bool(labelled))
@@ -354,7 +354,7 @@ def _within(study: _Study, found: Drawn, budget: int | None) -> int:
     return int(np.searchsorted(spent, budget * (1 + 1e-9), side="right"))
 
 
-def _spread(codes: Any, size: Any, labelled: Mapping[int, float], believed: FloatArray | None) -> FloatArray:
+def spread_of(codes: Any, size: Any, labelled: Mapping[int, float], believed: FloatArray | None) -> FloatArray:
     """The standard deviation of the answers in each stratum: from answers, else from the judge, else the most."""
     if labelled:
         units = np.array(list(labelled))

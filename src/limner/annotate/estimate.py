@@ -16,6 +16,7 @@ import numpy as np
 from limner.annotate import levels
 from limner.annotate.aggregate import by_majority
 from limner.annotate.frames import needed, values
+from limner.annotate.given import LabelQuality, quality
 from limner.annotate.merge import taken_out
 from limner.annotate.reliability import JudgeQuality, agreement_words, judge_quality, people_agree
 from limner.annotate.scale import relevant
@@ -115,6 +116,8 @@ def estimates(
             ranking = _lists(source, max(m.k or 1 for m in planned))
             found += [_estimated(sample, ranking, m, mode, level) for m in wanted]
         notes += _notes(sample, [e for e in found if e.direction == direction], mode)
+        labels = quality(store, collection, sample.design, sample.units, sample.said, level)
+        notes += [f"estimated ({direction}): {line}" for line in str(labels).splitlines()]
     return found, notes + ([agreement_words(people_agree(store))] if found else [])
 
 
@@ -151,6 +154,20 @@ def difference(
         return _summed(sample, apart, first[0] - second[0], (-1.0, 1.0), mode, level)
     depth = chosen.k or 1
     return _solved(sample, _sought(sample, _lists(one, depth), chosen, _lists(other, depth)), mode, level)
+
+
+def label_quality(store: Store, collection: Collection, *, direction: str, level: float = 0.95) -> LabelQuality:
+    """Precision and recall of the given pairs, from people's answers.
+
+    Args:
+        store: With answers; for the recall, to a design of levels in this direction.
+        collection: Whose pairs are looked at.
+        direction: "i2t" or "t2i".
+        level: Of the intervals.
+    """
+    sample = read_sample(store, collection, direction)
+    made, units, said = (sample.design, sample.units, sample.said) if sample else (None, (), {})
+    return quality(store, collection, made, units, said, level)
 
 
 def read_sample(store: Store, collection: Collection, direction: str) -> Sample | None:

@@ -8,17 +8,18 @@ nobody knows which pairs are controls. Recall needs the number of all matches, s
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from limner.annotate import levels
 from limner.annotate.aggregate import majority
-from limner.annotate.estimate import Sample, read_sample
 from limner.annotate.scale import relevant
 from limner.annotate.store import Store
 from limner.annotate.store.answers import answers
-from limner.annotate.store.designs import LEVEL
+from limner.annotate.store.contents import Key
+from limner.annotate.store.designs import LEVEL, Design
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.stats import Estimate, stratified, sum_of_means
@@ -52,21 +53,29 @@ def _percent(e: Estimate) -> str:
     return f"{100 * e.value:.1f} [{100 * e.low:.1f}, {100 * e.high:.1f}] from {e.n:,} answers"
 
 
-def label_quality(store: Store, collection: Collection, *, direction: str, level: float = 0.95) -> LabelQuality:
-    """Precision and recall of the given pairs, from people's answers.
+def quality(
+    store: Store,
+    collection: Collection,
+    made: Design | None,
+    units: Sequence[int],
+    said: Mapping[Key, bool],
+    level: float,
+) -> LabelQuality:
+    """Precision and recall of the given pairs: `limner.annotate.estimate.label_quality` with a sample at hand.
 
     Args:
-        store: With answers; for the recall, to a design of levels in this direction.
+        store: With answers.
         collection: Whose pairs are looked at.
-        direction: "i2t" or "t2i".
+        made: A design; the recall needs one of levels.
+        units: Its units that people have labelled.
+        said: What people say of each (image, caption).
         level: Of the intervals.
     """
     precision = _precision(store, collection, level)
-    sample = read_sample(store, collection, direction)
-    if sample is None or sample.design.unit != LEVEL or not sample.units:
+    if made is None or made.unit != LEVEL or not units:
         return LabelQuality(precision, None, None)
-    given = len(collection.judgements.relevant) / sample.design.queries
-    hidden = _hidden(sample, level)
+    given = len(collection.judgements.relevant) / made.queries
+    hidden = _hidden(made, units, said, level)
     right = precision or Estimate(1.0, 1.0, 1.0, level, 0.0, 0, 0, float("nan"))
     matches = _linear(right.value * given + hidden.value, given**2 * right.variance + hidden.variance, hidden)
     return LabelQuality(precision, label_recall(given, right, hidden), matches)
@@ -85,16 +94,14 @@ def _precision(store: Store, collection: Collection, level: float) -> Estimate |
     return stratified(right, np.zeros(len(right), dtype=int), [len(pairs)], level=level)
 
 
-def _hidden(sample: Sample, level: float) -> Estimate:
+def _hidden(made: Design, units: Sequence[int], said: Mapping[Key, bool], level: float) -> Estimate:
     """Mean number of a query's matches that are not given."""
-    design, strata = sample.design, [sample.design.units[n].stratum for n in sample.units]
+    strata = [made.units[n].stratum for n in units]
     count = np.bincount(strata, minlength=len(levels.BEFORE))
     if count.min() < 2:
         raise LimnerError(f"queries labelled at each level: {count.tolist()}; an interval needs 2 or more of each")
-    known = levels.with_positives(sample.known)
-    more = levels.matches_found(design, sample.units, sample.said)
-    pool = len(known.candidates)
-    return sum_of_means(more, strata, [design.queries] * len(count), bounds=(0.0, float(pool)), level=level)
+    more = levels.matches_found(made, units, said)
+    return sum_of_means(more, strata, [made.queries] * len(count), bounds=(0.0, np.inf), level=level)
 
 
 def label_recall(given: float, precision: Estimate, hidden: Estimate) -> Estimate:

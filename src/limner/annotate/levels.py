@@ -7,7 +7,7 @@ each change is estimated from a random sample of queries of its own: deep levels
 few queries have to be labelled to the end. The last level is the whole pool, so the sum has no bias, whatever the
 systems are like; a ratio with an estimated number of matches would have one. Any measure of a query can be estimated
 so, of any system, also of one that came after the labelling. A judge takes no part: levels chosen by a bad one would
-cost half the width and more.
+cost width.
 
 Neyman 1938 (sampling in two phases); Giles 2008 (multilevel Monte Carlo), for the allocation.
 """
@@ -162,9 +162,9 @@ def changes(
     part = source.restrict(queries=queries) if isinstance(source, Scores) else source
     by_level = [[n for n in units if made.units[n].stratum == level] for level in range(_last(made) + 1)]
     asked = [
-        Asked(_revealed(made, numbers, level, known, said))
+        Asked(_revealed(made, numbers, down_to, known, said))
         for level, numbers in enumerate(by_level)
-        for level in (level - 1, level)
+        for down_to in (level - 1, level)
     ]
     placed, _ = place(part, asked)
     for numbers, before, after in zip(by_level, placed[::2], placed[1::2], strict=True):
