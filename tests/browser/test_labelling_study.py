@@ -128,7 +128,7 @@ def width(page):
 
 def counted(page, least):
     """Waits until an open page counts so many labels, by itself."""
-    words = "(least) => Number(document.querySelector('#study-t2i-body p').textContent.match(/^[0-9]+/)[0]) >= least"
+    words = "(least) => Number(document.querySelector('#study-t2i-body p')?.textContent.match(/^[0-9]+/)[0]) >= least"
     page.wait_for_function(words, arg=least, timeout=60_000)
 
 
