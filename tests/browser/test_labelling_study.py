@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -128,22 +129,23 @@ def width(page):
 
 def counted(page, least):
     """Waits until an open page counts so many labels, by itself."""
-    words = "(least) => Number(document.querySelector('#study-t2i-body p').textContent.match(/^[0-9]+/)[0]) >= least"
+    words = "(least) => Number(document.querySelector('#study-t2i-body p')?.textContent.match(/^[0-9]+/)[0]) >= least"
     page.wait_for_function(words, arg=least, timeout=60_000)
 
 
 def sound(page, name):
-    """Nothing scrolls sideways and axe finds nothing, at three widths, light and dark; keeps pictures where wanted."""
+    """Nothing scrolls sideways at three widths, light and dark; axe finds nothing; keeps pictures where wanted."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    for size in SIZES:
-        for scheme in ("light", "dark"):
-            page.set_viewport_size(size)
-            page.emulate_media(color_scheme=scheme)
-            assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
-            found = axe.run(page).response
+    looks = {(SIZES[0]["width"], "light"): {}, (SIZES[-1]["width"], "dark"): {"runOnly": ["color-contrast"]}}
+    for size, scheme in itertools.product(SIZES, ("light", "dark")):
+        page.set_viewport_size(size)
+        page.emulate_media(color_scheme=scheme)
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+        if (options := looks.get((size["width"], scheme))) is not None:
+            found = axe.run(page, options=options or None).response
             assert found["passes"] and [(v["id"], [n["html"] for n in v["nodes"]]) for v in found["violations"]] == []
-            if folder := os.environ.get("LIMNER_PICTURES"):
-                page.screenshot(path=f"{folder}/{name}-{size['width']}-{scheme}.png", full_page=True)
+        if folder := os.environ.get("LIMNER_PICTURES"):
+            page.screenshot(path=f"{folder}/{name}-{size['width']}-{scheme}.png", full_page=True)
 
 
 def test_plan_label_narrow_stop_report_with_the_server_killed_between(browser, server, world, tmp_path):

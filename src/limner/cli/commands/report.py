@@ -7,12 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
+from limner.cli.commands.evaluate import labels_of
 from limner.cli.console import answer, progress
 from limner.cli.options import Json, Loading, Split, flag, load, part, refuse_report_ending, word
 
 FIGURES = (".pdf", ".svg", ".png")
 FOR = {
     "--collection": "it is for an .html page",
+    "--estimate": "it is for an .html page",
     "--others": "it is for an .html page or a figure (.pdf .svg .png)",
     "--figure": "it is for a figure (.pdf .svg .png)",
     "--width": "it is for a figure (.pdf .svg .png)",
@@ -40,6 +42,10 @@ def report(
     width: Annotated[
         str | None, word("Width of a figure: column (the default), page, or a number of inches.", metavar="WIDTH")
     ] = None,
+    estimate: Annotated[
+        str | None, word("With --others: answers to a plan, for differences under the complete truth.", metavar="STORE")
+    ] = None,
+    mode: Annotated[str, word("Of estimated intervals: fixed (looked at once) or anytime.", metavar="HOW")] = "fixed",
     split: Split = None,
     option: Loading = None,
     show: Annotated[bool, flag("--open", "Open the page in a browser.")] = False,
@@ -50,17 +56,24 @@ def report(
     Examples:
       $ limner report ours.json -o ours.html
       $ limner report ours.json --collection flickr8k:DIR --others baseline.json -o ours.html --open
+      $ limner report ours.json --others baseline.json --estimate work.db -o ours.html
       $ limner report ours.json -o table.tex
       $ limner report ours.json --others baseline.json -o recall.pdf
       $ limner report ours.json -o measures.svg --figure measures --width page
     """
+    from limner.evaluation.comparison import compare
     from limner.evaluation.report import Report, load_reports
 
     refuse_report_ending([out])
     given = {"--collection": collection, "--others": others, "--figure": figure, "--width": width}
-    _refuse_ignored(out, [name for name, value in given.items() if value])
+    _refuse_ignored(out, [name for name, value in {**given, "--estimate": estimate}.items() if value])
+    if estimate is not None and not others:
+        raise typer.BadParameter("--estimate compares systems: give --others too")
     held = Report.load(file)
     options: dict[str, Any] = {"others": load_reports(others)} if others else {}
+    if estimate is not None:
+        with labels_of(estimate) as labels:
+            options["comparison"] = compare([held, *options["others"]], labels=labels, mode=mode)
     if collection is not None:
         options["collection"] = part(load(collection, option), split)
     options |= {name: value for name, value in (("figure", figure), ("width", width)) if value is not None}
@@ -75,7 +88,7 @@ def _refuse_ignored(out: Path, given: list[str]) -> None:
     """Refuses options that a file of this kind would ignore."""
     ending = out.suffix.lower()
     for_page, for_figures = ending == ".html", ending in FIGURES
-    fits = {"--collection": for_page, "--others": for_page or for_figures}
+    fits = {"--collection": for_page, "--estimate": for_page, "--others": for_page or for_figures}
     ignored = [name for name in given if not fits.get(name, for_figures)]
     if ignored:
         raise typer.BadParameter(f"{out} cannot use {' and '.join(ignored)}: {FOR[ignored[0]]}")

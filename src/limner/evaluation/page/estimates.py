@@ -48,12 +48,12 @@ def _row(found: Estimated) -> tuple[str, str, str, str, str]:
 
 def _facts(report: Report, found: Sequence[Estimated]) -> list[str]:
     """What a reader has to know of the labels behind the numbers."""
-    first = found[0].estimate
+    first, often = found[0].estimate, "at least " if found[0].estimate.mode == "anytime" else ""
     looked = "to be looked at once" if first.mode == "fixed" else "may be looked at after every answer"
     effects = [e.estimate.effect for e in found if math.isfinite(e.estimate.effect)]
     facts = [
         f"{count(max(e.labels for e in found), 'label', 'labels')} by people; {first.mode} intervals ({looked}) that "
-        f"hold the truth of this collection {first.level:.0%} of the time"
+        f"hold the truth of this collection {often}{first.level:.0%} of the time"
     ]
     if effects:
         facts.append(f"design effect {sum(effects) / len(effects):.2f}: the variance beside that of a simple sample")

@@ -62,6 +62,8 @@ def _card(report: Report, direction: str, results: list[Result]) -> Card:
     main = main_result([r for r in results if r.view == results[0].view])
     same = [r for r in results if alike(r.measure, main.measure)]
     views = [(_view(r, main), style_of(report, r.view), _cell(r)) for r in same]
+    estimates = [e for e in report.estimates if e.direction == direction and e.measure == main.measure]
+    views += [(f"{VIEW}, {count(e.labels, 'label', 'labels')}", "", _estimate_cell(e)) for e in estimates]
     return Card(
         direction_title(direction), _about(report, main), str(main.measure), meaning(main), views, _more(results, main)
     )
@@ -162,16 +164,16 @@ def _table(report: Report, direction: str, results: list[Result]) -> HeadlineTab
     for measure in dict.fromkeys([*(r.measure for r in results), *estimates]):
         found = [by_key.get((view, measure)) for view in views]
         cells = [None if r is None else _cell(r) for r in found]
-        rows.append((str(measure), cells + ([_estimated(estimates.get(measure))] if estimates else [])))
+        found_here = estimates.get(measure)
+        more = [None if found_here is None else _estimate_cell(found_here)] if estimates else []
+        rows.append((str(measure), cells + more))
     if estimates:
         heads.append((VIEW, "", count(max(e.labels for e in estimates.values()), "label", "labels")))
     return HeadlineTable(direction_title(direction), heads, rows)
 
 
-def _estimated(found: Estimated | None) -> Cell | None:
+def _estimate_cell(found: Estimated) -> Cell:
     """A value estimated for complete judgements, from labels sampled by design."""
-    if found is None:
-        return None
     e, show = found.estimate, found.measure.show
     return Cell(show(e.value), f"{show(e.low)} to {show(e.high)}", (100 * e.low, 100 * e.value, 100 * e.high))
 

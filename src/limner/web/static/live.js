@@ -13,7 +13,9 @@ async function look() {
     return; // the server is away: what is shown stays, and the next look may succeed
   }
   const now = parts(root);
-  if (parts(fresh).length !== now.length) { location.reload(); return; }
+  const coming = parts(fresh).length;
+  if (!coming) return; // a server that has just started is still estimating: what is shown stays
+  if (coming !== now.length) { location.reload(); return; }
   for (const part of now) {
     const newer = fresh.getElementById(part.id);
     if (newer && newer.innerHTML !== part.innerHTML) part.replaceChildren(...newer.childNodes);
