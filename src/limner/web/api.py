@@ -97,6 +97,19 @@ def _operation(about: str, *, role: str, address: tuple[Any, ...] = (), sent: An
     return found
 
 
+def _failure_answer() -> dict[str, Any]:
+    """What is said of a failure: what disagrees, or that nothing does, and a rating."""
+    from limner.explain.labels import ALTERNATIVE, CLASSES
+
+    wrong = {"items": {"type": "string", "enum": [name for name in CLASSES if name != ALTERNATIVE]}}
+    nothing = {"items": {"const": ALTERNATIVE}, "maxItems": 1}
+    classes = {"type": "array", "minItems": 1, "maxItems": 20, "oneOf": [wrong, nothing]}
+    return _object(
+        ("failure", "key", "classes", "rating"),
+        failure=_NUMBER, key=_KEY, classes=classes, rating=_whole(1, 10), milliseconds=_MILLISECONDS,
+    )  # fmt: skip
+
+
 def description(corrections: Iterable[str] = CORRECTIONS) -> dict[str, Any]:
     """The OpenAPI document, with the corrections that are offered."""
     from limner.annotate.scale import REASONS
@@ -148,6 +161,7 @@ def description(corrections: Iterable[str] = CORRECTIONS) -> dict[str, Any]:
         "/api/mine": {"get": _operation("What I have done", role="annotator")},
         "/api/comparison": {"get": _operation("The next comparison", role="annotator")},
         "/api/votes": {"post": _operation("Vote", role="annotator", sent=vote)},
+        "/api/failure-answers": {"post": _operation("Judge a failure", role="annotator", sent=_failure_answer())},
         "/api/status": {"get": _operation("Progress, agreement, annotators", role="reviewer")},
     }
     about = "Judging pairs of images and texts. Send Content-Type: application/json; in a team, the session's cookie."
