@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 WORLD = ["scenes", "-O", "images=60"]
 COMMANDS = ["demo", "evaluate", "compare", "report", "index", "search", "fuse", "assign", "explain", "attack"]
 COMMANDS += ["measures", "protocols", "systems", "train", "serve", "encode", "rerank", "text-only"]
-COMMANDS += ["encoders", "corrections", "fusions", "scorers", "losses", "datasets"]
+COMMANDS += ["encoders", "corrections", "fusions", "scorers", "losses", "datasets", "ranks", "uncertainty"]
 DATA = ["list", "describe", "fetch-instructions", "convert"]
 ANNOTATE = [
     "pool",

@@ -158,7 +158,7 @@ def _fields(page):
 def test_one_image_with_ten_boxes_and_the_guideline_is_shown_and_saved(site, store):
     seen = []
     for number in range(6):
-        page = site.get("/judge").text
+        page = site.get("/judge", follow_redirects=True).text
         boxes = re.findall(r'name="fits" value="(\d+)"', page)
         assert len(boxes) == 10 and "Minor mistakes are allowed" in page and f"Image {number + 1} of 6" in page
         seen.append(html.unescape(_fields(page)["image"]))
@@ -169,12 +169,22 @@ def test_one_image_with_ten_boxes_and_the_guideline_is_shown_and_saved(site, sto
     assert len(found) == 60 and sum(a.grade == YES for a in found) == 12
     assert len(set(seen)) == 6
     assert [a.image for a in found[::10]] == seen
-    assert "Image 1 of" in site.get("/judge").text  # the next task
-    assert "checked" not in site.get("/judge").text
+    assert "Image 1 of" in site.get("/judge", follow_redirects=True).text  # the next task
+    assert "checked" not in site.get("/judge", follow_redirects=True).text
+
+
+def test_one_may_go_back_and_the_ticks_are_shown(site, store):
+    page = site.get("/judge", follow_redirects=True).text
+    boxes = re.findall(r'name="fits" value="(\d+)"', page)
+    assert site.post("/captions", data={**_fields(page), "fits": boxes[:3]}).status_code == 303
+    assert 'href="/captions?at=0"' in site.get("/captions").text
+    back = site.get("/captions?at=0").text
+    assert re.findall(r'value="(\d+)" checked', back) == boxes[:3]
+    assert site.get("/judge?at=0").headers["location"] == "/captions?at=0"
 
 
 def test_bad_forms_are_refused_and_leave_nothing(site, store):
-    good = _fields(site.get("/judge").text)
+    good = _fields(site.get("/judge", follow_redirects=True).text)
     bad = [
         {},
         {**good, "assignment": "999"},

@@ -99,6 +99,19 @@ def _operation(
     return found
 
 
+def _failure_answer() -> dict[str, Any]:
+    """What is said of a failure: what disagrees, or that nothing does, and a rating."""
+    from limner.explain.labels import ALTERNATIVE, CLASSES
+
+    wrong = {"items": {"type": "string", "enum": [name for name in CLASSES if name != ALTERNATIVE]}}
+    nothing = {"items": {"const": ALTERNATIVE}, "maxItems": 1}
+    classes = {"type": "array", "minItems": 1, "maxItems": 20, "oneOf": [wrong, nothing]}
+    return _object(
+        ("failure", "key", "classes", "rating"),
+        failure=_NUMBER, key=_KEY, classes=classes, rating=_whole(1, 10), milliseconds=_MILLISECONDS,
+    )  # fmt: skip
+
+
 def description(corrections: Iterable[str] = CORRECTIONS) -> dict[str, Any]:
     """The OpenAPI document, with the corrections that are offered."""
     from limner.annotate.scale import REASONS
@@ -151,6 +164,7 @@ def description(corrections: Iterable[str] = CORRECTIONS) -> dict[str, Any]:
         "/api/comparison": {"get": _operation("The next comparison", role="annotator")},
         "/api/votes": {"post": _operation("Vote", role="annotator", sent=vote)},
         "/api/study": {"get": _operation("Estimates so far, and whether labelling can stop", role="reviewer")},
+        "/api/failure-answers": {"post": _operation("Judge a failure", role="annotator", sent=_failure_answer())},
         "/api/status": {"get": _operation("Progress, agreement, annotators", role="reviewer")},
     }
     about = "Judging pairs of images and texts. Send Content-Type: application/json; in a team, the session's cookie."

@@ -96,6 +96,7 @@ def routes() -> list[BaseRoute]:
     judged = [
         Route("/judge", endpoint(judging.judge_page), methods=["GET"]),
         Route("/judge", endpoint(judging.judge_form), methods=["POST"]),
+        Route("/captions", endpoint(crowding.captions_page), methods=["GET"]),
         Route("/captions", endpoint(crowding.captions_form), methods=["POST"]),
         Route("/prefer", endpoint(preferring.prefer_page), methods=["GET"]),
         Route("/prefer", endpoint(preferring.prefer_form), methods=["POST"]),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
 
 from starlette.responses import RedirectResponse, Response
 
@@ -11,19 +10,22 @@ from limner.core.errors import LimnerError
 from limner.web.judging import answer_key, fitting, judged_collection, picture_of, whole
 from limner.web.site import Ask, page
 
-if TYPE_CHECKING:
-    from limner.annotate.store.tasks import Held
 
-
-def captions_page(ask: Ask, held: Held, mine: Any) -> Response:
+def captions_page(ask: Ask) -> Response:
     """The next image of a task whose captions are not all answered, or the one that is asked for."""
     from limner.annotate.crowd import WORDS, blocks
+    from limner.annotate.store.tasks import lease, progress_of
 
+    store, me = ask.site.store, ask.site.annotator(ask.visitor)
+    held = lease(store, me)
+    if held is None or held.kind != "captions":
+        return RedirectResponse("/judge", 303)
     shown = blocks(held.items)
     first = next((n for n, block in enumerate(shown) if any(item.grade is None for item in block)), len(shown) - 1)
     at = min(ask.number("at", first), len(shown) - 1)
     return page(
-        ask, "captions.html", held=held, at=at, block=shown[at], blocks=len(shown), guideline=WORDS, mine=mine,
+        ask, "captions.html", held=held, at=at, block=shown[at], blocks=len(shown), guideline=WORDS,
+        mine=progress_of(store, me),
         source=picture_of(judged_collection(ask), shown[at][0]), key=secrets.token_urlsafe(16),
         done=sum(all(item.grade is not None for item in block) for block in shown),
     )  # fmt: skip

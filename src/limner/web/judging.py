@@ -37,9 +37,7 @@ def judge_page(ask: Ask) -> Response:
     if held is None or not held.items:
         return page(ask, "judged.html", mine=mine, admin=ask.visitor.may("admin"), enough=can_stop(ask))
     if held.kind == "captions":
-        from limner.web.crowding import captions_page
-
-        return captions_page(ask, held, mine)
+        return RedirectResponse(f"/captions?{ask.request.url.query}".rstrip("?"), 303)
     at = min(ask.number("at", _first(held)), len(held.items) - 1)
     return page(
         ask, "judge.html", held=held, at=at, item=held.items[at], mine=mine, grades=GRADES, reasons=REASONS,
