@@ -29,7 +29,8 @@ def towers(
             start (a trained model, or its folder, to go on from). Sizes: words, hidden, joint, cell ("gru", "lstm"),
             pooling ("last", "mean", "max"), dropout. Loss: loss ("knn", "max", "sum", "semi-hard", "adaptive",
             "module:function"), margin, k.
-            Training: epochs, batch, rate, decay, decay_every, weight_decay, clip, patience, seed, device, precision,
+            Training: epochs, batch, rate, optimizer ("adam", "adamp"), schedule ("step", "cosine"), decay,
+            decay_every, weight_decay, clip, patience, seed, device, precision,
             folder (of checkpoints and logs), every, tensorboard.
     """
     from limner.systems.towers import training

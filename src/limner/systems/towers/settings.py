@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -13,6 +14,8 @@ from limner.core.registry import checked, takes
 Kind = TypeVar("Kind")
 PRECISIONS = ("float32", "bfloat16")
 """Half precision proper would need its gradients scaled."""
+OPTIMIZERS = ("adam", "adamp")
+SCHEDULES = ("step", "cosine")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +26,9 @@ class Training:
         epochs: Passes over the pairs.
         batch: Pairs in a step, over all processes.
         rate: Step size of Adam at the start.
+        optimizer: "adam", or "adamp" (Heo et al. 2021).
+        schedule: Of the rate: "step" multiplies it by `decay` after every `decay_every` epochs, "cosine" lets it fall
+            to 0 along half a cosine over all epochs.
         decay: What the rate is multiplied with...
         decay_every: ...after so many epochs.
         weight_decay: Share by which weights shrink, as a penalty in the loss (L2).
@@ -39,6 +45,8 @@ class Training:
     epochs: int = 30
     batch: int = 128
     rate: float = 1e-3
+    optimizer: str = "adam"
+    schedule: str = "step"
     decay: float = 0.1
     decay_every: int = 10
     weight_decay: float = 0.0
@@ -59,15 +67,20 @@ class Training:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise LimnerError(f"{name}={value}: expected a number above 0")
-        if self.precision not in PRECISIONS:
-            raise UnknownName("precision", self.precision, PRECISIONS)
+        for name, known in (("precision", PRECISIONS), ("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
+            if getattr(self, name) not in known:
+                raise UnknownName(name, getattr(self, name), known)
 
     def rate_at(self, epoch: int) -> float:
         """The step size in an epoch, counted from 0.
 
         >>> Training(rate=0.001).rate_at(9), round(Training(rate=0.001).rate_at(10), 6)
         (0.001, 0.0001)
+        >>> [round(Training(rate=1.0, epochs=4, schedule="cosine").rate_at(epoch), 3) for epoch in range(4)]
+        [1.0, 0.854, 0.5, 0.146]
         """
+        if self.schedule == "cosine":
+            return self.rate * (1 + math.cos(math.pi * min(epoch / self.epochs, 1))) / 2
         return float(self.rate * self.decay ** (epoch // self.decay_every))
 
 
