@@ -108,7 +108,7 @@ class Claim:
         word, bound = self._parsed_goal()
         if word == "within" and self.reference is not None:
             # The last bits of a decimal fraction must not decide: 0.815 is within 0.005 of 0.81.
-            return abs(self.ours - self.reference) <= bound * (1 + 1e-9) + 1e-12
+            return bool(abs(self.ours - self.reference) <= bound * (1 + 1e-9) + 1e-12)
         if self.reference is None:
             return bool(COMPARISONS[word](self.ours, bound))
         return self.ratio is not None and bool(COMPARISONS[word](self.ratio, bound))

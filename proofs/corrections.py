@@ -169,7 +169,7 @@ def claims_of(world: World, found: list[Row]) -> Iterator[Claim]:
     base = found[0].report
     for row in found[1:]:
         kind = row.options.split(":")[0]
-        note = row.options if kind == "tuned" else ""
+        note = f"{row.options}, chosen on the dev split" if kind == "tuned" else ""
         yield Claim(
             f"{world.name}: rsum after {row.correction} ({kind}) vs before",
             row.report.value("rsum", view="pairs"), base.value("rsum", view="pairs"),

@@ -96,7 +96,7 @@ def trained_by_loss(options: argparse.Namespace, folder: Path) -> dict[str, tupl
     first = all_trained(
         [_job(label, 0, settings, options) for label in options.losses for settings in tries.values()], folder, **how
     )
-    best = {label: _best(label, first, tries) for label in options.losses}
+    best = {label: _best(label, first, tries) for label in options.losses if any(r.job.label == label for r in first)}
     jobs = [_job(label, seed, tries[best[label][0]], options) for seed in range(1, options.seeds) for label in best]
     lstm = [replace(_job(KNN, seed, {**tries[best[KNN][0]], "cell": "lstm"}, options), label="kNN (k = 3), LSTM")
             for seed in range(options.seeds)]  # fmt: skip

@@ -51,6 +51,7 @@ def test_the_line_of_a_claim():
     fields = {"claim": "top-10 25k x 100k vs bare product", "ours": 12.9, "reference": 12.1, "ratio": 1.066}
     assert json.loads(line) == fields | {"goal": "<= 1.15", "met": True}
     assert json.loads(Claim("a", 1.0, goal="< 2").line())["reference"] is None
+    assert json.loads(Claim("a", np.float64(1.0), 1.0, goal="within 1").line())["met"] is True
     assert json.loads(Claim("a", float("nan"), 0.0, goal="within 1").line())["met"] is False
 
 

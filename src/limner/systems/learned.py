@@ -29,7 +29,8 @@ def towers(
             trained model, or its folder, to continue from). Sizes: word_dim, hidden_dim, embedding_dim, cell ("gru",
             "lstm"), pooling ("last", "mean", "max"), dropout. Loss: loss ("knn", "max", "sum", "semi-hard",
             "adaptive", "module:function"), margin, k. Training: epochs, batch_size, learning_rate, lr_decay,
-            lr_decay_every, weight_decay, max_grad_norm, patience, seed, device, precision, checkpoint_dir,
+            optimizer ("adam", "adamp"), schedule ("step", "cosine"), lr_decay_every, weight_decay, max_grad_norm,
+            patience, seed, device, precision, checkpoint_dir,
             checkpoint_every, tensorboard.
     """
     from limner.systems.towers import training

@@ -210,8 +210,8 @@ def train(
     """
     asked = system(variant)
     options: dict[str, Any] = {"features": features, "side": side, "seed": seed, "workers": workers}
-    learned: dict[str, Any] = {"rank": rank, "precision": precision}
-    learned = {name: value for name, value in learned.items() if value is not None}
+    solving: dict[str, Any] = {"rank": rank, "precision": precision}
+    learned = {name: value for name, value in solving.items() if value is not None}
     if asked.method == "nearest" and learned:
         raise LimnerError(f"{' and '.join(learned)} with {asked.name}: nearest neighbours decompose nothing; leave out")
     given = None if corpus is None else Path(corpus)

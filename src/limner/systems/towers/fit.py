@@ -21,6 +21,7 @@ from limner.core.errors import LimnerError
 from limner.core.renamed import current
 from limner.core.torch_kernels import device_named
 from limner.systems.towers import checkpoints, randomness
+from limner.systems.towers.adamp import AdamP
 from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.logs import Live, Log, Row
 from limner.systems.towers.settings import CHANGEABLE, OLD_NAMES, Training
@@ -112,10 +113,7 @@ class _Run:
         self.task, self.training, self.criterion, self.group = task, training, criterion, group
         self.parameters = [p for p in task.module.parameters() if p.requires_grad]
         self.device = self.parameters[0].device
-        kind = torch.optim.AdamW if getattr(task, "decoupled", False) else torch.optim.Adam
-        self.optimiser = kind(
-            self.parameters, lr=training.learning_rate, weight_decay=training.weight_decay, fused=True
-        )
+        self.optimiser = _optimiser(self.parameters, training, decoupled=getattr(task, "decoupled", False))
         self.state = State(loss=torch.zeros((), device=self.device))
         self.folder = None if training.checkpoint_dir is None else Path(training.checkpoint_dir)
         self.live = Live(training.epochs * task.steps, progress=progress, quiet=not group.main)
@@ -216,6 +214,7 @@ class _Run:
     def _fixed(self) -> dict[str, Any]:
         """What must be the same when the run is resumed."""
         how = {name: value for name, value in asdict(self.training).items() if name not in CHANGEABLE}
+        how |= {"epochs": self.training.epochs} if self.training.schedule == "cosine" else {}
         shape = {"steps": self.task.steps, "processes": self.group.size}
         return {**how, **getattr(self.task, "settings", {}), **shape}
 
@@ -247,6 +246,13 @@ class _Run:
                     f"checkpoint {path} was made with {name}={there.get(name)}, this run has {value}: use another "
                     "folder, remove the checkpoint, or train with what it was made with"
                 )
+
+
+def _optimiser(parameters: list[nn.Parameter], training: Training, *, decoupled: bool) -> torch.optim.Optimizer:
+    how: dict[str, Any] = {"lr": training.rate, "weight_decay": training.weight_decay}
+    if training.optimizer == "adamp":
+        return AdamP(parameters, **how)
+    return (torch.optim.AdamW if decoupled else torch.optim.Adam)(parameters, **how, fused=True)
 
 
 def _moments(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -50,6 +51,8 @@ def current_settings(groups: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[
 
 PRECISIONS = ("float32", "bfloat16")
 """Half precision proper would need its gradients scaled."""
+OPTIMIZERS = ("adam", "adamp")
+SCHEDULES = ("step", "cosine")
 
 
 @was("batch", "rate", "decay", "decay_every", "clip", "folder", "every")
@@ -61,6 +64,9 @@ class Training:
         epochs: Passes over the pairs.
         batch_size: Pairs per step, summed over all processes.
         learning_rate: Learning rate of Adam, at the start.
+        optimizer: "adam", or "adamp" (Heo et al. 2021).
+        schedule: Of the rate: "step" multiplies it by `decay` after every `decay_every` epochs, "cosine" lets it fall
+            to 0 along half a cosine over all epochs.
         lr_decay: The learning rate is multiplied by this...
         lr_decay_every: ...every this many epochs.
         weight_decay: L2 penalty on the weights.
@@ -77,6 +83,8 @@ class Training:
     epochs: int = 30
     batch_size: int = 128
     learning_rate: float = 1e-3
+    optimizer: str = "adam"
+    schedule: str = "step"
     lr_decay: float = 0.1
     lr_decay_every: int = 10
     weight_decay: float = 0.0
@@ -97,15 +105,20 @@ class Training:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise LimnerError(f"{name}={value}: expected a number above 0")
-        if self.precision not in PRECISIONS:
-            raise UnknownName("precision", self.precision, PRECISIONS)
+        for name, known in (("precision", PRECISIONS), ("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
+            if getattr(self, name) not in known:
+                raise UnknownName(name, getattr(self, name), known)
 
     def rate_at(self, epoch: int) -> float:
         """The learning rate of an epoch, counted from 0.
 
         >>> Training(learning_rate=0.001).rate_at(9), round(Training(learning_rate=0.001).rate_at(10), 6)
         (0.001, 0.0001)
+        >>> [round(Training(rate=1.0, epochs=4, schedule="cosine").rate_at(epoch), 3) for epoch in range(4)]
+        [1.0, 0.854, 0.5, 0.146]
         """
+        if self.schedule == "cosine":
+            return self.rate * (1 + math.cos(math.pi * min(epoch / self.epochs, 1))) / 2
         return float(self.learning_rate * self.lr_decay ** (epoch // self.lr_decay_every))
 
 
