@@ -314,7 +314,7 @@ class Near:
 
     def candidates(self, k: int, keys: Keys | None = None) -> Pairs | None:
         """Columns that may be among the k best of each row; None where they are too many."""
-        from limner.core.lowprecision import select
+        from limner.core.filter_kernels import select
 
         rows, width = self.bits.shape
         keys = keys or Keys.plain(rows, width)
@@ -354,7 +354,7 @@ class Near:
 
     def above(self, indptr: Int64, positives: Int64, pools: Pools = NO_POOLS) -> tuple[Int64, Int64, Int64] | None:
         """How many stand above each positive for sure; and (positives, columns) that only the grid can compare."""
-        from limner.core.lowprecision import count_near
+        from limner.core.filter_kernels import count_near
 
         counts, whose = np.zeros(len(positives), np.int64), np.empty(self._room, np.int64)
         columns = np.empty_like(whose)
