@@ -148,6 +148,13 @@ def _tell(near_lower, near_upper, sure, doubtful):  # type: ignore[no-untyped-de
 
 
 @_jit
+def _taken(values, places, taken):  # type: ignore[no-untyped-def]
+    for i in range(places.shape[0]):
+        taken[i] = values[places[i]]
+    return taken[: places.shape[0]]
+
+
+@_jit
 def count_near(near, vectors, bounds, indptr, positives, cut, room, above, whose, columns):  # type: ignore[no-untyped-def]
     """How many stand above every positive for sure, and the pairs that only the grid can tell.
 
@@ -177,13 +184,11 @@ def count_near(near, vectors, bounds, indptr, positives, cut, room, above, whose
         if indptr[r] == indptr[r + 1]:
             continue
         _interval(near[r], words, values, query[r], candidate, eps, lower, upper)
-        low, size, seen_lower, seen_upper = 0, width, lower, upper
+        low, seen_lower, seen_upper = 0, lower, upper
         if pools.shape[0]:
-            low = pool_indptr[pools[r]]
-            size = pool_indptr[pools[r] + 1] - low
-            for i in range(size):
-                cut_lower[i], cut_upper[i] = lower[pool_columns[low + i]], upper[pool_columns[low + i]]
-            seen_lower, seen_upper = cut_lower[:size], cut_upper[:size]
+            low, high = pool_indptr[pools[r]], pool_indptr[pools[r] + 1]
+            seen_lower = _taken(lower, pool_columns[low:high], cut_lower)
+            seen_upper = _taken(upper, pool_columns[low:high], cut_upper)
         for p in range(indptr[r], indptr[r + 1]):
             own = _product(queries[r], candidates[positives[p]])
             reach = close_query[r] * close_candidate[positives[p]] + query[r, 2]

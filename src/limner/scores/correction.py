@@ -409,8 +409,9 @@ class CorrectedScores(Scores):
         if isinstance(consume, Best) and by_filter is not None:
             shift = self.correction.shift(self.statistics.known)
             if shift and not self.correction.limit(self.base).reach and (near := by_filter(workers)):
-                wanted: Any = BestShifted(consume, Shifted(*shift, self._applied))
-                return near.stream(wanted, workers=workers, progress=progress)
+                wanted = BestShifted(consume, Shifted(*shift, self._applied))
+                found: Iterator[Result] = near.stream(wanted, workers=workers, progress=progress)
+                return found
         return super().stream(consume, workers=workers, progress=progress)
 
     def _applied(self, scores: Float32, places: IntArray) -> Block:
