@@ -2,8 +2,8 @@
 
 limner, the bare blocked product of the same size, faiss and plain numpy, in turn, on the same threads. Every task runs
 in a fresh process; memory is what the work adds to what the inputs take. `--only` picks parts: top, csls, wikipedia,
-growth, and low: the same answers from bfloat16 products, beside the float32 way. `--quick` takes a fraction of the
-sizes. `--plot FILE` draws how time grows with the number of items.
+growth, maxsim (late interaction), and low: the same answers from bfloat16 products, beside the float32 way. `--quick`
+takes a fraction of the sizes. `--plot FILE` draws how time grows with the number of items.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from claims import Claim, Cost, Task, interleaved, log, main, measured
 
-PARTS = ("top", "csls", "low", "wikipedia", "growth")
+PARTS = ("top", "csls", "low", "maxsim", "wikipedia", "growth")
 THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 BLOCK = 2048
 
@@ -262,6 +262,64 @@ def _beside_float32(size: str, case: tuple[Any, ...], rounds: int, goal: str) ->
         yield Claim(f"{size}, low precision: seconds vs faiss", mine.wall, found["faiss"].wall, goal="< 1", note=note)
 
 
+def tokens(items: int, each: int, d: int, seed: int) -> dict[str, np.ndarray]:
+    """Items of as many vectors each."""
+    return {f"{seed}-{n}": part for n, part in enumerate(np.split(vectors(items * each, d, seed), items))}
+
+
+def late(n: int, m: int, each: tuple[int, int], d: int) -> Callable[[], Any]:
+    from limner import Scores
+
+    Scores.from_sets(tokens(3, 2, 8, 0), tokens(3, 2, 8, 1), pooling="maxsim").top(2)
+    scores = Scores.from_sets(tokens(n, each[0], d, 0), tokens(m, each[1], d, 1), similarity="dot", pooling="maxsim")
+
+    def work() -> Any:
+        found = scores.top(10)
+        return found.indices, found.scores
+
+    return extra(work)
+
+
+def late_by_loop(n: int, m: int, each: tuple[int, int], d: int) -> Callable[[], Any]:
+    """As one would write it: a product, a maximum and a sum for every pair of items."""
+    queries, pages = tokens(n, each[0], d, 0), tokens(m, each[1], d, 1)
+
+    def work() -> Any:
+        s = np.array([[(q @ p.T).max(axis=1).sum() for p in pages.values()] for q in queries.values()])
+        order = np.argsort(-s, axis=1, kind="stable")[:, :10]
+        return order, np.take_along_axis(s, order, axis=1)
+
+    return extra(work)
+
+
+def maxsim(quick: bool, rounds: int) -> Iterator[Claim]:
+    """Late interaction, beside a loop over pairs of items and the bare product of all pairs of vectors."""
+    n, m, each, d = (16, 300, (32, 200), 128) if quick else (64, 2_000, (32, 300), 128)
+    tasks = {"limner": Task(late, n, m, each, d), "loop": Task(late_by_loop, n, m, each, d)}
+    tasks["bare"] = Task(bare, n * each[0], m * each[1], d)
+    found, note = interleaved(tasks, rounds=rounds, threads=THREADS), load()
+    mine, size = (
+        found["limner"],
+        f"late interaction, {n} queries of {each[0]} over {m:,} items of {each[1]} vectors, d = {d}",
+    )
+    same, apart = agreement(mine, found["loop"])
+    yield Claim(
+        f"{size}: CPU seconds vs the bare product of all pairs of vectors",
+        mine.cpu,
+        found["bare"].cpu,
+        goal="<= 1.3",
+        note=note,
+    )
+    yield Claim(f"{size}: CPU seconds vs a loop over pairs", mine.cpu, found["loop"].cpu, goal="< 1", note=note)
+    yield Claim(f"{size}: memory beyond the inputs, MB", grown(mine), goal="< 200")
+    yield Claim(
+        f"{size}: largest difference of a score from the loop",
+        apart,
+        goal="< 1e-4",
+        note=f"{same:.3%} of the lists are the same",
+    )
+
+
 def wikipedia(quick: bool, rounds: int) -> Iterator[Claim]:
     n, d = (92_367 // 16, 768) if quick else (92_367, 768)
     cost = measured(Task(ours, n, n, d, 5, "csls"))
@@ -324,7 +382,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     started = time.perf_counter()
     rounds = options.rounds or (1 if options.quick else 3)
     for name in options.only:
-        parts = {"top": top, "csls": csls, "low": low, "wikipedia": wikipedia, "growth": growth}
+        parts = {"top": top, "csls": csls, "low": low, "maxsim": maxsim, "wikipedia": wikipedia, "growth": growth}
         yield from parts[name](options.quick, rounds)
     if options.plot and GROWTH:
         draw(options.plot)

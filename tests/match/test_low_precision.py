@@ -141,6 +141,24 @@ def test_the_filter_decides_and_keeps_few():
     assert 10 <= len(found[1]) / 256 < 11
 
 
+def test_a_bound_that_is_too_small_gives_wrong_lists(monkeypatch):
+    """The comparisons above can fail: with a tenth of the bound, candidates are lost."""
+    rng = np.random.default_rng(0)
+    scores = Scores.from_embeddings(rng.standard_normal((256, 32)), rng.standard_normal((3000, 32)))
+    monkeypatch.setenv(filtering.SETTING, "never")
+    plain = scores.top(10)
+    whole = Bounds.of
+
+    def tenth(queries, candidates):
+        found = whole(queries, candidates)
+        return Bounds((found.query * 0.1).astype(np.float32), found.candidate, found.close)
+
+    monkeypatch.setenv(filtering.SETTING, "always")
+    monkeypatch.setattr(filtering, "READ", 0.1 * READ)
+    monkeypatch.setattr(Bounds, "of", staticmethod(tenth))
+    assert not np.array_equal(plain.indices, scores.top(10).indices)
+
+
 def test_a_block_that_stays_open_goes_the_float32_way(monkeypatch):
     """Candidates that bfloat16 cannot tell apart: nothing is ruled out, and the answer is the same."""
     rng = np.random.default_rng(0)

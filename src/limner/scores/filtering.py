@@ -61,6 +61,9 @@ SHARE = 64
 """At most one candidate in so many is computed in double precision; a block with more goes the float32 way."""
 
 
+_THREAD = local()
+
+
 def setting() -> str:
     """The value of `LIMNER_LOW_PRECISION`."""
     word = os.environ.get(SETTING, "auto") or "auto"
@@ -157,12 +160,12 @@ def _measured_gain(dimensions: int) -> float:
         return float("inf")
     rng = np.random.default_rng(0)
     rows, columns = (
-        rng.standard_normal((size, dimensions), dtype=np.float32) for size in (TILE_ROWS, 8 * TILE_COLUMNS)
+        rng.standard_normal((size, dimensions), dtype=np.float32) for size in (TILE_ROWS, 4 * TILE_COLUMNS)
     )
     low, high = Rounded.of(rows), Rounded.of(columns)
     out = np.empty((TILE_ROWS, len(columns)), dtype=np.uint16)
     work = [(lambda: torch_products(low.bits, high.bits, out)), (lambda: _float32_products(rows, columns))]
-    taken = [[_seconds(each) for each in work] for _ in range(5)]
+    taken = [[_seconds(each) for each in work] for _ in range(3)]
     fast, plain = np.min(taken, axis=0)
     return float(fast / plain)
 
@@ -203,7 +206,9 @@ def emulated_products(rows: Bits, columns: Bits, out: Bits) -> None:
 def torch_products(rows: Bits, columns: Bits, out: Bits) -> None:
     """As `emulated_products`, by torch on the processor's bfloat16 units, on one thread."""
     torch = _torch()
-    torch.set_num_threads(1)  # of this thread alone
+    if not hasattr(_THREAD, "alone"):
+        torch.set_num_threads(1)  # of this thread
+        _THREAD.alone = True
     a, b, c = (torch.from_numpy(each.view(np.int16)).view(torch.bfloat16) for each in (rows, columns, out))
     torch.mm(a, b.T, out=c)
 
@@ -315,7 +320,7 @@ class Near:
 
     def candidates(self, k: int, keys: Keys | None = None) -> Pairs | None:
         """Columns that may be among the k best of each row; None where they are too many."""
-        from limner.core.lowprecision import select
+        from limner.core.filter_kernels import select
 
         rows, width = self.bits.shape
         keys = keys or Keys.plain(rows, width)
@@ -355,7 +360,7 @@ class Near:
 
     def above(self, indptr: Int64, positives: Int64, pools: Pools = NO_POOLS) -> tuple[Int64, Int64, Int64] | None:
         """How many stand above each positive for sure; and (positives, columns) that only the grid can compare."""
-        from limner.core.lowprecision import count_near
+        from limner.core.filter_kernels import count_near
 
         counts, whose = np.zeros(len(positives), np.int64), np.empty(self._room, np.int64)
         columns = np.empty_like(whose)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from limner.core import pooling
 from limner.core.arrays import Float32, IntArray
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
@@ -152,6 +151,8 @@ class _Pieces:
 
     def highest(self) -> Float32:
         """The best pair of vectors."""
+        from limner.core import pooling
+
         best = np.full((len(self.rows) - 1, len(self.columns) - 1), -np.inf, dtype=np.float32)
         for owners, pooled in self._by_rows():
             pooling.highest_of_rows(pooled, owners, best)
@@ -159,6 +160,8 @@ class _Pieces:
 
     def sums_over_rows(self) -> Float32:
         """The sum over query vectors of their best candidate vector."""
+        from limner.core import pooling
+
         sums = np.zeros((len(self.rows) - 1, len(self.columns) - 1))
         for owners, pooled in self._by_rows():
             pooling.add_rows_of_items(pooled, owners, sums)
@@ -166,6 +169,8 @@ class _Pieces:
 
     def sums_over_columns(self) -> Float32:
         """The sum over candidate vectors of their best query vector."""
+        from limner.core import pooling
+
         sums = np.zeros((len(self.rows) - 1, len(self.columns) - 1))
         for low, high in self._chunks():
             best = np.full((len(sums), high - low), -np.inf, dtype=np.float32)
@@ -177,6 +182,8 @@ class _Pieces:
 
     def _by_rows(self) -> Iterator[tuple[IntArray, Float32]]:
         """(whose they are, their best score with each candidate), for tile after tile of query vectors."""
+        from limner.core import pooling
+
         for start, stop in self._tiles():
             pooled = np.full((stop - start, len(self.columns) - 1), -np.inf, dtype=np.float32)
             for low, high in self._chunks():

@@ -249,7 +249,7 @@ class _Run:
 
 
 def _optimiser(parameters: list[nn.Parameter], training: Training, *, decoupled: bool) -> torch.optim.Optimizer:
-    how: dict[str, Any] = {"lr": training.rate, "weight_decay": training.weight_decay}
+    how: dict[str, Any] = {"lr": training.learning_rate, "weight_decay": training.weight_decay}
     if training.optimizer == "adamp":
         return AdamP(parameters, **how)
     return (torch.optim.AdamW if decoupled else torch.optim.Adam)(parameters, **how, fused=True)
