@@ -60,6 +60,7 @@ def here(tmp_path, monkeypatch):
     images.save("I.npy"), texts.save("T.npy")
     for name in ("BI", "BT"):
         Embeddings.of(RNG.standard_normal((40, 6)), prefix=name).save(f"{name}.npy")
+    Embeddings.of(RNG.standard_normal((40, 9))).save("wide.npy")
     return tmp_path
 
 
@@ -100,7 +101,9 @@ def test_a_bank_of_two_files_and_one_file_for_both_directions(here):
             "'captions' has no split 'dev' (its splits: none); add a column 'split'",
         ),
         (["--by", "colour"], "colour"),
+        (["--correct", "csls", "--bank", "wide.npy", "--bank", "wide.npy"], "a bank of vectors of 9 dimensions"),
         (["--rename", "i2t"], "expected NAME=TEXT"),
+        (["--rename", "i2t=a", "--rename", "i2t=b"], "more than once"),
         (["--rename", "i2i=x"], "i2i"),
     ],
 )

@@ -39,7 +39,7 @@ def array(given: Any, what: str) -> Array:
         plain = [_on_host(row) for row in plain]
     try:
         found = plain if type(plain) is np.memmap or isinstance(plain, np.ma.MaskedArray) else np.asarray(plain)
-        return _plain(found) if found.dtype == object and len(found) else found
+        return _plain(found) if found.dtype == object and found.ndim and len(found) else found
     except ValueError as error:
         raise LimnerError(f"{what}: expected an array, or rows of one length ({error})") from error
 
@@ -71,8 +71,13 @@ def _plain(found: Array) -> Array:
     """An array of Python's objects as rows of numbers, where it is a column of vectors, or holds numbers only."""
     if found.ndim == 1 or (found.ndim == 2 and found.shape[1] == 1):
         found = _joined(found.reshape(-1))
-    held = found.dtype == object and all(isinstance(value, (float, int, np.number)) for value in found.flat)
+    held = found.dtype == object and all(_is_held(value) for value in found.flat)
     return found.astype(np.float64) if held else found
+
+
+def _is_held(value: Any) -> bool:
+    """Whether double precision surely holds a number as it is."""
+    return isinstance(value, (float, np.floating)) or (isinstance(value, (int, np.integer)) and abs(value) <= 1 << 53)
 
 
 def _joined(column: Array) -> Array:

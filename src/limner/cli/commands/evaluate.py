@@ -201,6 +201,8 @@ def _names(words: list[str] | None) -> dict[str, str]:
     for name, _, text in pairs:
         if not name or not text:
             raise typer.BadParameter(f"--rename got {name!r}: expected NAME=TEXT, e.g. 'i2t=caption retrieval'")
+        if sum(other == name for other, _, _ in pairs) > 1:
+            raise typer.BadParameter(f"--rename got {name!r} more than once: give one name for each")
     return {name: text for name, _, text in pairs}
 
 

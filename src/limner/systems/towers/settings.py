@@ -65,7 +65,7 @@ class Training:
         batch_size: Pairs per step, summed over all processes.
         learning_rate: Learning rate of Adam, at the start.
         optimizer: "adam", or "adamp" (Heo et al. 2021).
-        schedule: Of the rate: "step" multiplies it by `decay` after every `decay_every` epochs, "cosine" lets it fall
+        schedule: Of the learning rate: "step" multiplies it by `lr_decay` every `lr_decay_every` epochs, "cosine" lets it fall
             to 0 along half a cosine over all epochs.
         lr_decay: The learning rate is multiplied by this...
         lr_decay_every: ...every this many epochs.
