@@ -83,7 +83,14 @@ class CorrectedScores(Scores):
             raise LimnerError(
                 "a bank of embeddings needs scores from embeddings: give Scores of the bank's queries instead"
             )
-        return cast(Scores, with_queries(queries))
+        found = cast(Scores, with_queries(queries))
+        sizes = [np.shape(side)[1] for side in (queries, getattr(self.base, "candidate_vectors", queries))]
+        if sizes[0] != sizes[1]:
+            raise LimnerError(
+                f"a bank of vectors of {sizes[0]} dimensions for candidates of {sizes[1]}: expected the same; encode "
+                "the bank with the same model"
+            )
+        return found
 
     @property
     def T(self) -> CorrectedScores:

@@ -65,8 +65,8 @@ class Training:
         batch_size: Pairs per step, summed over all processes.
         learning_rate: Learning rate of Adam, at the start.
         optimizer: "adam", or "adamp" (Heo et al. 2021).
-        schedule: Of the learning rate: "step" multiplies it by `lr_decay` every `lr_decay_every` epochs, "cosine" lets it fall
-            to 0 along half a cosine over all epochs.
+        schedule: "step" multiplies the learning rate by `lr_decay` every `lr_decay_every` epochs, "cosine" lets it
+            fall to 0 along half a cosine over all epochs.
         lr_decay: The learning rate is multiplied by this...
         lr_decay_every: ...every this many epochs.
         weight_decay: L2 penalty on the weights.
