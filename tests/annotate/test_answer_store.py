@@ -182,7 +182,7 @@ def test_what_is_no_store_is_refused(tmp_path):
         open_store(tmp_path / "text.db")
     with sqlite3.connect(tmp_path / "other.db") as connection:
         connection.execute("CREATE TABLE songs (title TEXT)")
-    with pytest.raises(LimnerError, match="tables of something else"):
+    with pytest.raises(LimnerError, match="contains other tables"):
         open_store(tmp_path / "other.db")
 
 

@@ -1,10 +1,10 @@
-"""Planning a labelling: what to draw, with which probabilities, how many labels a wanted interval takes.
+"""Sampling designs: which pairs to label, with which probabilities, and how many labels an interval needs.
 
-A study is for one direction, some systems and some measures. Its units (`limner.annotate.frames`) are cut into strata:
-first places apart from deeper ones, and by what a judge says of them. The judge decides nothing else: a bad one makes
-strata that are all alike, which costs next to nothing. Each stratum gets what the measures need of it; a further `plan`
-of the same study adds a draw that follows what the answers so far say of each stratum (Neyman), never below half of its
-share by size.
+A study is for one direction, some systems and some measures. Its units (`limner.annotate.frames`) are split into
+strata: first ranks and deeper ones separately, and by the predictions of a judge. The judge has no other effect: a bad
+one makes uninformative strata, which costs almost nothing. Each stratum gets what the measures need of it; a further
+`plan` of the same study adds a draw that follows what the answers so far say of each stratum (Neyman), never below half
+of its share by size.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from limner.evaluation.measures import Measure, parse
 from limner.stats import draw, strata_of
 
 SECONDS = 8.0
-"""Seconds a person takes for a pair, where nothing else is said."""
+"""Default seconds per pair and person."""
 STRATA = 5
 PILOT = 2
 _Z = 1.96
@@ -41,7 +41,7 @@ _DOUBT = 4.0  # answers' worth of the common rate in each stratum's own
 
 
 class Judge(Protocol):
-    """A machine that says how likely pairs are to be matches."""
+    """An automatic judge that predicts the probability of a match."""
 
     name: str
 
@@ -51,7 +51,7 @@ class Judge(Protocol):
 
 @dataclass(frozen=True)
 class Planned:
-    """What a plan says of one direction.
+    """The plan for one direction.
 
     Args:
         design: The design's number in the store.
@@ -60,9 +60,9 @@ class Planned:
         queries: Queries of the collection.
         units: Units that could be drawn.
         strata: Units in each stratum.
-        drawn: Units drawn so far, this draw included.
-        labels: Pairs that people are asked for in this draw.
-        hours: What that takes.
+        drawn: Units drawn so far, including this draw.
+        labels: Pairs to label in this draw.
+        hours: Estimated working hours.
         expected: Half-width in points, by system and measure.
         without_judge: Labels that the same intervals would take without the judge; None without one.
     """
@@ -108,16 +108,16 @@ def plan(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Planned]:
-    """Plans a study, draws what is to be labelled, and writes the tasks; once more, it adds a further draw.
+    """Plans a study, samples the pairs to label, and writes the tasks; called again, it adds a further draw.
 
     Args:
         store: The store; it must hold the collection (`add_collection`).
-        collection: Its pairs are the given positives, which are taken as true.
+        collection: Its pairs are the given positives, which count as true.
         systems: By name: scores, or rankings by direction.
         measures: R@k, S@k, MRR@k and P@k.
-        direction: "i2t" or "t2i"; both where left out.
-        half_width: Wanted half-width of the widest interval, in points.
-        budget: At most so many labels in this draw, all directions together.
+        direction: "i2t" or "t2i"; both by default.
+        half_width: Target half-width of the widest interval, in percentage points.
+        budget: Maximum number of labels in this draw, all directions together.
         judge: Whose beliefs make the strata.
         strata: How many.
         replication: People who judge each pair.
@@ -147,7 +147,7 @@ def plan(
 
 @dataclass(frozen=True)
 class _Study:
-    """A design with what its systems and measures need of it."""
+    """A design with the needs of its systems and measures."""
 
     design: Design
     known: Judgements
@@ -201,7 +201,7 @@ def _units(found: SamplingFrame, direction: str, judge: Judge | None, strata: in
 
 
 def _believed(judge: Judge, units: Sequence[Unit], direction: str) -> FloatArray:
-    """What a judge says of each unit: of the likeliest of its pairs."""
+    """The judge's prediction for each unit: that of its most likely pair."""
     pairs = [pair for unit in units for pair in unit.pairs(direction)]
     said = np.asarray(judge.probabilities(pairs), dtype=np.float64)
     if said.shape != (len(pairs),) or not np.isfinite(said).all():
@@ -227,7 +227,7 @@ def _extended(
     seconds: float,
     seed: int,
 ) -> Planned:
-    """Draws as many more units as are needed, and asks for their pairs."""
+    """Draws the missing units, and creates tasks for their pairs."""
     made = study.design
     codes = np.array([u.stratum for u in made.units])
     size = np.bincount(codes)
@@ -260,7 +260,7 @@ def _extended(
 
 
 def _spread(codes: Any, size: Any, labelled: Mapping[int, float], believed: FloatArray | None) -> FloatArray:
-    """The standard deviation of the answers in each stratum: from answers, else from the judge, else the most."""
+    """The standard deviation of the answers in each stratum: from answers, else from the judge, else the maximum."""
     if labelled:
         units = np.array(list(labelled))
         said = np.array(list(labelled.values()))
@@ -274,7 +274,7 @@ def _spread(codes: Any, size: Any, labelled: Mapping[int, float], believed: Floa
 
 
 def _wanted(study: _Study, codes: Any, spread: FloatArray, half: float) -> FloatArray:
-    """Units of each stratum that give every measure of every system this half-width.
+    """Units needed in each stratum for this half-width, for every measure and system.
 
     Of a domain with share s of the measure: `n = z^2 s^2 v / (half^2 + z^2 s^2 v / N)` of its units, shared by
     `N_h S_h`; where a stratum holds other units too, as many more have to be drawn.
@@ -292,7 +292,7 @@ def _wanted(study: _Study, codes: Any, spread: FloatArray, half: float) -> Float
 
 
 def _half(share: float, inside: FloatArray, spread: FloatArray, codes: Any, counts: Any) -> float:
-    """The expected half-width where so many units of each stratum are labelled."""
+    """The expected half-width for these numbers of labelled units."""
     size = np.bincount(codes)
     own = np.bincount(codes, weights=inside, minlength=len(size))
     n = np.maximum(counts * own / size, 0.5)
@@ -302,7 +302,7 @@ def _half(share: float, inside: FloatArray, spread: FloatArray, codes: Any, coun
 
 
 def _ask(store: Store, study: _Study, units: Sequence[int], replication: int, seed: int) -> int:
-    """Makes tasks of the drawn pairs that nobody is asked for yet, in the order they were drawn."""
+    """Creates tasks for the drawn pairs without a task, in the order of the draws."""
     made = study.design
     pairs = list(dict.fromkeys(p for n in units for p in made.units[n].pairs(made.direction)))
     if not pairs:

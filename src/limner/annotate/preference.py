@@ -1,4 +1,4 @@
-"""Which ranking do people prefer? Votes, counted for `limner.stats.bradley_terry`, and the study that collects them.
+"""Preference between rankings: votes, counted for `limner.stats.bradley_terry`, and the study that collects them.
 
 The study of Chun et al. (2022, appendix D.1): five rankings with known faults, every two of them shown side by side.
 Their counts are `limner.evaluation.published.table("eccv-d1")`. The scores of its rows A to E are 10.66, 4.89, 70.85,
@@ -42,13 +42,13 @@ def counted(votes: Iterable[Vote], names: Sequence[str] | None = None) -> tuple[
 
 
 def study(positives: Sequence[str], others: Sequence[str], query: str, *, length: int | None = None) -> list[Rivals]:
-    """The ten comparisons of the paper's study for one query: rankings A to E, each with its known fault.
+    """The ten comparisons of the paper's study for one query: rankings A to E, each with its known error.
 
     Args:
         positives: Right answers, five or more; as many places are shown as there are.
         others: Wrong answers, at least as many.
         query: The query's id.
-        length: Places shown; the number of positives where left out.
+        length: Places shown; the number of positives by default.
     """
     size = length or len(positives)
     if len(positives) < 5 or size < 5 or len(others) < size or len(positives) < size:

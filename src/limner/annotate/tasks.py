@@ -87,7 +87,7 @@ def make_caption_tasks(
         pool: The pairs to judge, (image, caption).
         known: The original pairs, image -> text.
         near: Pairs in some system's top-25, which are no known negatives.
-        control_images: Where control images come from; all of `known` where left out.
+        control_images: Where control images come from; all of `known` by default.
         images: Images per task, beside the control image.
         captions: Captions per image.
         seed: Another seed, other tasks.

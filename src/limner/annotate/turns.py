@@ -48,8 +48,8 @@ class Candidates:
         systems: Names, in the order of `said`.
         said: (pairs, systems, 3): score with mean 0 and deviation 1 within the system's lists, and the reciprocal ranks
             in the image's and the caption's list, 0 where the pair is outside.
-        profiles: Of images and of captions: their ids, and a row of length 1 for each, how all systems score it with
-            everything on the other side. Without columns where a system gives lists only.
+        profiles: Profiles of images and of captions: their ids, and a row of length 1 for each, how all systems score
+            it with everything on the other side. Without columns where a system gives lists only.
     """
 
     pairs: tuple[Key, ...]
@@ -247,10 +247,10 @@ def in_turns(
         ask: Takes pairs, returns yes or no for each: people, or an oracle in a study.
         budget: Answers in all.
         turns: How many turns to spend them in; 1 asks the pool in random order.
-        strategy: Of the later turns, see `choose`.
-        first: Answers in the first turn; an equal share where left out.
+        strategy: Strategy of the later turns, see `choose`.
+        first: Answers in the first turn; an equal share by default.
         start_depth: The first turn asks pairs among the first so many places of some system's lists.
-        seed: Of the order within the first turn.
+        seed: Seed of the order within the first turn.
     """
     draw = np.random.default_rng(seed)
     size = (first or budget // turns) if turns > 1 else budget

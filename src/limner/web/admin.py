@@ -1,4 +1,4 @@
-"""The admin's view: how far the judging is, how well people agree, who is suspicious, and what to do about it."""
+"""The admin's view: progress, agreement, suspicious annotators, and actions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _calls = itertools.count()
 
 @dataclass
 class Work:
-    """What an admin set going, and what came of it; the last one is shown."""
+    """A background job of an admin and its result; the last one is shown."""
 
     key: Any = None
     told: str = ""
@@ -79,12 +79,12 @@ def admin_page(ask: Ask) -> Response:
 
 
 def _shown(value: float, digits: int = 2) -> str:
-    """A number, or a dash where there is none."""
+    """A number, or a dash if there is none."""
     return "–" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def _lowest(kappas: Mapping[tuple[str, str], tuple[float, int]]) -> list[tuple[tuple[str, str], tuple[float, int]]]:
-    """Those of the people who agree least, where there are many; one that is undefined says little."""
+    """The lowest agreement values, if there are many; undefined ones last."""
     if len(kappas) <= MOST:
         return list(kappas.items())
     return sorted(kappas.items(), key=lambda each: (math.isnan(each[1][0]), each[1][0]))[:MOST]
@@ -116,14 +116,14 @@ def _preferred(ask: Ask) -> tuple[Preference | None, str]:
 
 
 def _state(ask: Ask) -> tuple[Job | None, str, bool]:
-    """The work under way, or what came of the last."""
+    """The running job, or the result of the last one."""
     work: Work = ask.request.app.state.work
     job = None if work.key is None else _waited(ask, work, "", lambda job: "")
     return job, "" if job else work.told, work.failed
 
 
 def _waited(ask: Ask, work: Work, what: str, make: Any) -> Job | None:
-    """The job where it is not done yet; what came of it is kept where it is."""
+    """The job if it is not done yet."""
     try:
         work.told, work.failed = str(ask.site.library.jobs.value(work.key, what, make, patience=0.2)), False
     except Pending as pending:
@@ -135,10 +135,10 @@ def _waited(ask: Ask, work: Work, what: str, make: Any) -> Job | None:
 
 
 def _begin(ask: Ask, what: str, work: Any) -> Response:
-    """Sets work going and leads back to the page that shows how far it is."""
+    """Starts a job and redirects to the page that shows its progress."""
     state: Work = ask.request.app.state.work
     if state.key is not None and _state(ask)[0] is not None:
-        raise LimnerError("other work is under way: wait until it is done")
+        raise LimnerError("another job is running: wait until it is done")
     state.key = ("admin", next(_calls))
     _waited(ask, state, what, work)
     return RedirectResponse("/admin", 303)
@@ -148,7 +148,7 @@ def _begin(ask: Ask, what: str, work: Any) -> Response:
 
 
 def make_tasks(ask: Ask) -> Response:
-    """Pools the first answers of systems and cuts the pool into tasks."""
+    """Pools the top answers of systems and splits the pool into tasks."""
     systems = [value for value in ask.form.getlist("s") if isinstance(value, str)] or ask.site.library.names
     depth = whole(ask.field("depth") or "5", "depth", high=25)
     most = whole(ask.field("pairs") or "180", "pairs", high=1_000_000)
@@ -185,7 +185,7 @@ def _spec(ask: Ask, name: str) -> str:
 
 
 def make_study(ask: Ask) -> Response:
-    """Sets the lists of every two systems against each other."""
+    """Creates comparisons of every two systems."""
     queries = whole(ask.field("queries") or "20", "queries", high=10_000)
     replication = whole(ask.field("people") or "1", "people", high=20)
     name = judged_collection(ask)
@@ -219,7 +219,7 @@ def _rivals(one: OpenSystem, other: OpenSystem, loaded: Loaded, queries: int) ->
 
 
 def aside(ask: Ask) -> Response:
-    """Takes an annotator out of the count, with a reason, or puts one back."""
+    """Excludes an annotator, with a reason, or lifts an exclusion."""
     from limner.annotate.store.exclusions import exclude, lift
 
     me = ask.site.annotator(ask.visitor)
@@ -232,7 +232,7 @@ def aside(ask: Ask) -> Response:
 
 
 def review_task(ask: Ask) -> Response:
-    """Accepts or rejects a task whose controls went wrong."""
+    """Accepts or rejects a task with wrong controls."""
     from limner.annotate.quality import review
 
     number, decision = whole(ask.field("assignment"), "assignment"), ask.field("decision")

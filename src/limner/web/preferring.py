@@ -1,4 +1,4 @@
-"""The preference study on the page: two lists for one query, without names, and which of them is better."""
+"""The preference study on the page: two lists for one query, without names, to compare."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN = 5
 
 
 def prefer_page(ask: Ask) -> Response:
-    """The next comparison, or how far the study is."""
+    """The next comparison, or the progress of the study."""
     from limner.annotate.store.votes import next_comparison, study_progress
 
     asked = next_comparison(ask.site.store, ask.site.annotator(ask.visitor))

@@ -110,7 +110,7 @@ def _shown(row: dict[str, Any]) -> ListComparison:
 def cast_vote(
     store: Store, annotator_id: int, comparison_id: int, *, key: str, choice: str, milliseconds: int | None = None
 ) -> bool:
-    """Stores a vote; False where this very vote was stored before.
+    """Stores a vote; False if this very vote was stored before.
 
     Args:
         store: The store.
