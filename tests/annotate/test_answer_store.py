@@ -604,7 +604,7 @@ def test_a_caption_that_is_taken_out_is_not_asked_and_not_counted(store):
     exclude(store, "image", held.items[1].image, reason="broken")
     assert answers(store) == []
     assert [item.id for item in lease(store, ada).items] == [held.items[2].id]
-    with pytest.raises(AlreadyFull, match="taken out"):
+    with pytest.raises(AlreadyFull, match="excluded"):
         say(store, ada, held.items[1])
     assert say(store, ada, held.items[2]).finished
     assert progress(store)["done"] == 1

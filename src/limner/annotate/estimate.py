@@ -267,7 +267,7 @@ def _mode(mode: str) -> Any:
 
 
 def _compact(y: FloatArray, strata: Any, sizes: FloatArray, bounds: tuple[float, float], level: float) -> Estimate:
-    """The fixed estimate over the strata that hold anything."""
+    """The fixed estimate over the non-empty strata."""
     held = np.flatnonzero(sizes > 0)
     return stratified(y, np.searchsorted(held, strata), sizes[held], bounds=bounds, level=level)
 
@@ -312,7 +312,7 @@ def _notes(sample: Sample, found: Sequence[Estimated], mode: str) -> list[str]:
     effect = f", design effect {np.mean(effects):.2f}" if effects else ""
     notes = [
         f"{head}: complete truth of this collection from {sample.labels:,} labels, {mode} intervals ({how}){effect}; "
-        "given pairs are taken as true"
+        "given pairs count as true"
     ]
     if sample.open:
         notes.append(f"{head}: {sample.open:,} drawn {design.unit}s wait for answers; those drawn before them count")
@@ -340,9 +340,7 @@ def _judged(sample: Sample) -> list[str]:
     except Undefined:
         kappa = "undefined"
     right = f"{both} of its {int(believed.sum())} yes right, {both} of people's {int(people.sum())} yes found"
-    return [
-        f"judge {name!r} on {len(people):,} labelled units: {right}, kappa {kappa}; it made the strata, nothing else"
-    ]
+    return [f"judge {name!r} on {len(people):,} labelled units: {right}, kappa {kappa}; it only defined the strata"]
 
 
 def _people(store: Store) -> list[str]:

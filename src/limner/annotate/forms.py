@@ -102,13 +102,13 @@ def write_crowd(given: Sequence[Answer], path: str | Path) -> int:
 def write(
     given: Sequence[Answer], labels: Callable[[], Sequence[Label]], path: str | Path, *, form: str | None = None
 ) -> int:
-    """Writes answers (csv, jsonl, crowd) or labels (qrels, eccv) in the form asked for; returns how many rows.
+    """Writes answers (csv, jsonl, crowd) or labels (qrels, eccv) in the requested format; returns the number of rows.
 
     Args:
         given: The answers.
         labels: Returns the labels, if the format needs them.
         path: A file, or a folder for the form of ECCV Caption.
-        form: Where the ending does not say it.
+        form: Format, if the file ending does not tell.
     """
     chosen = form_of(path, form)
     if chosen in ("csv", "jsonl"):

@@ -150,7 +150,7 @@ def judge_named(
 
     Args:
         name: "captions" (a sentence encoder on the image's other captions), "scores=NAME" (a system's scores),
-            "stored=NAME" (what 'limner annotate judge' has kept), or "module:thing", called with the collection.
+            "stored=NAME" (saved answers of 'limner annotate judge'), or "module:thing", called with the collection.
         collection: What is judged.
         systems: Scores by name.
         store: The store.

@@ -77,7 +77,7 @@ class Merged:
             verified, merged = f"{c.verified:,} (x{c.verified_factor:.2f})", f"{c.merged:,} (x{c.factor:.2f})"
             shares = f"{100 * c.precision:9.1f}  {100 * c.recall:6.1f}"
             rows.append(f"{c.direction:9}  {c.queries:7,}  {c.original:8,}  {verified:17}  {merged:17}  {shares}")
-        rows.append(f"{self.refuted:,} original pairs were refuted; {self.removed:,} images and captions taken out")
+        rows.append(f"{self.refuted:,} original pairs were refuted; {self.removed:,} images and captions excluded")
         return "\n".join(rows)
 
 

@@ -107,7 +107,7 @@ def agreement(
 
 
 def ratings(given: Iterable[Answer]) -> Vector:
-    """A row per annotator, a column per pair, grades in it, and NaN where nothing was answered."""
+    """A row per annotator, a column per pair, with grades, and NaN without an answer."""
     listed = list(given)
     rows = {name: row for row, name in enumerate(dict.fromkeys(a.annotator for a in listed))}
     columns = {pair: column for column, pair in enumerate(dict.fromkeys(a.pair for a in listed))}
@@ -229,7 +229,7 @@ def set_aside(store: Store, *, threshold: float = THRESHOLD, least: int = LEAST,
     Args:
         store: The store.
         threshold: Minimum share of correct controls.
-        least: Controls that somebody must have answered before anything is concluded.
+        least: Minimum number of answered controls.
         by: The reviewer.
 
     Returns:

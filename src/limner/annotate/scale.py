@@ -61,5 +61,5 @@ def check_reasons(reasons: Iterable[str], grade: int) -> tuple[str, ...]:
         if reason not in REASONS:
             raise UnknownName("reason", str(reason), REASONS)
     if given and grade not in (2, 3):
-        raise LimnerError(f"grade {grade} with reasons: they are asked for 2 and 3 only; leave them out")
+        raise LimnerError(f"grade {grade} with reasons: they are only for 2 and 3; leave them out")
     return tuple(reason for reason in REASONS if reason in given)

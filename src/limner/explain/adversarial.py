@@ -1,7 +1,7 @@
-"""Adversarial queries: one word of a query changed so that it denies what it said, grammar kept.
+"""Adversarial queries: one word of a query is changed to contradict the original; grammar is kept.
 
-After Lymperaiou et al. (2022), with the kinds they wished for. Every edit changes one claim, is drawn with a seed that
-depends on nothing but the seed and the text, and records where it was made and what was there before.
+After Lymperaiou et al. (2022), with the kinds they wished for. Every edit changes one claim, depends only on the seed
+and the text, and records where it was made and what was there before.
 
 | kind | change |
 |---|---|
@@ -36,7 +36,7 @@ PLAIN = (
     "lime", "green", "teal", "turquoise", "cyan", "aqua", "navy", "blue", "indigo", "violet", "purple", "magenta",
     "fuchsia", "pink", "brown", "tan", "beige", "ivory", "lavender",
 )  # fmt: skip
-"""Colours that people write: CSS has others, such as rosybrown, that are no English words, or that name things."""
+"""Colours that people write: CSS has others, such as rosybrown, that are not English words, or that name objects."""
 
 FAR = 0.5
 """How far a new colour must be from the old one: Euclidean distance in RGB, each channel from 0 to 1."""
@@ -55,7 +55,7 @@ ANTONYMS = {
     "public": "private", "strong": "weak", "rich": "poor", "beautiful": "ugly", "colorful": "colorless",
     "first": "last", "last": "first", "front": "back", "hairy": "hairless", "sharp": "blunt", "steep": "gradual",
 }  # fmt: skip
-"""Adjectives of captions and what denies them. WordNet lists most of these; those that it lists wrongly for a picture
+"""Adjectives of captions and their opposites. WordNet lists most of these; those that it lists wrongly for a picture
 (green -> ripe) or as a rare sense are left out, and a few that it lacks are added."""
 
 VERBS = {
@@ -67,7 +67,7 @@ VERBS = {
     "arrive": "depart", "hide": "show", "show": "hide", "lift": "drop", "drop": "lift", "raise": "lower",
     "lower": "raise", "wear": "remove", "stay": "move", "move": "stay",
 }  # fmt: skip
-"""Verbs of captions in their base form and what denies them in a picture; WordNet's verb antonyms where it has any."""
+"""Verbs of captions in their base form and their opposites in an image; WordNet's verb antonyms where it has any."""
 
 PAST = {
     "run": "ran", "sit": "sat", "stand": "stood", "lie": "lay", "sleep": "slept", "wake": "woke", "rise": "rose",
@@ -101,32 +101,32 @@ class Edit:
 
 @dataclass(frozen=True)
 class Token:
-    """A word of a text and where it stands."""
+    """A word of a text and its position."""
 
     text: str
     start: int
 
     @property
     def low(self) -> str:
-        """In small letters."""
+        """In lower case."""
         return self.text.lower()
 
     @property
     def stop(self) -> int:
-        """Where it ends."""
+        """Its end position."""
         return self.start + len(self.text)
 
 
 @dataclass(frozen=True)
 class Context:
-    """What drawing an edit needs: the graph, the dice, the colours of the data."""
+    """Resources for an edit: WordNet, randomness, the colours of the data."""
 
     wordnet: WordNet
     dice: np.random.Generator
     colours: Sequence[str]
 
     def choose(self, options: Sequence[str]) -> str:
-        """One of several, by chance."""
+        """A random choice."""
         return options[int(self.dice.integers(len(options)))]
 
 
@@ -137,12 +137,12 @@ Proposer = Callable[[list[Token], int, Context], str | None]
 def attack(
     text: str, kind: str, *, seed: int = 0, colours: Iterable[str] = (), wordnet: WordNet | None = None
 ) -> Edit | None:
-    """Changes one word of a query, or gives None if nothing in it can be changed.
+    """Changes one word of a query, or returns None if nothing can be changed.
 
     Args:
         text: The query, in English.
         kind: One of `KINDS`.
-        seed: Another seed, another choice; the same seed, the same edit.
+        seed: Random seed; the same seed gives the same edit.
         colours: For "colour-in", the colours that the data mentions (`colours_in`).
         wordnet: The graph; limner's own by default.
 
@@ -178,7 +178,7 @@ def _swap(text: str, kind: str, tokens: list[Token], at: int, context: Context) 
 
 
 def _edit(text: str, kind: str, changes: Sequence[Change], word: str) -> Edit:
-    """Applies changes to one stretch of the text."""
+    """Applies changes to one span of the text."""
     ordered = sorted(changes, key=lambda change: change[0].start)
     start, stop = ordered[0][0].start, ordered[-1][0].stop
     new, place = "", start
@@ -226,7 +226,7 @@ def _antonym(tokens: list[Token], at: int, context: Context) -> str | None:
     listed = ANTONYMS.get(word)
     if word in BIG or word in SMALL or word in css_colours():
         return None
-    # Only before a noun or another adjective, so that "a light" and "to open" stay what they are.
+    # Only before a noun or another adjective, so that "a light" and "to open" are unchanged.
     follows = at + 1 < len(tokens) and _is_nominal(tokens[at + 1].low, context.wordnet) and tokens[at + 1].low != "air"
     return listed if follows else None
 
@@ -292,7 +292,7 @@ def _size(tokens: list[Token], at: int, context: Context) -> str | None:
 
 
 def _number(tokens: list[Token], at: int, context: Context) -> str | None:
-    """Two becomes three: never one, so that nouns and verbs stay as they are."""
+    """Two becomes three: never one, so that nouns and verbs need no change."""
     word = tokens[at].low
     if word not in NUMBERS or word == "one":
         return None
@@ -342,7 +342,7 @@ def inflect(verb: str, form: str) -> str:
 
 
 def _synonym(tokens: list[Token], at: int, context: Context) -> str | None:
-    """The rarest single word of the usual meaning, for a noun whose usual meaning is clearly the usual one."""
+    """The rarest single word of the usual meaning, for a noun with a clearly dominant meaning."""
     word = tokens[at].low
     if word in FUNCTION or word in css_colours() or (at and tokens[at - 1].low not in ("a", "an", "the", "one")):
         return None
@@ -359,7 +359,7 @@ def _synonym(tokens: list[Token], at: int, context: Context) -> str | None:
     rare = [
         lemma for count, lemma in sorted(others) if lemma != word and count < max(own, 1) and not lemma.endswith("s")
     ]
-    # The word must stand alone as the head of its phrase: before a noun it may be part of a name ("dog house").
+    # The word must be the head of its phrase: before a noun it may be part of a name ("dog house").
     alone = at + 1 == len(tokens) or context.wordnet.base(tokens[at + 1].low) is None or tokens[at + 1].low in FUNCTION
     return rare[0] if rare and own > 0 and alone else None
 
@@ -443,12 +443,12 @@ def _in_compound(tokens: list[Token], head: int, wordnet: WordNet) -> bool:
 
 
 def _one(word: str, wordnet: WordNet) -> bool:
-    """Whether a noun stands for one thing."""
+    """Whether a noun is singular."""
     return (SINGULAR.get(word) or wordnet.base(word)) == word
 
 
 def _verb_after(text: str, tokens: list[Token], head: int, wordnet: WordNet, *, many: bool) -> list[Change]:
-    """The verb that must agree with the new number, where it follows at once."""
+    """The verb that must agree with the new number, if it follows directly."""
     if head + 1 >= len(tokens):
         return []
     verb = tokens[head + 1]
@@ -473,7 +473,7 @@ PROPOSERS: dict[str, Proposer] = {
 }
 KINDS = ("antonym", "colour-all", "colour-in", "size", "number", "verb", "plural", "synonym")
 DENIES = frozenset(KINDS) - {"synonym"}
-"""Kinds whose edits deny what the query said; a rare synonym says the same again."""
+"""Kinds whose edits contradict the query; a rare synonym keeps the meaning."""
 
 
 def attack_all(

@@ -1,11 +1,11 @@
-"""Assignment: every candidate is given away once per round, so that no candidate can be everybody's first.
+"""Assignment: every candidate is assigned once per round, so that no candidate can be first for every query.
 
 Bijective matching (Messina et al. 2022): a linear sum assignment gives every query its first candidate, with the
 highest total score; those pairs leave the pool, and the next assignment gives every query its second.
 
-The matrix is not held. Each query (or candidate, where there are fewer) lists its best partners, the assignment is
-solved on the lists, and its prices tell which pairs that no list holds could still raise the total. Where there are
-any they join the lists and it is solved again; if there are none, the optimum over all pairs is proven.
+The matrix is never held in memory. Each query (or candidate, where there are fewer) lists its best partners, the
+assignment is solved on the lists, and its prices show which pairs outside the lists could still raise the total. Such
+pairs are added to the lists and it is solved again; if there are none, the optimum over all pairs is proven.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ BIDS = (
 EXTRA = 8  # pairs per bidder that one pass of proof may add
 SLICE = 2048  # bidders between two calls of progress
 Method = Literal["auto", "sparse", "dense"]
-_INFINITE = "bijective: a score is +inf: a total with it says nothing; give a high number instead"
+_INFINITE = "bijective: a score is +inf: the total would be infinite; use a large finite number instead"
 
 
 @dataclass(frozen=True, eq=False)
 class BijectiveRanking(Ranking):
-    """A ranking by rounds of assignment, with the total score of each round and what it may lack of the best.
+    """A ranking by rounds of assignment, with the total score of each round and the optimality gap.
 
     Args:
         totals: The sum of the scores of each round's pairs.
-        gaps: What each total may lack of the highest there is, given the rounds before it; 0 where it is proven.
+        gaps: Optimality gap of each total, given earlier rounds; 0 if proven.
         assigned: How many queries got a candidate in each round.
-        solver: What solved it.
+        solver: The solver used.
     """
 
     totals: tuple[float, ...] = ()
@@ -50,12 +50,12 @@ class BijectiveRanking(Ranking):
 
     @property
     def bounds(self) -> tuple[float, ...]:
-        """What no assignment of each round can exceed."""
+        """Upper bounds of each round's total."""
         return tuple(total + gap for total, gap in zip(self.totals, self.gaps, strict=True))
 
     @property
     def exact(self) -> bool:
-        """Whether every round is proven to have the highest total there is, given the rounds before it."""
+        """Whether every round is proven optimal, given earlier rounds."""
         return not any(self.gaps)
 
 
@@ -77,7 +77,7 @@ def bijective(
     Messina et al. 2022, algorithm 1.
 
     Args:
-        scores: What to maximise. Read in blocks, never held ("dense" holds it).
+        scores: Scores to maximise, read in blocks ("dense" needs the matrix).
         rounds: How many.
         method: "sparse" solves on lists of the best partners, "dense" on the whole matrix with `lapx` (or scipy where
             that is not installed); "auto" is sparse, and turns dense where lists have grown to a quarter of the matrix.
@@ -107,7 +107,7 @@ def bijective(
 
 
 class _TooLong(Exception):
-    """Lists have grown so long that the matrix itself is the better list."""
+    """The lists have grown so long that the dense matrix is better."""
 
 
 class _Steps:
@@ -117,11 +117,11 @@ class _Steps:
         self.progress, self.before, self.ahead = progress, 0, 0
 
     def expect(self, steps: int) -> None:
-        """So many more steps are to come."""
+        """Adds expected steps."""
         self.ahead += steps
 
     def __call__(self, done: int, total: int) -> None:
-        """So many steps of the piece of work at hand are done."""
+        """Reports completed steps of the current part."""
         if self.progress is not None:
             self.progress(self.before + done, max(self.ahead, self.before + total))
         if done == total:
@@ -139,7 +139,7 @@ class _Solution:
         best: The highest score less price in each bidder's list, above its profit by rounding only.
         prices: Prices of the items; 0 for those that nobody has, where some are left over.
         total: The sum of the scores.
-        gap: What the total may lack of the best.
+        gap: The optimality gap.
     """
 
     items: Int64
@@ -172,14 +172,14 @@ class _Solution:
 
 @dataclass(frozen=True, eq=False)
 class _Limits:
-    """What lists leave out: no pair outside them has a score less price above these, at the prices of that time."""
+    """Bounds for pairs outside the lists: score minus price at the time."""
 
     prices: Float64
     tops: Float64
 
     @classmethod
     def of(cls, found: Found, prices: Float64, m: int, floors: Float64 | None = None) -> _Limits:
-        """The last pair that was found limits all that were not; where fewer were found there are no others."""
+        """The last listed pair bounds all others; a short list has no others."""
         full = (found.items[:, -1] >= 0) & (found.items.shape[1] < m)
         tops = np.where(full, found.profits[:, -1], -np.inf)
         return cls(prices, tops if floors is None else np.where(floors == np.inf, np.inf, tops))
@@ -190,7 +190,7 @@ class _Limits:
 
 
 class _Rounds:
-    """All rounds on lists that grow where they must."""
+    """All rounds, on lists that grow as needed."""
 
     def __init__(self, market: Market, rounds: int, candidates: int, may_give_up: bool, steps: _Steps) -> None:
         self.market, self.rounds, self.candidates, self.steps = market, rounds, candidates, steps
@@ -226,7 +226,7 @@ class _Rounds:
         self.limits = [_Limits.of(found, np.zeros(self.m), self.m)]
 
     def _outside(self, prices: Float64) -> Float64:
-        """What a pair that no list holds can give each bidder at most, at these prices."""
+        """Upper bound of the profit of a pair outside the lists, at these prices."""
         return np.asarray(np.min([limits.at(prices) for limits in self.limits], axis=0))
 
     def _solve_from(self, first: int) -> None:
@@ -234,7 +234,7 @@ class _Rounds:
         while len(self.done) < self.rounds:
             solution = self._solve()
             if not (solution.items >= 0).any():
-                self.rounds = len(self.done)  # every pair is given away
+                self.rounds = len(self.done)  # every pair is assigned
                 return
             self.done.append(solution.bounded(self._outside(solution.prices)))
 
@@ -250,13 +250,13 @@ class _Rounds:
                 return self._solve_short(edges)
 
     def _solve_short(self, edges: Edges) -> _Solution:
-        """One round in which some bidders must go without: it costs each so much that as few as possible do."""
+        """One round in which some bidders stay unassigned, at a cost that keeps them as few as possible."""
         self.starts.pop(len(self.done), None)
         low, high = self.market.ends()
         null = low - _dear(low, high, self.n)
         solution, _ = _solve_lists(edges, np.zeros(self.m), null, self.steps)
         if solution is None:
-            raise RuntimeError("no assignment was found although everybody may go without")
+            raise RuntimeError("internal error: no assignment was found")
         return solution
 
     def _start(self) -> Float64:
@@ -409,7 +409,7 @@ def _solve_matrix(costs: npt.NDArray[Any]) -> tuple[Int64, Int64]:
     """Pairs of lowest cost, as many as there can be; inf is a pair that must not be."""
     try:
         return _library(costs)
-    except ValueError:  # not everybody can have a partner
+    except ValueError:  # not every row can be assigned
         finite = np.isfinite(costs)
         if not finite.any():
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
@@ -421,12 +421,13 @@ def _solve_matrix(costs: npt.NDArray[Any]) -> tuple[Int64, Int64]:
 
 
 def _dear(low: float, high: float, n: int) -> float:
-    """What it must cost to go without, so that as few as possible do: more than all others could gain by it."""
-    more = max(1.0, 2.0**-20 * max(abs(low), abs(high)))  # beside large scores 1 is nothing
+    """The cost of staying unassigned: more than all others could gain by it."""
+    more = max(1.0, 2.0**-20 * max(abs(low), abs(high)))  # 1 is negligible compared with large scores
     dear = (high - low + more) * (n + 1)
     if not dear + abs(low) < np.inf:
         raise LimnerError(
-            f"bijective: scores from {low:g} to {high:g} are too far apart to say who goes without: divide them by a "
+            f"bijective: scores from {low:g} to {high:g} are too far apart to decide who stays unassigned: "
+            f"divide them by a "
             "constant"
         )
     return dear

@@ -1,9 +1,8 @@
-"""Corrections: `Scores -> Scores`. What a correction is, what it knows of each candidate, and scores seen through one.
+"""Corrections: `Scores -> Scores`. The base class, the statistics of each candidate, and corrected scores.
 
-A correction looks at each candidate through the eyes of a *bank* of queries: the test queries themselves by default,
-or training queries, or statistics saved earlier, with which a single live query can be corrected too. Those that limner
-brings are in `limner.match.corrections`; one of your own is a frozen dataclass with `gather`, `apply` and, to be tuned,
-`grid`.
+A correction compares each candidate with a *bank* of queries: the test queries themselves by default,
+or training queries, or statistics saved earlier, with which a single live query can be corrected too. The built-in ones
+are in `limner.match.corrections`; your own is a frozen dataclass with `gather`, `apply` and, to be tuned, `grid`.
 """
 
 from __future__ import annotations
@@ -36,42 +35,42 @@ from limner.scores.running import Block, Float32, kernels, number_type, on_host
 Array = npt.NDArray[Any]
 Grid = Mapping[str, Sequence[object]]
 RESERVED = ("head", "candidates", "bank")
-"""Names in a file of statistics that are not those of a correction's numbers."""
+"""Reserved names in a statistics file."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """Refuses scores that a correction cannot weigh: NaN, +inf, and those whose multiples would overflow.
+    """Refuses scores that a correction cannot handle: NaN, +inf, and those that would overflow.
 
     Args:
-        reach: How many times the largest score the correction may come to; 0 if there is nothing to look for.
+        reach: Largest factor by which the correction may scale a score; 0 for no check.
     """
 
     reach: float
 
     @classmethod
     def of(cls, scores: Scores, reach: float) -> Limit:
-        """Scores that are known to be small enough are not looked through."""
+        """Scores that are known to be small enough are not checked."""
         return cls(0.0 if reach * scores.bound < LARGEST else reach)
 
     def __call__(self, block: Block, start: int) -> None:
-        """Looks through a block."""
+        """Checks a block."""
         if not self.reach:
             return
         kind = number_type(block)
         row, column = kernels(block).first_beyond(block, kind.type(float(np.finfo(kind).max) / self.reach))
         if row >= 0:
             value = float(block[row, column])
-            what = "times a correction's weight overflows" if np.isfinite(value) else "weighs against nothing"
+            what = "times a correction's weight overflows" if np.isfinite(value) else "cannot be corrected"
             raise LimnerError(
                 f"the score in row {start + row}, column {column} is {value:+g}, which {what} in {kind}: divide all "
-                "scores by a constant, or give a lower number (-inf is a pair that must not be)"
+                "scores by a constant, or give a lower number (-inf marks an excluded pair)"
             )
 
 
 @dataclass(frozen=True)
 class Correction(ABC):
-    """The options of one correction, what it must know of each candidate, and how it changes a block of scores.
+    """A correction: its options, the statistics it gathers, and how it changes a block of scores.
 
     Its options are the fields of a frozen dataclass; numbers must be above 0, unless `__post_init__` says otherwise.
     """
@@ -81,7 +80,7 @@ class Correction(ABC):
 
     @abstractmethod
     def gather(self, bank: Scores) -> dict[str, Array]:
-        """One pass over the bank: numbers per candidate, by name."""
+        """One pass over the bank: statistics per candidate, by name."""
 
     @abstractmethod
     def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
@@ -89,8 +88,8 @@ class Correction(ABC):
 
         Args:
             block: Scores of some queries; may be changed in place.
-            known: What `gather` found.
-            rows: Which of the bank's queries each of these is, -1 for none; None if the whole bank counts.
+            known: The result of `gather`.
+            rows: Row of each query in the bank, -1 for none; None to use the whole bank.
         """
 
     @property
@@ -99,11 +98,11 @@ class Correction(ABC):
         return 4.0
 
     def fits(self, queries: int) -> bool:
-        """Whether tuning should try these options with so many queries."""
+        """Whether tuning should try these options with this many queries."""
         return True
 
     def limit(self, scores: Scores) -> Limit:
-        """What it refuses of these scores."""
+        """The check for these scores."""
         return Limit.of(scores, self.reach)
 
     @property
@@ -112,7 +111,7 @@ class Correction(ABC):
         return CORRECTIONS.name_of(type(self))
 
     def __post_init__(self) -> None:
-        """Refuses numbers that are not above 0, and parts of whole numbers."""
+        """Checks that numbers are positive, and integers where required."""
         hints = typing.get_type_hints(type(self))
         for name, value in asdict(self).items():
             if hints[name] not in (int, float):
@@ -152,7 +151,7 @@ class Tuner(Protocol):
 
 
 TUNERS: Registry[Tuner] = Registry("tuner", {"grid": "limner.evaluation.tuning:tune"})
-"""What `tune=` of `correct` calls: evaluation stands above scores, and is reached by name."""
+"""The tuner behind `tune=`, by import path, since evaluation is a higher layer."""
 
 
 def correction(how: str | type[Correction], *, trusted: bool = True, **options: Any) -> Correction:
@@ -168,29 +167,29 @@ def correction(how: str | type[Correction], *, trusted: bool = True, **options: 
     """
     kind = CORRECTIONS.find(how, trusted=trusted) if isinstance(how, str) else how
     if not (isinstance(kind, type) and issubclass(kind, Correction)):
-        raise LimnerError(f"{how!r} is no correction: expected a subclass of limner.match.Correction")
+        raise LimnerError(f"{how!r} is not a correction: expected a subclass of limner.match.Correction")
     return kind(**checked(kind, options, what=f"correction {CORRECTIONS.name_of(kind)!r}"))
 
 
 _OTHER = "other direction: "  # before the names of arrays in a file for both directions
 SEEN = 16
-"""So many scores of a query tell whether it is the one of the bank that has its id."""
+"""Number of scores used to recognise a query of the bank."""
 
 
 def some_places(width: int) -> IntArray:
-    """Places of a few candidates, all over."""
+    """A few evenly spaced candidates."""
     return np.unique(np.linspace(0, width - 1, min(SEEN, width)).round().astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """What a correction knows of each candidate: enough to correct any further query.
+    """The statistics of each candidate: enough to correct any further query.
 
     Args:
-        correction: The correction with its options; statistics serve no other.
-        candidates: The candidates the numbers belong to.
+        correction: The correction with its options; the statistics are valid only for it.
+        candidates: The candidates.
         known: Numbers per candidate, by name. "seen" are numbers per query of the bank: its scores of a few candidates.
-        bank: Ids of the bank's queries where the bank was the scores' own queries, None if it was another. A query
+        bank: Ids of the bank's queries if the bank was the queries themselves, else None. A query
             that is one of them, by its id and by its scores, is corrected without its own term, all others with the
             whole bank.
     """
@@ -227,10 +226,10 @@ class Statistics:
         return np.where(same, found, -1)
 
     def refuse_other(self, correction: Correction) -> None:
-        """Refuses to stand in for another correction, or for the same with other options."""
+        """Refuses another correction, or the same with other options."""
         if correction != self.correction:
             raise LimnerError(
-                f"the statistics are of {self.correction}, asked is {correction}: expected the same; gather them "
+                f"the statistics are of {self.correction}, requested is {correction}: expected the same; gather them "
                 "again for these options, or leave the options out"
             )
 
@@ -239,7 +238,7 @@ class Statistics:
 
         Args:
             path: The file.
-            other: Of the other direction: one file then corrects both.
+            other: Statistics of the other direction, to save both in one file.
         """
         target = Path(path)
         arrays = self._arrays() | ({} if other is None else {_OTHER + k: v for k, v in other._arrays().items()})
@@ -254,7 +253,7 @@ class Statistics:
         return arrays | dict(self.known) | ({} if self.bank is None else {"bank": _words(self.bank)})
 
     def _refuse_unfit(self) -> None:
-        """Refuses what could not be read again."""
+        """Refuses what could not be read back."""
         if taken := [name for name in self.known if name in RESERVED]:
             raise LimnerError(f"{self.correction.name}: gather gives numbers called {taken[0]!r}: choose another name")
         if not CORRECTIONS.finds(type(self.correction)):
@@ -268,7 +267,7 @@ class Statistics:
         """Reads statistics that were saved; of a file for both directions, those of the first.
 
         Args:
-            path: The file. It is data: nothing in it is run.
+            path: The file. It is data and is never executed.
             trust: Whether it may name a correction that is not registered, as "module:class", which is then imported.
         """
         found = cls.load_all(path, trust=trust)
@@ -303,14 +302,14 @@ Bank = tuple[Embeddings, Embeddings] | tuple[Statistics, Statistics] | Embedding
 
 @dataclass(frozen=True, eq=False)
 class CorrectedScores(Scores):
-    """Scores seen through a correction; statistics are gathered on first use, blocks are corrected as they are read."""
+    """Corrected scores; statistics are gathered on first use, blocks are corrected when they are read."""
 
     base: Scores
     correction: Correction
     bank: Bank | None = None
 
     def __post_init__(self) -> None:
-        """Takes over the ids; refuses statistics of anything else."""
+        """Copies the ids; refuses statistics of other candidates."""
         for known in self.bank if isinstance(self.bank, tuple) else (self.bank,):
             if isinstance(known, Statistics):
                 known.refuse_other(self.correction)
@@ -319,12 +318,12 @@ class CorrectedScores(Scores):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """As the scores below."""
+        """As in the underlying scores."""
         return self.base.dtype
 
     @cached_property
     def statistics(self) -> Statistics:
-        """What the bank says of each candidate."""
+        """The statistics of the bank."""
         known = self.bank[0] if isinstance(self.bank, tuple) else self.bank
         if isinstance(known, Statistics):
             if known.candidates != self.candidates:
@@ -342,7 +341,7 @@ class CorrectedScores(Scores):
 
     @cached_property
     def _named(self) -> IntArray | None:
-        """Found here and not block by block, since a worker of a cluster knows no ids."""
+        """Computed here and not per block, since cluster workers have no ids."""
         return self.statistics.named(self.queries)
 
     def _bank_scores(self) -> Scores:
@@ -381,15 +380,15 @@ class CorrectedScores(Scores):
 
     @property
     def block_rows(self) -> int:
-        """As the scores below."""
+        """As in the underlying scores."""
         return self.base.block_rows
 
     def memory(self) -> Any:
-        """As the scores below."""
+        """As in the underlying scores."""
         return self.base.memory()
 
     def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[Any]]]:
-        """As the scores below."""
+        """As in the underlying scores."""
         return self.base.workers(wanted)
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
@@ -417,7 +416,7 @@ def correct(
     Args:
         scores: What to correct.
         how: A name in `CORRECTIONS`, "module:class", a correction or its class, statistics, or the file of saved ones.
-        bank: Whose view of the candidates counts: None for the queries themselves; vectors of other queries (and of
+        bank: The query bank: None for the queries themselves; vectors of other queries (and of
             other candidates, for both directions), as embeddings or arrays; scores of other queries, or a matrix of
             them where the scores are a matrix; saved statistics, of this correction, or their file.
         tune: Scores and collection of a dev split, on which options that are not given are chosen; see
@@ -435,7 +434,7 @@ def correct(
         raise LimnerError(f"{how if isinstance(how, Correction) else how.correction} has its options: leave out tune=")
     if isinstance(how, Statistics):
         if bank is not None:
-            raise LimnerError("statistics, and a bank: the statistics are what a bank said; leave out the bank")
+            raise LimnerError("statistics and a bank: statistics already come from a bank; leave out the bank")
         return _with_statistics(scores, type(how.correction), how, options)
     if isinstance(how, Correction):
         if options:
@@ -449,7 +448,7 @@ def correct(
 
 
 def _as_bank(given: Any, scores: Scores, trust: bool) -> Bank | None:
-    """A bank from what people have: arrays are vectors, or scores of the same candidates where scores are a matrix."""
+    """Converts input to a bank: arrays are vectors, or scores of the same candidates if the scores are a matrix."""
     if given is None or isinstance(given, (Embeddings, Scores, Statistics)):
         return given
     if isinstance(given, (str, Path)):
@@ -463,7 +462,7 @@ def _as_bank(given: Any, scores: Scores, trust: bool) -> Bank | None:
         return Embeddings.of(rows, prefix="bank-")
     if rows.ndim != 2 or rows.shape[1] != len(scores.candidates):
         raise LimnerError(
-            f"a bank of shape {rows.shape} for scores that are no products of vectors: expected the bank's own scores "
+            f"a bank of shape {rows.shape} for scores that are not products of vectors: expected the bank's own scores "
             f"of the same {len(scores.candidates)} candidates, a row per bank query"
         )
     return Scores.from_matrix(rows, [f"bank-{row}" for row in range(len(rows))], scores.candidates)

@@ -111,4 +111,4 @@ def refuse_unstorable(words: Any) -> None:
     """Refuses text that databases cannot store: NUL in PostgreSQL, and lone surrogates."""
     for name, text in words:
         if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
-            raise HTTPException(400, f"{name[:40]!r} holds a character that cannot be kept")
+            raise HTTPException(400, f"{name[:40]!r} contains a character that cannot be stored")

@@ -422,7 +422,7 @@ def without_password(target: str) -> str:
         return _PASSWORD_WORD.sub(r"\1=***", target)
     scheme, rest = address.groups()
     who, at, place = rest.rpartition("@")  # a password may hold one too
-    if "?" in who:  # or it stands in a password behind the question mark: nobody can tell
+    if "?" in who:  # or it is in a password after the question mark
         return f"{scheme}..."
     name, colon, _ = who.partition(":")
     where, question, _ = place.partition("?")

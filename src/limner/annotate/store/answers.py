@@ -193,7 +193,7 @@ def answers(store: Store, *, counted: bool = True) -> list[Answer]:
         counted: Leave out excluded answers; False includes them.
     """
     view = counted_answer if counted else current_answer
-    named = (  # in the order of an `Answer`, but for the reasons
+    named = (  # in the order of an `Answer`, except the reasons
         view.c.reasons, view.c.id, view.c.task_id, view.c.assignment_id, view.c.item_id, view.c.pair_id,
         annotator.c.name, image.c.key, caption.c.key, view.c.role, view.c.grade,
         view.c.revision, view.c.milliseconds, view.c.guideline, view.c.added,

@@ -85,7 +85,7 @@ def _image_hashes(images: Items, progress: Callable[[int, int], None] | None) ->
 
 
 def _image_hash(images: Items, row: int, value: Any) -> str | None:
-    """Of the file as it is; a drawn picture's of its pixels."""
+    """Hash of the file; of the pixels for a drawn image."""
     if value is None:
         return None
     if isinstance(value, bytes):
@@ -320,7 +320,7 @@ def caption_text(store: Store, key: str) -> str:
 
 
 def counts(store: Store) -> dict[str, int]:
-    """How many of everything there are."""
+    """The number of rows of each kind."""
     tables = {"images": image, "captions": caption, "systems": system, "proposals": proposal, "pairs": pair}
     with store.reading() as connection:
         return {name: _count(connection, table) for name, table in {**tables, "tasks": task}.items()}

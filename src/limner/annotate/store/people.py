@@ -212,7 +212,7 @@ def _valid_invite(store: Store, connection: sa.Connection, token: str, *, lock: 
     return found
 
 
-# An admin with a password who may use it; without one, whoever starts the server invites the first.
+# An active admin with a password; without one, the server prints an invitation.
 _person = annotator.alias()
 _ADMIN = sa.select(_person.c.id).where(
     _person.c.role == "admin", _person.c.active, _person.c.password_hash.is_not(None)

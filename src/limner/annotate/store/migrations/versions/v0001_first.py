@@ -35,7 +35,7 @@ VIEWS = {
 
 
 def upgrade() -> None:
-    """Makes everything."""
+    """Creates the tables and views."""
     _contents()
     _pool()
     _people()

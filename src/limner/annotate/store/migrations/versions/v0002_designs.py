@@ -12,7 +12,7 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Adds the tables; nothing that is there changes."""
+    """Adds the tables; existing data does not change."""
     _designs()
     _machines()
 
