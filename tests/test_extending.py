@@ -82,7 +82,7 @@ def test_its_options_are_checked(whole, options, message):
 
 
 def test_what_is_no_correction_is_refused(whole):
-    with pytest.raises(LimnerError, match="is no correction: expected a subclass"):
+    with pytest.raises(LimnerError, match="is not a correction: expected a subclass"):
         whole.correct("own_things:Letters")
 
 
@@ -170,7 +170,7 @@ def test_a_correction_on_the_page(registered):
     assert library.known_correction("own_things:Plain")
     with pytest.raises(LimnerError, match="unknown correction 'own_things:Letters'"):
         library.known_correction("own_things:Letters")
-    with pytest.raises(LimnerError, match="no correction"):
+    with pytest.raises(LimnerError, match="not a correction"):
         Library({"scenes": "scenes"}, {}, corrections=["own_things:Letters"])
 
 

@@ -311,7 +311,7 @@ def test_bad_files_are_told_by_line(tmp_path, text, message):
 def test_unknown_forms_are_told(store, tmp_path):
     with pytest.raises(LimnerError, match="no answers yet"):
         export(store, tmp_path / "a.csv")
-    with pytest.raises(LimnerError, match="cannot tell its form"):
+    with pytest.raises(LimnerError, match="cannot tell the format"):
         read_judgements("a.doc")
     with pytest.raises(UnknownName):
         read_judgements("a.csv", form="doc")

@@ -307,4 +307,4 @@ def test_counts_are_counts_and_shares_are_shares():
 def test_a_failure_in_words():
     text = told(Failure("q", "zebras", "g", "r", True), compared(*zebras()))
     assert "CA 0.273" in text and "NCS 0.139" in text and "5 zebra became 7" in text
-    assert "successful alternative" in text
+    assert "acceptable alternative" in text

@@ -118,7 +118,7 @@ def test_objects_from_a_file(world, matrix, tmp_path):
     [
         (["--only", "colours"], "did you mean 'colour'"),
         (["--direction", "up"], "unknown direction"),
-        (["--query", "nope"], "is no query that failed"),
+        (["--query", "nope"], "is not a failed query"),
         (["--save", "failures.json"], "a page with failures is written as .html"),
     ],
 )

@@ -136,7 +136,7 @@ def test_more_than_there_are_and_arrays_as_queries(tmp_path):
         made.search(np.ones(16, dtype=np.float32), 0)
     with pytest.raises(LimnerError, match="vectors have 3 dimensions, the index 16"):
         made.search(np.ones(3, dtype=np.float32))
-    with pytest.raises(LimnerError, match="knows no system to encode it"):
+    with pytest.raises(LimnerError, match="needs an encoder"):
         made.search("two dogs")
     with pytest.raises(LimnerError, match=r"row 1 .* holds NaN"):
         made.add(Embeddings(["a", "b"], np.array([[1.0] * 16, [np.nan] * 16])))
@@ -173,12 +173,12 @@ def test_corrections_that_cannot_be_are_refused(stored, tmp_path):
         opened.search(one, bank=some(9, 6))
     with pytest.raises(LimnerError, match="unknown option of correction 'csls' 'beta'"):
         opened.search(one, correct="csls", bank=some(9, 6), beta=3)
-    with pytest.raises(LimnerError, match="looks at every item"):
+    with pytest.raises(LimnerError, match="uses every item"):
         opened.search(one, correct="csls", bank=some(9, 6), exact=False)
     of_others = index(tmp_path / "i", some(9, 6)).statistics("nnn", some(9, 6))
     with pytest.raises(LimnerError, match="gather them again"):
         opened.search(one, correct=of_others)
-    with pytest.raises(LimnerError, match="statistics are of nnn.k=16, alpha=0.75., asked is csls"):
+    with pytest.raises(LimnerError, match="statistics are of nnn.k=16, alpha=0.75., requested is csls"):
         opened.search(one, correct="csls", bank=of_others)
 
 

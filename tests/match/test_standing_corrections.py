@@ -126,7 +126,7 @@ def check_never_nan(data):
     elements = st.one_of(EXTREMES, st.just(-np.inf))
     matrix = data.draw(matrices(shapes(2), elements)).astype(np.float32).astype(np.float64)
     corrected = case.correct(blocks(matrix, case.path, step=case.step))
-    got = refused(corrected.matrix, "overflows", "weighs against nothing")
+    got = refused(corrected.matrix, "overflows", "cannot be corrected")
     if got is None:
         return
     assert np.isfinite(matrix[matrix > -np.inf]).all()

@@ -225,7 +225,7 @@ def test_a_model_of_ones_own_encoder_still_loads_with_trust(tmp_path, mark):
     folder = model.save(tmp_path / "own")
     (tmp_path / MARK).unlink()
     sys.modules.pop("stranger")
-    with pytest.raises(Untrusted, match=r"say --trust \(trust=True in Python\)"):
+    with pytest.raises(Untrusted, match=r"use --trust \(trust=True in Python\)"):
         systems.load(folder)
     assert not mark()
     again = systems.load(folder, trust=True)

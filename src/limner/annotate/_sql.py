@@ -1,4 +1,4 @@
-"""SQLAlchemy, which comes with an extra, and the one thing it says in a roundabout way."""
+"""SQLAlchemy, which comes with an extra, and a helper for inserts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["inserted", "sa"]
 
 
 def inserted(connection: sa.Connection, table: sa.Table, clash: str = "", /, **values: Any) -> int:
-    """Adds one row and returns its number; where another is in its place, `clash` says so in plain words."""
+    """Adds one row and returns its number; on a conflict, raises an error with the message `clash`."""
     try:
         key: Any = connection.execute(sa.insert(table).values(**values)).inserted_primary_key
     except sa.exc.IntegrityError as error:

@@ -1,4 +1,4 @@
-"""One label per pair from several answers: by majority, or by Dawid and Skene's estimate of who errs how."""
+"""One label per pair from several answers: by majority, or by the model of Dawid and Skene."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GRADE_VALUES = (1, 2, 3, 4)
 
 @dataclass(frozen=True)
 class Label:
-    """The grade of a pair, how sure it is (0 to 1), and how many answers it rests on."""
+    """The grade of a pair, its confidence (0 to 1), and the number of answers."""
 
     image: str
     caption: str
@@ -32,7 +32,7 @@ class Label:
 
 
 def majority(grades: Sequence[int]) -> tuple[int, float]:
-    """The grade that most people gave and their share; of equally many, the lower: a match has to be won.
+    """The most frequent grade and its share; on a tie, the lower grade.
 
     >>> majority([4, 4, 2]), majority([4, 1])
     ((4, 0.6666666666666666), (1, 0.5))
@@ -50,7 +50,7 @@ def by_majority(given: Sequence[Answer]) -> list[Label]:
 
 
 def by_dawid_skene(given: Sequence[Answer]) -> list[Label]:
-    """Dawid and Skene's most probable grade; controls take part in learning who errs, and get no label."""
+    """Dawid and Skene's most probable grade; controls are used to estimate error rates, and get no label."""
     if not given:
         return []
     names = {name: row for row, name in enumerate(dict.fromkeys(a.annotator for a in given))}
@@ -80,7 +80,7 @@ def _grades(given: Iterable[Answer]) -> dict[Key, list[int]]:
 
 
 def aggregate(store: Store, method: str = "majority") -> list[Label]:
-    """Makes one label per pair of the answers that count, and keeps them in the store as a new aggregation."""
+    """Aggregates the valid answers to one label per pair, and saves them in the store."""
     if method not in METHODS:
         raise UnknownName("way to aggregate", method, METHODS)
     given = answers(store)
@@ -100,7 +100,7 @@ def _columns(each: Label) -> dict[str, Any]:
 
 
 def labels(store: Store, *, number: int | None = None) -> list[Label]:
-    """The labels of one aggregation, the last one where left out."""
+    """The labels of one aggregation, the last one by default."""
     with store.reading() as connection:
         chosen = number or connection.scalar(sa.select(sa.func.max(aggregation.c.id)))
     if chosen is None:

@@ -1,7 +1,7 @@
-"""How much do judgements favour the systems that proposed them? Bias by pool, and how different the systems are.
+"""Pooling bias: how much judgements favour the systems that proposed them, and how different the systems are.
 
 After Chun et al. (2022), appendices A.2 and E. Judgements pooled by systems T alone rate every system; the bias of T is
-how far these scores are from those on the judgements pooled by all.
+the difference between these scores and those on the judgements pooled by all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Bias:
     """The bias of judgements pooled by some systems.
 
     Args:
-        systems: Who pooled them.
+        systems: The systems that pooled.
         overall: `B_T`, over all systems.
         own: Over the systems that pooled.
         others: Over the rest; NaN where all pooled.
@@ -69,7 +69,8 @@ def bias_of(pooled: Mapping[str, float], full: Mapping[str, float], systems: Seq
 def graded_recall(ranking: Ranking, judgements: Judgements) -> float:
     """The mean grade of the first answer: `1/N sum_n m_1(x_n)`, m being 1 for yes and 0.5 for weak yes.
 
-    Queries without a match count 0: nothing right was returned for them. Source: Chun et al. 2022, equations E.2, E.4.
+    Queries without a match count 0: nothing relevant was returned for them. Source: Chun et al. 2022, equations E.2,
+    E.4.
 
     >>> lists = Ranking.from_lists({"q": ["b", "a"]}, candidates=["a", "b"])
     >>> graded_recall(lists, Judgements.from_pairs([("q", "a"), ("q", "b", 0.5)]))
@@ -82,7 +83,7 @@ def graded_r_precision(ranking: Ranking, judgements: Judgements) -> float:
     """The mean grade of the first R(x) answers, R(x) being the number of matches: `1/N sum_n 1/R sum_i m_i(x_n)`.
 
     Queries without a match are left out; a match outside the pool counts in R and is never found. A perfect ranking
-    with weak matches stays below 1, as in the paper; `RP(graded)` divides by the most there could be instead. Source:
+    with weak matches stays below 1, as in the paper; `RP(graded)` divides by the best possible value instead. Source:
     Chun et al. 2022, equations E.3, E.4.
 
     >>> lists = Ranking.from_lists({"q": ["b", "c", "a"]}, candidates=["a", "b", "c"])
@@ -100,7 +101,7 @@ def graded_r_precision(ranking: Ranking, judgements: Judgements) -> float:
 
 
 def _refuse_short(ranking: Ranking, matches: IntArray) -> None:
-    """Refuses a list that ends before its first R places, though the pool goes on."""
+    """Refuses a list that is shorter than R, unless the pool ends there."""
     pool = np.inf if ranking.n_candidates is None else ranking.n_candidates
     short = np.flatnonzero(ranking.lengths < np.minimum(matches, pool))
     if len(short):
@@ -125,7 +126,7 @@ MEASURES: dict[str, Measure] = {"R@1": graded_recall, "R-Precision": graded_r_pr
 
 
 def pooled_by(judgements: Judgements, proposals: Iterable[Proposal], systems: Iterable[str]) -> Judgements:
-    """The judgements of pairs that one of these systems proposed; what others alone proposed was then never judged."""
+    """The judgements of pairs that one of these systems proposed; pairs proposed only by others count as unjudged."""
     chosen = set(systems)
     keys: set[Key] = {(p.image, p.caption) for p in proposals if p.system in chosen}
     keep = [(image, caption, grade) for image, caption, grade in judgements if (image, caption) in keys]
@@ -148,9 +149,9 @@ def biases(
         lists: Each system's ranking in this direction.
         judgements: Image -> text, pooled by all.
         proposals: Who proposed what, down to the rank that was pooled.
-        measure: "R@1" or "R-Precision", with half a point for a weak yes.
+        measure: "R@1" or "R-Precision", where a weak yes counts half.
         direction: "t2i" or "i2t".
-        progress: Told how many subsets are done.
+        progress: Called with the number of subsets done.
     """
     if measure not in MEASURES:
         raise LimnerError(f"measure {measure!r}: expected one of {', '.join(MEASURES)}")
@@ -188,7 +189,7 @@ def by_size(found: Iterable[Bias]) -> dict[int, Bias]:
 def tau(one: Ranking, other: Ranking, *, depth: int = 25) -> float:
     """The mean over queries of Kendall's tau-b between two systems' first places.
 
-    Over all candidates that either list holds; those that a list lacks share the place after its end.
+    Over all candidates that either list holds; candidates missing from a list share the rank after its end.
 
     >>> a, b = (Ranking.from_lists({"q": row}, candidates="xyz") for row in (["x", "y"], ["y", "x"]))
     >>> tau(a, a, depth=2), tau(a, b, depth=2)
@@ -230,7 +231,7 @@ def diversity(lists: Mapping[str, Ranking], *, depth: int = 25) -> dict[tuple[st
 
 
 def lists_from(proposals: Iterable[Proposal], direction: str) -> dict[str, Ranking]:
-    """The systems' lists as far as they are kept in the store."""
+    """The systems' lists, as deep as the store has them."""
     found: dict[str, dict[str, dict[int, str]]] = {}
     candidates: dict[str, None] = {}
     for p in proposals:

@@ -1,4 +1,4 @@
-"""Planning a labelling: what to draw, with which probabilities, how many labels a wanted interval takes.
+"""Sampling designs: which pairs to label, with which probabilities, and how many labels an interval needs.
 
 A study is for one direction, some systems and some measures. Its units (`limner.annotate.frames`) are cut into strata:
 first places apart from deeper ones, and by what a judge says of them, as many as leave `EACH` units to each. The judge
@@ -47,7 +47,7 @@ _DOUBT = 4.0  # answers' worth of the common rate in each stratum's own
 
 
 class Judge(Protocol):
-    """A machine that says how likely pairs are to be matches."""
+    """An automatic judge that predicts the probability of a match."""
 
     name: str
 
@@ -57,7 +57,7 @@ class Judge(Protocol):
 
 @dataclass(frozen=True)
 class Planned:
-    """What a plan says of one direction.
+    """The plan for one direction.
 
     Args:
         design: The design's number in the store.
@@ -66,9 +66,9 @@ class Planned:
         queries: Queries of the collection.
         units: Units that could be drawn.
         strata: Units in each stratum.
-        drawn: Units drawn so far, this draw included.
-        labels: Pairs that people are asked for in this draw.
-        hours: What that takes.
+        drawn: Units drawn so far, including this draw.
+        labels: Pairs to label in this draw.
+        hours: Estimated working hours.
         expected: Half-width in points, by system and measure.
         without_judge: Labels that the same intervals would take without the judge; None without one.
     """
@@ -114,11 +114,11 @@ def plan(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Planned]:
-    """Plans a study, draws what is to be labelled, and writes the tasks; once more, it adds a further draw.
+    """Plans a study, samples the pairs to label, and writes the tasks; called again, it adds a further draw.
 
     Args:
         store: The store; it must hold the collection (`add_collection`).
-        collection: Its pairs are the given positives, which are taken as true.
+        collection: Its pairs are the given positives, which count as true.
         systems: By name: scores, or rankings by direction.
         measures: R@k, S@k, MRR@k and P@k; with any that needs all matches of a query (mAP@R, RP, Recall@k, nDCG, MAP)
             the study takes many more labels.
@@ -292,7 +292,7 @@ def _units(found: SamplingFrame, direction: str, judge: Judge | None, strata: in
 
 
 def _believed(judge: Judge, units: Sequence[Unit], direction: str) -> FloatArray:
-    """What a judge says of each unit: of the likeliest of its pairs."""
+    """The judge's prediction for each unit: that of its most likely pair."""
     pairs = [pair for unit in units for pair in unit.pairs(direction)]
     said = np.asarray(judge.probabilities(pairs), dtype=np.float64)
     if said.shape != (len(pairs),) or not np.isfinite(said).all():
@@ -397,7 +397,7 @@ def _enough(own: FloatArray, spread: FloatArray, best: FloatArray, variance: flo
 
 
 def _half(share: float, inside: FloatArray, spread: FloatArray, codes: Any, counts: Any) -> float:
-    """The expected half-width where so many units of each stratum are labelled."""
+    """The expected half-width for these numbers of labelled units."""
     size = np.bincount(codes)
     own = np.bincount(codes, weights=inside, minlength=len(size))
     n = np.maximum(counts * own / size, 0.5)

@@ -1,8 +1,7 @@
-"""What the answers of a designed sample say of a system under the complete truth.
+"""Estimates for complete judgements from the answers of a designed sample.
 
-`limner.evaluate(scores, collection, labels=store)` and `limner evaluate ... --estimate STORE` come here. The answers
-are taken in the order of the draws, as far as there is no gap: that part is a sample by design whatever was answered
-later.
+`limner.evaluate(scores, collection, labels=store)` and `limner evaluate ... --estimate STORE` use this. Answers are
+used in the order of the draws, up to the first gap, so that they are a sample by design.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ class Sample:
     Args:
         design: The design.
         known: The given positives, query -> candidate.
-        truth: With those that people found.
-        said: What people say of each pair, (image, caption).
+        truth: The same with the matches that people found.
+        said: The human label of each pair, (image, caption).
         units: The drawn units up to the first without an answer, in order of draw.
-        open: Drawn units that wait for answers.
+        open: Drawn units without answers.
     """
 
     design: Design
@@ -62,14 +61,14 @@ class Sample:
 
 @dataclass(frozen=True)
 class _Sought:
-    """A mean as a sum: `shift + scale * (mean over units)`, plus what the design does not reach.
+    """A mean as a sum: `shift + scale * (mean over units)`, plus the part outside the design.
 
     Args:
-        values: Of every unit that matters, by its number; NaN where it was not answered.
+        values: Values of every unit that matters, by its number; NaN where it was not answered.
         scale: Share of the measure that these units are.
-        shift: What is known without them.
-        outside: Share of the measure that no unit of the design decides.
-        bounds: Of a unit's value.
+        shift: The known part.
+        outside: Share of the measure outside the design.
+        bounds: Bounds of a unit's value.
     """
 
     values: Mapping[int, float]
@@ -94,12 +93,11 @@ def estimates(
         store: With designs (`limner.annotate.plan`) and answers.
         sources: Scores or rankings by direction.
         collection: Its pairs are the given positives.
-        measures: Only these; all of the design where left out.
+        measures: Only these; all of the design by default.
         mode: "fixed" or "anytime".
-        level: Of the intervals.
+        level: Level of the intervals.
 
-    Returns:
-        The estimates, and what a reader has to know of them.
+    Returns: The estimates, and notes.
     """
     found: list[Estimated] = []
     notes: list[str] = []
@@ -132,7 +130,7 @@ def difference(
     mode: str = "fixed",
     level: float = 0.95,
 ) -> Estimate:
-    """The measure of one system less that of another under the complete truth; only where they differ, labels count.
+    """The difference of two systems under complete judgements; only pairs on which they differ matter.
 
     Args:
         store: With a design for both systems and answers.
@@ -142,7 +140,7 @@ def difference(
         measure: One that the design was made for.
         direction: "i2t" or "t2i".
         mode: "fixed" or "anytime".
-        level: Of the interval.
+        level: Level of the interval.
     """
     sample = read_sample(store, collection, direction)
     if sample is None:
@@ -171,7 +169,7 @@ def label_quality(store: Store, collection: Collection, *, direction: str, level
 
 
 def read_sample(store: Store, collection: Collection, direction: str) -> Sample | None:
-    """The last design of a direction with its answers; None where there is none."""
+    """The last design of a direction with its answers; None if there is none."""
     made = [d for d in designs(store) if d.direction == direction]
     if not made:
         return None
@@ -193,7 +191,7 @@ def read_sample(store: Store, collection: Collection, direction: str) -> Sample 
 
 
 def _barred(pairs: Sequence[Key], images: set[str], captions: set[str]) -> bool:
-    """Whether a unit was taken out of the count with its image or caption."""
+    """Whether a unit was excluded with its image or caption."""
     return any(image in images or caption in captions for image, caption in pairs)
 
 
@@ -297,7 +295,7 @@ def _pair_value(sample: Sample, pair: Key) -> float:
 def _query_difference(
     sample: Sample, one: Ranking, other: Ranking | None, measure: Measure, units: Any, outside: float
 ) -> _Sought:
-    """Differences of whole queries: known where neither system has an open place."""
+    """Differences of whole queries: known if neither system has an unjudged rank."""
     if other is None:
         raise LimnerError("a difference of one system: expected two")
     rows = [{query: row for row, query in enumerate(each.queries)} for each in (one, other)]
@@ -335,7 +333,7 @@ def _mode(mode: str) -> Any:
 
 
 def _compact(y: FloatArray, strata: Any, sizes: FloatArray, bounds: tuple[float, float], level: float) -> Estimate:
-    """The fixed estimate over the strata that hold anything."""
+    """The fixed estimate over the non-empty strata."""
     held = np.flatnonzero(sizes > 0)
     return stratified(y, np.searchsorted(held, strata), sizes[held], bounds=bounds, level=level)
 
@@ -362,7 +360,7 @@ def _anytime(sample: Sample, sought: _Sought, codes: Any, sizes: FloatArray, lev
 
 
 def _beyond(found: Estimate, sought: _Sought) -> Estimate:
-    """Wider by what the design does not reach: nobody knows it, so it may be anything."""
+    """The interval widened by the part outside the design, which may have any value."""
     low, high = sought.bounds
     most = (1.0, -1.0) if low < 0 else (1.0, 0.0)
     middle = sought.outside * (found.value if low == 0 else 0.0)
@@ -375,12 +373,12 @@ def _beyond(found: Estimate, sought: _Sought) -> Estimate:
 
 def _notes(sample: Sample, found: Sequence[Estimated], mode: str) -> list[str]:
     design, head = sample.design, f"estimated ({sample.design.direction})"
-    how = "to be looked at once" if mode == "fixed" else "may be looked at after every answer"
+    how = "valid for one look" if mode == "fixed" else "valid after every answer"
     effects = [e.estimate.effect for e in found if np.isfinite(e.estimate.effect)]
     effect = f", design effect {np.mean(effects):.2f}" if effects else ""
     notes = [
         f"{head}: complete truth of this collection from {sample.labels:,} labels, {mode} intervals ({how}){effect}; "
-        "given pairs are taken as true"
+        "given pairs count as true"
     ]
     if sample.open:
         notes.append(f"{head}: {sample.open:,} drawn {design.unit}s wait for answers; those drawn before them count")

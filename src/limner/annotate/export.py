@@ -36,7 +36,7 @@ CLASS_OF = {
     "wrong-action": "action",
     **{f"wrong-{what}": "detail" for what in ("gender", "age", "emotion", "location", "orientation", "other")},
 }
-"""Reason -> class of failure; a fault of grammar is none."""
+"""Reason -> class of failure; a grammar error is not a failure."""
 
 
 def export(
@@ -48,8 +48,8 @@ def export(
         store: The store.
         path: A file, or a folder for the form of ECCV Caption.
         form: One of `FORMS` where the ending does not say it.
-        method: How labels are made of answers: "majority" or "dawid-skene".
-        counted: Leave out what was excluded.
+        method: How answers are aggregated: "majority" or "dawid-skene".
+        counted: Leave out excluded answers.
     """
     if method not in METHODS:
         raise UnknownName("way to aggregate", method, METHODS)
@@ -60,14 +60,14 @@ def export(
 
 
 def judgements(store: Store, *, method: str = "majority", name: str = "annotated") -> Judgements:
-    """The store's answers as judgements, image -> text: what every measure takes."""
+    """The store's answers as judgements, image -> text."""
     if method not in METHODS:
         raise UnknownName("way to aggregate", method, METHODS)
     return to_judgements(METHODS[method](answers(store)), name=name)
 
 
 def import_answers(store: Store, given: Iterable[Given], *, key: str) -> int:
-    """Puts answers of a file into a store that holds their images and captions, as finished tasks.
+    """Imports answers from a file into a store with their images and captions, as finished tasks.
 
     Pairs that the same people judged make one task; no pair may be asked by another task already. The second import
     under the same key is refused, so nothing is counted twice.
@@ -75,7 +75,7 @@ def import_answers(store: Store, given: Iterable[Given], *, key: str) -> int:
     Args:
         store: The store.
         given: The answers.
-        key: What the import is called, e.g. the file's name and hash.
+        key: Name of the import, e.g. the file's name and hash.
 
     Returns:
         How many answers were added.
@@ -142,12 +142,12 @@ def _import_task(
 
 
 def failure_labels(store: Store, found: Iterable[Failure]) -> dict[str, frozenset[str]]:
-    """People's failure classes, by query, of failures whose pair the store has answers for.
+    """Human failure classes by query, for failures whose pair has answers in the store.
 
     Where people judged the failures themselves (`limner.annotate.failing`), those classes count. Else a pair that the
-    majority calls "100% yes" is a successful alternative, and so is one graded "partially yes" without
-    a reason. Else the classes are those of the reasons that at least half of the doubters gave. Failures that nobody
-    judged, or with no class, are left out. The form is that of `limner.explain.labels.read_labels`.
+    majority calls "100% yes" is an acceptable alternative, and so is one graded "partially yes" without
+    a reason. Else the classes are those of the reasons given by at least half of those who did not say yes. Failures
+    that nobody judged, or with no class, are left out. The form is that of `limner.explain.labels.read_labels`.
     """
     by_pair: dict[Key, list[Answer]] = {}
     for answer in answers(store):
@@ -172,7 +172,7 @@ def failure_labels(store: Store, found: Iterable[Failure]) -> dict[str, frozense
 
 
 def _of_text(failure: Failure, texts: dict[str, list[str]]) -> list[Key]:
-    """The pairs of an image that asked and the caption that came, which the failure knows by its words."""
+    """The pair of the query image and the returned caption, found by its text."""
     return [(failure.query, key) for key in texts.get(failure.text, ())]
 
 

@@ -1,6 +1,6 @@
 """Files of judgements: csv, jsonl, TREC qrels, the json form of ECCV Caption, and the crowd form of Flickr8k.
 
-csv and jsonl hold answers, one per row with everything known of it, and can be put back into a store. The others hold
+csv and jsonl hold answers, one per row with all its fields, and can be imported into a store. The others hold
 one label per pair. All are image -> text; every reader gives `Judgements`.
 """
 
@@ -35,7 +35,7 @@ ECCV_FILES = ("eccv_image_to_caption.json", "eccv_caption_to_image.json")
 
 @dataclass(frozen=True)
 class Given:
-    """An answer from a file: who said what of which pair, and why."""
+    """An answer from a file: annotator, pair, grade and reasons."""
 
     annotator: str
     image: str
@@ -46,10 +46,10 @@ class Given:
 
 
 def form_of(path: str | Path, form: str | None = None) -> str:
-    """The form named, else the one that the ending tells; a folder is the form of ECCV Caption."""
+    """The named format, else the one of the file ending; a folder is the format of ECCV Caption."""
     chosen = form or ENDINGS.get(Path(path).suffix.lower())
     if chosen is None:
-        raise LimnerError(f"{path}: cannot tell its form by its ending; name one of {', '.join(FORMS)}")
+        raise LimnerError(f"{path}: cannot tell the format from its ending; name one of {', '.join(FORMS)}")
     if chosen not in FORMS:
         raise UnknownName("form", chosen, FORMS)
     return chosen
@@ -84,7 +84,7 @@ def write_eccv(judgements: Judgements, folder: str | Path) -> int:
 
 
 def _numbered(key: str) -> int | str:
-    """COCO's ids are numbers there; an id that is no plain number stays a string."""
+    """COCO's ids are numbers there; an id that is not a plain number stays a string."""
     return int(key) if key.isascii() and key.isdigit() and str(int(key)) == key else key
 
 
@@ -102,13 +102,13 @@ def write_crowd(given: Sequence[Answer], path: str | Path) -> int:
 def write(
     given: Sequence[Answer], labels: Callable[[], Sequence[Label]], path: str | Path, *, form: str | None = None
 ) -> int:
-    """Writes answers (csv, jsonl, crowd) or labels (qrels, eccv) in the form asked for; returns how many rows.
+    """Writes answers (csv, jsonl, crowd) or labels (qrels, eccv) in the requested format; returns the number of rows.
 
     Args:
         given: The answers.
-        labels: Called for the labels where the form needs them.
+        labels: Returns the labels, if the format needs them.
         path: A file, or a folder for the form of ECCV Caption.
-        form: Where the ending does not say it.
+        form: Format, if the file ending does not tell.
     """
     chosen = form_of(path, form)
     if chosen in ("csv", "jsonl"):

@@ -1,6 +1,6 @@
-"""Which pairs somebody would have to look at, so that a measure is known under the complete truth.
+"""Which pairs have to be judged to know a measure under complete judgements.
 
-The given positives are taken as true. Two kinds of units can be drawn:
+The given positives count as true. Two kinds of units can be drawn:
 
 - a pair, where every measure is a weighted sum over pairs: R@1, S@1, MRR@1, P@k;
 - a query with all its open pairs, for R@k, S@k and MRR@k: whether any of the first k is a match is known once all of
@@ -26,7 +26,7 @@ from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure
 
 FIRST = ("R", "S", "MRR")
-"""Measures that the first match decides."""
+"""Measures that depend only on the first match."""
 Needed = dict[str, tuple[str, ...]]
 
 
@@ -36,7 +36,7 @@ class SamplingFrame:
 
     Args:
         unit: "pair" or "query".
-        units: (query, candidates to look at), each once.
+        units: (query, candidates to judge), each once.
         ranks: The best rank at which a system returns one of them.
     """
 
@@ -60,7 +60,7 @@ def unit_of(measures: Sequence[Measure]) -> str:
 
 
 def needed(ranking: Ranking, known: Judgements, measure: Measure) -> Needed:
-    """For each query, the candidates that decide the measure and are no given positive, in order of rank.
+    """For each query, the candidates that decide the measure and are not given positives, in order of rank.
 
     >>> lists = Ranking.from_lists({"q": "abc", "r": "bca"}, candidates="abc")
     >>> needed(lists, Judgements.from_pairs([("q", "a"), ("r", "a")]), Measure.parse("R@2"))
@@ -104,7 +104,7 @@ def frame(lists: Mapping[str, Ranking], known: Judgements, measures: Sequence[Me
 
 
 def values(ranking: Ranking, truth: Judgements, measure: Measure) -> FloatArray:
-    """The measure of every query where `truth` is all there is to know.
+    """The measure of every query, with `truth` as complete judgements.
 
     >>> lists = Ranking.from_lists({"q": "abc"}, candidates="abc")
     >>> [values(lists, Judgements.from_pairs([("q", "b")]), Measure.parse(m)).tolist() for m in ("R@2", "MRR@2", "P@2")]

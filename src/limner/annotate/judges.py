@@ -1,8 +1,8 @@
-"""Machines that judge pairs: from scores, from an image's other captions, from a pair scorer, from a stored run.
+"""Automatic judges of pairs: from scores, from an image's other captions, from a pair scorer, from a stored run.
 
-A judge has a `name` and `probabilities(pairs) -> array` for (image, caption) pairs, from 0 to 1; nothing more. What it
-says is never a label: it decides how units are cut into strata, or is calibrated on people's answers by cross-fitting
-(`limner.stats.cross_fit`). So any number that rises, or falls, with the chance of a match will do.
+A judge has a `name` and `probabilities(pairs) -> array` for (image, caption) pairs, from 0 to 1; and nothing else. Its
+output is never a label: it defines strata, or is calibrated on people's answers by cross-fitting
+(`limner.stats.cross_fit`). So any number that is monotone in the probability of a match works.
 `limner.annotate.endpoint` has the judge that asks a vision-language model.
 """
 
@@ -25,16 +25,16 @@ from limner.core.registry import Registry
 from limner.scores import Scores
 
 JUDGES: Registry[Any] = Registry("judge", {})
-"""Judges of one's own: found as "module:thing", or registered under a name."""
+"""Your own judges: found as "module:thing", or registered under a name."""
 
 
 @dataclass(frozen=True)
 class ScoresJudge:
-    """Any system's scores as beliefs: the place of a pair's score among all scores that were asked for.
+    """The scores of a system as a judge: the quantile of a pair's score among all requested scores.
 
     Args:
         scores: Images by texts.
-        name: What reports call it.
+        name: Name in reports.
 
     >>> made = Scores.from_matrix(np.array([[3.0, 1.0], [0.0, 2.0]]), ["a", "b"], ["x", "y"])
     >>> ScoresJudge(made).probabilities([("a", "x"), ("b", "x"), ("b", "y")])
@@ -65,12 +65,12 @@ class ScoresJudge:
 
 @dataclass(frozen=True)
 class CaptionsJudge:
-    """The likeness of a caption to the other captions of the image: the highest cosine of a sentence encoder.
+    """The similarity of a caption to the other captions of the image: the highest cosine of a sentence encoder.
 
     Args:
-        collection: Whose given pairs say which captions an image has.
+        collection: The collection with the captions of each image.
         encoder: With `encode(items) -> array`, such as `limner.encoders.encoder("minilm")`.
-        name: What reports call it.
+        name: Name in reports.
     """
 
     collection: Collection
@@ -105,7 +105,7 @@ class ScorerJudge:
     Args:
         scorer: Gets the images' values and the captions' words.
         collection: Where they come from.
-        name: What reports call it.
+        name: Name in reports.
     """
 
     scorer: Any
@@ -125,7 +125,7 @@ class ScorerJudge:
 
 @dataclass(frozen=True)
 class StoredJudge:
-    """What a judge has said into a store; pairs that it was not asked get its mean.
+    """The stored answers of a judge; unanswered pairs get its mean.
 
     Args:
         store: The store.
@@ -150,7 +150,7 @@ def judge_named(
 
     Args:
         name: "captions" (a sentence encoder on the image's other captions), "scores=NAME" (a system's scores),
-            "stored=NAME" (what 'limner annotate judge' has kept), or "module:thing", called with the collection.
+            "stored=NAME" (saved answers of 'limner annotate judge'), or "module:thing", called with the collection.
         collection: What is judged.
         systems: Scores by name.
         store: The store.

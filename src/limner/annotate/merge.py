@@ -1,7 +1,7 @@
-"""From labels to judgements that every measure takes, and what they change (Chun et al. 2022, section 3.3).
+"""From labels to judgements, and what they change (Chun et al. 2022, section 3.3).
 
-Yes and weak yes become positives with grades 1 and 0.5; what people called no match is kept as judged with grade 0.
-Captions and images that were taken out go. Original pairs stay unless people said no to them; other judgements join.
+Yes and weak yes become positives with grades 1 and 0.5; rejected pairs are kept as judged with grade 0. Excluded
+captions and images are removed. Original pairs stay unless people rejected them; other judgements are merged.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ class Counted:
 
 @dataclass(frozen=True)
 class Merged:
-    """The new judgements, and what is to say about them.
+    """The new judgements with statistics.
 
     Args:
         judgements: Image -> text; grades 1, 0.5 and 0.
         verified: Only what people judged.
-        refuted: How many original pairs people said no to; they are positives no longer.
-        removed: How many images and captions were taken out.
+        refuted: Number of original pairs that people rejected; they are no longer positives.
+        removed: Number of excluded images and captions.
         counted: The figures, one per direction.
         quality: Precision and recall of the original and of each further set of judgements against `verified`, by name
             and direction (the paper's Table 2).
@@ -83,7 +83,7 @@ class Merged:
         for name, sides in list(self.quality.items())[1:]:  # that of the original stands in the table
             both = (f"{d} precision {100 * p:.1f}, recall {100 * r:.1f}" for d, (p, r) in sides.items())
             rows.append(f"{name}: {'; '.join(both)}")
-        rows.append(f"{self.refuted:,} original pairs were refuted; {self.removed:,} images and captions taken out")
+        rows.append(f"{self.refuted:,} original pairs were refuted; {self.removed:,} images and captions excluded")
         return "\n".join(rows)
 
 
@@ -113,15 +113,15 @@ def merge(
     invalid_captions: Iterable[str] = (),
     name: str = "merged",
 ) -> Merged:
-    """Joins what people found with the original pairs and other judgements.
+    """Merges the human labels with the original pairs and other judgements.
 
     Args:
         labels: One per judged pair.
         original: The original pairs, image -> text.
-        further: Other judgements, image -> text, whose positives join; ids that the original lacks are left out.
-        invalid_images: Images to take out, e.g. duplicates.
-        invalid_captions: Captions to take out, e.g. "there is no image here".
-        name: What reports call the new judgements.
+        further: Other judgements, image -> text, whose positives are added; unknown ids are left out.
+        invalid_images: Images to exclude, e.g. duplicates.
+        invalid_captions: Captions to exclude, e.g. "there is no image here".
+        name: Name of the in reports new judgements.
     """
     bad_images, bad_captions = set(invalid_images), set(invalid_captions)
     images = [key for key in original.queries if key not in bad_images]
@@ -146,7 +146,7 @@ def _quality(judged: Judgements, verified: Judgements) -> dict[str, tuple[float,
 
 
 def _unless_refuted(original: Judgements, verified: Judgements) -> tuple[Judgements, int]:
-    """The union, but for original pairs that people said no to."""
+    """The union, without original pairs that people rejected."""
     width = max(len(original.candidates), 1)
     said_no = verified.grades == 0
     refused = (verified.rows * width + verified.columns)[said_no]
@@ -200,6 +200,6 @@ def _mean(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
 
 
 def taken_out(store: Store) -> tuple[list[str], list[str]]:
-    """The images and captions that the store takes out."""
+    """The excluded images and captions of the store."""
     found = exclusions(store)
     return [e.name for e in found if e.kind == "image"], [e.name for e in found if e.kind == "caption"]

@@ -1,8 +1,8 @@
 """Pooling: what several systems rank high becomes the pairs that people judge (Chun et al. 2022, section 3.2).
 
-The first five of each system, in both directions, duplicates merged; each pair keeps every proposal of it, with system,
-direction, rank and score. The pool decides what can be found: a match that no system ranks high is never asked for,
-which `limner.annotate.bias` measures.
+The first five of each system, in both directions, duplicates merged; each pair keeps all its proposals, with system,
+direction, rank and score. The pool limits what can be found: a match that no system ranks high is never judged;
+`limner.annotate.bias` measures that.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from limner.language.overlap import bleu, content_words
 from limner.scores import Scores
 
 TOP = 5
-"""Places of every list that are pooled."""
+"""Pool depth: ranks of every list that are pooled."""
 BLEU = 0.25
-"""The usual least BLEU-pre of a caption with the image's own captions (Hodosh et al. 2013)."""
+"""The usual minimum BLEU-pre of a caption with the image's own captions (Hodosh et al. 2013)."""
 
 Lists = Scores | Mapping[str, Ranking]
 """A system: scores (images by texts), or rankings by direction ("i2t", "t2i")."""
 
 
 def lists_of(system: Lists, *, depth: int = DEPTH) -> dict[str, Ranking]:
-    """The first places of a system's lists in each direction it has."""
+    """The top of a system's lists, in each available direction."""
     if isinstance(system, Scores):
         return {"i2t": system.top(depth), "t2i": system.T.top(depth)}
     return {direction: ranking.top(depth) for direction, ranking in system.items()}
@@ -74,8 +74,8 @@ def merged(proposals: Iterable[Proposal], *, depth: int = TOP) -> dict[Key, list
 def alike(pool: Iterable[Key], collection: Collection, *, least: float = BLEU) -> list[Key]:
     """The pairs whose caption shares enough words with the image's own captions: BLEU-pre at least `least`.
 
-    Hodosh et al. (2013) left out 86% of all pairs so, and 3.5% of those that experts call matches. An image without
-    captions of its own keeps all its pairs.
+    Hodosh et al. (2013) left out 86% of all pairs this way, and 3.5% of those that experts call matches. An image
+    without captions of its own keeps all its pairs.
     """
     listed = list(pool)
     own: dict[str, list[str]] = {key: [] for key in collection.images.ids}
@@ -98,17 +98,17 @@ def fill(
     filtered: Callable[[Sequence[Key]], Sequence[Key]] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, int]:
-    """Writes the systems' proposals and the pooled pairs into a store that holds their collection, all or nothing.
+    """Writes the systems' proposals and the pooled pairs into a store that holds their collection, in one transaction.
 
-    The same pool may be asked for again: after a kill, deeper, or with more systems; what is there stays.
+    It can be repeated after a kill, deeper, or with more systems; existing pairs stay.
 
     Args:
         store: The store.
         systems: By name.
         depth: Places of each list that are pooled.
-        keep: Places of each list that are remembered, so that a known negative can be in nobody's list; of a small
+        keep: Ranks of each list to store, so that known negatives can be chosen outside all lists; of a small
             pool at most half.
-        turn: Which turn of the annotation this is.
+        turn: The annotation round.
         filtered: Takes the pooled pairs and returns those to keep, e.g. by `alike`.
         progress: Told how many systems are done.
 
@@ -116,7 +116,7 @@ def fill(
         How many proposals there were, how many pairs after merging, how many the filter kept, how many are new.
     """
     if keep < depth:
-        raise LimnerError(f"keep {keep} with depth {depth}: expected to remember at least what is pooled")
+        raise LimnerError(f"keep {keep} with depth {depth}: expected at least what is pooled")
     found: list[Proposal] = []
     lists: list[Listed] = []
     for number, (name, system) in enumerate(systems.items()):
@@ -133,7 +133,7 @@ def fill(
 
 
 def waiting(store: Store, *, direction: str | None = None, depth: int = TOP) -> list[Key]:
-    """Pooled pairs that no task asks for yet.
+    """Pooled pairs without a task.
 
     Args:
         store: The store.

@@ -1,4 +1,4 @@
-"""Is the work good? Controls, agreement, annotators to set aside, tasks to look at again."""
+"""Annotation quality: controls, agreement, annotators to exclude, tasks to review."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from limner.stats import Undefined, alpha_interval, cohen_kappa
 from limner.stats.inputs import Vector
 
 THRESHOLD = 0.7
-"""Least share of controls to be right, as in Hodosh et al. (2013)."""
+"""Minimum share of correct controls, as in Hodosh et al. (2013)."""
 LEAST = 4
-"""So many controls are needed before anybody is set aside."""
+"""Minimum number of controls before an annotator is excluded."""
 DECISIONS = ("accept", "reject")
 _QUICK = 0.25  # of the median time of all answers
 Level = Literal["nominal", "ordinal", "interval"]
@@ -44,7 +44,7 @@ def right(answer: Answer) -> bool:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far annotators agree.
+    """Agreement of annotators.
 
     Args:
         alpha: Krippendorff's alpha: 1 full agreement, 0 chance.
@@ -55,7 +55,7 @@ class Agreement:
         pairs: How many pairs two of them or more judged.
         kappas: Cohen's kappa for two people, weighted by the distance of grades, with the pairs both judged; NaN where
             it is undefined.
-        note: What is to know of it, e.g. why a number is NaN.
+        note: Remarks, e.g. why a number is NaN.
     """
 
     alpha: float
@@ -80,21 +80,21 @@ def agreement(
     """Krippendorff's alpha with an interval, and Cohen's kappa of every two annotators.
 
     Both are those of `limner.stats`. Rows of the table are annotators, columns pairs; it is made here from named
-    answers, because the other way round gives a number near 0 without a word.
+    answers, because a transposed table silently gives a number near 0.
 
     Args:
         given: The answers.
         level: "ordinal" (the grades have an order), "nominal" or "interval".
         samples: Bootstrap samples for the interval.
-        confidence: Of the interval.
-        seed: Of the bootstrap.
+        confidence: Confidence of the interval.
+        seed: Seed of the bootstrap.
         controls: Count the controls too; they are easy, so they flatter.
     """
     used = [a for a in given if controls or a.role == "real"]
     table = ratings(used)
     shared = int((np.isfinite(table).sum(axis=0) >= 2).sum())
     kappas = _kappas(used)
-    notes = [f"kappa of {a} and {b} is undefined (both gave one and the same grade throughout)"
+    notes = [f"kappa of {a} and {b} is undefined (both gave the same grade throughout)"
              for (a, b), (value, _) in kappas.items() if math.isnan(value)]  # fmt: skip
     common: dict[str, Any] = {"level": level, "annotators": len(table), "pairs": shared, "kappas": kappas}
     try:
@@ -107,7 +107,7 @@ def agreement(
 
 
 def ratings(given: Iterable[Answer]) -> Vector:
-    """A row per annotator, a column per pair, grades in it, and NaN where nothing was answered."""
+    """A row per annotator, a column per pair, with grades, and NaN without an answer."""
     listed = list(given)
     rows = {name: row for row, name in enumerate(dict.fromkeys(a.annotator for a in listed))}
     columns = {pair: column for column, pair in enumerate(dict.fromkeys(a.pair for a in listed))}
@@ -145,17 +145,17 @@ def _kappa(one: Sequence[int], other: Sequence[int]) -> float:
 
 @dataclass(frozen=True)
 class Record:
-    """What one annotator has done.
+    """Statistics of one annotator.
 
     Args:
         annotator: The name.
         answers: To pooled pairs.
         controls: Controls answered.
-        right: How many of them rightly.
+        right: Number of correct controls.
         agreement: Mean distance to the others' mean grade of the same pairs, 0 being perfect; NaN without others.
         milliseconds: Median time of an answer; NaN where none was measured.
         commonest: Share of the grade given most often.
-        suspicious: Why to look closer; empty where there is no reason.
+        suspicious: Reasons to check; empty if there are none.
     """
 
     annotator: str
@@ -169,7 +169,7 @@ class Record:
 
     @property
     def share(self) -> float:
-        """The share of controls answered rightly; NaN without controls."""
+        """The share of correct controls; NaN without controls."""
         return self.right / self.controls if self.controls else math.nan
 
 
@@ -187,7 +187,7 @@ def annotator_table(given: Sequence[Answer], *, threshold: float = THRESHOLD) ->
 
 
 class _Sums:
-    """Sums of grades, by pair and by pair and person, so that what others said takes no search."""
+    """Sums of grades, by pair and by pair and person, for fast lookup."""
 
     def __init__(self) -> None:
         self.number: Counter[Any] = Counter()
@@ -199,7 +199,7 @@ class _Sums:
             self.total[key] += answer.grade
 
     def gap(self, answer: Answer) -> float | None:
-        """How far an answer is from the mean of what others said of its pair; None where nobody else said anything."""
+        """Distance of an answer to the mean of the others; None without other answers."""
         own = (answer.pair, answer.annotator)
         others = self.number[answer.pair] - self.number[own]
         return abs(answer.grade - (self.total[answer.pair] - self.total[own]) / others) if others else None
@@ -224,13 +224,13 @@ def _record(name: str, own: Sequence[Answer], sums: _Sums, usual: float, thresho
 
 
 def set_aside(store: Store, *, threshold: float = THRESHOLD, least: int = LEAST, by: int | None = None) -> list[str]:
-    """Takes everybody out whose share of right controls is below the threshold; their pairs are asked again.
+    """Excludes annotators whose share of correct controls is below the threshold; their pairs are asked again.
 
     Args:
         store: The store.
-        threshold: Least share of controls to be right.
-        least: Controls that somebody must have answered before anything is concluded.
-        by: Who decides.
+        threshold: Minimum share of correct controls.
+        least: Minimum number of answered controls.
+        by: The reviewer.
 
     Returns:
         The names.
@@ -247,7 +247,7 @@ def set_aside(store: Store, *, threshold: float = THRESHOLD, least: int = LEAST,
 
 @dataclass(frozen=True)
 class Doubtful:
-    """A finished task with a wrong answer to a control: who did it, and which controls went wrong."""
+    """A finished task with a wrong answer to a control: the annotator, and the wrong controls."""
 
     assignment: int
     task: int
@@ -257,11 +257,11 @@ class Doubtful:
 
 
 def review_queue(store: Store, given: Iterable[Answer] | None = None) -> list[Doubtful]:
-    """Finished tasks with a wrong control that nobody has looked at yet, in the order they came.
+    """Finished tasks with a wrong control that are not reviewed yet, in order.
 
     Args:
         store: The store.
-        given: Its answers, where they are read already.
+        given: Its answers, if already loaded.
     """
     waiting = set(_column(store, sa.select(assignments.c.id).where(assignments.c.finished.is_not(None))))
     waiting -= set(_column(store, sa.select(reviews.c.assignment_id)))
@@ -281,15 +281,15 @@ def _column(store: Store, query: sa.Select[Any]) -> list[int]:
 
 
 def review(store: Store, assignment: int, decision: str, *, reason: str, by: int | None = None) -> None:
-    """Accepts a doubtful task, or rejects it: then its answers no longer count and somebody else is asked.
+    """Accepts a doubtful task, or rejects it: then its answers no longer count and it goes to somebody else.
 
-    A task that somebody still works on is refused: they would lose it under their hands.
+    A task in progress is refused.
 
     Args:
         store: The store.
         assignment: Its number, `Doubtful.assignment`.
         decision: "accept" or "reject".
-        reason: Why; it is kept.
+        reason: The reason; it is stored.
         by: The reviewer.
     """
     if decision not in DECISIONS:

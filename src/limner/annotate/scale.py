@@ -1,6 +1,6 @@
-"""What may be answered: four grades, and for the middle two a reason (Chun et al. 2022, appendix B.1).
+"""The answer scale: four grades, and for the middle two a reason (Chun et al. 2022, appendix B.1).
 
-A grade's number is its key on the page, and higher is better, as everywhere: 4 is "100% yes", 1 is "100% no". Four
+A grade's number is its key on the page, and higher is better: 4 is "100% yes", 1 is "100% no". Four
 grades and not three, so that nobody can answer "not sure" throughout.
 """
 
@@ -14,7 +14,7 @@ GRADES = {4: "100% yes", 3: "partially yes", 2: "mostly no", 1: "100% no"}
 """Grade -> what the annotator reads."""
 
 RELEVANCE = {4: 1.0, 3: 0.5, 2: 0.0, 1: 0.0}
-"""Grade -> grade of the judgement: yes and weak yes are positives, and are kept apart."""
+"""Grade -> grade of the judgement: yes and weak yes are both positives, with different grades."""
 
 WRONG = (
     "quantity", "colour", "size", "species", "gender", "age", "action", "emotion", "location", "orientation", "other",
@@ -30,7 +30,7 @@ REASONS = {
 """Reason -> what the annotator reads."""
 
 GUIDELINE = "2"
-"""Version of the words above; every answer remembers the version it was given under."""
+"""Version of the words above; every answer stores the version it was given under."""
 
 
 def relevant(grade: int) -> bool:
@@ -43,7 +43,7 @@ def relevant(grade: int) -> bool:
 
 
 def check_grade(grade: object) -> int:
-    """The grade, refused where it is none of the four."""
+    """Checks that a grade is one of the four."""
     if isinstance(grade, bool) or not isinstance(grade, int) or grade not in GRADES:
         named = ", ".join(f"{number} ({words})" for number, words in GRADES.items())
         raise LimnerError(f"grade {grade!r}: expected {named}")
@@ -61,5 +61,5 @@ def check_reasons(reasons: Iterable[str], grade: int) -> tuple[str, ...]:
         if reason not in REASONS:
             raise UnknownName("reason", str(reason), REASONS)
     if given and grade not in (2, 3):
-        raise LimnerError(f"grade {grade} with reasons: they are asked for 2 and 3 only; leave them out")
+        raise LimnerError(f"grade {grade} with reasons: they are only for 2 and 3; leave them out")
     return tuple(reason for reason in REASONS if reason in given)

@@ -36,11 +36,11 @@ def make_tasks(
     in_order: bool = False,
     reasons: str = "optional",
 ) -> list[Draft]:
-    """Cuts a pool into tasks of `real` pairs and controls; the last one may be shorter.
+    """Splits a pool into tasks of `real` pairs and controls; the last one may be shorter.
 
     Args:
         pool: The pairs to judge, (image, caption).
-        known: The original pairs, image -> text: where known positives come from, and what is no negative.
+        known: The original pairs, image -> text: the source of known positives; never used as negatives.
         near: Pairs in some system's top-25: none of them is taken for a known negative.
         real: Pooled pairs per task.
         positives: Known positives per task.
@@ -92,7 +92,7 @@ def make_caption_tasks(
         known: The original pairs, image -> text.
         near: Pairs in some system's top-25, which are no known negatives.
         controls: Original pairs, image -> text, of which control images are made: those of the development set in the
-            paper. `known` where left out.
+            paper. `known` by default.
         images: Images per task, the control image among them.
         captions: Captions per image.
         seed: Another seed, other tasks.
@@ -167,7 +167,7 @@ def _positives(known: Judgements, draw: random.Random) -> Iterator[Key]:
 
 
 def _negatives(known: Judgements, near: set[Key], draw: random.Random) -> Iterator[Key]:
-    """Random pairs that nobody holds for a match; refused where there seem to be none."""
+    """Random pairs that are not known matches; refused if none can be found."""
     right = {(image, caption) for image, caption, _ in known.relevant}
     images, captions = list(known.queries), list(known.candidates)
     while True:

@@ -34,7 +34,7 @@ from limner.scores import Scores
 
 STRATEGIES = ("sure", "unsure", "disagree", "mixed")
 DEPTH = 50
-"""Places of every list that may be asked for in a later turn."""
+"""Ranks of every list that may be asked in a later round."""
 FLOOR = 0.05
 """Pairs with a smaller probability of a match are not asked."""
 Ask = Callable[[Sequence[Key]], Mapping[Key, bool]]
@@ -42,15 +42,15 @@ Ask = Callable[[Sequence[Key]], Mapping[Key, bool]]
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """All pairs that may be asked, and what every system says of them.
+    """All candidate pairs, with the scores of every system.
 
     Args:
         pairs: (image, caption).
         systems: Names, in the order of `said`.
         said: (pairs, systems, 3): score with mean 0 and deviation 1 within the system's lists, and the reciprocal ranks
             in the image's and the caption's list, 0 where the pair is outside.
-        profiles: Of images and of captions: their ids, and a row of length 1 for each, how all systems score it with
-            everything on the other side. Without columns where a system gives lists only.
+        profiles: Profiles of images and of captions: their ids, and a row of length 1 for each, how all systems score
+            it with everything on the other side. Without columns where a system gives lists only.
     """
 
     pairs: tuple[Key, ...]
@@ -125,7 +125,7 @@ def candidates(systems: Mapping[str, Lists], *, depth: int = DEPTH) -> Candidate
     for number, system in enumerate(systems.values()):
         for direction, ranking in lists_of(system, depth=depth).items():
             if ranking.scores is None:
-                raise LimnerError("a ranking without scores cannot be weighed: expected scores beside the order")
+                raise LimnerError("a ranking without scores cannot be weighted: expected scores")
             for row, query in enumerate(ranking.queries):
                 for place, column in enumerate(ranking.indices[row].tolist()):
                     if column >= 0:
@@ -154,7 +154,7 @@ def _filled(said: FloatArray) -> FloatArray:
 
 
 def probabilities(found: Candidates, known: Mapping[Key, bool]) -> FloatArray:
-    """The probability of a match for every candidate, from what people said of some of them.
+    """The probability of a match for every candidate, from the answers to some of them.
 
     Logistic regression of yes and no on `Candidates.features`. With only one kind of answer, their share.
     """
@@ -192,11 +192,11 @@ def choose(
     strategy: str = "sure",
     floor: float = FLOOR,
 ) -> list[Key]:
-    """The next pairs to ask, in order of worth; never one that is known, nor one that is surely no match.
+    """The next pairs to ask, most useful first; never a known pair or a clear mismatch.
 
     Args:
         found: All candidates.
-        known: What people said so far; at least one answer.
+        known: The answers so far; at least one.
         number: How many to choose at most.
         strategy: "sure", "unsure", "disagree" or "mixed".
         floor: Least probability of a match.
@@ -242,17 +242,17 @@ def in_turns(
     seed: int = 0,
     retrain: Callable[[Mapping[Key, bool]], Candidates] | None = None,
 ) -> tuple[dict[Key, bool], list[Turn]]:
-    """Asks in several turns and returns all answers and what each turn brought.
+    """Asks in several rounds and returns all answers and the gain of each round.
 
     Args:
         found: All candidates.
         ask: Takes pairs, returns yes or no for each: people, or an oracle in a study.
-        budget: Answers in all.
-        turns: How many turns to spend them in; 1 asks the pool in random order.
-        strategy: Of the later turns, see `choose`.
-        first: Answers in the first turn; an equal share where left out.
+        budget: Total number of answers.
+        turns: Number of rounds; 1 asks the pool in random order.
+        strategy: Strategy of the later turns, see `choose`.
+        first: Answers in the first turn; an equal share by default.
         start_depth: The first turn asks pairs among the first so many places of some system's lists.
-        seed: Of the order within the first turn.
+        seed: Seed of the order within the first turn.
         retrain: Called with all answers before each later turn; gives the candidates of systems that have learned from
             them (`trained_again`). Without it the systems stay, and only their weights are learned.
     """

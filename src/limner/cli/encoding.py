@@ -37,7 +37,7 @@ def system(name: str, *, folder: Path | None = None, said: bool = True, trust: b
 
 
 def system_for(index: Index, name: str | None, folder: Path | None, *, trust: bool = False) -> Any:
-    """The system of an index that is there, by the name that a person gives it; refused where it is another model.
+    """The system of an existing index, by name; refused if it is another model.
 
     Args:
         index: The index.
@@ -64,10 +64,10 @@ def system_for(index: Index, name: str | None, folder: Path | None, *, trust: bo
 def prepared(
     name: str, whole: Collection | None, folder: Path | None, *, features: str | None = None, trust: bool = False
 ) -> tuple[object, str]:
-    """A system for a new index, and the name by which a search finds it again.
+    """A system for a new index, and its stored name.
 
     A name of 'limner systems' is trained on the collection first. Models are kept in the folder of the index, so that
-    it can be moved as it is. One that was trained on features takes those of the items.
+    it can be moved. One that was trained on features takes those of the items.
     """
     from limner.systems import SYSTEMS, train
     from limner.systems.opening import KEPT

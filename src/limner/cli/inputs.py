@@ -69,7 +69,7 @@ class Way:
 
 
 def _vectors(file: Path | None, ids: Path | None) -> Vectors:
-    """Embeddings, and their ids where the file, or one beside it, holds any."""
+    """Embeddings, and their ids if the file or an ids file has any."""
     from limner.core.embeddings import Embeddings
 
     read = Embeddings.load(str(file), ids=ids)
@@ -83,10 +83,10 @@ def opened(
     """The system on one part of a collection.
 
     Args:
-        way: What was named; not a system to be trained.
+        way: The input; not a system to be trained.
         whole: The collection as it was loaded; a file may cover all of it.
         part: What to evaluate.
-        directions: What the queries of each run are, where that was said.
+        directions: The direction of each run, if given.
     """
     if directions and way.kind != "runs":
         raise typer.BadParameter("--direction says what the queries of a --run are: scores here are images by texts")
@@ -107,7 +107,7 @@ def _refuse_incidental(way: Way, part: Collection) -> None:
     if files:
         raise LimnerError(
             f"{' and '.join(map(str, files))} without ids for {part.name!r}, a file of judgements, whose order means "
-            "nothing: evaluate the COLLECTION that the rows are of, with --judgements FILE beside it; or name rows and "
+            "nothing: evaluate the COLLECTION that the rows are of, with --judgements FILE; or name rows and "
             "columns with --image-ids and --text-ids"
         )
 
@@ -141,7 +141,7 @@ def unnamed_files(way: Way) -> list[Path | None]:
 def _rows(
     file: Path, count: int, ids: Ids | None, wanted: Ids, whole: Ids, *, axis: str = "rows"
 ) -> npt.NDArray[np.int64]:
-    """Which rows (or columns) of a file hold the wanted items: by id where there are ids, else in collection order."""
+    """Which rows (or columns) of a file hold the wanted items: by id if there are ids, else in collection order."""
     if ids is None:
         if count not in (len(wanted), len(whole)):
             kind = wanted.what
@@ -245,7 +245,7 @@ def _both(runs: list[tuple[str, Ranking]]) -> dict[str, Ranking]:
 
 
 def _run(path: Path, part: Collection, direction: str | None) -> tuple[str, Ranking]:
-    """A run and its direction, as said or by whose ids it has; unlisted candidates count as truncated."""
+    """A run and its direction, as given or by its ids; unlisted candidates count as truncated."""
     from limner.core.ranking import Ranking
 
     if direction not in (None, "i2t", "t2i"):

@@ -29,7 +29,7 @@ def flag(name: str, about: str) -> Any:
     return typer.Option(name, metavar="", help=about)
 
 
-Json = Annotated[bool, flag("--json", "Print JSON for machines, and nothing else, on stdout.")]
+Json = Annotated[bool, flag("--json", "Print only JSON on stdout.")]
 Split = Annotated[
     str | None, word("Part of the collection; 'all' for everything.", show_default="test, if there is one")
 ]

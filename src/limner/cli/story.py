@@ -169,7 +169,7 @@ def _numbers(reports: Sequence[Report], collection: Collection) -> Chapter:
 
 
 def _hidden(report: Report) -> Chapter:
-    """What the usual labels count as wrong though it is right, and what a first place alone does not tell."""
+    """Right answers that the usual labels count as wrong, and R-precision."""
     rescued = {}
     for direction in _DIRECTIONS:
         labelled, true = (_r1(report, direction, view) for view in ("pairs", "complete"))

@@ -46,7 +46,7 @@ class Cluster:
         """Vectors of all items, in their order: Ray Data maps batches over copies of the encoder.
 
         Args:
-            encoder: An object with `encode(items)`, or with `encode_images` and `encode_texts`, as an index takes it.
+            encoder: An object with `encode(items)`, or with `encode_images` and `encode_texts`, as for an index.
                 It is copied to every worker once.
             items: What to encode. Paths must be the same on every node.
             batch: Items per call; batches start at multiples of it wherever they run, as in a loop over `items`.

@@ -136,7 +136,7 @@ def opened(array: Array | Mapped) -> Array:
 
 
 def products(queries: Array, candidates: Array) -> VectorScores:
-    """Scores of vectors that were checked before: nothing is copied, and rows have no names."""
+    """Scores of vectors that were checked before: nothing is copied, and rows have no ids."""
     return VectorScores(_unnamed(queries), _unnamed(candidates))
 
 

@@ -1,8 +1,8 @@
 """Cache folders for compiled code and library settings when neither limner's folder nor the home folder is writable.
 
-numba keeps what it compiled beside the source or in the home folder, and refuses to work where it can do neither, as in
-a read-only image run by a user without a home. Then a temporary folder is used. numba unpickles what it
-finds in its cache, so that this folder is used only if it belongs to this user alone.
+numba caches compiled code next to the source or in the home folder, and fails if it can do neither, as in a read-only
+container run by a user without a home. Then a temporary folder is used. numba unpickles what it finds in its cache, so
+that this folder is used only if it belongs to this user alone.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from typing import Any
 def private_folder() -> Path | None:
     """A private temporary folder, the same in every run where possible.
 
-    Where somebody else holds that name, a new folder, which is removed when the process ends; None if there is no
-    place for temporary files at all.
+    If another user owns that name, a new folder that is removed at exit; None without a temporary directory.
     """
     try:
         kept = Path(tempfile.gettempdir()) / f"limner-{_user()}"
@@ -36,7 +35,7 @@ def private_folder() -> Path | None:
 
 
 def vectors_folder() -> Path | None:
-    """Where vectors of encoders are kept between commands: below `LIMNER_CACHE`, else in the user's cache folder.
+    """The cache folder for encoder vectors: below `LIMNER_CACHE`, else in the user's cache folder.
 
     None if `LIMNER_CACHE` is set to nothing, which turns the cache off, and where no folder can be made.
     """

@@ -1,4 +1,4 @@
-"""Embeddings: one float32 vector per id, read from and written to the files people have."""
+"""Embeddings: one float32 vector per id, with readers and writers for common file formats."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Embeddings:
 
     Args:
         ids: One unique id per row.
-        matrix: Rows by dimensions: an array, a list of rows, a torch tensor, or whatever `limner.core.arrays.array`
-            takes. Kept as it is when it is float32 (a memory-mapped file stays mapped), converted otherwise.
+        matrix: Rows by dimensions: an array, a list of rows, a torch tensor, or anything `limner.core.arrays.array`
+            accepts. Kept unchanged if it is float32 (a memory-mapped file stays mapped), converted otherwise.
 
     >>> e = Embeddings(["a", "b"], np.array([[3.0, 4.0], [0.0, 2.0]]))
     >>> e.normalised().matrix.tolist()
@@ -281,7 +281,7 @@ def _found_ids(source: Path, stored: list[str] | None, rows: int) -> Iterable[ob
     if stored is not None and stored != listed:
         raise LimnerError(
             f"{beside} is not the list of ids that {source} was saved with: remove it to use those, or name it with "
-            "ids= (--ids) to use it all the same"
+            "ids= (--ids) to use it anyway"
         )
     return listed
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 
 class LimnerError(ValueError):
-    """Something in the input is not as it should be; the message says what, where and how to fix it."""
+    """Invalid input; the message says what is wrong, where, and how to fix it."""
 
 
 class UnknownId(LimnerError):
-    """An id was asked for that is not there."""
+    """An id that does not exist."""
 
 
 class UnknownName(LimnerError):
@@ -39,7 +39,7 @@ class Untrusted(LimnerError):
         listed = ", ".join(sorted(known))
         super().__init__(
             f"{what} {name!r} is named by a file, and is code from outside limner: loading it runs that "
-            "code. If you trust whoever made the file, say --trust (trust=True in Python)"
+            "code. If you trust its author, use --trust (trust=True in Python)"
             + (f"; without it a file may name: {listed}" if listed else "")
         )
         self.name = name

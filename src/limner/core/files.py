@@ -279,7 +279,7 @@ def _move_in(draft: Path, target: Path, head: str, own: Collection[str]) -> None
     new = sorted((entry.name for entry in draft.iterdir()), key=lambda name: name == head)
     for name in new:
         if (target / name).is_dir() and name not in own:
-            raise LimnerError(f"{target / name} is a folder of something else: give a new folder to write in")
+            raise LimnerError(f"{target / name} is a folder with other content: choose a new folder")
     for name in (head, *sorted({*own, *new} - {head})):
         if name == head or name not in new or (target / name).is_dir():
             _remove(target / name)

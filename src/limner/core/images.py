@@ -230,7 +230,7 @@ def _turned(picture: Image, orientation: int) -> Image:
 def _orientation(picture: Image) -> int:
     try:
         return int(picture.getexif().get(_ORIENTATION, 1))
-    except Exception:  # a damaged EXIF block says nothing; the picture beside it may be whole
+    except Exception:  # a damaged EXIF block is ignored; the image itself may be fine
         return 1
 
 

@@ -1,6 +1,6 @@
 """Imports "module:thing" names, reads their documentation, and refuses such names in files.
 
-Importing a module is running it. A person may name one, at the command line or in Python; a file may not.
+Importing a module runs it. Users may name one, on the command line or in Python; a file may not.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The hot loops: ranks of positives, top-k selection, locating ids in lists.
 
-THE tie rule lives here: candidates with equal scores keep candidate order (the lower index first), and the
-counts say how many stand above, how many are equal, and how many equals come before, so that any other rule
-can be derived from them.
+THE tie rule lives here: candidates with equal scores keep candidate order (the lower index first), and the counts say
+how many are above, how many are equal, and how many equals come before, so that any other rule can be derived from
+them.
 
 Rows are made contiguous where they are not (it costs nothing where they are), since only then loops fill vector lanes.
 Compiled on first use and cached on disk. All loops release the interpreter lock, so blocks run on threads.
@@ -163,7 +163,7 @@ def _first(row, wanted):  # type: ignore[no-untyped-def]
 
 @_jit
 def first_fault(lists, scores, n_candidates):  # type: ignore[no-untyped-def]
-    """(row, place) of the first entry that cannot stand in a ranking, (-1, -1) where all can.
+    """(row, place) of the first invalid entry of a ranking, (-1, -1) if there is none.
 
     Faults: a candidate outside 0 to n - 1 (-1 pads the end of a list), one that the list held before, a score that is
     NaN or above the one before it. `scores` has no columns where only an order is known.

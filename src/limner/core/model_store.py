@@ -1,6 +1,6 @@
 """Saved models: one versioned folder format for every kind of model, written atomically and checked when it is read.
 
-    config.json         kind, format, version, name, options and what the model was trained on; for people to read
+    config.json         kind, format, version, name, options and what the model was trained on; human-readable
     model.safetensors   every array, and in its header the SHA-256 of names, types, shapes and numbers
     ...                 what a kind keeps beside them: a card, a vocabulary, a drawing
 

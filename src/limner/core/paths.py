@@ -146,7 +146,7 @@ def _is_unicode(value: object) -> bool:
 
 
 def read_array(path: str | Path, *, what: str) -> Array:
-    """The array of an npy file, memory-mapped, or the tensor of a pt file; nothing in it is unpickled freely."""
+    """The array of an npy file, memory-mapped, or the tensor of a pt file; without arbitrary unpickling."""
     _refuse_missing(path, what, "an .npy file")
     import numpy as np  # here: names of data sets are listed without it
 

@@ -180,8 +180,8 @@ class Ranking(Tabular):
     def load(cls, path: str | Path, *, candidates: Iterable[object] | None = None) -> Ranking:
         """Reads a ranking: JSON ({query id: [candidate ids]}) or a TREC run (`query Q0 candidate rank score tag`).
 
-        A run is ordered by score, higher first; equal scores keep the order of the file. Where the rank column says
-        otherwise, `notes` tells.
+        A run is ordered by score, higher first; equal scores keep the order of the file. If the rank column disagrees,
+        `notes` says so.
         """
         from limner.core import trec as _trec
 

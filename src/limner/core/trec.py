@@ -1,6 +1,6 @@
 """Fast reading of TREC run files: compiled loops split each line, number the ids and parse plain scores.
 
-The file is read in pieces and never held whole; scores with many digits are left to pyarrow; the order is checked, and
+The file is read in pieces; scores with many digits are left to pyarrow; the order is checked, and
 sorted where needed, in bulk.
 """
 

@@ -88,7 +88,7 @@ class Assembly:
         Args:
             key: The image's id.
             at: Where it is named.
-            split: Its split, if the row says one.
+            split: Its split, if the row has one.
             value: Its file's name within the folder of images (a string), or bytes; the id by default.
             fields: Further columns; those of the first row are used.
         """

@@ -232,7 +232,7 @@ def _fitted(at: At, cells: list[str], width: int, delimiter: str, notes: Notes |
     message = f"{len(cells)} columns, the header has {width}"
     if notes is None:
         refuse(at, f"{message}; quote cells that hold {delimiter!r}")
-    notes.add(at, f"{message}; missing cells taken as empty, further ones left out")
+    notes.add(at, f"{message}; missing cells count as empty, extra ones are dropped")
     return (cells + [""] * width)[:width]
 
 

@@ -228,7 +228,7 @@ def _fold_order(made: Assembly, file: Path | None, captions: Captions) -> list[s
         try:
             ids_file = extended.eccv_folder() / "coco_test_ids.npy"
         except MissingExtra:
-            made.notes.add(At(file or Path()), "no coco_test_ids.npy beside it: folds follow the order of this file")
+            made.notes.add(At(file or Path()), "no coco_test_ids.npy next to it: folds follow the order of this file")
             return list(captions)
     ids = [str(int(key)) for key in read_array(ids_file, what="ids")]
     unknown, unlisted = set(ids) - set(captions), set(captions) - set(ids)
@@ -264,7 +264,7 @@ def _picture_name(images: str | Path | None, captions: Captions) -> str:
 
 
 def _judged(file: Path | None, cxc: str | Path | None, eccv: str | Path | None) -> tuple[Named, Named, Named]:
-    """What is at hand of CxC and ECCV Caption (extra, reverse, ratings); files named by the user must exist."""
+    """The judgements of CxC and ECCV Caption (extra, reverse, ratings); files named by the user must exist."""
     extra: Named = {}
     reverse: Named = {}
     ratings: Named = {}

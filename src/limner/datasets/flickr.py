@@ -41,7 +41,7 @@ def load_flickr8k(
 ) -> Collection:
     """Loads Flickr8k (Hodosh, Young & Hockenmaier 2013) from its standard text folder.
 
-    Judgements: "pairs" (each image with its own captions) and, where their files are there, of experts and crowd:
+    Judgements: "pairs" (each image with its own captions) and, if their files exist, of experts and crowd:
     "expert" and "crowd" are relevant (1) or judged not relevant (0) at the thresholds of the paper. `ratings` holds
     the mean score 1 (unrelated) to 4 of the experts and the share of yes of the crowd under the same names, for other
     thresholds: `collection.ratings["expert"].at_least(3)`.
@@ -82,7 +82,7 @@ def load_tokens(
 ) -> Collection:
     """Loads Flickr30k from its own `results_20130124.token` (or any file of that form), which has no splits.
 
-    Lists named `train.txt`, `val.txt` and `test.txt` beside it (one image a line) give the splits.
+    Lists named `train.txt`, `val.txt` and `test.txt` next to it (one image per line) give the splits.
     """
     patterns = ("results_*.token", "*.token", "*.token.txt")
     file = find_file(existing(path, what="token file"), patterns, what="token file")

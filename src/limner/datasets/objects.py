@@ -90,7 +90,7 @@ def _saved_parts(folder: Path) -> dict[str | None, Path]:
     named = read_json(listing, what="list of splits")
     splits = named.get("splits") if isinstance(named, dict) else None
     if not isinstance(splits, list) or not all(isinstance(s, str) and Path(s).name == s for s in splits):
-        raise LimnerError(f"{listing}: expected {{'splits': [names of folders beside it]}}")
+        raise LimnerError(f"{listing}: expected {{'splits': [names of folders next to it]}}")
     return {split: folder / split for split in splits}
 
 

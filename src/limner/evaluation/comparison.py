@@ -171,7 +171,7 @@ class Comparison(Tabular):
         ]
         if len(found) != 1:
             raise LimnerError(
-                f"{len(found)} lines fit {wanted} ({direction or 'any direction'}, {view or 'any view'}): "
+                f"{len(found)} lines match {wanted} ({direction or 'any direction'}, {view or 'any view'}): "
                 "name direction and view"
             )
         return found[0]

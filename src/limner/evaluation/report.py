@@ -79,7 +79,7 @@ class Report(Tabular):
         if len(found) != 1:
             there = "; ".join(" ".join(r.key) for r in (found or self.results))
             raise LimnerError(
-                f"{len(found)} results fit {wanted} ({direction or 'any direction'}, {view or 'any view'}); "
+                f"{len(found)} results match {wanted} ({direction or 'any direction'}, {view or 'any view'}); "
                 f"there are: {there}"
             )
         return found[0]

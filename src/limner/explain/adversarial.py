@@ -1,7 +1,7 @@
-"""Adversarial queries: one word of a query changed so that it denies what it said, grammar kept.
+"""Adversarial queries: one word of a query is changed to contradict the original; grammar is kept.
 
-After Lymperaiou et al. (2022), with the kinds they wished for. Every edit changes one claim, is drawn with a seed that
-depends on nothing but the seed and the text, and records where it was made and what was there before.
+After Lymperaiou et al. (2022), with the kinds they wished for. Every edit changes one claim, depends only on the seed
+and the text, and records where it was made and what was there before.
 
 | kind | change |
 |---|---|
@@ -56,32 +56,32 @@ class Edit:
 
 @dataclass(frozen=True)
 class Token:
-    """A word of a text and where it stands."""
+    """A word of a text and its position."""
 
     text: str
     start: int
 
     @property
     def low(self) -> str:
-        """In small letters."""
+        """In lower case."""
         return self.text.lower()
 
     @property
     def stop(self) -> int:
-        """Where it ends."""
+        """Its end position."""
         return self.start + len(self.text)
 
 
 @dataclass(frozen=True)
 class Context:
-    """What drawing an edit needs: the graph, the dice, the colours of the data."""
+    """Resources for an edit: WordNet, randomness, the colours of the data."""
 
     wordnet: WordNet
     dice: np.random.Generator
     colours: Sequence[str]
 
     def choose(self, options: Sequence[str]) -> str:
-        """One of several, by chance."""
+        """A random choice."""
         return options[int(self.dice.integers(len(options)))]
 
 
@@ -92,7 +92,7 @@ Proposer = Callable[[list[Token], int, Context], str | None]
 def attack(
     text: str, kind: str, *, seed: int = 0, colours: Iterable[str] = (), wordnet: WordNet | None = None
 ) -> Edit | None:
-    """Changes one word of a query, or gives None if nothing in it can be changed.
+    """Changes one word of a query, or returns None if nothing can be changed.
 
     Args:
         text: The query, in English.
@@ -133,7 +133,7 @@ def _swap(text: str, kind: str, tokens: list[Token], at: int, context: Context) 
 
 
 def _edit(text: str, kind: str, changes: Sequence[Change], word: str) -> Edit:
-    """Applies changes to one stretch of the text."""
+    """Applies changes to one span of the text."""
     ordered = sorted(changes, key=lambda change: change[0].start)
     start, stop = ordered[0][0].start, ordered[-1][0].stop
     new, place = "", start
@@ -169,7 +169,7 @@ def _antonym(tokens: list[Token], at: int, context: Context) -> str | None:
     listed = ANTONYMS.get(word)
     if word in BIG or word in SMALL or word in css_colours():
         return None
-    # Only before a noun or another adjective, so that "a light" and "to open" stay what they are.
+    # Only before a noun or another adjective, so that "a light" and "to open" are unchanged.
     follows = at + 1 < len(tokens) and _is_nominal(tokens[at + 1].low, context.wordnet) and tokens[at + 1].low != "air"
     return listed if follows else None
 
@@ -220,7 +220,7 @@ def _size(tokens: list[Token], at: int, context: Context) -> str | None:
 
 
 def _number(tokens: list[Token], at: int, context: Context) -> str | None:
-    """Two becomes three: never one, so that nouns and verbs stay as they are."""
+    """Two becomes three: never one, so that nouns and verbs need no change."""
     word = tokens[at].low
     if word not in NUMBERS or word == "one":
         return None
@@ -252,7 +252,7 @@ def _form(word: str, base: str) -> str | None:
 
 
 def _synonym(tokens: list[Token], at: int, context: Context) -> str | None:
-    """The rarest single word of the usual meaning, for a noun whose usual meaning is clearly the usual one."""
+    """The rarest single word of the usual meaning, for a noun with a clearly dominant meaning."""
     word = tokens[at].low
     if word in FUNCTION or word in css_colours() or (at and tokens[at - 1].low not in ("a", "an", "the", "one")):
         return None
@@ -269,7 +269,7 @@ def _synonym(tokens: list[Token], at: int, context: Context) -> str | None:
     rare = [
         lemma for count, lemma in sorted(others) if lemma != word and count < max(own, 1) and not lemma.endswith("s")
     ]
-    # The word must stand alone as the head of its phrase: before a noun it may be part of a name ("dog house").
+    # The word must be the head of its phrase: before a noun it may be part of a name ("dog house").
     alone = at + 1 == len(tokens) or context.wordnet.base(tokens[at + 1].low) is None or tokens[at + 1].low in FUNCTION
     return rare[0] if rare and own > 0 and alone else None
 
@@ -334,12 +334,12 @@ def _in_compound(tokens: list[Token], head: int, wordnet: WordNet) -> bool:
 
 
 def _one(word: str, wordnet: WordNet) -> bool:
-    """Whether a noun stands for one thing."""
+    """Whether a noun is singular."""
     return (SINGULAR.get(word) or wordnet.base(word)) == word
 
 
 def _verb_after(text: str, tokens: list[Token], head: int, wordnet: WordNet, *, many: bool) -> list[Change]:
-    """The verb that must agree with the new number, where it follows at once."""
+    """The verb that must agree with the new number, if it follows directly."""
     if head + 1 >= len(tokens):
         return []
     verb = tokens[head + 1]

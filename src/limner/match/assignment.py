@@ -1,11 +1,11 @@
-"""Assignment: every candidate is given away once per round, so that no candidate can be everybody's first.
+"""Assignment: every candidate is assigned once per round, so that no candidate can be first for every query.
 
 Bijective matching (Messina et al. 2022): a linear sum assignment gives every query its first candidate, with the
 highest total score; those pairs leave the pool, and the next assignment gives every query its second.
 
-The matrix is not held. Each query (or candidate, where there are fewer) lists its best partners, the assignment is
-solved on the lists, and its prices tell which pairs that no list holds could still raise the total. Where there are
-any they join the lists and it is solved again; if there are none, the optimum over all pairs is proven.
+The matrix is never held in memory. Each query (or candidate, where there are fewer) lists its best partners, the
+assignment is solved on the lists, and its prices show which pairs outside the lists could still raise the total. Such
+pairs are added to the lists and it is solved again; if there are none, the optimum over all pairs is proven.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ BIDS = (
 EXTRA = 8  # pairs per bidder that one pass of proof may add
 SLICE = 2048  # bidders between two calls of progress
 Method = Literal["auto", "sparse", "dense"]
-_INFINITE = "bijective: a score is +inf: a total with it says nothing; give a high number instead"
+_INFINITE = "bijective: a score is +inf: the total would be infinite; use a large finite number instead"
 
 
 @dataclass(frozen=True, eq=False)
 class BijectiveRanking(Ranking):
-    """A ranking by rounds of assignment, with the total score of each round and what it may lack of the best.
+    """A ranking by rounds of assignment, with the total score of each round and the optimality gap.
 
     Args:
         totals: The sum of the scores of each round's pairs.
-        gaps: What each total may lack of the highest there is, given the rounds before it; 0 where it is proven.
+        gaps: Optimality gap of each total, given earlier rounds; 0 if proven.
         assigned: How many queries got a candidate in each round.
-        solver: What solved it.
+        solver: The solver used.
     """
 
     totals: tuple[float, ...] = ()
@@ -52,12 +52,12 @@ class BijectiveRanking(Ranking):
 
     @property
     def bounds(self) -> tuple[float, ...]:
-        """What no assignment of each round can exceed."""
+        """Upper bounds of each round's total."""
         return tuple(total + gap for total, gap in zip(self.totals, self.gaps, strict=True))
 
     @property
     def exact(self) -> bool:
-        """Whether every round is proven to have the highest total there is, given the rounds before it."""
+        """Whether every round is proven optimal, given earlier rounds."""
         return not any(self.gaps)
 
 
@@ -79,7 +79,7 @@ def bijective(
     Messina et al. 2022, algorithm 1.
 
     Args:
-        scores: What to maximise. Read in blocks, never held ("dense" holds it).
+        scores: Scores to maximise, read in blocks ("dense" needs the matrix).
         rounds: How many.
         method: "sparse" solves on lists of the best partners, "dense" on the whole matrix with `lapx` (or scipy where
             that is not installed); "auto" is sparse, and turns dense where lists have grown to a quarter of the matrix.
@@ -109,7 +109,7 @@ def bijective(
 
 
 class _TooLong(Exception):
-    """Lists have grown so long that the matrix itself is the better list."""
+    """The lists have grown so long that the dense matrix is better."""
 
 
 class _Steps:
@@ -119,11 +119,11 @@ class _Steps:
         self.progress, self.before, self.ahead = progress, 0, 0
 
     def expect(self, steps: int) -> None:
-        """So many more steps are to come."""
+        """Adds expected steps."""
         self.ahead += steps
 
     def __call__(self, done: int, total: int) -> None:
-        """So many steps of the piece of work at hand are done."""
+        """Reports completed steps of the current part."""
         if self.progress is not None:
             self.progress(self.before + done, max(self.ahead, self.before + total))
         if done == total:
@@ -141,7 +141,7 @@ class _Solution:
         best: The highest score less price in each bidder's list, above its profit by rounding only.
         prices: Prices of the items; 0 for those that nobody has, where some are left over.
         total: The sum of the scores.
-        gap: What the total may lack of the best.
+        gap: The optimality gap.
     """
 
     items: IntArray
@@ -174,7 +174,7 @@ class _Solution:
 
 @dataclass(frozen=True, eq=False)
 class _Limits:
-    """What lists leave out: no pair outside them has a score less price above these, at the prices of that time."""
+    """Bounds for pairs outside the lists: score minus price at the time."""
 
     prices: FloatArray
     tops: FloatArray
@@ -192,7 +192,7 @@ class _Limits:
 
 
 class _Rounds:
-    """All rounds on lists that grow where they must."""
+    """All rounds, on lists that grow as needed."""
 
     def __init__(self, market: Market, rounds: int, candidates: int, may_give_up: bool, steps: _Steps) -> None:
         self.market, self.rounds, self.candidates, self.steps = market, rounds, candidates, steps
@@ -236,7 +236,7 @@ class _Rounds:
         while len(self.done) < self.rounds:
             solution = self._solve()
             if not (solution.items >= 0).any():
-                self.rounds = len(self.done)  # every pair is given away
+                self.rounds = len(self.done)  # every pair is assigned
                 return
             self.done.append(solution.bounded(self._outside(solution.prices)))
 
@@ -252,13 +252,13 @@ class _Rounds:
                 return self._solve_short(edges)
 
     def _solve_short(self, edges: Edges) -> _Solution:
-        """One round in which some bidders must go without: it costs each so much that as few as possible do."""
+        """One round in which some bidders stay unassigned, at a cost that keeps them as few as possible."""
         self.starts.pop(len(self.done), None)
         low, high = self.market.ends()
         null = low - _dense.cost_of_none(low, high, self.n)
         solution, _ = _solve_lists(edges, np.zeros(self.m), null, self.steps)
         if solution is None:
-            raise RuntimeError("no assignment was found although everybody may go without")
+            raise RuntimeError("internal error: no assignment was found")
         return solution
 
     def _start(self) -> FloatArray:

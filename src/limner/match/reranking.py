@@ -140,7 +140,7 @@ def scorer(name: str, **options: Any) -> Scorer:
         return cast("Scorer", thing)
     made = SCORERS.make(name, options) if callable(thing) else thing
     if not hasattr(made, "score_pairs"):
-        raise LimnerError(f"{name} is a {type(made).__name__}, which scores no pairs: expected score_pairs")
+        raise LimnerError(f"{name} is a {type(made).__name__}, which cannot score pairs: expected score_pairs")
     return cast("Scorer", made)
 
 

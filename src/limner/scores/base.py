@@ -1,4 +1,4 @@
-"""Scores: lazy similarity between queries and candidates, and what can be asked of any of them."""
+"""Scores: lazy similarity between queries and candidates, and their common methods."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ class Scores(ABC):
 
     @abstractmethod
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
-        """Scores of queries start:stop against all candidates, the caller's to change; `out` may be used as memory."""
+        """Scores of queries start:stop against all candidates, writable; `out` may be used as a buffer."""
 
     def prepare(self) -> None:  # noqa: B027  # most scores have nothing to prepare
-        """What must be known before the first block, done once, before threads start. Nothing by default."""
+        """Preparation before the first block, once, before threads start. Nothing by default."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -69,12 +69,12 @@ class Scores(ABC):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the blocks: what the scores were given as, so that rounding makes no ties that were not there."""
+        """Type of the blocks: that of the input, so that rounding creates no new ties."""
         return np.dtype(np.float32)
 
     @property
     def bound(self) -> float:
-        """No score is above it or, -inf apart, below its negative; inf where that is not known."""
+        """An upper bound of all absolute scores, except -inf; inf if unknown."""
         return np.inf
 
     @property
@@ -83,11 +83,11 @@ class Scores(ABC):
         return TILE_ROWS
 
     def memory(self) -> Any:
-        """Memory that one worker's blocks may use in turn; None if they bring their own."""
+        """A reusable buffer for one worker's blocks; None if they allocate their own."""
         return None
 
     def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[Any]]]:
-        """Something like `map` for a pass: on threads, as many as wanted, one for each core by default."""
+        """A `map` for a pass, on threads; one per core by default."""
         return threads(wanted)
 
     def stream(
@@ -95,8 +95,8 @@ class Scores(ABC):
     ) -> Iterator[Result]:
         """Calls `consume(start, block)` for every block of rows, on threads, and yields the results in row order.
 
-        The block's memory is used again afterwards: `consume` may change it, and must copy what it keeps. It may run
-        elsewhere (on a cluster), so that all it has to say is in what it returns.
+        The buffer is reused afterwards: `consume` may change it, and must copy what it keeps. It may run
+        elsewhere (on a cluster), so all results must be in its return value.
         """
         self.prepare()
         if runner := elsewhere(workers):
@@ -116,7 +116,7 @@ class Scores(ABC):
     def map(
         self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
     ) -> list[Result]:
-        """As `stream`, all results at once."""
+        """Like `stream`, with all results at once."""
         return list(self.stream(consume, workers=workers, progress=progress))
 
     def fold(
@@ -133,8 +133,8 @@ class Scores(ABC):
         Args:
             add: Takes a state (None at first) and a block, and returns the state, which may be the same, changed.
             merge: Takes the states of earlier and of later rows, and returns one.
-            steady: For states whose rounding depends on the order of work, such as sums: every block has a state of its
-                own, and neighbours are merged two by two along a tree that depends on the positions of rows only.
+            steady: For states whose rounding depends on the order of work, such as sums: every block has its own state,
+                and neighbours are merged two by two along a tree that depends on the positions of rows only.
             workers: Threads; all cores by default.
             progress: Called as blocks are done.
         """
@@ -160,13 +160,13 @@ class Scores(ABC):
         return Best(k).ranking(self, parts)
 
     def ranking(self) -> Ranking:
-        """Every candidate of every query in order. Holds the whole matrix: meant for small pools and run files."""
+        """Every candidate of every query in order. Needs the whole matrix in memory: for small pools and run files."""
         matrix = self.matrix()
         order = np.argsort(-matrix, axis=1, kind="stable")
         return Ranking(self.queries, self.candidates, order, np.take_along_axis(matrix, order, axis=1), self.shape[1])
 
     def matrix(self) -> Block:
-        """The whole matrix, held in memory."""
+        """The whole matrix, in memory."""
         whole = np.empty(self.shape, dtype=self.dtype)
         for start, block in self.stream(_copied):
             whole[start : start + len(block)] = block
@@ -203,7 +203,7 @@ class Scores(ABC):
             queries: Vectors of the queries: Embeddings, or rows of numbers of any kind, which are called "0", "1", ...
             candidates: Vectors of the candidates, in the same space.
             similarity: "cosine" or "dot".
-            device: Where the products are computed: None for the processor, "cuda" for a GPU (needs torch).
+            device: Where the products are computed: None for the CPU, "cuda" for a GPU (needs torch).
         """
         queries, candidates = Embeddings.of(queries), Embeddings.of(candidates)
         if queries.dim != candidates.dim:
@@ -228,7 +228,7 @@ class Scores(ABC):
         *,
         similarity: str = "cosine",
     ) -> Scores:
-        """Cosine or dot product between two torch tensors of vectors, computed where the tensors are."""
+        """Cosine or dot product between two torch tensors of vectors, computed on their device."""
         if similarity not in SIMILARITIES:
             raise UnknownName("similarity", similarity, SIMILARITIES)
         ids = Ids(query_ids, what="query"), Ids(candidate_ids, what="candidate")
@@ -271,7 +271,7 @@ class Scores(ABC):
             kernel: `kernel(a, b)` gives an array, len(a) by len(b).
             query_items: Items, an array or a list; slices of it are what the kernel gets.
             candidate_items: Likewise.
-            queries: Ids, where the items have none of their own; numbers by default.
+            queries: Ids, if the items have none; numbers by default.
             candidates: Likewise.
         """
         items = indexed(query_items), indexed(candidate_items)
@@ -288,14 +288,14 @@ class Scores(ABC):
         candidates: Iterable[object] | None = None,
         batch: int = 1024,
     ) -> Scores:
-        """A scorer of single pairs, asked for every pair: meant for small pools.
+        """A pair scorer, applied to every pair: meant for small pools.
 
         Args:
             scorer: An object with `score_pairs(queries, candidates)`, or a function of that kind: two lists of equal
                 length, one number per pair.
             query_items: Items, an array or a list.
             candidate_items: Likewise.
-            queries: Ids, where the items have none of their own; numbers by default.
+            queries: Ids, if the items have none; numbers by default.
             candidates: Likewise.
             batch: How many pairs are given to the scorer at once.
         """
@@ -311,8 +311,8 @@ class Scores(ABC):
 
         Args:
             matrix: An array (a mapped file stays on disk), a list of rows, a torch tensor, a table of pandas or polars,
-                or a scipy sparse matrix, whose missing cells are 0. A score of -inf, or a masked cell, is a pair that
-                must not be: it comes last.
+                or a scipy sparse matrix, whose missing cells are 0. A score of -inf, or a masked cell, is an excluded
+                pair: it comes last.
             queries: Ids of the rows; a table of pandas brings its own.
             candidates: Ids of the columns; likewise.
         """
@@ -326,7 +326,7 @@ class Scores(ABC):
 
 
 class Runner(Protocol):
-    """Who computes the blocks of a pass, where it is not the threads of this process: see `limner.cluster`."""
+    """Runs the blocks of a pass outside this process: see `limner.cluster`."""
 
     def stream(
         self, scores: Scores, consume: Callable[[int, Block], Result], *, progress: Progress | None
@@ -353,12 +353,12 @@ def elsewhere(workers: int | None) -> Runner | None:
     """The runner of this context, if there is one."""
     runner = RUNNER.get()
     if runner is not None and workers is not None:
-        raise LimnerError(f"workers={workers} on a cluster: the cluster says how many work at once; leave it out")
+        raise LimnerError(f"workers={workers} on a cluster: the cluster sets the number of workers; leave it out")
     return runner
 
 
 KINDS: Registry[Callable[..., Scores]] = Registry("kind of scores", {})
-"""What makes the scores of each kind: every subclass registers itself, in a file of its own above this one."""
+"""Constructors of each kind of scores: every subclass registers itself."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,8 @@
-"""Corrections: `Scores -> Scores`. What a correction is, what it knows of each candidate, and scores seen through one.
+"""Corrections: `Scores -> Scores`. The base class, the statistics of each candidate, and corrected scores.
 
-A correction looks at each candidate through the eyes of a *bank* of queries: the test queries themselves by default,
-or training queries, or statistics saved earlier, with which a single live query can be corrected too. Those that limner
-brings are in `limner.match.corrections`; one of your own is a frozen dataclass with `gather`, `apply` and, to be tuned,
-`grid`.
+A correction compares each candidate with a *bank* of queries: the test queries themselves by default,
+or training queries, or statistics saved earlier, with which a single live query can be corrected too. The built-in ones
+are in `limner.match.corrections`; your own is a frozen dataclass with `gather`, `apply` and, to be tuned, `grid`.
 """
 
 from __future__ import annotations
@@ -29,37 +28,37 @@ Grid = Mapping[str, Sequence[object]]
 
 @dataclass(frozen=True)
 class Limit:
-    """Refuses scores that a correction cannot weigh: NaN, +inf, and those whose multiples would overflow.
+    """Refuses scores that a correction cannot handle: NaN, +inf, and those that would overflow.
 
     Args:
-        reach: How many times the largest score the correction may come to; 0 if there is nothing to look for.
+        reach: Largest factor by which the correction may scale a score; 0 for no check.
     """
 
     reach: float
 
     @classmethod
     def of(cls, scores: Scores, reach: float) -> Limit:
-        """Scores that are known to be small enough are not looked through."""
+        """Scores that are known to be small enough are not checked."""
         return cls(0.0 if reach * scores.bound < LARGEST else reach)
 
     def __call__(self, block: Block, start: int) -> None:
-        """Looks through a block."""
+        """Checks a block."""
         if not self.reach:
             return
         kind = number_type(block)
         row, column = kernels(block).first_beyond(block, kind.type(float(np.finfo(kind).max) / self.reach))
         if row >= 0:
             value = float(block[row, column])
-            what = "times a correction's weight overflows" if np.isfinite(value) else "weighs against nothing"
+            what = "times a correction's weight overflows" if np.isfinite(value) else "cannot be corrected"
             raise LimnerError(
                 f"the score in row {start + row}, column {column} is {value:+g}, which {what} in {kind}: divide all "
-                "scores by a constant, or give a lower number (-inf is a pair that must not be)"
+                "scores by a constant, or give a lower number (-inf marks an excluded pair)"
             )
 
 
 @dataclass(frozen=True)
 class Correction(ABC):
-    """The options of one correction, what it must know of each candidate, and how it changes a block of scores.
+    """A correction: its options, the statistics it gathers, and how it changes a block of scores.
 
     Its options are the fields of a frozen dataclass; numbers must be above 0, unless `__post_init__` says otherwise.
     """
@@ -69,7 +68,7 @@ class Correction(ABC):
 
     @abstractmethod
     def gather(self, bank: Scores) -> dict[str, Array]:
-        """One pass over the bank: numbers per candidate, by name."""
+        """One pass over the bank: statistics per candidate, by name."""
 
     @abstractmethod
     def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
@@ -77,8 +76,8 @@ class Correction(ABC):
 
         Args:
             block: Scores of some queries; may be changed in place.
-            known: What `gather` found.
-            rows: Which of the bank's queries each of these is, -1 for none; None if the whole bank counts.
+            known: The result of `gather`.
+            rows: Row of each query in the bank, -1 for none; None to use the whole bank.
         """
 
     def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int] | None:
@@ -95,11 +94,11 @@ class Correction(ABC):
         return 4.0
 
     def fits(self, queries: int) -> bool:
-        """Whether tuning should try these options with so many queries."""
+        """Whether tuning should try these options with this many queries."""
         return True
 
     def limit(self, scores: Scores) -> Limit:
-        """What it refuses of these scores."""
+        """The check for these scores."""
         return Limit.of(scores, self.reach)
 
     @property
@@ -108,7 +107,7 @@ class Correction(ABC):
         return CORRECTIONS.name_of(type(self))
 
     def __post_init__(self) -> None:
-        """Refuses numbers that are not above 0, and parts of whole numbers."""
+        """Checks that numbers are positive, and integers where required."""
         hints = typing.get_type_hints(type(self))
         for name, value in asdict(self).items():
             if hints[name] not in (int, float):
@@ -148,7 +147,7 @@ class Tuner(Protocol):
 
 
 TUNERS: Registry[Tuner] = Registry("tuner", {"grid": "limner.evaluation.tuning:tune"})
-"""What `tune=` of `correct` calls: evaluation stands above scores, and is reached by name."""
+"""The tuner behind `tune=`, by import path, since evaluation is a higher layer."""
 
 
 def correction(how: str | type[Correction], *, trusted: bool = True, **options: object) -> Correction:
@@ -164,5 +163,5 @@ def correction(how: str | type[Correction], *, trusted: bool = True, **options: 
     """
     kind = CORRECTIONS.find(how, trusted=trusted) if isinstance(how, str) else how
     if not (isinstance(kind, type) and issubclass(kind, Correction)):
-        raise LimnerError(f"{how!r} is no correction: expected a subclass of limner.match.Correction")
+        raise LimnerError(f"{how!r} is not a correction: expected a subclass of limner.match.Correction")
     return kind(**checked(kind, options, what=f"correction {CORRECTIONS.name_of(kind)!r}"))

@@ -1,4 +1,4 @@
-"""An index over images or texts: made, added to, deleted from, and searched."""
+"""An index over images or texts: create, add, delete and search."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ How = str | Path | type[Correction] | Correction | Statistics
 
 EXISTING = ("refuse", "replace", "skip")
 MEMORY = 2**30
-"""Vectors of an index up to so many bytes are kept in memory between searches."""
+"""Maximum size of vectors kept in memory between searches."""
 SAMPLE, K = 100, 10
 """Queries that recall is measured with, and of how many best it is."""
 
 
 @dataclass(eq=False)
 class Index:
-    """Vectors with ids on disk or in object storage, and the items they stand for.
+    """Vectors with ids on disk or in object storage, and their items.
 
     Made by `index`, opened by `open_index`. One process may add while others search: a search sees the version that was
     the newest when the index was opened, changed through it, or refreshed.
 
     Args:
         store: Where the vectors are.
-        system: Encodes queries that are no vectors; None if only vectors are asked with.
-        memory: Vectors up to so many bytes stay in memory between searches; larger stores are streamed.
+        system: Encodes queries that are not vectors; None to accept vectors only.
+        memory: Vectors up to this many bytes stay in memory between searches; larger stores are streamed.
     """
 
     store: VectorStore
@@ -79,7 +79,7 @@ class Index:
         return Ids(self.store.ids(), what=self.about.kind)
 
     def refresh(self) -> None:
-        """Sees what other processes have written since."""
+        """Moves to the newest version, written by other processes."""
         self.store.refresh()
 
     # --- changing --------------------------------------------------------------------------------------------------
@@ -98,10 +98,10 @@ class Index:
 
         Args:
             embeddings: Vectors with ids, of the index's dimensions.
-            items: What they stand for; must hold every id of the embeddings.
-            existing: What to do with ids that are there: "refuse" all, "replace" their rows, or "skip" them.
-            system: What encoded them; refused where the index was made with another model.
-            measure: Whether the recall of an approximate index is measured again, which takes a search or a hundred;
+            items: The items; must contain every id of the embeddings.
+            existing: What to do with existing ids: "refuse" all, "replace" their rows, or "skip" them.
+            system: Their encoder; refused if the index was made with another model.
+            measure: Whether the recall of an approximate index is measured again, which takes about a hundred searches;
                 otherwise a search shows none until `recall` or `compact` is called.
             progress: Called with (rows written, rows in all).
         """
@@ -134,18 +134,18 @@ class Index:
             raise LimnerError(f"{items.kind} items for an index of {self.about.kind}s: make an index of their own")
 
     def refuse_other(self, system: System | None, name: str | None = None) -> None:
-        """Refuses a system that is another model than the one that made the index; what neither says is let through.
+        """Refuses a system that differs from the model of the index; unknown models are accepted.
 
         Args:
-            system: What encodes.
-            name: What a person called it.
+            system: The encoder.
+            name: The name the user gave.
         """
         made, got = self.about.model, identity(system, name)
         if made is not None and got is not None and made != got:
             called = name or getattr(system, "name", None) or type(system).__name__
             raise LimnerError(
                 f"the index was made with {str(self.about.made_by)!r} ({made}), and {str(called)!r} is another model "
-                f"({got}): vectors of two models cannot be compared; use the first, or make an index of its own"
+                f"({got}): vectors of two models cannot be compared; use the first, or make a separate index"
             )
 
     def holds(self, ids: Iterable[object]) -> list[bool]:
@@ -170,9 +170,9 @@ class Index:
         return len(gone)
 
     def compact(self, *, keep_days: float = 7) -> None:
-        """Joins the pieces that many small additions left, and forgets versions older than some days.
+        """Merges the pieces of many small additions, and drops versions older than some days.
 
-        An approximate index is built anew over all rows, and its recall measured again.
+        An approximate index is rebuilt over all rows, and its recall measured again.
         """
         with self.store.writing():
             ann = Ann.noted(self.store)
@@ -202,9 +202,9 @@ class Index:
             queries: Vectors; or texts, or items, where the index has a system.
             k: How many.
             correct: A correction for hubs, by name, or saved statistics; always exact.
-            bank: Whose view of the items the correction takes: other queries (vectors, texts, items), or saved
+            bank: The query bank of the correction: other queries (vectors, texts, items), or saved
                 statistics; the queries themselves without one.
-            exact: False for approximate search, True for exact; otherwise approximate where such an index is built.
+            exact: False for approximate search, True for exact; by default approximate if such an index exists.
             progress: Called with (rows done, rows in total).
             options: Options of the correction; and trust=True if a file of statistics may name a correction of its own.
         """
@@ -226,7 +226,7 @@ class Index:
         return self._from_places(asked, places, scores)
 
     def scores(self, queries: Queries) -> Scores:
-        """Scores of queries against everything in the index: whatever takes `Scores` takes them."""
+        """Scores of queries against all items in the index."""
         vectors = self._asked(queries)[1]
         held = self._in_memory()
         if held is not None:
@@ -234,18 +234,18 @@ class Index:
         return StoredScores(vectors, self.store, self.ids)
 
     def statistics(self, how: str | type[Correction] | Correction, bank: Queries, **options: Any) -> Statistics:
-        """What a bank of queries thinks of each item; saved, it corrects single live queries."""
+        """The statistics of a query bank; saved, they correct single live queries."""
         seen = self.scores(bank)
         return correct(seen, how, bank=seen, **options).statistics
 
     def approximate(
         self, kind: str = "ivf_sq", *, recall: float = 0.95, queries: Queries | None = None, k: int = K
     ) -> Ann:
-        """Builds LanceDB's approximate index, and looks into as many clusters as the wanted recall needs.
+        """Builds LanceDB's approximate index, and probes as many clusters as the target recall needs.
 
         Args:
             kind: A key of `limner.search.approximate.KINDS`.
-            recall: The mean share of the exact k best that a search should return; the nearest that can be had.
+            recall: The mean share of the exact k best that a search should return; the nearest achievable.
             queries: What to measure it with; rows of the index itself otherwise, which are easier to find.
             k: How many best.
         """
@@ -253,7 +253,7 @@ class Index:
             return self._build(kind, recall, *self._sample(queries, SAMPLE), k)
 
     def recall(self, sample: int = SAMPLE, *, queries: Queries | None = None, k: int = K) -> Recall:
-        """Measures the recall of the approximate index now, and keeps the figure in the store."""
+        """Measures the recall of the approximate index now, and saves it in the store."""
         with self.store.writing():
             ann = self._needed_ann()
             asked, of = self._sample(queries, sample)
@@ -264,7 +264,7 @@ class Index:
     # --- how -------------------------------------------------------------------------------------------------------
 
     def _build(self, kind: str, recall: float, asked: Embeddings, of: str, k: int) -> Ann:
-        """Builds the approximate index; the fewest clusters that give the wanted recall, the most there are else."""
+        """Builds the approximate index; with the fewest probes that reach the target recall, else the maximum."""
         approximate.build(self.store, kind)
         answer = self._exact(asked, k, None)[0]
         for probes in approximate.PROBES:
@@ -276,14 +276,14 @@ class Index:
         return ann
 
     def _measure_again(self, wanted: bool) -> None:
-        """After a change: recall is of the index as it was."""
+        """Measures recall again after a change."""
         ann = Ann.noted(self.store) if wanted and len(self) else None
         if ann is not None:
             asked, of = self._sample(None, SAMPLE)
             self._keep(replace(ann, recall=self._measured(asked, of, self._exact(asked, K, None)[0], K, ann.probes)))
 
     def _keep(self, ann: Ann) -> None:
-        """Writes it down, which makes a new version of the same rows."""
+        """Saves it, which creates a new version of the same rows."""
         held = self._held if self._held and self._held[0] == self.version else None
         ann.keep(self.store)
         self._held = held and (self.version, held[1])
@@ -296,7 +296,7 @@ class Index:
         queries = Items.of(queries)
         if self.system is None:
             raise LimnerError(
-                f"a {queries.kind} was asked, and the index knows no system to encode it: give vectors, or a system "
+                f"a {queries.kind} query needs an encoder, and the index has none: give vectors, or a system "
                 "(open_index(path, system=...), --system)"
             )
         self.refuse_other(self.system)
@@ -308,7 +308,7 @@ class Index:
 
     def _ann(self, exactly: bool | None, corrected: bool) -> Ann | None:
         if exactly is False and corrected:
-            raise LimnerError("a correction looks at every item: leave out exact=False (--approximate)")
+            raise LimnerError("a correction uses every item: leave out exact=False (--approximate)")
         if exactly is True or corrected:
             return None
         return self._needed_ann() if exactly is False else Ann.noted(self.store)
@@ -322,7 +322,7 @@ class Index:
         return ann
 
     def _in_memory(self) -> Float32 | None:
-        """All vectors, None if they are too many."""
+        """All vectors, or None if they are too large."""
         rows, version = len(self), self.version
         if rows * self.about.dim * 4 > self.memory:
             return None
@@ -387,7 +387,7 @@ def index(
     made_by: str | None = None,
     progress: Progress | None = None,
 ) -> Index:
-    """Makes an index, in one commit.
+    """Creates an index, in one commit.
 
     Args:
         path: A folder that holds no index yet, or an address that LanceDB opens (s3://, gs://, az://).
@@ -395,7 +395,7 @@ def index(
         items: The images or texts they stand for; must hold every id. Texts and paths are kept, and small copies of
             pictures that have no path.
         similarity: "cosine" (vectors are stored with length 1) or "dot".
-        system: What made the vectors, and encodes queries; other models are refused from then on.
+        system: The model of the vectors, which also encodes queries; other models are refused afterwards.
         system_name: What `limner search` loads to encode queries: a file, or "module:thing".
         made_by: What messages call the system; its name by default.
         progress: Called with (rows written, rows in all).
@@ -417,8 +417,8 @@ def open_index(
     Args:
         path: Where it is.
         version: One of `index.versions()`; such an index can be searched, not changed.
-        system: Encodes queries that are no vectors.
-        memory: Vectors up to so many bytes stay in memory between searches.
+        system: Encodes queries that are not vectors.
+        memory: Vectors up to this many bytes stay in memory between searches.
     """
     opened = Index(VectorStore.open(path, version=version), system, memory)
     opened.refuse_other(system)

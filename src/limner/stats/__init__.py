@@ -1,8 +1,7 @@
-"""Being sure: arrays in, numbers out.
+"""Statistics: arrays in, numbers out.
 
-Intervals by the bootstrap, paired tests, effect sizes, correction for many comparisons, agreement of raters and of
-rankings, designed samples and what they say of the whole. Input is one number per query, with systems in the same
-order.
+Bootstrap intervals, paired tests, effect sizes, correction for multiple comparisons, agreement of raters and of
+rankings, sampling designs and estimators. Input is one number per query, with systems in the same order.
 """
 
 from limner.stats.agreement import Undefined, alpha_interval, cohen_kappa, krippendorff_alpha

@@ -1,7 +1,7 @@
 """Agreement of raters beyond chance: Cohen's kappa for two, Krippendorff's alpha for any number.
 
-Both are undefined where every rating is the same, and alpha where no item has two ratings: `Undefined` is raised and
-says why. It is never 0 and never 1.
+Both are undefined if every rating is the same, and alpha if no item has two ratings: then `Undefined` is raised,
+instead of returning 0 or 1.
 """
 
 from __future__ import annotations

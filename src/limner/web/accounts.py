@@ -1,4 +1,4 @@
-"""Accounts: logging in, invitations, and one's own password; and a limit on how often anybody may guess."""
+"""Accounts: logging in, invitations, passwords, and rate limits on guessing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from limner.web.throttle import NAME_LENGTH, same_name
 DAYS = 7.0
 """How long a session lasts."""
 KNOWN = 365.0
-"""Days for which a browser counts as known, from the last time somebody logged in with it."""
+"""Days for which a browser counts as known after a login."""
 
 
 def login_page(ask: Ask) -> Response:
@@ -27,16 +27,16 @@ def login_page(ask: Ask) -> Response:
 
 
 def login(ask: Ask) -> Response:
-    """Opens a session for a name and its password; says no more than that they do not fit together."""
+    """Opens a session for a name and its password; a failure gives no details."""
     if not ask.site.team:
-        raise LimnerError("there are no accounts here: the page is on this machine alone")
+        raise LimnerError("there are no accounts here: the page is local")
     name, there = ask.field("name").strip(), safe_next(ask.field("next", "/"))
     cost = ask.site.turns.take(name, ask.address, known_device(ask, name))
     from limner.annotate.store.people import by_name
 
     known = by_name(ask.site.store, name) if name.isprintable() and len(name) <= NAME_LENGTH else None
     if not fits(known.password_hash if known else None, ask.field("password")) or known is None or not known.active:
-        told = "The name and the password do not fit."
+        told = "Wrong name or password."
         return page(ask, "login.html", status=401, error=told, next=there, given=name[:NAME_LENGTH])
     for throttle, key in cost:
         throttle.give_back(key)
@@ -44,7 +44,7 @@ def login(ask: Ask) -> Response:
 
 
 def logged_in(ask: Ask, number: int, name: str, response: Response) -> Response:
-    """Opens a session, and remembers the browser for this account."""
+    """Opens a session, and marks the browser as known for this account."""
     from limner.annotate.store.people import open_session
 
     ask.cookie(response, SESSION, open_session(ask.site.store, number, hours=24 * DAYS), days=DAYS)
@@ -54,7 +54,7 @@ def logged_in(ask: Ask, number: int, name: str, response: Response) -> Response:
 
 
 def known_device(ask: Ask, name: str) -> str:
-    """The browser, where it has logged in to this account before; empty where it has not."""
+    """The browser, where it has logged in to this account before; empty if it has not."""
     device, _, mark = ask.request.cookies.get(DEVICE, "")[:200].partition(".")
     good = bool(device) and hmac.compare_digest(mark.encode(), _signed(ask, name, device).encode())
     return device if good else ""
@@ -78,7 +78,7 @@ def logout(ask: Ask) -> Response:
 
 
 def invitation(ask: Ask) -> Response:
-    """The form for a new account; refused without a good invitation."""
+    """The form for a new account; refused without a valid invitation."""
     from limner.annotate.store.people import read_invite
 
     token = ask.request.path_params["token"]
@@ -87,7 +87,7 @@ def invitation(ask: Ask) -> Response:
 
 
 def accept(ask: Ask) -> Response:
-    """Makes the account an invitation is for, and logs it in."""
+    """Creates the account for an invitation, and logs in."""
     from limner.annotate.store.people import read_invite, use_invite
 
     token, name = ask.request.path_params["token"], ask.field("name")
@@ -101,15 +101,15 @@ def accept(ask: Ask) -> Response:
 
 
 def _new_password(ask: Ask, name: str) -> str:
-    """The hash of a password that was written twice."""
+    """The hash of a password that was entered twice."""
     if ask.field("password") != ask.field("again"):
-        raise LimnerError("the two passwords differ: write the same one twice")
+        raise LimnerError("the two passwords differ: enter the same one twice")
     return hashed(ask.field("password"), name=name)
 
 
 def _role(ask: Ask, role: str) -> str:
     if not ask.site.team:
-        raise LimnerError("there are no accounts here: the page is on this machine alone")
+        raise LimnerError("there are no accounts here: the page is local")
     return role
 
 
@@ -121,12 +121,12 @@ def account_page(ask: Ask) -> Response:
 
 
 def change_password(ask: Ask) -> Response:
-    """Replaces one's own password, and ends every other session."""
+    """Changes the password, and ends all other sessions."""
     from limner.annotate.store.people import set_password_hash
 
     mine = ask.visitor.account
     if mine is None:
-        raise LimnerError("there are no accounts here: the page is on this machine alone")
+        raise LimnerError("there are no accounts here: the page is local")
     cost = ask.site.turns.take(mine.name, ask.address, f"session {mine.id}")
     if not fits(mine.password_hash, ask.field("old")):
         return page(ask, "account.html", status=401, error="That is not your password.", told="", rule=RULE)
@@ -136,5 +136,5 @@ def change_password(ask: Ask) -> Response:
         set_password_hash(ask.site.store, mine.id, _new_password(ask, mine.name))
     except LimnerError as error:
         return page(ask, "account.html", status=400, error=str(error), told="", rule=RULE)
-    told = "Your password is changed. Everywhere else you have to log in again."
+    told = "Your password is changed. You have to log in again on other devices."
     return logged_in(ask, mine.id, mine.name, page(ask, "account.html", error="", told=told, rule=RULE))

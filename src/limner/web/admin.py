@@ -1,4 +1,4 @@
-"""The admin's view: how far the judging is, how well people agree, who is suspicious, and what to do about it."""
+"""The admin's view: progress, agreement, suspicious annotators, and actions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _calls = itertools.count()
 
 @dataclass
 class Work:
-    """What an admin set going, and what came of it; the last one is shown."""
+    """A background job of an admin and its result; the last one is shown."""
 
     key: Any = None
     told: str = ""
@@ -74,12 +74,12 @@ def admin_page(ask: Ask) -> Response:
 
 
 def _shown(value: float, digits: int = 2) -> str:
-    """A number, or a dash where there is none."""
+    """A number, or a dash if there is none."""
     return "–" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def _lowest(kappas: Mapping[tuple[str, str], tuple[float, int]]) -> list[tuple[tuple[str, str], tuple[float, int]]]:
-    """Those of the people who agree least, where there are many; one that is undefined says little."""
+    """The lowest agreement values, if there are many; undefined ones last."""
     if len(kappas) <= MOST:
         return list(kappas.items())
     return sorted(kappas.items(), key=lambda each: (math.isnan(each[1][0]), each[1][0]))[:MOST]
@@ -95,14 +95,14 @@ def _moment(milliseconds: int) -> str:
 
 
 def _state(ask: Ask) -> tuple[Job | None, str, bool]:
-    """The work under way, or what came of the last."""
+    """The running job, or the result of the last one."""
     work: Work = ask.request.app.state.work
     job = None if work.key is None else _waited(ask, work, "", lambda job: "")
     return job, "" if job else work.told, work.failed
 
 
 def _waited(ask: Ask, work: Work, what: str, make: Any) -> Job | None:
-    """The job where it is not done yet; what came of it is kept where it is."""
+    """The job if it is not done yet."""
     try:
         work.told, work.failed = str(ask.site.library.jobs.value(work.key, what, make, patience=0.2)), False
     except Pending as pending:
@@ -117,7 +117,7 @@ def _begin(ask: Ask, what: str, work: object) -> Response:
     """Sets work going and leads back to the page that shows how far it is."""
     state: Work = ask.request.app.state.work
     if state.key is not None and _state(ask)[0] is not None:
-        raise LimnerError("other work is under way: wait until it is done")
+        raise LimnerError("another job is running: wait until it is done")
     state.key = ("admin", next(_calls))
     _waited(ask, state, what, work)
     return RedirectResponse("/admin", 303)
@@ -127,7 +127,7 @@ def _begin(ask: Ask, what: str, work: object) -> Response:
 
 
 def make_tasks(ask: Ask) -> Response:
-    """Pools the first answers of systems and cuts the pool into tasks."""
+    """Pools the top answers of systems and splits the pool into tasks."""
     systems = [value for value in ask.form.getlist("s") if isinstance(value, str)] or ask.site.library.names
     depth = whole(ask.field("depth") or "5", "depth", high=25)
     most = whole(ask.field("pairs") or "180", "pairs", high=1_000_000)
@@ -174,7 +174,7 @@ def make_study(ask: Ask) -> Response:
 
 
 def aside(ask: Ask) -> Response:
-    """Takes an annotator out of the count, with a reason, or puts one back."""
+    """Excludes an annotator, with a reason, or lifts an exclusion."""
     from limner.annotate.store.exclusions import exclude, lift
 
     me = ask.site.annotator(ask.visitor)
@@ -187,7 +187,7 @@ def aside(ask: Ask) -> Response:
 
 
 def review_task(ask: Ask) -> Response:
-    """Accepts or rejects a task whose controls went wrong."""
+    """Accepts or rejects a task with wrong controls."""
     from limner.annotate.quality import review
 
     number, decision = whole(ask.field("assignment"), "assignment"), ask.field("decision")

@@ -1,4 +1,4 @@
-"""A pool of its own for what is slow on purpose, so that nobody else waits for it."""
+"""A separate thread pool for deliberately slow work, so that other requests do not wait."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import TypeVar
 from starlette.exceptions import HTTPException
 
 PLACES = min(4, max(1, (os.cpu_count() or 2) // 2))
-"""So many passwords are hashed at once: half of the machine is for everybody else, and each takes memory on purpose."""
+"""Passwords hashed at once: half of the cores stay free, and each hash needs memory."""
 QUEUE = 500
-"""So many may wait for that."""
+"""Maximum queue length."""
 
 Value = TypeVar("Value")
 Given = TypeVar("Given")
 
 
 class Apart:
-    """Runs work in a few threads of its own, the others in the order they came; refuses what would wait too long."""
+    """Runs work in a few separate threads, in order of arrival; refuses work if the queue is full."""
 
     def __init__(self, places: int = PLACES, queue: int = QUEUE) -> None:
-        """Runs nothing."""
+        """Starts without work."""
         self._pool = ThreadPoolExecutor(places, "limner-apart")
         self._most, self._held = places + queue, 0
 
     async def run(self, work: Callable[[Given], Value], given: Given) -> Value:
-        """What the work gives."""
+        """The result of the work."""
         if self._held >= self._most:
-            raise HTTPException(503, "too many people log in at once: try again soon", headers={"Retry-After": "5"})
+            raise HTTPException(503, "too many logins at once: try again soon", headers={"Retry-After": "5"})
         self._held += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, work, given)

@@ -1,4 +1,4 @@
-"""The same answers for machines, as JSON, and their description in the words of OpenAPI."""
+"""The JSON API and its OpenAPI description."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _operation(
         "parameters": list(address),
         "responses": {
             status: {"description": words, "content": {"application/json": {"schema": schema}}}
-            for status, (words, schema) in {**told, **dict.fromkeys(wrong, ("refused, in words", _ERROR))}.items()
+            for status, (words, schema) in {**told, **dict.fromkeys(wrong, ("refused, with a message", _ERROR))}.items()
         },
     }
     if sent is not None:
@@ -129,10 +129,12 @@ def description(corrections: Iterable[str] = CORRECTIONS) -> dict[str, Any]:
     systems = {"type": "array", "items": _words(), "maxItems": 8}
     asking = (
         _COLLECTION,
-        _in_address("q", _words(QUERY), "words to look for among images"),
-        _in_address("image", _words(), "id of an image to find words for"),
+        _in_address("q", _words(QUERY), "text query for images"),
+        _in_address("image", _words(), "id of an image to find texts for"),
         _in_address("s", systems, "systems; the first by default"),
-        _in_address("fix", {"type": "string", "enum": ["", *corrections]}, "a correction beside the plain scores"),
+        _in_address(
+            "fix", {"type": "string", "enum": ["", *corrections]}, "a correction, in addition to the plain scores"
+        ),
         _in_address("k", _whole(1, MOST), "how many"),
     )
     failing = (
@@ -140,7 +142,7 @@ def description(corrections: Iterable[str] = CORRECTIONS) -> dict[str, Any]:
         _in_address("s", _words(), "system; the first by default"),
         _in_address("d", {"type": "string", "enum": ["", *DIRECTIONS]}, "direction"),
         _in_address("class", _words(100), "only failures of this class"),
-        _in_address("start", _whole(0, 1_000_000), "how many to leave out first"),
+        _in_address("start", _whole(0, 1_000_000), "number of results to skip"),
         _in_address("k", _whole(1, 200), "how many"),
     )
     paths = {

@@ -1,4 +1,4 @@
-"""The application: every address, who may ask for it, and what stands before them all."""
+"""The application: routes, roles, and middleware."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def application(site: Site, *, hosts: Sequence[str] = (), proxies: Sequence[str]
     Args:
         site: What is served.
         hosts: Names it answers under, beside those of this machine and the one in the site's address.
-        proxies: Addresses of servers in front of it, whose word on who asks, and how, is believed.
+        proxies: Addresses of servers in front of it, whose forwarded headers are trusted.
     """
     named = names_of(hosts, site.url, team=site.team)
     layers = [Middleware(Guard, hosts=named, url=site.url, private=site.team)]
@@ -58,7 +58,7 @@ def application(site: Site, *, hosts: Sequence[str] = (), proxies: Sequence[str]
 
 
 def _believing(app: ASGIApp, proxies: list[str]) -> Any:
-    """Takes address and scheme of who asks from `X-Forwarded-For` and `-Proto`, where a known server wrote them."""
+    """Takes the client address and scheme from `X-Forwarded-For` and `-Proto`, if a trusted proxy wrote them."""
     from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
     inner: Any = app
@@ -110,7 +110,7 @@ def routes() -> list[BaseRoute]:
 
 
 def _admins() -> list[BaseRoute]:
-    """The addresses of those who look after the judging."""
+    """The routes of admins and reviewers."""
     return [
         Route("/admin", endpoint(admin.admin_page, role="reviewer")),
         Route("/estimate", endpoint(estimating.estimate_page, role="reviewer")),

@@ -1,9 +1,9 @@
-"""Connections: how many there may be, and how long each may keep the server waiting.
+"""Connections: limits on their number and on slow clients.
 
-A stranger pays nothing for a connection that says nothing, so it must cost the server little as well. Every connection
+An idle connection costs an attacker nothing, so it must cost the server little as well. Every connection
 has a time for what its client has to do next: to shake hands and send a whole request, to go on sending a body, to read
-the reply. Where there are too many, the one that has kept the server waiting longest goes, first of all from the
-address that holds the most. One that is being worked for never goes.
+the reply. If there are too many, the one that has kept the server waiting longest is dropped, first from the address
+that holds the most. One that is being worked for never goes.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from limner.core.errors import LimnerError
 
 BACKLOG = 100
-"""Connections that the system keeps for us until we look: under attack, whoever comes waits behind all of them."""
+"""Listen backlog: under attack, new clients wait behind all of them."""
 BURST = 16
-"""Connections that are dropped in one go: before the next, the event loop closes them and reads what others sent."""
+"""Connections dropped at once, before the event loop serves others."""
 RESERVED = 128
-"""File descriptors for everything that is no connection: the store, pictures, uploads."""
+"""File descriptors for everything other than connections: the store, pictures, uploads."""
 DESCRIPTORS = 4096
-"""What we ask the system for, where it gives so many."""
+"""The file descriptor limit to request."""
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
@@ -46,7 +46,7 @@ class Limits:
         body: Until its body is there, and a second more for every `rate` bytes that came.
         rate: Bytes per second that a body must come with in the long run.
         idle: Between two requests.
-        reader: Until a client takes what it asked for.
+        reader: Until a client reads its response.
         closing: Until a connection that we closed is gone.
     """
 
@@ -61,7 +61,7 @@ class Limits:
 
 @dataclass(eq=False)
 class Open:
-    """One connection: whose it is, what its client has to do next, and since when."""
+    """One connection: its client, what the client has to do next, and since when."""
 
     sock: Any
     address: str
@@ -79,11 +79,11 @@ class Open:
 
     @property
     def received(self) -> int:
-        """Bytes that came in all."""
+        """Total bytes received."""
         return 0 if self.protocol is None else self.protocol.received
 
     def look(self, now: float) -> None:
-        """Sees what the client has to do now; something else than before starts its time anew."""
+        """Updates what the client has to do; a change restarts its timer."""
         waits, request = ("head", None) if self.protocol is None else self.protocol.waits_for()
         if (waits, request) != (self.waits, self.request):
             self.waits, self.request, self.before = waits, request, self.received
@@ -105,7 +105,7 @@ class Open:
         return self.begun(limits) + allowed.get(self.waits, float("inf"))
 
     def drop(self) -> None:
-        """Ends it without waiting for anything."""
+        """Closes it immediately."""
         self.dropped = True
         if self.protocol is not None:
             self.protocol.transport.abort()
@@ -134,17 +134,17 @@ class Connections:
 
     @property
     def closing(self) -> int:
-        """How many are dropped, but hold their file descriptor until the event loop looks."""
+        """Number of dropped connections that still hold their file descriptor."""
         self._dropped = [each for each in self._dropped if each.sock.fileno() >= 0]
         return len(self._dropped)
 
     def came(self, sock: Any, address: str) -> Open:
-        """Notes a connection that was accepted."""
+        """Registers an accepted connection."""
         opened = self._open[sock.fileno()] = Open(sock, address, self.clock())
         return opened
 
     def spoken_for(self, protocol: Connection) -> None:
-        """Notes who speaks for a connection, once there is something to speak about."""
+        """Registers the protocol of a connection."""
         sock = protocol.transport.get_extra_info("socket")
         found = self._open.get(sock.fileno())
         if found is None or found.protocol is not None:  # an event loop that accepts by itself
@@ -152,14 +152,14 @@ class Connections:
         found.protocol = protocol
 
     def make_room(self) -> bool:
-        """Drops some where there is no place for one more; False where all of them are being worked for."""
+        """Drops some if there is no room for one more; False if all are active."""
         if len(self._open) < self.limits.most:
             return True
         self._forget_gone()
         return len(self._open) < self.limits.most or self.drop_some()
 
     def drop_some(self) -> bool:
-        """Drops whoever has kept us waiting longest, of the address that holds most; False where nobody has.
+        """Drops the slowest clients of the address with the most connections; False if there are none.
 
         One in 32 at once: looking for them takes longer than dropping them.
         """
@@ -175,7 +175,7 @@ class Connections:
         return bool(waiting)
 
     async def sweep(self) -> None:
-        """Drops those whose time is over."""
+        """Drops connections that timed out."""
         self._forget_gone()
         now = self.clock()
         for each in list(self._open.values()):
@@ -192,28 +192,28 @@ class Connections:
 
 
 class Connection(H11Protocol):
-    """HTTP over one connection, which can say what its client has to do next."""
+    """The HTTP protocol of one connection, which knows what its client has to do next."""
 
     held: Connections
 
     def __init__(self, *words: Any, **named: Any) -> None:
-        """Has received nothing, and sent nothing."""
+        """Starts without data."""
         super().__init__(*words, **named)
         self.received, self.active = 0, self.held.clock()
 
     def connection_made(self, transport: Any) -> None:
-        """Speaks for a connection from now on."""
+        """Attaches to a connection."""
         super().connection_made(transport)
         self.held.spoken_for(self)
 
     def data_received(self, data: bytes) -> None:
-        """Counts what comes."""
+        """Counts received bytes."""
         self.received += len(data)
         self.active = self.held.clock()
         super().data_received(data)
 
     def on_response_complete(self) -> None:
-        """Notes when the client had its reply."""
+        """Records when the response was complete."""
         self.active = self.held.clock()
         super().on_response_complete()
 
@@ -243,9 +243,9 @@ def protocol(held: Connections) -> type[Connection]:
 
 
 class Gate(socket.socket):
-    """A listening socket that counts whom it lets in.
+    """A listening socket that counts connections.
 
-    Running out of file descriptors is no error here: somebody who waits is dropped, and nobody spins or logs.
+    Running out of file descriptors is not an error here: a waiting client is dropped.
     """
 
     held: Connections
@@ -265,7 +265,7 @@ class Gate(socket.socket):
             raise BlockingIOError(errno.EAGAIN, "no file descriptor is free") from error
         if not self.held.make_room():
             _turn_away(connection)
-            raise BlockingIOError(errno.EAGAIN, "every connection is being worked for")
+            raise BlockingIOError(errno.EAGAIN, "every connection is active")
         self.held.came(connection, str(address[0]))
         return connection, address
 
@@ -292,7 +292,7 @@ def _turn_away(connection: socket.socket) -> None:
 
 
 def listen(host: str, port: int, held: Connections) -> Gate:
-    """A socket that listens; refused in words where it cannot."""
+    """A listening socket, or a clear error."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol named, the event loop sends small replies at once; else each waits for the client, 40 ms.
     gate = Gate(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -300,7 +300,7 @@ def listen(host: str, port: int, held: Connections) -> Gate:
     gate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         gate.bind((host, port))
-        gate.listen(BACKLOG)  # whoever comes between the address and the first page waits, and is not refused
+        gate.listen(BACKLOG)  # clients that connect before the server is ready wait, and are not refused
     except OSError as error:
         gate.close()
         raise LimnerError(

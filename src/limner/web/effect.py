@@ -1,4 +1,4 @@
-"""What people's answers change: exported, and put beside the labels in every measure."""
+"""The effect of the answers: export, and measures with and without them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FORMS = {"csv": "csv", "jsonl": "jsonl", "qrels": "qrels", "crowd": "txt", "eccv
 
 
 def export_file(ask: Ask) -> Response:
-    """All answers that count as a file; the folder of ECCV Caption's form comes packed."""
+    """All valid answers as a file; the folder of ECCV Caption's format is zipped."""
     from limner.annotate.export import export
 
     form = ask.get("form", "csv")
@@ -78,7 +78,7 @@ def effect_page(ask: Ask) -> Response:
     library, name = ask.site.library, judged_collection(ask)
     given = answers(ask.site.store)
     if not given:
-        raise LimnerError("no answer is given yet: judge a few pairs first")
+        raise LimnerError("there are no answers yet: judge a few pairs first")
     held = library.loaded(name).held
     found = answered(given, held)
     rows = []
@@ -120,7 +120,7 @@ def changes(ready: OpenSystem, held: Collection, joined: Judgements, job: Job) -
 
 
 def change(system: str, before: Result, after: Result) -> MeasureChange:
-    """One measure before and after; what changed is the numbers, not their rounded text."""
+    """One measure before and after; computed from the exact numbers."""
     measure, apart = before.measure, after.value - before.value
     moved = measure.show_change(apart) if math.isfinite(apart) else "–"
     was, now = (with_bound(result) for result in (before, after))

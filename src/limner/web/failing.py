@@ -1,4 +1,4 @@
-"""Failures for the page: every wrong first answer of a system by class, with what both pictures show drawn on them."""
+"""Failures for the page: wrong first answers of a system by class, with the objects of both images drawn on them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Story:
 
 @dataclass(frozen=True, eq=False)
 class ExplainedFailures:
-    """All failures of a system in one direction, explained where the collection knows its objects."""
+    """All failures of a system in one direction, explained if the collection has objects."""
 
     found: Sequence[Failure]
     labels: Mapping[str, frozenset[str]]

@@ -1,4 +1,4 @@
-"""Work that takes longer than a page may: done once, in the background, with progress that a page can show."""
+"""Background jobs: long work, done once, with progress that a page can show."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from limner.core.errors import LimnerError
 
 PATIENCE = 0.6
-"""Seconds that a page waits for work before it says how far it is instead."""
+"""Seconds that a page waits for a job before it shows its progress instead."""
 
 
 class Pending(Exception):
-    """The answer is being made: ask again in a while."""
+    """The result is not ready yet: try again later."""
 
     def __init__(self, job: Job) -> None:
         """Says what is being done."""
@@ -27,9 +27,9 @@ class Job:
     """One piece of work.
 
     Args:
-        what: In words, for the person who waits.
+        what: Description for users.
         done: How much of it is done.
-        total: How much there is; 0 where nobody knows.
+        total: Total amount; 0 if unknown.
     """
 
     what: str
@@ -40,11 +40,11 @@ class Job:
     finished: threading.Event = field(default_factory=threading.Event)
 
     def told(self, done: int, total: int) -> None:
-        """Progress, as limner's functions tell it."""
+        """Progress callback."""
         self.done, self.total = done, total
 
     def run(self, work: Callable[[Job], object]) -> None:
-        """Does the work and keeps what came of it, the error too."""
+        """Runs the work and stores its result or error."""
         try:
             self.value = work(self)
         except Exception as error:  # told to whoever asks for the value
@@ -54,15 +54,15 @@ class Job:
 
 
 class Jobs:
-    """All work of a server, by key: whoever asks first starts it, and everybody gets the same value."""
+    """All work of a server, by key: the first request starts it, and all requests get the same value."""
 
     def __init__(self) -> None:
-        """Nothing is begun."""
+        """Starts empty."""
         self._held: dict[Hashable, Job] = {}
         self._lock = threading.Lock()
 
     def value(self, key: Hashable, what: str, work: Callable[[Job], Any], *, patience: float | None = PATIENCE) -> Any:
-        """What the work gives.
+        """The result of the work.
 
         Args:
             key: Names the work; equal keys are one work.
@@ -91,13 +91,13 @@ class Jobs:
             return self._held[key]
 
     def _forget(self, key: Hashable, job: Job) -> None:
-        """What failed may be tried again: a missing file may have come."""
+        """Failed work may be retried: a missing file may exist by now."""
         with self._lock:
             if self._held.get(key) is job:
                 del self._held[key]
 
     def forget(self, key: Hashable) -> None:
-        """Forgets what is done, so that it is done anew when it is asked for again."""
+        """Drops finished work, so that it is repeated on the next request."""
         with self._lock:
             if key in self._held and self._held[key].finished.is_set():
                 del self._held[key]

@@ -1,6 +1,6 @@
-"""Judging: one pair at a time, each answer stored before it is called saved, by keys, by touch, or by a plain form.
+"""Judging: one pair at a time, each answer stored before it is shown as saved, by keyboard, touch, or plain form.
 
-Nobody who judges is shown a score, another's answer, or which pairs are controls.
+Annotators never see scores, other people's answers, or which pairs are controls.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KEY = re.compile(r"[A-Za-z0-9_-]{8,64}")
 
 
 def judge_page(ask: Ask) -> Response:
-    """The pair to judge next; or, where none is left, how far everything is."""
+    """The pair to judge next; or the progress if none is left."""
     from limner.annotate.scale import GRADES, GUIDELINE, REASONS
     from limner.annotate.store.tasks import lease, progress_of
 
@@ -48,7 +48,7 @@ def judge_page(ask: Ask) -> Response:
 
 
 def _first(held: Held) -> int:
-    """Where to go on: the first pair without an answer."""
+    """The first pair without an answer."""
     return next((place for place, item in enumerate(held.items) if item.grade is None), len(held.items) - 1)
 
 
@@ -62,12 +62,12 @@ def judged_collection(ask: Ask) -> str:
 
 
 def picture_of(collection: str, item: Item) -> str:
-    """The address of a pair's picture: small enough for a phone; who zooms gets it in full."""
+    """The address of a pair's picture: small enough for a phone; zooming loads the full size."""
     return f"/image?{query(c=collection, id=item.image, size='view')}"
 
 
 def task_of(ask: Ask, held: Held) -> dict[str, object]:
-    """A task as a browser gets it: words and pictures, and one's own answers so far."""
+    """A task for the browser: texts, images, and the annotator's answers so far."""
     collection = judged_collection(ask)
     return {
         "assignment": held.id,
@@ -119,12 +119,12 @@ def whole(value: Any, what: str, *, low: int = 1, high: int = NUMBER) -> int:
 
 
 class Conflict(LimnerError):
-    """What was sent is well formed, but does not fit what is stored."""
+    """A well-formed request that conflicts with the stored state."""
 
 
 @contextmanager
 def fitting() -> Iterator[None]:
-    """Tells what the store refuses of a well-formed answer from what no store would take."""
+    """Separates conflicts with the store from malformed answers."""
     try:
         yield
     except LimnerError as error:
@@ -186,7 +186,7 @@ def api_task(ask: Ask) -> Response:
 
 
 def api_answer(ask: Ask) -> Response:
-    """Stores an answer. When this replies, it is on the disk."""
+    """Stores an answer. The response is sent when the answer is on disk."""
     given = body(ask, ("item", "key", "grade", "reasons", "milliseconds"), ("item", "key", "grade"))
     reasons = given.get("reasons", [])
     if not isinstance(reasons, list) or not all(isinstance(reason, str) for reason in reasons):
@@ -198,7 +198,7 @@ def api_answer(ask: Ask) -> Response:
 
 
 def json_whole(value: object, what: str, *, high: int = NUMBER) -> int:
-    """A number that is one in JSON too, not a word that looks like one."""
+    """A JSON number, not a string that looks like one."""
     if isinstance(value, str):
         raise LimnerError(f"{what} = {value[:20]!r}: expected a whole number")
     return whole(value, what, high=high)
@@ -217,7 +217,7 @@ def _told(saved: Saved) -> Response:
 
 
 def api_return(ask: Ask) -> Response:
-    """Gives a task back before its time."""
+    """Returns a task early."""
     from limner.annotate.store.tasks import give_back
 
     given = body(ask, ("assignment",), ("assignment",))
@@ -226,7 +226,7 @@ def api_return(ask: Ask) -> Response:
 
 
 def api_mine(ask: Ask) -> Response:
-    """What one has done oneself."""
+    """The visitor's own progress."""
     from limner.annotate.store.tasks import progress_of
 
     return JSONResponse(progress_of(ask.site.store, ask.site.annotator(ask.visitor)))

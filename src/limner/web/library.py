@@ -1,4 +1,4 @@
-"""What a server shows: collections and systems, each loaded or trained when a page first asks for it."""
+"""The library of a server: collections and systems, loaded or trained on first use."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A collection as the pages need it: what is trained on is never what is searched and measured.
+    """A collection, divided so that training items are never searched or evaluated.
 
     Args:
         whole: The collection.
-        systems: Everything that is searched with; all of it is compared on the same part.
+        systems: The systems; all are compared on the same part.
     """
 
     whole: Collection
@@ -38,7 +38,7 @@ class Loaded:
 
     @cached_property
     def held(self) -> Collection:
-        """What is searched and measured; where nothing can be trained, pages that need no system still show it."""
+        """The items to search and evaluate; pages without a system can show them too."""
         try:
             return self.parts.held
         except LimnerError:
@@ -48,7 +48,7 @@ class Loaded:
 
     @cached_property
     def seen(self) -> Collection:
-        """What is not searched: the training split, or the rest."""
+        """The other items: the training split, or the rest."""
         return outside(self.whole, self.held) if self.parts.seen is None else self.parts.seen
 
     @property
@@ -61,12 +61,12 @@ class Library:
     """Collections and systems by name.
 
     Args:
-        collections: What to load, by the name that pages use: a spec for `limner.load`, or a collection.
-        systems: Names of systems to train, files of saved models, or "module:thing"; by the name that pages use.
-        matrices: Files of similarities (images by texts), by the name that pages use.
+        collections: What to load, by display name: a spec for `limner.load`, or a collection.
+        systems: Names of systems to train, files of saved models, or "module:thing"; by display name.
+        matrices: Files of similarities (images by texts), by display name.
         features: Vectors of the images, or their file, for models that were trained on some.
         options: Options of the loader.
-        corrections: Corrections of one's own, as "module:class", beside those that are registered.
+        corrections: Corrections of your own, as "module:class", beside those that are registered.
         trust: Whether files of models may name code of their own.
     """
 
@@ -81,7 +81,7 @@ class Library:
         corrections: Sequence[str] = (),
         trust: bool = False,
     ) -> None:
-        """Loads nothing yet, but refuses what can be seen to be wrong."""
+        """Loads nothing yet, but checks the arguments."""
         if not collections:
             raise LimnerError("nothing to show: name a collection, e.g. scenes")
         self.collections, self.systems, self.matrices = dict(collections), dict(systems), dict(matrices or {})
@@ -95,7 +95,7 @@ class Library:
 
     @cached_property
     def found(self) -> dict[str, FoundSystem]:
-        """What every name of a system stands for."""
+        """The systems by name."""
         named = {name: replace(find_system(each, trust=self.trust), name=name) for name, each in self.systems.items()}
         return named | {name: FoundSystem(name, SCORES, file) for name, file in self.matrices.items()}
 
@@ -113,7 +113,7 @@ class Library:
         return collection
 
     def known_system(self, name: str) -> str:
-        """The name of a system, refused where there is none of that name."""
+        """The name of a system, refused if there is none of that name."""
         if name not in self.names:
             raise UnknownName("system", name[:80], self.names)
         return name
@@ -124,7 +124,7 @@ class Library:
         return [*CORRECTIONS, *self._corrections]
 
     def known_correction(self, name: str) -> str:
-        """The name of a correction, or "" for none; refused where it is not offered: a page may name no module."""
+        """The name of a correction, or "" for none; refused if it is not offered: a page may not name a module."""
         if name and name not in self.corrections:
             raise UnknownName("correction", name[:80], self.corrections)
         return name

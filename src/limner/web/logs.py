@@ -1,4 +1,4 @@
-"""A log that a stranger cannot fill: what repeats is written a few times, and then only counted."""
+"""A rate-limited log: repeated messages are written a few times, and then only counted."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Bounded(logging.Filter):
 
     Args:
         burst: How many at once.
-        every: Seconds until one more is written; it says how many were left out.
+        every: Seconds until one more is written, with the number of omitted ones.
         clock: Seconds that only grow.
     """
 
     def __init__(self, burst: int = 10, every: float = 30.0, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Has seen nothing."""
+        """Starts empty."""
         super().__init__()
         self._turns = Throttle(burst, every, slots=1024, clock=clock)
         self._skipped: Counter[str] = Counter()  # as many as there are lines of code that write
@@ -43,6 +43,6 @@ _bounded = Bounded()
 
 
 def bound_logs() -> None:
-    """Bounds what the server writes, whoever asks it what."""
+    """Rate-limits the server's logs."""
     for name in LOGGERS:
         logging.getLogger(name).addFilter(_bounded)

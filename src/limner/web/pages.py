@@ -28,7 +28,7 @@ MEASURES = "R@1 R@5 R@10 mAP@R"
 
 
 def home(ask: Ask) -> Response:
-    """Where to go from here; nothing is loaded for it."""
+    """The home page; it loads nothing."""
     library = ask.site.library
     about = {path: words for path, _, _, words in PAGES}
     looks = ask.visitor.may("reviewer")
@@ -36,7 +36,7 @@ def home(ask: Ask) -> Response:
 
 
 def name(ask: Ask) -> Response:
-    """Remembers what a person on this machine calls themselves."""
+    """Stores the name of a local user."""
     from urllib.parse import quote
 
     from limner.annotate.store.people import add_annotator
@@ -53,7 +53,7 @@ def name(ask: Ask) -> Response:
 
 
 def asked_in(ask: Ask, *, picture: bytes | None = None) -> SearchRequest:
-    """The question that an address asks."""
+    """The search request in a URL."""
     library = ask.site.library
     collection = library.known(ask.get("c"))
     chosen = tuple(ask.all("s")) or tuple(library.names[:1])
@@ -90,7 +90,7 @@ def search_page(ask: Ask) -> Response:
 
 
 def send_picture(ask: Ask) -> Response:
-    """Takes a picture, checks it, and leads to the words for it."""
+    """Accepts an uploaded image, checks it, and redirects to its results."""
     if ask.file is None:
         raise LimnerError("no picture was sent: choose a file")
     key = ask.site.uploads.keep(ask.file)
@@ -111,7 +111,7 @@ def image(ask: Ask) -> Response:
 
 
 def sent_picture(ask: Ask) -> Response:
-    """A picture that was sent, as it was encoded anew."""
+    """An uploaded image, re-encoded."""
     data = ask.site.uploads.get(ask.request.path_params["key"])
     return Response(data, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=600"})
 

@@ -1,4 +1,4 @@
-"""Passwords: which ones are taken, and how they are kept."""
+"""Passwords: rules and hashing."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 LEAST, MOST = 10, 200
 """Characters of a password."""
 DIFFERENT = 5
-"""So many of them must differ."""
+"""Minimum number of different characters."""
 RULE = (
     f"at least {LEAST} characters, {DIFFERENT} of them different; not your name, and none of the passwords that many "
     "people use, with or without digits around it. Three or four words that do not belong together do well"
 )
-"""What is asked of a password, in words."""
+"""The password rule as text."""
 _AROUND = re.compile(r"^[\W\d_]+|[\W\d_]+$")
 _LOOKS_LIKE = str.maketrans("@4301!$57", "aaeoiisst")
 
 
 @cache
 def hasher() -> PasswordHasher:
-    """Argon2id with 19 MiB, two passes, one lane: OWASP's least, so that a small server can afford it."""
+    """Argon2id with 19 MiB, two passes, one lane: OWASP's minimum, which a small server can afford."""
     try:
         from argon2 import PasswordHasher as Hasher
     except ImportError as error:
@@ -40,18 +40,18 @@ def hasher() -> PasswordHasher:
 
 @cache
 def _nobody() -> str:
-    """The hash of a password that nobody has: an unknown name takes as long as a known one."""
+    """The hash of a dummy password, so that unknown names take as long as known ones."""
     return hasher().hash(secrets.token_urlsafe(24))
 
 
 def hashed(password: str, *, name: str) -> str:
-    """A new password as it is kept; refused where it is easily guessed."""
+    """The hash of a new password; weak passwords are refused."""
     refuse_weak(password, name)
     return hasher().hash(password)
 
 
 def fits(kept: str | None, password: str) -> bool:
-    """Whether a password is the one that was hashed; takes as long where there is none."""
+    """Whether a password is the one that was hashed; takes as long if there is none."""
     from argon2.exceptions import InvalidHashError, VerificationError
 
     if len(password) > MOST:
@@ -63,13 +63,13 @@ def fits(kept: str | None, password: str) -> bool:
 
 
 def refuse_weak(password: str, name: str) -> None:
-    """Refuses a password that somebody would guess, and says why.
+    """Refuses a weak password, and says why.
 
     >>> refuse_weak("correct horse battery", "ada")
     >>> refuse_weak("Password2024!", "ada")
     Traceback (most recent call last):
     ...
-    limner.core.errors.LimnerError: the password is one that many people use, ...
+    limner.core.errors.LimnerError: the password is a common password, ...
     """
     why = _weakness(password, name)
     if why:
@@ -85,16 +85,16 @@ def _weakness(password: str, name: str) -> str:
     if len(called) >= 3 and (called in plain or called[::-1] in plain):
         return "holds your name"
     if len({ord(b) - ord(a) for a, b in pairwise(plain)}) == 1:
-        return "is a row of characters that follow each other"
+        return "is a sequence of consecutive characters"
     inner = _AROUND.sub("", plain)
     if {plain, inner, inner.translate(_LOOKS_LIKE)} & _common():
-        return "is one that many people use, or nearly"
+        return "is a common password, or close to one"
     return ""
 
 
 @cache
 def _common() -> frozenset[str]:
-    """Passwords that many people use."""
+    """Common passwords."""
     lines = gzip.decompress(files("limner.web").joinpath("common_passwords.txt.gz").read_bytes()).decode().splitlines()
     return frozenset(line for line in lines if not line.startswith("#"))
 

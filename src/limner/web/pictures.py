@@ -1,4 +1,4 @@
-"""Pictures of a collection, by id only: looked up, decoded, made smaller, encoded anew and remembered.
+"""Pictures of a collection, by id only: looked up, decoded, downscaled, re-encoded and cached.
 
 No name or path of a client reaches the file system: an id either is one of the collection's ids or is refused.
 """
@@ -22,7 +22,7 @@ SIZES = {"thumb": 220, "view": 640, "full": 1600}
 """The longer side in pixels, by name; a client chooses among these."""
 
 CACHE = 32_000_000
-"""Bytes of encoded pictures that are remembered."""
+"""Cache size in bytes."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class EncodedPicture:
 
 
 class Pictures:
-    """Encoded copies of pictures, the last used ones remembered."""
+    """Encoded copies of pictures, in an LRU cache."""
 
     def __init__(self, limit: int = CACHE) -> None:
-        """Remembers nothing."""
+        """Starts empty."""
         self._held: OrderedDict[tuple[str, str, str], EncodedPicture] = OrderedDict()
         self._size = 0
         self._limit = limit
@@ -76,7 +76,7 @@ class Pictures:
 
 
 def encoded(collection: Collection, image: str, side: int) -> EncodedPicture:
-    """A copy no side of which is longer than `side`."""
+    """A copy with no side longer than `side`."""
     from PIL import features
 
     picture = bare(collection.images.open(image, side=side))

@@ -1,4 +1,4 @@
-"""The preference study on the page: two lists for one query, without names, and which of them is better."""
+"""The preference study on the page: two lists for one query, without names, to compare."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def prefer_page(ask: Ask) -> Response:
-    """The next comparison, or how far the study is."""
+    """The next comparison, or the progress of the study."""
     from limner.annotate.store.votes import next_comparison, study_progress, study_setting
 
     asked = next_comparison(ask.site.store, ask.site.annotator(ask.visitor))

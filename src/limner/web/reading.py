@@ -1,4 +1,4 @@
-"""Reading what a request brings along: a form, JSON or a picture, and nothing else."""
+"""Request bodies: a form, JSON or an image, and nothing else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from starlette.requests import Request
 from limner.web.uploads import BYTES
 
 SMALL = 65_536
-"""Bytes of JSON, of a form without a picture, and of whatever a stranger sends."""
+"""Bytes of JSON, of a form without a picture, and of anonymous requests."""
 FIELDS = 60
 PICTURES = "multipart/form-data"
 _CHARSETS = ("utf-8", "utf8", "us-ascii", "")
@@ -23,7 +23,7 @@ _CHARSETS = ("utf-8", "utf8", "us-ascii", "")
 
 @dataclass(frozen=True, eq=False)
 class Sent:
-    """What came with a request."""
+    """The body of a request."""
 
     form: FormData = field(default_factory=FormData)
     json: Any = None
@@ -36,7 +36,7 @@ async def sent(request: Request, *, machine: bool, stranger: bool) -> Sent:
     Args:
         request: The request.
         machine: Whether JSON is expected.
-        stranger: Whether anybody may send it: then it is small, and says so beforehand.
+        stranger: Whether it is anonymous: then it must be small and declare its size.
     """
     refuse_unstorable(request.query_params.multi_items())
     if request.method in ("GET", "HEAD"):
@@ -59,7 +59,7 @@ def _kind(header: str) -> tuple[str, str]:
     message["content-type"] = header.replace("\r", " ").replace("\n", " ")
     try:
         return message.get_content_type(), str(message.get_param("charset", "")).strip().lower()
-    except (ValueError, TypeError, LookupError):  # a parameter in a form of its own
+    except (ValueError, TypeError, LookupError):  # a parameter in another syntax
         return "", "?"
 
 
@@ -90,7 +90,7 @@ async def _json(request: Request) -> Any:
         value = json.loads(bytes(body))
         refuse_unstorable(("the body", text) for text in _texts(value))
     except (ValueError, RecursionError):
-        raise HTTPException(400, "the body is no JSON") from None
+        raise HTTPException(400, "the body is not JSON") from None
     return value
 
 
@@ -108,7 +108,7 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def refuse_unstorable(words: Any) -> None:
-    """Refuses text that no database keeps: PostgreSQL has no NUL, and half a character has no form outside Python."""
+    """Refuses text that databases cannot store: NUL in PostgreSQL, and lone surrogates."""
     for name, text in words:
         if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
-            raise HTTPException(400, f"{name[:40]!r} holds a character that cannot be kept")
+            raise HTTPException(400, f"{name[:40]!r} contains a character that cannot be stored")

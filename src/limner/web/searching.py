@@ -1,4 +1,4 @@
-"""Search for the page: images by words and words by image, as a system scores them and as a correction would.
+"""Search for the page: images by text and texts by image, with plain and corrected scores.
 
 The pool is small enough to be scored whole (the part of a collection that is held out), so every answer is exact.
 """
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from limner.scores import Scores, Statistics
 
 BANK = 5000
-"""At most so many queries of the part that was learned from say which candidates are hubs."""
+"""Maximum number of bank queries from the training part."""
 QUERY = 500
 """Characters of a query."""
 MOST = 50
-"""Answers that may be asked for."""
+"""Maximum number of results."""
 
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """A question.
+    """A search request.
 
     Args:
         collection: Its name.
-        words: What to look for among images; or
-        image: the id of an image to find words for; or
-        picture: a picture of one's own, as bytes that were checked.
+        words: Text query for images; or
+        image: the id of an image to find texts for; or
+        picture: an uploaded image, as checked bytes.
         system: Names of the systems to ask.
         correction: A name that the library knows, or "" for none.
         k: How many answers.
@@ -51,7 +51,7 @@ class SearchRequest:
     k: int = 12
 
     def __post_init__(self) -> None:
-        """Refuses what no page would send."""
+        """Checks the values."""
         if len(self.words) > QUERY:
             raise LimnerError(f"the query has {len(self.words):,} characters: at most {QUERY} are read")
         if not 1 <= self.k <= MOST:
@@ -59,26 +59,26 @@ class SearchRequest:
 
     @property
     def direction(self) -> str:
-        """Who asks: words ("t2i") or a picture ("i2t")."""
+        """The direction: a text query ("t2i") or an image query ("i2t")."""
         return "i2t" if self.image or self.picture is not None else "t2i"
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is asked."""
+        """Whether the query is empty."""
         return not (self.words.strip() or self.image or self.picture is not None)
 
 
 @dataclass(frozen=True)
 class SearchAnswer:
-    """One thing that was found.
+    """One result.
 
     Args:
         rank: From 1.
         id: Its id.
         score: What the system gave it.
         text: A caption; empty for an image.
-        right: Whether the judgements call it right; None where the query is not judged.
-        before: Its rank without the correction; None where nothing was corrected.
+        right: Whether it is relevant; None if the query is not judged.
+        before: Its rank without the correction; None if nothing was corrected.
     """
 
     rank: int
@@ -99,7 +99,7 @@ class Column:
 
 
 def search(library: Library, asked: SearchRequest) -> list[Column]:
-    """Every system's answers, each beside the corrected ones where a correction is switched on.
+    """Every system's answers, with the corrected ones if a correction is selected.
 
     Raises:
         limner.web.jobs.Pending: While a system is being trained.
@@ -136,7 +136,7 @@ def _known(loaded: Loaded, asked: SearchRequest) -> str | None:
 
 
 def _scores(ready: OpenSystem, loaded: Loaded, asked: SearchRequest, known: str | None) -> Scores:
-    """Scores of the one query: from its own words or picture, or its row of the scores where that is all there is."""
+    """Scores of the one query: from its own words or picture, or its row of the scores."""
     from limner.core.collection import Items
     from limner.scores import Scores
 
@@ -170,7 +170,7 @@ def _row(ready: OpenSystem, loaded: Loaded, asked: SearchRequest, known: str | N
 def _corrected(library: Library, ready: OpenSystem, loaded: Loaded, asked: SearchRequest, known: str | None) -> Any:
     statistics: Statistics = library.jobs.value(
         ("bank", asked.collection, ready.name, asked.direction, asked.correction),
-        f"asking what {asked.correction} has to know of {ready.name}",
+        f"gathering the statistics of {asked.correction} for {ready.name}",
         lambda job: _bank(ready, loaded, asked, job),
         patience=3.0,
     )
@@ -178,7 +178,7 @@ def _corrected(library: Library, ready: OpenSystem, loaded: Loaded, asked: Searc
 
 
 def _bank(ready: OpenSystem, loaded: Loaded, asked: SearchRequest, job: Job) -> Statistics:
-    """What queries of the part that is not searched say of each candidate; the pool's own where that is all."""
+    """Statistics of each candidate from bank queries; from the pool itself if there are none."""
     from limner.scores import correct
 
     scores = ready.scores.T if asked.direction == "t2i" else ready.scores
@@ -212,7 +212,7 @@ def _answers(
 
 
 def _right(loaded: Loaded, direction: str, known: str | None) -> frozenset[str] | None:
-    """Everything that the pairs call right for a known query."""
+    """All relevant items of a known query."""
     if known is None:
         return None
     pairs = loaded.held.judged(loaded.held.judgements.name, direction).relevant

@@ -1,4 +1,4 @@
-"""What stands before every page: whose host is asked, where the request comes from, how large it is, what it may load.
+"""Request checks before every page: host, origin, size and content security policy.
 
 A plain ASGI layer. It is on in every mode: a server on this machine alone can be
 reached by any page that is open in the same browser.
@@ -34,7 +34,7 @@ HEADERS = {
 SAFE = ("GET", "HEAD", "OPTIONS")
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]", "::1")
 HSTS = 180 * 86_400
-"""Seconds for which a browser comes by https only, once it has."""
+"""HSTS duration in seconds."""
 BODY = 13_000_000
 """Bytes of the largest request: the largest upload and what a form puts around it."""
 
@@ -63,7 +63,7 @@ def refuse_open(host: str, *, team: bool) -> None:
 
 
 def public_url(url: str | None) -> str:
-    """The address under which others reach a server, ending in a slash; empty where none is given.
+    """The address under which others reach a server, ending in a slash; empty if none is given.
 
     >>> public_url("https://judge.example.org"), public_url(None)
     ('https://judge.example.org/', '')
@@ -81,7 +81,7 @@ def public_url(url: str | None) -> str:
 
 
 def checked_proxies(proxies: Sequence[str]) -> list[str]:
-    """Addresses of servers in front of this one; a name is refused, because it may point elsewhere tomorrow.
+    """Addresses of servers in front of this one; a name is refused, because its address may change.
 
     >>> checked_proxies(["127.0.0.1", "10.0.0.0/8"])
     ['127.0.0.1', '10.0.0.0/8']
@@ -103,12 +103,11 @@ def names_of(hosts: Sequence[str], url: str, *, team: bool) -> frozenset[str]:
 
 
 class Guard:
-    """Refuses requests of other sites, to other hosts, and too large ones; adds the headers that browsers obey.
+    """Refuses requests of other sites, to other hosts, and too large ones; adds security headers.
 
     Args:
         app: What comes after.
-        hosts: Names under which the server may be asked. This is what stops a site that makes its own name point here,
-            and a link that leads elsewhere.
+        hosts: Names under which the server may be asked. This prevents DNS rebinding and links with forged hosts.
         url: The address under which others reach the server, where it was given.
         private: Whether pages must not be kept by anything between the server and its reader.
     """
@@ -121,7 +120,7 @@ class Guard:
         self.secure, self.site = url.startswith("https:"), urlsplit(url).netloc
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Checks, then hands on."""
+        """Checks the request, then calls the application."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -154,7 +153,7 @@ class Guard:
         return None
 
     def _always_https(self, scope: Scope) -> bool:
-        """Whether a browser should come by https only from now on; never for a name of its own machine."""
+        """Whether to send HSTS; never for localhost."""
         if not self.secure and scope.get("scheme") != "https":
             return False
         return _name(Headers(scope=scope).get("host", "")).lower() not in LOCAL_HOSTS
@@ -171,7 +170,7 @@ def _asked_at(scope: Scope) -> frozenset[str]:
 
 
 def same_site(headers: Headers, public: str = "") -> bool:
-    """Whether a browser says that its own page sent this; what is no browser says nothing and holds no cookie.
+    """Whether a browser says that its own page sent this; non-browser clients send neither header nor cookie.
 
     `Sec-Fetch-Site` is what browsers since 2020 send and no page can forge; `Origin` is older. A server in front may
     ask under another name than its readers do: theirs is `public`.
@@ -195,7 +194,7 @@ def _name(host: str) -> str:
 
 
 def _counted(receive: Receive) -> Receive:
-    """Counts the bytes that come in, whatever the client said there would be."""
+    """Counts the received bytes, regardless of the declared length."""
     count = 0
 
     async def counted() -> Message:

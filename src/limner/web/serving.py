@@ -1,4 +1,4 @@
-"""Starting a server: what is wrong is said before it starts, and where it is once it has."""
+"""Starting a server: errors are reported before it starts, and its address once it runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Address:
     Args:
         url: What to open.
         store: Where answers are kept.
-        invitation: The address that makes the first admin's account; None where there is one, or no team.
+        invitation: The address that makes the first admin's account; None if there is one, or no team.
     """
 
     url: str
@@ -61,7 +61,7 @@ def serve(
     Args:
         collections: What `limner.load` takes, or collections.
         systems: Systems to train when a page asks for them, files of models, or "module:thing"; by name.
-        matrices: Files of similarities, images by texts, by the name that pages use.
+        matrices: Files of similarities, images by texts, by display name.
         features: Vectors of the images, or their file, for models that were trained on some.
         store: Where answers are kept: a file for SQLite, or postgresql://...
         host: Other machines reach it only with `team`.
@@ -70,8 +70,8 @@ def serve(
         certificate: For https, with `key`.
         key: For https.
         url: The address under which others reach it, e.g. https://judge.example.org; links are made from it.
-        proxies: Addresses of servers in front of this one, whose word on who asks, and how, is believed.
-        options: Of the collections' loader.
+        proxies: Addresses of servers in front of this one, whose forwarded headers are trusted.
+        options: Options of the collections' loader.
         corrections: Corrections of your own that pages offer, as "module:class".
         trust: Whether files of models may name code of their own.
         started: Called with the address once everything is ready.
@@ -138,12 +138,12 @@ def make_app(
 
 
 def _short(name: str) -> str:
-    """What pages call a system: the name of its file, not the way to it."""
+    """The display name of a system: its file name without the path."""
     return Path(name).stem if "/" in name or Path(name).suffix == ".npz" else name
 
 
 def _named(listed: Sequence[str | Collection], options: dict[str, Any]) -> dict[str, str | Collection]:
-    """Collections by name. One that has to be read is read now, so that what is wrong is said now."""
+    """Collections by name. Those that have to be read are read now, so that errors show early."""
     from limner.datasets import datasets, load
 
     drawn = {entry.name for entry in datasets() if not entry.needs_path}
@@ -152,7 +152,7 @@ def _named(listed: Sequence[str | Collection], options: dict[str, Any]) -> dict[
         given = load(each, **options) if isinstance(each, str) and each not in drawn else each
         name = given if isinstance(given, str) else given.name
         if name in found:
-            raise LimnerError(f"two collections are called {name!r}: serve them apart, or rename one")
+            raise LimnerError(f"two collections are called {name!r}: serve them separately, or rename one")
         found[name] = given
     return found
 

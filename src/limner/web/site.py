@@ -1,4 +1,4 @@
-"""The site: what is served, to whom, and how a request becomes a page, a piece of JSON, or a refusal in words."""
+"""The site: what is served, to whom, and how a request becomes a page, JSON, or an error."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ NAME = "limner_name"
 
 @dataclass(frozen=True)
 class Visitor:
-    """Whoever asks: in a team, by account; on this machine alone, by the name they gave."""
+    """The visitor: an account in a team, or a name on a local page."""
 
     name: str
     role: str
@@ -67,14 +67,14 @@ class Visitor:
 
 @dataclass(eq=False)
 class Site:
-    """Everything that requests share.
+    """State shared by all requests.
 
     Args:
         library: Collections and systems.
         store_at: Where answers are kept: a file, or a database address.
         team: Whether people log in.
         https: Whether cookies may travel encrypted only.
-        url: The address under which others reach it, ending in a slash; empty where none was given.
+        url: The address under which others reach it, ending in a slash; empty if none was given.
     """
 
     library: Library
@@ -118,7 +118,7 @@ class Site:
                 self._store = None
 
     def visitor(self, request: Request) -> Visitor | None:
-        """Who asks; None where somebody has to log in first."""
+        """Who asks; None if somebody has to log in first."""
         if not self.team:
             return Visitor(_clean(request.cookies.get(NAME, "")) or "local", "admin")
         token = request.cookies.get(SESSION, "")

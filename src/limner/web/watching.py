@@ -32,7 +32,7 @@ class Known:
         answers: How many answers there were.
         records: What everybody has done.
         queue: Finished tasks with a wrong control.
-        agreed: How far people agree; None where two people are lacking.
+        agreed: How far people agree; None if two people are lacking.
     """
 
     state: tuple[int, ...]

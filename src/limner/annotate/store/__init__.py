@@ -1,9 +1,9 @@
 """The store: every answer of every annotator, in one SQLite file or a PostgreSQL database.
 
-`open_store("work.db")` or `open_store("postgresql://user@host/name")` makes or opens one and moves its tables up to
-this limner. Everything else is a function that takes the store first. People, tasks and answers are known by the
-store's own numbers (`id`); images and captions by their ids in the collection (`image`, `caption`: strings). Wrong
-input is a `LimnerError`, with these kin for a page to tell apart: `LeaseLost`, `AlreadyFull`, `NotAllowed`.
+`open_store("work.db")` or `open_store("postgresql://user@host/name")` creates or opens one and migrates its tables.
+Everything else is a function that takes the store first. People, tasks and answers are known by the store's own numbers
+(`id`); images and captions by their ids in the collection (`image`, `caption`: strings). Wrong input is a
+`LimnerError`, with subclasses that a page can distinguish: `LeaseLost`, `AlreadyFull`, `NotAllowed`.
 
 What a page calls:
 
@@ -61,7 +61,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY = 30.0
 """Seconds a writer waits for another process to finish."""
 POOL = 32
-"""Connections held at once; more callers take turns."""
+"""Size of the connection pool; more callers wait."""
 _DAMAGE = ("malformed", "not a database", "no such table", "no such column", "Could not decode", "corrupt")
 _PATIENCE = 10  # milliseconds between two tries to take SQLite's lock
 _ADVISORY = 0x6C696D  # the lock of PostgreSQL that is limner's
@@ -72,11 +72,11 @@ _PASSWORD_WORD = re.compile(r"(?i)(\w*(?:pass|pwd|secret|token)\w*)\s*=\s*(?:'[^
 
 
 class LeaseLost(LimnerError):
-    """The time for a task ran out and others hold it now."""
+    """The lease of a task expired and others hold it now."""
 
 
 class AlreadyFull(LimnerError):
-    """Somebody else has given the last answer that was asked for."""
+    """The pair has all its answers already."""
 
 
 class NotAllowed(LimnerError):
@@ -84,10 +84,10 @@ class NotAllowed(LimnerError):
 
 
 class _Queue:
-    """Lets so many threads in at once, the others in the order they came.
+    """A fair semaphore: waiting threads are served in order of arrival.
 
-    A database, a pool of connections and a plain lock all wake their waiters by chance: under load one of fifty people
-    can wait a minute for what others get ten times in between.
+    A database, a pool of connections and a plain lock all wake waiters in random order: under load one of fifty people
+    can wait a minute.
     """
 
     def __init__(self, places: int) -> None:
@@ -126,7 +126,7 @@ class Store:
 
     Args:
         engine: The database.
-        now: The clock, in seconds; tests pass one of their own.
+        now: The clock, in seconds; tests pass their own.
     """
 
     estimator = "limner.annotate.estimate:estimates"
@@ -137,7 +137,7 @@ class Store:
     """What a report says of the answers: how many, how far people agree, how good a judge is."""
 
     def __init__(self, engine: sa.Engine, *, now: Callable[[], float] = time.time) -> None:
-        """Remembers the database; `open_store` makes one."""
+        """Use `open_store` to create one."""
         self.engine = engine
         self.clock = now
         self.lite = engine.dialect.name == "sqlite"
@@ -163,7 +163,7 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """A transaction that writes: all of it or nothing, and on the disk when it ends."""
+        """A write transaction: atomic, and on disk when it ends."""
         with (
             self._sound(),
             self._writers,
@@ -176,7 +176,7 @@ class Store:
 
     @contextmanager
     def _with_room(self) -> Iterator[None]:
-        """Says which store has no room, where a write fails for that."""
+        """Names the store if a write fails for lack of space."""
         try:
             yield
         except sa.exc.OperationalError as error:
@@ -186,7 +186,7 @@ class Store:
 
     @contextmanager
     def _sound(self) -> Iterator[None]:
-        """Says in a line that a file is damaged, or holds other tables than it should."""
+        """Reports a damaged file, or unexpected tables, in one line."""
         try:
             yield
         except (sa.exc.DBAPIError, sqlite3.DatabaseError) as error:
@@ -201,13 +201,13 @@ class Store:
             return [dict(row) for row in connection.execute(query, values).mappings()]
 
     def setting(self, name: str, default: Any = None) -> Any:
-        """A value kept with the store (what collection it is of, a page's secret, ...)."""
+        """A setting of the store (its collection, a page's secret, ...)."""
         with self.reading() as connection:
             value = connection.scalar(sa.select(setting.c.value).where(setting.c.name == name))
         return default if value is None else parse_json(value, where=f"setting {name!r} of the store {self.where}")
 
     def set(self, name: str, value: Any, *, replace: bool = True) -> Any:
-        """Keeps a JSON value under a name; with `replace=False` the first one stays. Returns what is kept."""
+        """Saves a JSON value under a name; with `replace=False` an existing value stays. Returns the stored value."""
         with self.writing() as connection:
             alone(self, connection)
             old = connection.scalar(sa.select(setting.c.value).where(setting.c.name == name))
@@ -218,7 +218,7 @@ class Store:
         return value
 
     def close(self) -> None:
-        """Gives every connection back."""
+        """Closes all connections."""
         self.engine.dispose()
 
     def __enter__(self) -> Store:
@@ -233,11 +233,11 @@ class Store:
 
 
 def open_store(target: str | Path, *, create: bool = True, now: Callable[[], float] = time.time) -> Store:
-    """Opens a store, and makes it where there is none; tables of an older limner are moved up.
+    """Opens a store, creating it if missing; tables of an older limner are migrated.
 
     Args:
         target: A file for SQLite, or the address of a PostgreSQL database, `postgresql://user:password@host/name`.
-        create: Whether to make a file that is not there; False refuses instead.
+        create: Whether to create a missing file; False refuses instead.
         now: The clock, in seconds.
 
     >>> import tempfile
@@ -266,7 +266,7 @@ def _engine(target: str, create: bool) -> sa.Engine:
         raise LimnerError(f"store {without_password(target)}: expected a file, or postgresql://user@host/name")
     path = Path(target.removeprefix("sqlite:///"))
     if _WORDS.search(target) and not path.exists():
-        raise LimnerError(f"store {without_password(target)}: this is no file; expected postgresql://user@host/name")
+        raise LimnerError(f"store {without_password(target)}: this is not a file; expected postgresql://user@host/name")
     refuse_irregular(path, what="store")
     if not create and not path.is_file():
         raise LimnerError(f"no store {without_password(str(path))}: make one with 'limner annotate pool'")
@@ -277,9 +277,9 @@ def _engine(target: str, create: bool) -> sa.Engine:
 
 
 def _close_to_others(path: Path) -> None:
-    """Makes the file for its owner alone, and closes one that everybody may read: there are hashes of passwords in it.
+    """Makes the file readable by its owner only, since it contains password hashes.
 
-    What SQLite writes beside it gets the same rights. Rights that somebody chose, such as a group's, stay.
+    SQLite's auxiliary files get the same permissions. Explicitly chosen permissions, such as a group's, are kept.
     """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -309,7 +309,7 @@ def _sqlite(path: Path) -> sa.Engine:
 
 
 def _prepare(connection: Any, _: object) -> None:
-    """Durable, checked, patient, wary of what a file defines; and the driver must not begin transactions by itself."""
+    """Sets durability, checks, timeouts and a safe schema; the driver must not begin transactions by itself."""
     connection.isolation_level = None
     durable = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"busy_timeout={int(BUSY * 1000)}")
     for pragma in ("trusted_schema=OFF", *durable):
@@ -317,7 +317,7 @@ def _prepare(connection: Any, _: object) -> None:
 
 
 def _begin(connection: sa.Connection) -> None:
-    """A writer takes the lock at once: one that begins by reading and then writes would fail, whatever the timeout."""
+    """A writer takes the lock at once: upgrading from a read lock could fail."""
     if not connection.get_execution_options().get("limner_writes", False):
         connection.exec_driver_sql("BEGIN")
         return
@@ -330,7 +330,7 @@ def _begin(connection: sa.Connection) -> None:
 
 
 def _take_lock(raw: Any, until: float) -> None:
-    """Asks again and again: SQLite itself asks ever more seldom, so that of several processes one can starve."""
+    """Retries at a constant rate: SQLite itself backs off, so that one of several processes can starve."""
     while True:
         try:
             raw.execute("BEGIN IMMEDIATE").close()
@@ -339,7 +339,9 @@ def _take_lock(raw: Any, until: float) -> None:
             if "locked" not in str(error):
                 raise
             if time.monotonic() > until:
-                raise LimnerError(f"the store is busy: another program has written for {BUSY:.0f} seconds") from error
+                raise LimnerError(
+                    f"the store is busy: another program has been writing for {BUSY:.0f} seconds"
+                ) from error
 
 
 def _postgres(target: str) -> sa.Engine:
@@ -363,7 +365,7 @@ def _postgres(target: str) -> sa.Engine:
 
 
 def _move_up(store: Store) -> None:
-    """Runs the migrations that are missing; two programs that open one store at once take turns."""
+    """Runs missing migrations; two programs that open a store at the same time take turns."""
     if _version(store) == VERSION:
         return
     try:
@@ -386,26 +388,24 @@ def _move_up(store: Store) -> None:
 
 
 def alone(store: Store, connection: sa.Connection) -> None:
-    """Until the transaction ends, nobody else is here; SQLite's writers are alone anyway."""
+    """Locks the database until the transaction ends; SQLite's writers are exclusive anyway."""
     if not store.lite:
         connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_ADVISORY})"))
 
 
 def _version(store: Store) -> str | None:
-    """The number of the last migration; None for a database without tables, refused for one of somebody else."""
+    """The number of the last migration; None for a database without tables, refused for a foreign database."""
     with store.reading() as connection:
         tables = set(sa.inspect(connection).get_table_names())
         if "alembic_version" in tables and "task_item" in tables:
             return str(connection.scalar(sa.text("SELECT version_num FROM alembic_version")))
     if tables:
-        raise LimnerError(
-            f"{store.where} holds tables of something else ({', '.join(sorted(tables)[:3])}): name a new one"
-        )
+        raise LimnerError(f"{store.where} contains other tables ({', '.join(sorted(tables)[:3])}): name a new one")
     return None
 
 
 def refuse_unwritable(store: Store) -> None:
-    """Writes: whoever could not would only learn it from the first answer. Sessions that are over are removed."""
+    """Checks that the store is writable, before the first answer. Expired sessions are removed."""
     from limner.annotate.store.schema import session
 
     try:
@@ -416,7 +416,7 @@ def refuse_unwritable(store: Store) -> None:
 
 
 def without_password(target: str) -> str:
-    """A path or an address as it may be shown: an address without its password, and without whatever follows a `?`.
+    """A path or an address for display: an address without its password, and without whatever follows a `?`.
 
     >>> without_password("postgresql://ada:secret@host/name?password=secret"), without_password("work.db")
     ('postgresql://ada:***@host/name?...', 'work.db')
@@ -426,7 +426,7 @@ def without_password(target: str) -> str:
         return _PASSWORD_WORD.sub(r"\1=***", target)
     scheme, rest = address.groups()
     who, at, place = rest.rpartition("@")  # a password may hold one too
-    if "?" in who:  # or it stands in a password behind the question mark: nobody can tell
+    if "?" in who:  # or it is in a password after the question mark
         return f"{scheme}..."
     name, colon, _ = who.partition(":")
     where, question, _ = place.partition("?")

@@ -1,4 +1,4 @@
-"""Answers: appended one by one, each with a key of the client, so that sending one again changes nothing."""
+"""Answers: appended one by one, each with a client key, so that sending one again has no effect."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _KEY_USED = "this key was used for another answer: make a new key for every answ
 
 @dataclass(frozen=True)
 class Saved:
-    """What became of a submit.
+    """The result of a submit.
 
     Args:
         id: Number of the stored answer.
         revision: 1 for the first answer to this pair, then 2, ...
-        repeated: Whether this very answer was stored before; nothing was added.
+        repeated: Whether this answer was stored before; nothing was added.
         finished: Whether the task has all its answers now.
     """
 
@@ -50,7 +50,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer that holds: who, what, when, how long, under which guideline, and whether the pair is a control."""
+    """A valid answer: who, what, when, how long, under which guideline, and whether the pair is a control."""
 
     id: int
     task: int
@@ -81,13 +81,13 @@ def submit(
     guideline: str = GUIDELINE,
     minutes: float = MINUTES,
 ) -> Saved:
-    """Stores an answer to one pair of a task that the annotator holds, or has finished and thinks over.
+    """Stores an answer to one pair of a task that the annotator holds, or has finished.
 
     Args:
         store: The store.
         annotator_id: Who answers.
         item_id: The pair, `Item.id`.
-        key: Made by the client, new for every answer and the same when it is sent again.
+        key: Client key, new for every answer and the same when it is sent again.
         grade: 4 (100% yes) to 1 (100% no).
         reasons: Why, for 3 and 2.
         milliseconds: How long it took.
@@ -146,7 +146,7 @@ def _stored(connection: sa.Connection, key: str) -> object:
 
 
 def _repeated(before: Any, mine: Any, item_id: int, values: dict[str, Any]) -> Saved:
-    """The answer of that key; refused where the key belongs to another answer."""
+    """The answer with that key; refused if the key belongs to another answer."""
     same = before["assignment_id"] == mine["id"] and before["item_id"] == item_id
     if not same or before["grade"] != values["grade"] or before["reasons"] != values["reasons"]:
         raise LimnerError(_KEY_USED)
@@ -155,16 +155,16 @@ def _repeated(before: Any, mine: Any, item_id: int, values: dict[str, Any]) -> S
 
 def _refuse_unfit(state: TaskState, mine: Any, item_id: int, now: int, *, withdraws: bool) -> None:
     if mine["excluded"]:
-        raise NotAllowed("this task was taken out of the count: ask for another")
+        raise NotAllowed("this task was excluded: ask for another")
     item = next(item for item in state.items if item["id"] == item_id)
     if item["barred"]:
-        raise AlreadyFull("this pair was taken out: go on with the next one")
+        raise AlreadyFull("this pair was excluded: go on with the next one")
     last = state.latest.get((mine["id"], item_id))
     if withdraws and (last is None or last["grade"] is None):
         raise LimnerError("there is no answer to undo here")
     held = mine["finished"] is not None or mine["expires"] > now
     if not held and state.holders(now, but=mine["annotator_id"]) >= state.task["replication"]:
-        raise LeaseLost("your time for this task ran out and somebody else has it now: ask for another task")
+        raise LeaseLost("your time for this task expired and somebody else has it now: ask for another task")
     if item["role"] == "real" and state.answered(item_id, but=mine["id"]) >= state.task["replication"]:
         raise AlreadyFull("this pair has all the answers it needs: go on with the next one")
 
@@ -181,7 +181,7 @@ def _refuse_unreasoned(wanted: str, values: dict[str, Any]) -> None:
 def _settle(
     connection: sa.Connection, state: TaskState, mine: Any, item_id: int, values: dict[str, Any], now: int, until: int
 ) -> bool:
-    """Renews the lease, and notes what the new answer finishes or opens again."""
+    """Renews the lease, and updates which tasks are finished."""
     state.latest[mine["id"], item_id] = values
     finished = state.finished_by(mine["id"])
     done_at = (mine["finished"] or now) if finished else None
@@ -196,14 +196,14 @@ def _settle(
 
 
 def answers(store: Store, *, counted: bool = True) -> list[Answer]:
-    """The answers that hold, in the order they came: last revisions, without withdrawn ones.
+    """The valid answers, in order: last revisions, without withdrawn ones.
 
     Args:
         store: The store.
-        counted: Leave out what was excluded; False shows it too.
+        counted: Leave out excluded answers; False includes them.
     """
     view = counted_answer if counted else current_answer
-    named = (  # in the order of an `Answer`, but for the reasons
+    named = (  # in the order of an `Answer`, except the reasons
         view.c.reasons, view.c.id, view.c.task_id, view.c.assignment_id, view.c.item_id, view.c.pair_id,
         annotator.c.name, image.c.key, caption.c.key, view.c.role, view.c.grade,
         view.c.revision, view.c.milliseconds, view.c.guideline, view.c.added,
@@ -226,7 +226,7 @@ def _reasons(kept: str) -> tuple[str, ...]:
 
 
 def latest(store: Store) -> tuple[int, ...]:
-    """What changes whenever `answers` does, or what was decided of them; it is cheap to ask for."""
+    """A cheap value that changes whenever `answers` or decisions about them change."""
     kept = [sa.func.coalesce(sa.func.max(table.c.id), 0) for table in (judgement, exclusion, review)]
     lifted = sa.select(sa.func.count()).select_from(exclusion).where(exclusion.c.lifted.is_not(None))
     with store.reading() as connection:
@@ -234,7 +234,7 @@ def latest(store: Store) -> tuple[int, ...]:
 
 
 def history(store: Store, *, item_id: int | None = None) -> list[dict[str, Any]]:
-    """Everything that was ever given, in order, withdrawn and revised answers too; of one pair, or all."""
+    """All answers ever given, in order, including withdrawn and revised ones; of one pair, or all."""
     columns = [judgement.c[name] for name in ("id", "item_id", "revision", "grade", "reasons", "milliseconds")]
     more = (judgement.c.guideline, judgement.c.added, judgement.c.client_key, annotator.c.name.label("annotator"))
     query = sa.select(*columns, *more).join_from(judgement, assignment).join(annotator).order_by(judgement.c.id)

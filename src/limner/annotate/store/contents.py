@@ -17,7 +17,7 @@ from limner.core.ranking import Ranking
 
 DIRECTIONS = ("i2t", "t2i")
 DEPTH = 25
-"""Places of every list that are kept: the first few are pooled, the rest says what is no known negative."""
+"""Places of every list that are kept: the first few are pooled, the rest serves to choose known negatives."""
 _BATCH = 500
 Key = tuple[str, str]
 
@@ -54,13 +54,13 @@ def add_collection(
     spec: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, int]:
-    """Adds images and captions with the hash of their contents; what is there already must be the same.
+    """Adds images and captions with the hash of their contents; existing ones must be identical.
 
     Args:
         store: The store.
         collection: Its images and texts; ids are kept.
         spec: How `limner.load` finds the collection again, for the page that shows its pictures.
-        progress: Told how many images are done.
+        progress: Called with the number of images done.
 
     Returns:
         How many images and captions are new.
@@ -85,7 +85,7 @@ def _image_hashes(images: Items, progress: Callable[[int, int], None] | None) ->
 
 
 def _image_hash(images: Items, row: int, value: object) -> str | None:
-    """Of the file as it is; a drawn picture's of its pixels."""
+    """Hash of the file; of the pixels for a drawn image."""
     if value is None:
         return None
     if isinstance(value, bytes):
@@ -142,7 +142,7 @@ class Listed:
     depth: int = DEPTH
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be."""
+        """Checks the values."""
         if self.direction not in DIRECTIONS:
             raise UnknownName("direction", self.direction, DIRECTIONS)
         if self.depth < 1:
@@ -154,14 +154,14 @@ class Listed:
 def add_pool(
     store: Store, lists: Sequence[Listed], pairs: Iterable[Key] = (), *, origin: str = "pool", turn: int = 1
 ) -> tuple[int, int]:
-    """Keeps systems' lists and the pairs that were pooled of them: all of it or nothing, also when it is killed.
+    """Stores the systems' lists and the pooled pairs in one transaction.
 
-    What is there already stays, so that the same pool may be asked for again, deeper or with more systems. Other lists
+    Existing data stays, so that a pool can be repeated, deeper or with more systems. Other lists
     under a name that has proposed in this turn are refused.
 
     Args:
         store: The store.
-        lists: Of every system and direction.
+        lists: Lists of every system and direction.
         pairs: The pooled pairs, (image, caption).
         origin: Where the pairs come from.
         turn: The turn of the annotation they are proposed in.
@@ -171,7 +171,7 @@ def add_pool(
     """
     with store.reading() as connection:
         ids = keys(connection, image), keys(connection, caption)
-    # Made before the lock is taken, since that takes longer than writing them.
+    # Prepared before the lock is taken, since that takes longer than writing.
     rows = [list(_proposed(each.ranking.top(each.depth), each.direction, ids)) for each in lists]
     with store.writing() as connection:
         alone(store, connection)  # two pools of one system at once would both find nothing there
@@ -247,14 +247,14 @@ def number(known: dict[str, int], key: str, what: str) -> int:
 
 
 def add_pairs(store: Store, pairs: Iterable[Key], *, origin: str = "pool", turn: int = 1) -> int:
-    """Adds (image, caption) pairs; those that are there stay as they are. Returns how many are new."""
+    """Adds (image, caption) pairs; existing ones are unchanged. Returns how many are new."""
     return add_pool(store, (), pairs, origin=origin, turn=turn)[1]
 
 
 def pair_numbers(
     store: Store, connection: sa.Connection, pairs: Iterable[Key], *, origin: str, turn: int
 ) -> dict[Key, int]:
-    """The store's numbers of pairs, which are added where they are missing."""
+    """The store's numbers of pairs, adding missing ones."""
     images, captions = keys(connection, image), keys(connection, caption)
     wanted = {p: (number(images, p[0], "image"), number(captions, p[1], "caption")) for p in dict.fromkeys(pairs)}
     known = _known_pairs(connection)
@@ -320,7 +320,7 @@ def caption_text(store: Store, key: str) -> str:
 
 
 def counts(store: Store) -> dict[str, int]:
-    """How many of everything there are."""
+    """The number of rows of each kind."""
     tables = {"images": image, "captions": caption, "systems": system, "proposals": proposal, "pairs": pair}
     with store.reading() as connection:
         return {name: _count(connection, table) for name, table in {**tables, "tasks": task}.items()}

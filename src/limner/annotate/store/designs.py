@@ -1,4 +1,4 @@
-"""Designs in the store: the units that may be drawn, those that were, and what machines say of pairs."""
+"""Designs in the store: the sampling frame, the drawn units, and the answers of automatic judges."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ LEVEL = "level"
 
 @dataclass(frozen=True)
 class Unit:
-    """What is drawn as one: a pair, or a query with all pairs that somebody has to look at.
+    """A sampling unit: a pair, or a query with all pairs to judge.
 
     Args:
         query: Its id.
-        candidates: The candidates to look at.
+        candidates: The candidates to judge.
         stratum: Numbered from 0.
-        score: What the judge says; None without one.
-        place: Its place in the order of all draws, from 0; None where it was not drawn.
+        score: The judge's prediction; None without one.
+        place: Its position among all draws, from 0; None if not drawn.
         phase: The draw that took it.
-        probability: With which it was taken, given all draws before.
+        probability: Probability of the draw, given earlier draws.
     """
 
     query: str
@@ -55,7 +55,7 @@ class Design:
         settings: Measures, systems, judge, strata.
         queries: Queries of the collection in this direction.
         units: All units, in order of their numbers.
-        shares: How each phase was shared among the strata.
+        shares: Allocation of each phase to the strata.
     """
 
     id: int
@@ -76,7 +76,7 @@ class Design:
 def add_design(
     store: Store, *, direction: str, unit: str, settings: Mapping[str, Any], queries: int, units: Sequence[Unit]
 ) -> int:
-    """Keeps a design with all its units, none drawn yet; returns its number."""
+    """Saves a design with all its units; returns its number."""
     kind = "query" if unit == LEVEL else unit  # the column knows pairs and queries
     kept = json.dumps({**settings, LEVEL: True} if unit == LEVEL else settings)
     values = {"direction": direction, "unit": kind, "settings": kept, "queries": queries}
@@ -102,7 +102,7 @@ def fill_units(store: Store, number: int, candidates: Mapping[int, Sequence[str]
 def add_phase(
     store: Store, number: int, drawn: Iterable[tuple[int, float]], *, shares: Sequence[float], seed: int
 ) -> int:
-    """Notes a further draw: its units in order with their probabilities. Returns the phase, from 0."""
+    """Saves a further draw: its units in order with their probabilities. Returns the phase, from 0."""
     same = design_unit.c.design_id == number
     with store.writing() as connection:
         alone(store, connection)
@@ -142,7 +142,7 @@ def _read(store: Store, row: Mapping[str, Any]) -> Design:
 
 
 def add_machine_answers(store: Store, name: str, given: Mapping[Key, float]) -> int:
-    """Keeps a judge's probabilities; those that are there stay. Returns how many are new."""
+    """Saves a judge's probabilities; existing ones are kept. Returns how many are new."""
     if not name:
         raise LimnerError("a judge needs a name")
     with store.writing() as connection:

@@ -1,4 +1,4 @@
-"""Taking out: with a reason, never by deleting. What is taken out no longer counts, and its place is asked again."""
+"""Exclusions, with a reason and without deletion: excluded answers no longer count, and are asked again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TABLES = {"annotator": annotator, "assignment": assignment, "image": image, "ca
 
 @dataclass(frozen=True)
 class Exclusion:
-    """What was taken out, why, by whom, when (milliseconds), and when it was put back."""
+    """An exclusion: target, reason, author, time (milliseconds), and when it was lifted."""
 
     id: int
     kind: str
@@ -39,17 +39,17 @@ class Exclusion:
 
 
 def exclude(store: Store, kind: str, target: int | str, *, reason: str, by: int | None = None) -> int:
-    """Takes an annotator, an assignment, a pair, an image or a caption out of the count.
+    """Excludes an annotator, an assignment, a pair, an image or a caption.
 
     Args:
         store: The store.
         kind: "annotator", "assignment", "pair", "image" or "caption".
         target: Its number; a name works for annotators, an id of the collection for images and captions.
-        reason: Why; it is kept.
+        reason: The reason; it is stored.
         by: Who did it.
 
     Returns:
-        The exclusion's number, also where it was made before.
+        The exclusion's number, even if it existed already.
     """
     if kind not in EXCLUDABLE:
         raise UnknownName("kind of exclusion", kind, EXCLUDABLE)
@@ -67,7 +67,7 @@ def exclude(store: Store, kind: str, target: int | str, *, reason: str, by: int 
 
 
 def lift(store: Store, exclusion_id: int) -> None:
-    """Puts back what was taken out; refused where somebody else has answered in its place."""
+    """Lifts an exclusion; refused if somebody else has answered in its place."""
     with store.writing() as connection:
         row = connection.execute(sa.select(exclusion).where(exclusion.c.id == exclusion_id)).mappings().first()
         if row is None:
@@ -80,7 +80,7 @@ def lift(store: Store, exclusion_id: int) -> None:
 
 
 def _refuse_over(store: Store, connection: sa.Connection, number: int) -> None:
-    """Raises, and so undoes the transaction, where a task would have more people or answers than it asks for."""
+    """Raises, and so rolls back, if a task would have too many people or answers."""
     state = state_of(connection, number, lock=True)
     wanted = state.task["replication"]
     over = any(item["role"] == "real" and state.answered(item["id"]) > wanted for item in state.items)
@@ -89,7 +89,7 @@ def _refuse_over(store: Store, connection: sa.Connection, number: int) -> None:
 
 
 def exclusions(store: Store, *, lifted: bool = False) -> list[Exclusion]:
-    """What is taken out now; with `lifted`, also what was put back."""
+    """Current exclusions; with `lifted`, also lifted ones."""
     names = sa.case(
         (exclusion.c.kind == "annotator", _name(annotator, annotator.c.name)),
         (exclusion.c.kind == "image", _name(image, image.c.key)),
@@ -124,7 +124,7 @@ def _same(kind: str, number: int) -> tuple[sa.ColumnElement[bool], ...]:
 
 
 def _touched(connection: sa.Connection, kind: str, number: int) -> list[int]:
-    """The tasks that an exclusion concerns."""
+    """The tasks affected by an exclusion."""
     if kind in ("annotator", "assignment"):
         column = assignment.c.annotator_id if kind == "annotator" else assignment.c.id
         query = sa.select(assignment.c.task_id).where(column == number)

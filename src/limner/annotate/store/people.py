@@ -1,4 +1,4 @@
-"""Who answers: annotators with a role, invitations and sessions. Tokens are kept as hashes only."""
+"""People: annotators with a role, invitations and sessions. Tokens are stored as hashes only."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from limner.annotate.store.schema import ROLES, annotator, invite, session
 from limner.core.errors import LimnerError, UnknownId, UnknownName
 
 LOCAL = "local"
-"""The one annotator of a page without accounts."""
+"""The annotator of a page without accounts."""
 NAME_LENGTH = 80
 
 
 @dataclass(frozen=True)
 class Annotator:
-    """Somebody who answers, reviews or administers.
+    """An account that annotates, reviews or administers.
 
     Args:
         id: The store's number.
@@ -36,7 +36,7 @@ class Annotator:
     password_hash: str | None = None
 
     def may(self, role: str) -> bool:
-        """Whether this one has the role or a higher one.
+        """Whether the account has this role or a higher one.
 
         >>> Annotator(1, "ada", "reviewer", True).may("annotator"), Annotator(1, "ada", "reviewer", True).may("admin")
         (True, False)
@@ -47,19 +47,19 @@ class Annotator:
 def add_annotator(
     store: Store, name: str, *, role: str = "annotator", password_hash: str | None = None, existing: bool = False
 ) -> Annotator:
-    """Adds an annotator; `existing=True` takes the one of that name where there is one."""
+    """Adds an annotator; `existing=True` returns an existing one of that name."""
     with store.writing() as connection:
         found = connection.execute(_people().where(annotator.c.name == name.strip())).mappings().first()
         if found is not None:
             if existing:
                 return Annotator(**found)
-            raise LimnerError(f"there is an annotator {name.strip()!r} already: take another name")
+            raise LimnerError(f"there is an annotator {name.strip()!r} already: choose another name")
         return _added(store, connection, name, role, password_hash)
 
 
 def _added(store: Store, connection: sa.Connection, name: str, role: str, password_hash: str | None) -> Annotator:
     values: dict[str, Any] = {"name": _name(name), "role": _role(role), "active": True, "password_hash": password_hash}
-    clash = f"there is an annotator {values['name']!r} already: take another name"
+    clash = f"there is an annotator {values['name']!r} already: choose another name"
     return Annotator(inserted(connection, annotator, clash, **values, added=store.now()), **values)
 
 
@@ -72,7 +72,7 @@ def annotator_of(store: Store, annotator_id: int) -> Annotator:
 
 
 def by_name(store: Store, name: str) -> Annotator | None:
-    """One annotator by name, None where there is none."""
+    """One annotator by name, None if there is none."""
     return _first(store, annotator.c.name == name.strip())
 
 
@@ -89,7 +89,7 @@ def set_password_hash(store: Store, annotator_id: int, password_hash: str) -> No
 
 
 def set_role(store: Store, annotator_id: int, role: str) -> None:
-    """Gives another role; the last active admin keeps theirs. Invitations by somebody who is no admin are void."""
+    """Gives another role; the last active admin keeps theirs. Invitations by somebody who is not an admin are void."""
     with store.writing() as connection:
         _change(connection, annotator_id, role=_role(role))
         if role != "admin":
@@ -97,7 +97,7 @@ def set_role(store: Store, annotator_id: int, role: str) -> None:
 
 
 def set_active(store: Store, annotator_id: int, active: bool) -> None:
-    """Opens or closes an account. Answers stay either way; sessions end, and so do the invitations of a closed one."""
+    """Opens or closes an account. Answers are kept; a closed account loses its sessions and invitations."""
     with store.writing() as connection:
         _change(connection, annotator_id, active=active)
         _end_sessions(connection, annotator_id)
@@ -117,7 +117,7 @@ def _change(connection: sa.Connection, annotator_id: int, **values: Any) -> None
         admins = sa.select(sa.func.count()).where(annotator.c.role == "admin", annotator.c.active)
         everyone = sa.select(sa.func.count()).where(annotator.c.password_hash.is_not(None))
         if connection.scalar(everyone) and not connection.scalar(admins):
-            raise NotAllowed("the last admin must stay one: give somebody else the role first")
+            raise NotAllowed("the last admin must keep the role: make somebody else an admin first")
 
 
 # --- invitations and sessions -----------------------------------------------------------------------------------
@@ -142,9 +142,9 @@ def make_invite(store: Store, *, role: str = "annotator", by: int | None = None,
 
     Args:
         store: The store.
-        role: Of the new account.
-        by: The admin who invites; an invitation by nobody makes an admin only while there is none.
-        hours: How long it is good.
+        role: Role of the new account.
+        by: The admin who invites; without it, only the first admin can be invited.
+        hours: How long it is valid.
     """
     with store.writing() as connection:
         return _invited(store, connection, role, by, hours)
@@ -158,7 +158,7 @@ def _invited(store: Store, connection: sa.Connection, role: str, by: int | None,
 
 
 def invite_first_admin(store: Store, *, hours: float = 24) -> str | None:
-    """A token for the first admin's account, which makes earlier ones void; None where there is an admin."""
+    """A token for the first admin's account, which revokes earlier ones; None if there is an admin."""
     with store.writing() as connection:
         if connection.scalar(_ADMIN) is not None:
             return None
@@ -174,10 +174,10 @@ def open_invites(store: Store) -> list[Invite]:
 
 
 def revoke_invite(store: Store, invite_id: int) -> None:
-    """Makes an invitation void."""
+    """Revokes an invitation."""
     with store.writing() as connection:
         if not _revoke(store, connection, invite.c.id == invite_id):
-            raise UnknownId(f"no open invitation number {invite_id}: it is used, too old or revoked already")
+            raise UnknownId(f"no open invitation number {invite_id}: it was used, expired or revoked")
 
 
 def _revoke(store: Store, connection: sa.Connection, *which: sa.ColumnElement[bool]) -> int:
@@ -187,17 +187,17 @@ def _revoke(store: Store, connection: sa.Connection, *which: sa.ColumnElement[bo
 
 
 def read_invite(store: Store, token: str) -> str:
-    """The role an invitation gives; refused where it is unknown, used or too old."""
+    """The role an invitation gives; refused if it is unknown, used or expired."""
     with store.reading() as connection:
         return str(_valid_invite(store, connection, token)["role"])
 
 
 def use_invite(store: Store, token: str, name: str, *, password_hash: str) -> Annotator:
-    """Makes the account an invitation is for, once."""
+    """Creates the account for an invitation, once."""
     with store.writing() as connection:
         found = _valid_invite(store, connection, token, lock=True)
         if connection.scalar(sa.select(annotator.c.id).where(annotator.c.name == name.strip())) is not None:
-            raise LimnerError(f"there is an annotator {name.strip()!r} already: take another name")
+            raise LimnerError(f"there is an annotator {name.strip()!r} already: choose another name")
         made = _added(store, connection, name, found["role"], password_hash)
         used = {"used": store.now(), "used_by_id": made.id}
         connection.execute(sa.update(invite).where(invite.c.id == found["id"]).values(**used))
@@ -208,11 +208,11 @@ def _valid_invite(store: Store, connection: sa.Connection, token: str, *, lock: 
     query = sa.select(invite).where(invite.c.token_hash == _hash(token), *_usable(store))
     found = connection.execute(query.with_for_update() if lock else query).mappings().first()
     if found is None:
-        raise NotAllowed("this invitation is unknown, used, revoked or too old: ask for a new one")
+        raise NotAllowed("this invitation is unknown, used, revoked or expired: ask for a new one")
     return found
 
 
-# An admin with a password who may use it; without one, whoever starts the server invites the first.
+# An active admin with a password; without one, the server prints an invitation.
 _person = annotator.alias()
 _ADMIN = sa.select(_person.c.id).where(
     _person.c.role == "admin", _person.c.active, _person.c.password_hash.is_not(None)
@@ -220,7 +220,7 @@ _ADMIN = sa.select(_person.c.id).where(
 
 
 def _usable(store: Store) -> tuple[sa.ColumnElement[bool], ...]:
-    """Invitations that are good: not used, not too old, by an admin who still is one; by nobody, for the first."""
+    """Valid invitations: not used, not expired, by a current admin, or for the first admin."""
     host = annotator.alias()
     hosted = sa.exists().where(host.c.id == invite.c.by_id, host.c.active, host.c.role == "admin")
     nobody = sa.and_(invite.c.by_id.is_(None), sa.or_(invite.c.role != "admin", sa.not_(_ADMIN.exists())))
@@ -228,7 +228,7 @@ def _usable(store: Store) -> tuple[sa.ColumnElement[bool], ...]:
 
 
 def open_session(store: Store, annotator_id: int, *, hours: float = 12) -> str:
-    """A token that stands for an annotator until it expires; only its hash is kept."""
+    """A session token of an annotator; only its hash is stored."""
     token = secrets.token_urlsafe(32)
     now = store.now()
     values = {"token_hash": _hash(token), "annotator_id": annotator_id, "added": now}
@@ -239,7 +239,7 @@ def open_session(store: Store, annotator_id: int, *, hours: float = 12) -> str:
 
 
 def session_of(store: Store, token: str) -> Annotator | None:
-    """Whose session a token is; None where it is unknown or too old, or the account is closed."""
+    """The annotator of a session token; None if it is unknown or expired, or the account is closed."""
     joined = session.c.annotator_id == annotator.c.id
     query = _people().join(session, joined).where(session.c.token_hash == _hash(token))
     rows = store.rows(query.where(session.c.expires > store.now(), annotator.c.active))

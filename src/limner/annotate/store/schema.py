@@ -1,4 +1,4 @@
-"""The tables of the store. What was given is appended, never overwritten; what holds now is a view.
+"""The tables of the store. Answers are appended, never overwritten; the current state is a view.
 
 Times are milliseconds since 1970 in UTC. Ids of a collection are `key`s here; `id` is the store's own number. A change
 of these tables needs a migration in `migrations/versions` and its number in `VERSION`.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from limner.annotate._sql import sa
 
 VERSION = "0003"
-"""The newest migration: a store with another one is moved up, or refused where it is from a later limner."""
+"""The newest migration: an older store is migrated, a newer one is refused."""
 
 NAMES = {
     "pk": "pk_%(table_name)s",

@@ -1,4 +1,4 @@
-"""Tasks and who holds them: leases that run out, and never more holders or answers than were asked for."""
+"""Tasks and leases: leases expire, and a task never has more holders or answers than requested."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Item:
-    """One pair as an annotator sees it, with the answer given so far. Whether it is a control is not told."""
+    """One pair as an annotator sees it, with the answer given so far. It does not say whether it is a control."""
 
     id: int
     position: int
@@ -113,7 +113,7 @@ def _refuse_bad(drafts: Sequence[Draft], replication: int) -> None:
         if draft.reasons not in REASONED:
             raise UnknownName("word for reasons", draft.reasons, REASONED)
         if not any(item.role == "real" for item in draft.items):
-            raise LimnerError("a task without a pair to judge: expected at least one that is no control")
+            raise LimnerError("a task without a pair to judge: expected at least one that is not a control")
         for item in draft.items:
             if item.role not in ("real", *GOLD):
                 raise UnknownName("role of a pair", item.role, ("real", *GOLD))
@@ -177,7 +177,7 @@ class TaskState:
         ]
 
     def has_work(self, mine: int | None) -> bool:
-        """Whether some pair is left for an assignment to judge; controls alone are no work."""
+        """Whether some pair is left for an assignment to judge; controls alone do not count."""
         return any(item["role"] == "real" and self._grade(mine, item["id"]) is None for item in self.open_to(mine))
 
     def finished_by(self, mine: int) -> bool:
@@ -208,7 +208,7 @@ def state_of(connection: sa.Connection, task_id: int, *, lock: bool = False) -> 
 
 
 def excluded() -> sa.ColumnElement[bool]:
-    """Whether an assignment, or its annotator, was taken out."""
+    """Whether an assignment, or its annotator, was excluded."""
     return _taken_out(assignment=assignment.c.id, annotator=assignment.c.annotator_id)
 
 
@@ -244,7 +244,7 @@ _ITEMS = (
 
 
 def lease(store: Store, annotator_id: int, *, minutes: float = MINUTES) -> Held | None:
-    """The task an annotator works on: the one they hold, else the next that lacks people; None when nothing is left."""
+    """The task of an annotator: the one they hold, else the next open one; None if nothing is left."""
     now = store.now()
     until = now + int(minutes * 60_000)
     with store.writing() as connection:
@@ -302,7 +302,7 @@ def _next(connection: sa.Connection, annotator_id: int, now: int, until: int) ->
 
 
 def _free(annotator_id: int, now: int) -> sa.Select[Any]:
-    """Open tasks with a free place that this annotator has neither finished nor been taken out of."""
+    """Open tasks with a free place that this annotator has neither finished nor been excluded from."""
     busy = sa.or_(assignment.c.finished.is_not(None), assignment.c.expires > now)
     same = assignment.c.task_id == task.c.id
     holders = sa.select(sa.func.count()).select_from(assignment).where(same, busy, sa.not_(excluded()))
@@ -371,7 +371,7 @@ def _set_expiry(store: Store, annotator_id: int, assignment_id: int, now: int, u
 
 
 def progress(store: Store) -> dict[str, Any]:
-    """How far everything is: tasks, held ones, answers that count against answers asked for."""
+    """Progress: tasks, held tasks, valid answers and requested answers."""
     now = store.now()
     held = sa.select(sa.func.count()).select_from(assignment)
     held = held.where(assignment.c.finished.is_(None), assignment.c.expires > now, sa.not_(excluded()))

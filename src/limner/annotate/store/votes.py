@@ -23,10 +23,10 @@ STUDY = "preference"
 
 @dataclass(frozen=True)
 class Rivals:
-    """Two rankings for one query: names are for the record, and must not be shown.
+    """Two rankings for one query: names are recorded, and must not be shown.
 
     Args:
-        query: Id of the caption ("t2i") or image ("i2t") that asks.
+        query: Id of the query: a caption ("t2i") or image ("i2t").
         left: Name of the ranking on the left.
         right: Name of the one on the right.
         left_items: Its ids, best first.
@@ -70,7 +70,7 @@ class Vote:
 def add_comparisons(
     store: Store, rivals: Iterable[Rivals], *, study: str = STUDY, replication: int = 1, seed: int = 0
 ) -> int:
-    """Adds comparisons; which ranking stands on the left is drawn anew. Returns how many were added."""
+    """Adds comparisons; the left and right ranking are randomised. Returns how many were added."""
     if replication < 1:
         raise LimnerError(f"replication {replication}: expected 1 or more people per comparison")
     draw = random.Random(seed)
@@ -106,7 +106,7 @@ def next_comparison(store: Store, annotator_id: int, *, study: str | None = None
     votes = given.correlate(comparison).scalar_subquery()
     mine = sa.exists().where(vote.c.comparison_id == comparison.c.id, vote.c.annotator_id == annotator_id)
     lacking = sa.select(comparison).where(votes < comparison.c.replication, sa.not_(mine), _of(study))
-    # People start at different places, so that they seldom meet at one comparison.
+    # People start at different places, so that they rarely get the same comparison.
     spread = (comparison.c.id * 7919 + annotator_id * 104_729) % 1_000_003
     rows = store.rows(lacking.order_by(votes, spread).limit(1))
     return None if not rows else _shown(rows[0])
@@ -124,7 +124,7 @@ def _shown(row: dict[str, Any]) -> ListComparison:
 def cast_vote(
     store: Store, annotator_id: int, comparison_id: int, *, key: str, choice: str, milliseconds: int | None = None
 ) -> bool:
-    """Stores a vote; False where this very vote was stored before.
+    """Stores a vote; False if this very vote was stored before.
 
     Args:
         store: The store.
@@ -243,7 +243,7 @@ def study_setting(store: Store, study: str) -> dict[str, Any]:
 
 
 def study_progress(store: Store, *, study: str | None = None) -> dict[str, int]:
-    """Comparisons, votes given and votes asked for; of one study, or of all."""
+    """Comparisons, votes given and votes requested; of one study, or of all."""
     asked = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(comparison.c.replication), 0))
     given = sa.select(sa.func.count()).join_from(vote, comparison).where(_of(study))
     with store.reading() as connection:

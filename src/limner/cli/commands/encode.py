@@ -146,7 +146,7 @@ def _items(source: str, side: str | None, options: dict[str, object], columns: d
 
 
 def _pairs(source: str) -> bool:
-    """Whether a table names images beside its texts: its texts have the ids of the collection then."""
+    """Whether a table has images and texts: its texts then have the ids of the collection."""
     from limner.datasets.tables import ENDINGS as TABLES
     from limner.datasets.tables import holds_pairs
 

@@ -186,7 +186,7 @@ def _given(
 
 
 def _parts(report: Report, truth: Any, fields: list[str]) -> list[Breakdown]:
-    """The numbers by each of the fields that were asked for."""
+    """The breakdowns by the requested fields."""
     from limner.core.collection import Collection
     from limner.evaluation import breakdown
 
@@ -221,7 +221,7 @@ def _on(way: Way, whole: Collection, split: str) -> tuple[Any, Collection]:
 
 
 def _beside(truth: Any, files: list[Path]) -> dict[str, Judgements] | None:
-    """The judgements that were given beside a collection."""
+    """The extra judgements for a collection."""
     from limner.core.judgements import Judgements
     from limner.evaluation.judging import read_judgements
 
@@ -231,7 +231,7 @@ def _beside(truth: Any, files: list[Path]) -> dict[str, Judgements] | None:
 
 
 def _page_truth(truth: Any, judgements: dict[str, Judgements] | None) -> Any:
-    """What a page shows captions and labels from: the collection with the judgements beside it."""
+    """The collection with the extra judgements, for the HTML page."""
     from limner.evaluation.judging import with_judgements
 
     return truth if judgements is None else with_judgements(truth, judgements)[0]

@@ -86,7 +86,7 @@ def _refuse_words(direction: str | None, only: str | None) -> None:
 def opened_system(
     way: Way, whole: Collection, split: str | None, direction: str | None
 ) -> tuple[Mapping[str, object], Collection]:
-    """The system by direction, and what it is measured on. One run is of the direction that was asked for."""
+    """The system by direction, and what it is measured on. A single run has the requested direction."""
     if way.kind == "system":
         source, held, notes = trained(str(way.system), whole, split, features=way.features, trust=way.trust)
         for note in notes:
@@ -180,7 +180,7 @@ def _save(
 def _said(
     done: Explanations, classes: dict[str, frozenset[str]], query: str | None, only: str | None, limit: int
 ) -> tuple[str, dict[str, object]]:
-    """What a person reads, and what a machine does."""
+    """The output as text, and as JSON."""
     from limner.explain.failures import told
     from limner.explain.rules import NONE, rates, rules, table
 
@@ -189,9 +189,7 @@ def _said(
     if query is not None:
         pairs = [pair for pair in pairs if pair[0].query == query]
         if not pairs:
-            raise LimnerError(
-                f"{query!r} is no query that failed: the first answer is right, or there is no such query"
-            )
+            raise LimnerError(f"{query!r} is not a failed query: its first answer is right, or it does not exist")
     elif only is not None:
         pairs = [pair for pair in pairs if only in named.get(pair[0].query, ())]
     shown = pairs if query else pairs[:limit]

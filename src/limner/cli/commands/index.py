@@ -202,7 +202,7 @@ def _there(path: str) -> Index | None:
 def _system(
     path: str, source: _Source, system: str | None, made: Index | None, *, features: str | None, trust: bool
 ) -> tuple[Any, str | None]:
-    """What makes the vectors, and the name by which a search finds it; nothing where vectors are all there is."""
+    """The encoder and its stored name; None for plain vectors."""
     known = made.about.system if made else None
     if system is None and source.embeddings is not None:
         return None, known

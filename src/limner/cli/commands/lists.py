@@ -124,7 +124,7 @@ KINDS = {
 
 
 def _lister(plural: str) -> Callable[..., None]:
-    """The command that lists a kind, or tells of one thing by its name."""
+    """The command that lists a registry, or describes one entry."""
     kind = KINDS[plural]
 
     def command(

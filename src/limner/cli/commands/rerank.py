@@ -95,7 +95,9 @@ def _proposed(run: Path, whole: Collection) -> Ranking:
     proposed = Ranking.load(run, candidates=whole.texts.ids)
     missing = [key for key in proposed.queries if key not in whole.images.ids]
     if missing:
-        raise LimnerError(f"{run}: query {missing[0]!r} is no image of {whole.name!r}: use its ids, or another --split")
+        raise LimnerError(
+            f"{run}: query {missing[0]!r} is not an image of {whole.name!r}: use its ids, or another --split"
+        )
     return proposed
 
 
@@ -134,7 +136,7 @@ def _scorer(how: str, *, trust: bool) -> Any:
 
     model = saved_model(folder, trust=trust)
     if not hasattr(model, "score_pairs"):
-        raise LimnerError(f"{how} is a {type(model).__name__}, which scores no pairs: expected score_pairs")
+        raise LimnerError(f"{how} is a {type(model).__name__}, which cannot score pairs: expected score_pairs")
     return model
 
 
@@ -142,7 +144,7 @@ def _config(folder: Path) -> dict[str, Any]:
     try:
         config: dict[str, Any] = read_json(folder / "config.json", what="config")
     except LimnerError as error:
-        raise LimnerError(f"{folder} is no saved scorer: expected a config.json in it ({error})") from error
+        raise LimnerError(f"{folder} is not a saved scorer: expected a config.json in it ({error})") from error
     return config
 
 

@@ -1,7 +1,7 @@
 """Scenes: a small synthetic world, in which every true match is known.
 
 Everything works offline in seconds, and since the meaning of every caption is known, so are *all* images it truly
-describes: `extra["complete"]` beside the usual five captions per image.
+describes: `extra["complete"]` in addition to the usual five captions per image.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def _describe(scene: Scene, thing: SceneObject, dice: Dice) -> Entity:
 
 
 def _category(kind: str, dice: Dice) -> str:
-    """A hypernym of a kind; "object" fits everything and is rarely the word people use."""
+    """A hypernym of a kind; "object" fits everything and is rarely used."""
     names = [c.name for c in CATEGORIES.values() if kind in c.kinds]
     return dice.weighted(names, [0.15 if name == "object" else 1.0 for name in names])
 

@@ -1,4 +1,4 @@
-"""How each animal and the teddy bear is drawn. Coordinates are those of the kind's grid, facing right."""
+"""Drawings of animals and the teddy bear. Coordinates are those of the kind's grid, facing right."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Form:
 
     @classmethod
     def of(cls, shape: str, numbers: Sequence[int]) -> Form:
-        """Fills a shape; the same one is filled once, whatever whole pixel it stands on.
+        """Fills a shape; results are cached.
 
         Args:
             shape: A key of `SHAPES`.

@@ -1,4 +1,4 @@
-"""How each thing and plant is drawn. Coordinates are those of the kind's grid, facing right."""
+"""Drawings of objects and plants. Coordinates are those of the kind's grid, facing right."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ SECTIONS = (
     ("estimated", "Under the complete truth"),
     ("systems", "Against other systems"),
     ("curves", "Recall curves"),
-    ("ranks", "Where right answers stand"),
+    ("ranks", "Ranks of right answers"),
     ("labels", "What the labels miss"),
     ("examples", "Best and worst queries"),
     ("failures", "What went wrong"),

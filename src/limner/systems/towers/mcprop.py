@@ -391,7 +391,7 @@ class McpropModel:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The weights of the heads, and which backbone reads texts."""
+        """The weights of the heads, and the text backbone."""
         return f"{KIND} {checkpoints.short_fingerprint(self.module, f'{self.reader.kind} {self.reader.max_tokens}')}"
 
     def save(self, path: str | Path) -> Path:

@@ -1,7 +1,7 @@
 """Joint embedding models: a vector per item, several, or a mean with a variance.
 
-Each has `images` and `texts` (sides), `image_vectors` and `text_vectors` (what training compares: tuples of tensors, a
-row per item, so that the rows of several processes can be gathered), and `objective` (the loss of a batch).
+Each has `images` and `texts` (branches), `image_vectors` and `text_vectors` (what training compares: tuples of tensors,
+a row per item, so that the rows of several processes can be gathered), and `objective` (the loss of a batch).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from alembic import context
 
 from limner.annotate.store.schema import metadata
 
-if hasattr(context, "config"):  # alembic runs this file; whoever only imports it runs nothing
+if hasattr(context, "config"):  # alembic runs this file; importing it does nothing
     connection = context.config.attributes["connection"]
     context.configure(connection=connection, target_metadata=metadata, render_as_batch=True)
     context.run_migrations()

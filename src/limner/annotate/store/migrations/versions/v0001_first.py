@@ -35,7 +35,7 @@ VIEWS = {
 
 
 def upgrade() -> None:
-    """Makes everything."""
+    """Creates the tables and views."""
     _contents()
     _pool()
     _people()
@@ -48,8 +48,8 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Nothing is below the first version: answers are never thrown away by a move down."""
-    raise LimnerError("the first version has nothing below it: keep a copy of the file instead")
+    """There is no downgrade: it would delete answers."""
+    raise LimnerError("there is no downgrade: restore a copy of the file instead")
 
 
 def _contents() -> None:

@@ -12,7 +12,7 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Adds the tables; nothing that is there changes."""
+    """Adds the tables; existing data does not change."""
     _designs()
     _machines()
 
@@ -90,5 +90,5 @@ def _machines() -> None:
 
 
 def downgrade() -> None:
-    """There is no way back: answers would be lost."""
-    raise LimnerError("a store is never moved down: put back a copy")
+    """There is no downgrade: answers would be lost."""
+    raise LimnerError("there is no downgrade: restore a copy")
