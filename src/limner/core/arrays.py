@@ -44,7 +44,7 @@ def array(given: Any, what: str) -> Array:
         raise LimnerError(f"{what}: expected an array, or rows of one length ({error})") from error
 
 
-def _on_host(given: object) -> object:
+def _on_host(given: Any) -> Any:
     """Copies data on a GPU, sparse data, and types that numpy lacks to an array in memory."""
     if hasattr(given, "detach"):
         return _tensor(given.detach())

@@ -114,11 +114,11 @@ class Training:
 
         >>> Training(learning_rate=0.001).rate_at(9), round(Training(learning_rate=0.001).rate_at(10), 6)
         (0.001, 0.0001)
-        >>> [round(Training(rate=1.0, epochs=4, schedule="cosine").rate_at(epoch), 3) for epoch in range(4)]
+        >>> [round(Training(learning_rate=1.0, epochs=4, schedule="cosine").rate_at(epoch), 3) for epoch in range(4)]
         [1.0, 0.854, 0.5, 0.146]
         """
         if self.schedule == "cosine":
-            return self.rate * (1 + math.cos(math.pi * min(epoch / self.epochs, 1))) / 2
+            return self.learning_rate * (1 + math.cos(math.pi * min(epoch / self.epochs, 1))) / 2
         return float(self.learning_rate * self.lr_decay ** (epoch // self.lr_decay_every))
 
 
