@@ -39,7 +39,7 @@ QUERIES, LEAST, MOST, PEOPLE = 40, 5, 8, 8
 
 
 @dataclass(frozen=True)
-class Study:
+class PreferenceStudy:
     """Comparisons to ask for, and what is right for each of their queries.
 
     Args:
@@ -133,7 +133,7 @@ def study_of_rankings(
     direction: str = "t2i",
     ties: bool = False,
     seed: int = 0,
-) -> Study:
+) -> PreferenceStudy:
     """The paper's study: queries drawn at random among those with five to eight right answers, rankings A to E of each.
 
     Wrong answers are drawn at random from the candidates that nobody judged right; the paper does not say how it chose
@@ -163,7 +163,7 @@ def study_of_rankings(
         )
     right = _right(judgements, draw.sample(fitting, queries))
     rivals = [r for query, good in right.items() for r in _asked(query, good, judgements, direction, draw)]
-    return Study(tuple(rivals), right, direction, ties)
+    return PreferenceStudy(tuple(rivals), right, direction, ties)
 
 
 def _right(judgements: Judgements, queries: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -199,7 +199,7 @@ def study_of_systems(
     direction: str = "t2i",
     ties: bool = True,
     seed: int = 0,
-) -> Study:
+) -> PreferenceStudy:
     """The first places of every two systems side by side, where they differ.
 
     Args:
@@ -228,13 +228,13 @@ def study_of_systems(
     )
     if not rivals:
         raise LimnerError("every two systems show the same lists: there is nothing to compare")
-    return Study(rivals, {} if judgements is None else _right(judgements, drawn), direction, ties)
+    return PreferenceStudy(rivals, {} if judgements is None else _right(judgements, drawn), direction, ties)
 
 
 # --- into the store ---------------------------------------------------------------------------------------------
 
 
-def add_study(store: Store, made: Study, *, name: str = STUDY, people: int = 1, seed: int = 0) -> int:
+def add_study(store: Store, made: PreferenceStudy, *, name: str = STUDY, people: int = 1, seed: int = 0) -> int:
     """Puts a study into a store that holds its images and captions. Returns how many comparisons it has.
 
     Args:

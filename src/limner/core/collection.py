@@ -16,7 +16,7 @@ from limner.core.frames import Tabular
 from limner.core.ids import Ids
 from limner.core.images import as_value, open_image, opened
 from limner.core.judgements import Judgements
-from limner.core.notebook import collection_html
+from limner.core.notebook import SHOWN, SIDE, overview_html
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -330,7 +330,21 @@ class Collection(Tabular):
         return {**pairs, **captions, **({"split": [split.get(image) for image in images]} if split else {})}
 
     def _repr_html_(self) -> str:
-        return collection_html(self)
+        """Counts, and the first images with a caption each."""
+        counts = {"images": len(self.images), "texts": len(self.texts)}
+        counts |= {f"judgements: {name}": len(j) for name, j in self.all_judgements.items()}
+        counts |= {f"split: {name}": len(ids) for name, ids in self.splits.items()}
+        return overview_html(self.name, counts, [self._shown(row) for row in range(min(SHOWN, len(self.images)))])
+
+    def _shown(self, row: int) -> tuple[str, str, Image | None]:
+        """Id, first caption and picture of an image, the picture if it opens."""
+        captions = self.judgements.columns[self.judgements.rows == row]
+        name = self.images.ids[row]
+        caption = str(self.texts.values[int(captions[0])]) if len(captions) else name
+        try:
+            return name, caption, self.images.open(row, side=SIDE)
+        except (LimnerError, OSError):
+            return name, caption, None
 
     def __repr__(self) -> str:
         return f"Collection({self.name!r}: {len(self.images):,} images, {len(self.texts):,} texts)"

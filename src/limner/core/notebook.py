@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from limner.core.errors import LimnerError
-
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-    from limner.core.collection import Collection
 
 SIDE = 128
 SHOWN = 5
@@ -43,24 +39,22 @@ def data_uri(picture: Image) -> str:
     return f"data:image/{form};base64,{base64.b64encode(out.getvalue()).decode()}"
 
 
-def collection_html(collection: Collection) -> str:
-    """What a collection is, with its first images and captions."""
-    counts = {"images": len(collection.images), "texts": len(collection.texts)}
-    counts |= {f"judgements: {name}": len(j) for name, j in collection.all_judgements.items()}
-    counts |= {f"split: {name}": len(ids) for name, ids in collection.splits.items()}
-    table = html_table(collection.name, [("", "count"), *((name, f"{n:,}") for name, n in counts.items())])
-    shown = "".join(_figure(collection, row) for row in range(min(SHOWN, len(collection.images))))
+def overview_html(name: str, counts: Mapping[str, int], pictures: Sequence[tuple[str, str, Image | None]]) -> str:
+    """Counts as a table, and below it pictures.
+
+    Args:
+        name: The caption of the table.
+        counts: Rows of the table.
+        pictures: Id, caption and picture of each; None if the picture cannot be opened.
+    """
+    table = html_table(name, [("", "count"), *((what, f"{n:,}") for what, n in counts.items())])
+    shown = "".join(_figure(*picture) for picture in pictures)
     return f'{table}<div style="display:flex;gap:8px;flex-wrap:wrap">{shown}</div>'
 
 
-def _figure(collection: Collection, row: int) -> str:
-    """One image with its first caption; an image that does not open is named."""
-    name = collection.images.ids[row]
-    captions = collection.judgements.columns[collection.judgements.rows == row]
-    caption = str(collection.texts.values[int(captions[0])]) if len(captions) else name
-    try:
-        source = data_uri(collection.images.open(row, side=SIDE))
-        shown = f'<img src="{source}" alt="{escape(name, quote=True)}">'
-    except (LimnerError, OSError):
-        shown = f"<code>{escape(name)}</code>"
+def _figure(name: str, caption: str, picture: Image | None) -> str:
+    """One picture with its caption; the id instead if there is no picture."""
+    shown = f"<code>{escape(name)}</code>"
+    if picture is not None:
+        shown = f'<img src="{data_uri(picture)}" alt="{escape(name, quote=True)}">'
     return f'<figure style="width:{SIDE}px;margin:0">{shown}<figcaption>{escape(caption)}</figcaption></figure>'

@@ -15,7 +15,7 @@ from limner.web.site import Ask, page
 from limner.web.watching import SAMPLES
 
 if TYPE_CHECKING:
-    from limner.annotate.preference import Study
+    from limner.annotate.preference import PreferenceStudy
     from limner.web.library import Loaded
 
 KINDS = ("systems", "rankings")
@@ -73,7 +73,7 @@ def make(ask: Ask, job: Job, how: Mapping[str, Any]) -> str:
     return f"{added:,} comparisons made"
 
 
-def _of_systems(ask: Ask, name: str, loaded: Loaded, how: Mapping[str, Any]) -> Study:
+def _of_systems(ask: Ask, name: str, loaded: Loaded, how: Mapping[str, Any]) -> PreferenceStudy:
     from limner.annotate.preference import study_of_systems
 
     library = ask.site.library
@@ -83,7 +83,7 @@ def _of_systems(ask: Ask, name: str, loaded: Loaded, how: Mapping[str, Any]) -> 
     return study_of_systems(lists, judgements=truth, queries=how["queries"])
 
 
-def _of_rankings(ask: Ask, name: str, loaded: Loaded, how: Mapping[str, Any]) -> Study:
+def _of_rankings(ask: Ask, name: str, loaded: Loaded, how: Mapping[str, Any]) -> PreferenceStudy:
     from limner.annotate.preference import study_of_rankings
 
     richest = max(loaded.held.all_judgements.items(), key=lambda each: len(each[1]))[0]

@@ -16,7 +16,7 @@ from limner.cli.training import SYSTEM, Features
 from limner.core.errors import UnknownName
 
 if TYPE_CHECKING:
-    from limner.annotate.preference import Study
+    from limner.annotate.preference import PreferenceStudy
     from limner.annotate.preferred import MeasureAgreement, Preferred
     from limner.core.collection import Collection
     from limner.core.judgements import Judgements
@@ -84,13 +84,13 @@ def study(
     answer(f"{text}\nNext: limner annotate serve {shown(store)}", data, as_json=as_json)
 
 
-def _of_rankings(truth: Judgements, **how: Any) -> Study:
+def _of_rankings(truth: Judgements, **how: Any) -> PreferenceStudy:
     from limner.annotate.preference import study_of_rankings
 
     return study_of_rankings(truth, **how)
 
 
-def _of_systems(systems: Any, truth: Judgements, *, direction: str, length: int, **how: Any) -> Study:
+def _of_systems(systems: Any, truth: Judgements, *, direction: str, length: int, **how: Any) -> PreferenceStudy:
     from limner.annotate.pool import lists_of
     from limner.annotate.preference import study_of_systems
 
