@@ -78,7 +78,7 @@ def prepared(
                 "first and give the saved model"
             )
         with progress(f"training {name} on {len(whole.images):,} images") as told:
-            options = {} if features is None else {"features": as_features(features)}
+            options: dict[str, Any] = {} if features is None else {"features": as_features(features)}
             model: Any = train(whole, name, progress=told, **options)
         model.save(_cleared(folder))
         return with_features(model, features), KEPT
