@@ -182,7 +182,9 @@ class FoundSystem:
 
 def _takes(function: Any) -> bool:
     """Whether a function takes features, by name or among its options."""
-    known = {} if function is None else inspect.signature(function).parameters
+    if function is None:
+        return False
+    known = inspect.signature(function).parameters
     return "features" in known or any(each.kind is each.VAR_KEYWORD for each in known.values())
 
 
