@@ -333,13 +333,15 @@ def _ratios(rows: list[dict[str, Any]], judge: str) -> list[float]:
 
 def _alone(world: World) -> Iterator[Claim]:
     """A judge's yes and no taken for labels, nobody asked: how many of its intervals hold the truth."""
-    names = ["good", "useless", "adversarial", *(["captions"] if world.captions else [])]
-    for judge in names:
+    studied = []
+    for text in ("R@1", "P@5"):
+        units, found = worlds.targets(world, parse(text))
+        studied.append((found[:2], worlds.judges(world, units)))
+    for judge in [name for name in studied[0][1] if name != "none"]:
         held, gaps = [], []
-        for text in ("R@1", "P@5"):
-            units, found = worlds.targets(world, parse(text))
-            said = np.asarray(worlds.judges(world, units)[judge]) >= 0.5
-            for t in found[:2]:
+        for found, said_by in studied:
+            said = np.asarray(said_by[judge]) >= 0.5
+            for t in found:
                 e = mean_interval(said[t.units].astype(float))
                 ends = [t.shift + t.scale * end for end in (e.low, e.high)]
                 held.append(ends[0] <= t.true <= ends[1])
