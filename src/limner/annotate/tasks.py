@@ -1,7 +1,7 @@
 """Tasks: what one annotator does in one sitting, with controls whose answers are known.
 
-Two forms. Chun et al. (2022): 20 pairs, 18 of the pool, one known positive, one known negative that is in nobody's
-top-25. Hodosh et al. (2013): six images with ten captions each, one of them a control image with one to three of its
+Two forms. Chun et al. (2022): 20 pairs, 18 of the pool, one known positive, one known negative that is in no system's
+top 25. Hodosh et al. (2013): six images with ten captions each, one of them a control image with one to three of its
 own captions among captions of others. Both are shuffled, and the same seed gives the same tasks.
 """
 
@@ -98,7 +98,7 @@ def make_caption_tasks(
     draw.shuffle(blocks)
     sources = [i for i in (control_images or known.relevant.queries) if known.counts[known.queries.index(i)]]
     if not sources:
-        raise LimnerError("no image with captions of its own to make controls of")
+        raise LimnerError("no image with captions to make controls from")
     controls = _forever(sources, draw)
     drafts = []
     for start in range(0, len(blocks), images):

@@ -360,7 +360,7 @@ def paired_test(a: Result, b: Result, *, test: str = "auto", samples: int = 100_
 
 
 def _effect(a: Result, b: Result) -> float:
-    """Cohen's d of the paired differences; 0 where nothing differs."""
+    """Cohen's d of the paired differences; 0 if nothing differs."""
     difference = a.values - b.values
     spread = float(np.std(difference, ddof=1)) if len(difference) > 1 else 0.0
     return float(difference.mean() / spread) if spread > 0 else 0.0

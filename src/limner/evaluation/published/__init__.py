@@ -31,9 +31,9 @@ class Table:
     """A published table.
 
     Attributes:
-        name: what `table` calls it.
-        notes: where it is from, and what to know about it.
-        labels: what the rows are about: models, measures, rankings.
+        name: name for `table`.
+        notes: source and remarks.
+        labels: row labels: models, measures, rankings.
         columns: the names of the columns of numbers.
         values: rows by columns.
         doubtful: True for printed values that contradict the rest of the paper.
