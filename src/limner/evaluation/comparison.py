@@ -50,8 +50,8 @@ class Difference:
     """One system minus another on one measure.
 
     Args:
-        a: Number of the first system.
-        b: Number of the second.
+        a: Index of the first system.
+        b: Index of the second.
         value: The difference of the two numbers.
         interval: Its 95% interval; None if there are too few queries.
         test: The paired test.

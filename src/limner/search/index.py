@@ -293,7 +293,7 @@ class Index:
         self._held = held and (self.version, held[1])
 
     def _asked(self, queries: Queries) -> tuple[Items, Embeddings]:
-        """The queries as items and as vectors, of length 1 where the similarity is cosine."""
+        """The queries as items and as vectors, normalised for cosine similarity."""
         vectors = _vectors(queries)
         if vectors is not None:
             return Items(vectors.ids, [None] * len(vectors)), self._checked(vectors)
