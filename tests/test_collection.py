@@ -96,7 +96,7 @@ def test_items_refused(make, message):
 def test_collections_refused(small):
     with pytest.raises(LimnerError, match="images come first"):
         Collection("x", small.texts, small.images, small.judgements)
-    with pytest.raises(LimnerError, match="names 1 images that are not there, e.g. 'zz'"):
+    with pytest.raises(LimnerError, match="names 1 unknown images, e.g. 'zz'"):
         Collection("x", small.images, small.texts, small.judgements, {"test": ["zz"]})
     with pytest.raises(LimnerError, match="did you mean 'test'"):
         small.split("tets")

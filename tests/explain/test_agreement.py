@@ -160,7 +160,7 @@ def test_bad_objects_are_counted_and_named():
     assert found["a"].things[2].area is None
     assert set(faults.counts) == {
         "unknown synsets", "names that WordNet does not have", "boxes without an area", "objects without a name",
-        "images without any object", "relations of objects that are not there",
+        "images without any object", "relations of missing objects",
     }  # fmt: skip
     assert "dog.n.99" in " ".join(faults.notes())
 

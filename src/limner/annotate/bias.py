@@ -29,7 +29,7 @@ class Bias:
         systems: The systems that pooled.
         overall: `B_T`, over all systems.
         own: Over the systems that pooled.
-        others: Over the rest; NaN where all pooled.
+        others: Over the rest; NaN if all pooled.
     """
 
     systems: tuple[str, ...]
@@ -209,7 +209,7 @@ def tau(one: Ranking, other: Ranking, *, depth: int = 25) -> float:
 
 
 def mean_rank(one: Ranking, other: Ranking, *, depth: int = 25) -> float:
-    """The mean rank of one system's first answer in another's list; `depth` + 1 where it is not in it.
+    """The mean rank of one system's first answer in another's list; `depth` + 1 if it is not in it.
 
     >>> a, b = (Ranking.from_lists({"q": row}, candidates="xyz") for row in (["x", "y"], ["y", "x"]))
     >>> mean_rank(a, b, depth=2)

@@ -64,7 +64,7 @@ class _Sought:
     """A mean as a sum: `shift + scale * (mean over units)`, plus the part outside the design.
 
     Args:
-        values: Values of every unit that matters, by its number; NaN where it was not answered.
+        values: Values of every unit that matters, by its number; NaN if it was not answered.
         scale: Share of the measure that these units are.
         shift: The known part.
         outside: Share of the measure outside the design.

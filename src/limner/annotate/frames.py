@@ -4,7 +4,7 @@ The given positives count as true. Two kinds of units can be drawn:
 
 - a pair, where every measure is a weighted sum over pairs: R@1, S@1, MRR@1, P@k;
 - a query with all its open pairs, for R@k, S@k and MRR@k: whether any of the first k is a match is known once all of
-  them above the first given positive were looked at. A query with a given positive in its first place needs no label.
+  them above the first given positive were judged. A query with a given positive in its first place needs no label.
 
 Measures that need the number of all matches of a query (mAP@R, RP, Recall@k, nDCG, MAP) take a design of levels:
 `limner.annotate.levels`.

@@ -133,7 +133,7 @@ def _kappas(given: Iterable[Answer]) -> dict[tuple[str, str], tuple[float, int]]
 
 
 def _kappa(one: Sequence[int], other: Sequence[int]) -> float:
-    """Cohen's kappa of two people's grades, linearly weighted; NaN where it is undefined."""
+    """Cohen's kappa of two people's grades, linearly weighted; NaN if it is undefined."""
     try:
         return cohen_kappa(one, other, weights="linear")
     except Undefined:
@@ -153,7 +153,7 @@ class Record:
         controls: Controls answered.
         right: Number of correct controls.
         agreement: Mean distance to the others' mean grade of the same pairs, 0 being perfect; NaN without others.
-        milliseconds: Median time of an answer; NaN where none was measured.
+        milliseconds: Median time of an answer; NaN if none was measured.
         commonest: Share of the grade given most often.
         suspicious: Reasons to check; empty if there are none.
     """

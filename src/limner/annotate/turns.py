@@ -1,6 +1,6 @@
 """Several turns: learn from the answers whom to trust, propose again, and ask only where it is worth an answer.
 
-The next step that Chun et al. (2022) leave open. After each turn the systems are weighed by logistic regression on the
+The next step that Chun et al. (2022) leave open. After each turn the systems are weighted by logistic regression on the
 pairs judged so far, against people's yes and no. Beside the systems' scores and ranks it sees whether a caption is like
 one that people accepted for the image, and an image like one they accepted for the caption; alike is what the systems
 score alike. The weighed systems propose again, beyond the first pool; pairs that are surely no match are not asked.
@@ -9,7 +9,7 @@ What is asked first is a choice:
 - "sure": the likeliest matches.
 - "unsure": where the probability is nearest to one half.
 - "disagree": where the systems' own probabilities differ most.
-- "mixed": likeliest and least sure in turn.
+- "mixed": most likely and most uncertain, alternating.
 """
 
 from __future__ import annotations

@@ -51,9 +51,9 @@ def story(out: str | Path, *, images: int = 2000, seed: int = 0, stage: Stage = 
     """Runs the demo section by section, and writes the files to `out`.
 
     Args:
-        out: Folder for the report and what belongs to it; made if it is not there.
+        out: Output folder; created if missing.
         images: How many pictures the world has.
-        seed: Which world.
+        seed: Random seed.
         stage: Shows progress.
     """
     began = time.perf_counter()

@@ -37,7 +37,7 @@ def private_folder() -> Path | None:
 def vectors_folder() -> Path | None:
     """The cache folder for encoder vectors: below `LIMNER_CACHE`, else in the user's cache folder.
 
-    None if `LIMNER_CACHE` is set to nothing, which turns the cache off, and where no folder can be made.
+    None if `LIMNER_CACHE` is set to nothing, which turns the cache off, or if no folder can be created.
     """
     named = os.environ.get("LIMNER_CACHE")
     if named == "":
@@ -107,7 +107,7 @@ def _can_cache() -> bool:
 
 @cache
 def settle_matplotlib() -> None:
-    """Gives matplotlib a folder for its settings where it would have to make one, and warn of it, in every run."""
+    """Gives matplotlib a settings folder if it would otherwise create one, with a warning, in every run."""
     if "MPLCONFIGDIR" in os.environ or _is_writable_home():
         return
     folder = private_folder()

@@ -177,8 +177,8 @@ class Collection(Tabular):
         judgements: Image -> text, the usual pairs.
         splits: Image ids by split name; texts go with the images they are paired with.
         extra: Further judgements (image -> text) by name: "complete", "cxc", "eccv", "expert", ...
-        reverse: Judgements text -> image by the same names, only where they are not the mirror of the others
-            (ECCV Caption judged its caption queries apart from its image queries).
+        reverse: Judgements text -> image by the same names, only if they are not the transpose of the others
+            (ECCV Caption judged its caption queries and image queries separately).
         ratings: Raw human ratings (image -> text) by name, each on its own scale: the lowest grade may mean
             "unrelated", so they are not used as ground truth until `.at_least()` turns them into binary judgements.
         warnings: Problems that the loader skipped or repaired, each with file and line.
@@ -216,8 +216,7 @@ class Collection(Tabular):
             missing = [i for i in ids if i not in self.images.ids]
             if missing:
                 raise LimnerError(
-                    f"split {name!r} of {self.name!r} names {len(missing)} images that are not there, "
-                    f"e.g. {missing[0]!r}"
+                    f"split {name!r} of {self.name!r} names {len(missing)} unknown images, e.g. {missing[0]!r}"
                 )
 
     @classmethod

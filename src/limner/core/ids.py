@@ -70,7 +70,7 @@ class Ids(Sequence[str]):
         return {value: row for row, value in enumerate(self.array)}
 
     def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
-        """The position of one id; refuses an id that is not there."""
+        """The position of one id; refuses an unknown id."""
         try:
             return self._lookup[str(value)]
         except KeyError:
@@ -90,7 +90,7 @@ class Ids(Sequence[str]):
         return found
 
     def find(self, values: Iterable[object]) -> IntArray:
-        """Positions of many ids, -1 where an id is not there (for internal joins; `positions` refuses instead)."""
+        """Positions of many ids, -1 for an unknown id (for internal joins; `positions` refuses instead)."""
         if isinstance(values, Ids) and values.array is self.array:
             return np.arange(len(self))
         get = self._lookup.get

@@ -222,7 +222,7 @@ def upright(picture: Image) -> Image:
 
 
 def _turned(picture: Image, orientation: int) -> Image:
-    picture.info = {}  # a copy takes neither the place where it was taken nor the old orientation along
+    picture.info = {}  # a copy keeps neither the GPS position nor the old orientation
     turn = _UPRIGHT.get(orientation)
     return picture if turn is None else picture.transpose(getattr(_pillow().Transpose, turn))
 

@@ -164,7 +164,7 @@ class Judgements:
         return Judgements(query_ids, candidate_ids, rows[kept], columns[kept], self.grades[kept], self.name)
 
     def at_least(self, threshold: float) -> Judgements:
-        """Binary judgements: grade 1 where the grade is at least `threshold`, 0 where it was judged lower."""
+        """Binary judgements: grade 1 where the grade is at least `threshold`, 0 if it was judged lower."""
         return replace(self, grades=(self.grades >= threshold).astype(np.float64))
 
     def named(self, name: str) -> Judgements:

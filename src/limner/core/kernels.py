@@ -4,7 +4,7 @@ THE tie rule lives here: candidates with equal scores keep candidate order (the 
 how many are above, how many are equal, and how many equals come before, so that any other rule can be derived from
 them.
 
-Rows are made contiguous where they are not (it costs nothing where they are), since only then loops fill vector lanes.
+Rows are made contiguous where they are not (it costs nothing where they are), since only then loops vectorise.
 Compiled on first use and cached on disk. All loops release the interpreter lock, so blocks run on threads.
 """
 
@@ -240,7 +240,7 @@ def _same(text, start, held, at, length):  # type: ignore[no-untyped-def]
 def number_words(text, spans, hashes, slots, starts, held, count, numbers):  # type: ignore[no-untyped-def]
     """The number of the word in each span of the text; a new word is added, and `count[0]` says how many there are.
 
-    Each table is read in a loop of its own, so that many slow reads are under way at once.
+    Each table is read in its own loop, so that many slow reads overlap.
     """
     mask = slots.shape[0] - 1
     begins = np.empty(spans.shape[0], np.int64)
@@ -307,10 +307,10 @@ def read_run_lines(text, powers, spans, hashes, scores, ranks):  # type: ignore[
         spans: Output, (3, lines, 2): where the query, the candidate and the score of each line begin and end.
         hashes: Output, (2, lines): hashes of query and candidate.
         scores: Output, the score where it is a plain decimal number of a few digits, which is then exact.
-        ranks: Output, the rank; NaN where it is no plain number.
+        ranks: Output, the rank; NaN if it is not a plain number.
 
     Returns:
-        How many lines were read, -1 where one has not six columns; and whether all scores were plain.
+        How many lines were read, -1 if one does not have six columns; and whether all scores were plain.
     """
     at, line, all_plain = 0, 0, True
     while at < text.shape[0]:

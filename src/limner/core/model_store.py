@@ -147,7 +147,7 @@ def part(path: str | Path, name: str) -> Any:
 
 
 def _names(value: object) -> list[str]:
-    """The names of the tensors that a packed value mentions."""
+    """The names of the tensors in a packed value."""
     if isinstance(value, dict):
         return [value[_TENSOR]] if set(value) == {_TENSOR} else [n for held in value.values() for n in _names(held)]
     return [n for held in value for n in _names(held)] if isinstance(value, list) else []

@@ -162,7 +162,7 @@ def add_columns(block: Tensor, beta: float, highest: Array, owner: Array, second
 
 
 def add_rows(block: Tensor, beta: float, sums: Array) -> None:
-    """log sum of exp(beta value) along every row; 0 where all of it is -inf."""
+    """log sum of exp(beta value) along every row; 0 if all of it is -inf."""
     torch = torch_module()
     top = block.amax(dim=1, keepdim=True)
     base = torch.where(top > -np.inf, top, 0.0)
@@ -171,7 +171,7 @@ def add_rows(block: Tensor, beta: float, sums: Array) -> None:
 
 
 def tops(block: Tensor, high: Array, found: Array) -> None:
-    """The highest s(i, t) - high(t) of every row; 0 where all of it is -inf."""
+    """The highest s(i, t) - high(t) of every row; 0 if all of it is -inf."""
     top = (block - beside(high, block)).amax(dim=1)
     found[:] = on_host(torch_module().where(top > -np.inf, top, 0.0))
 

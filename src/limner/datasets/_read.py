@@ -1,10 +1,9 @@
 """Careful file reading: UTF-8 only, and every error names the file and the line.
 
-One rule decides between a warning and an error. A row that lacks something (an empty caption, no image, a picture
-that is not there or does not open) affects only itself: it is skipped, or kept without it, and listed as a warning. A
-row that contradicts (a repeated id, two splits for one image, a wrong count, a missing column, a row too short, a
-byte that is not UTF-8, a grade that is not a number) is refused, because limner would have to guess which part is
-right.
+One rule decides between a warning and an error. A row that lacks something (an empty caption, no image, an image that
+is missing or cannot be opened) affects only itself: it is skipped, or kept without it, and listed as a warning. A row
+that contradicts (a repeated id, two splits for one image, a wrong count, a missing column, a row too short, a byte that
+is not UTF-8, a grade that is not a number) is refused, because limner would have to guess which part is right.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def _add_annotations(made: Assembly, annotations: list[dict[str, Any]], at: At) 
         made.text(str(entry["id"]), str(entry["caption"]).strip(), image, at)
     bare = [key for key, row in made.images.row.items() if made.images.places[row] == at and key not in captioned]
     if bare:
-        made.notes.add(at, f"{len(bare):,} images without captions ({shown(bare)}); kept as images nobody describes")
+        made.notes.add(at, f"{len(bare):,} images without captions ({shown(bare)}); kept without captions")
 
 
 def read_instances(path: str | Path) -> dict[str, tuple[dict[str, Any], ...]]:
@@ -143,7 +143,7 @@ def load_karpathy_5k(
 
     Images and captions come in the order of `coco_test_ids.npy`, and both have an integer field "fold" from 0 to 4:
     the blocks of 5,000 captions of the 1K protocol. Judgements: "pairs"; "cxc" (rated 3 or more; the ratings
-    themselves are in `ratings` where the csv is there); "eccv", whose caption queries are in `reverse`; "plausible-0",
+    themselves are in `ratings` if the csv exists); "eccv", whose caption queries are in `reverse`; "plausible-0",
     "-1", "-2" and "plausible-eccv" where instances are given.
 
     Args:

@@ -68,8 +68,8 @@ class Difference:
     """One system minus another on one measure.
 
     Args:
-        a: Number of the first system.
-        b: Number of the second.
+        a: Index of the first system.
+        b: Index of the second.
         value: The difference of the two numbers.
         interval: Its 95% interval; None if there are too few queries.
         test: The paired test.
@@ -441,7 +441,7 @@ def paired_test(a: Result, b: Result, *, test: str = "auto", samples: int = 100_
 
 
 def _effect(a: Result, b: Result) -> float:
-    """Cohen's d of the paired differences; 0 where nothing differs."""
+    """Cohen's d of the paired differences; 0 if nothing differs."""
     difference = a.values - b.values
     spread = float(np.std(difference, ddof=1)) if len(difference) > 1 else 0.0
     return float(difference.mean() / spread) if spread > 0 else 0.0

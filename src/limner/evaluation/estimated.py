@@ -1,8 +1,8 @@
 """Measures under complete judgements, estimated from labels sampled by design; the view "estimated" of a report.
 
 The labels bring their estimator: any object with an attribute `estimator`, a function or "module:function". It is
-called with the object, the sources by direction, the collection, the measures that were asked for (None: all that the
-labels were drawn for) and the mode, and returns (estimates, notes). Likewise an attribute
+called with the object, the sources by direction, the collection, the requested measures (None: all measures of the
+design) and the mode, and returns (estimates, notes). Likewise an attribute
 `comparer` gives differences of systems, from their lists by direction, and `describer` plain values about the labels.
 """
 

@@ -72,13 +72,13 @@ def evaluate(
         direction: What the queries of scores or a ranking are: "i2t" images, "t2i" texts. Needed only where images and
             texts share ids; otherwise the ids tell.
         groups: With plain judgements, what each query belongs with (such as its image), by query id. Intervals and
-            tests then take groups, not queries, as independent. With a collection, texts go by image anyhow.
-        judgements: Further judgements beside a collection (by name, or a qrels file), each a view of its own. An
+            tests then take groups, not queries, as independent. With a collection, texts are grouped by image already.
+        judgements: Further judgements for a collection (by name, or a qrels file), each a separate view. An
             original pair that they do not judge counts as relevant.
         labels: A store of answers to a designed sample (`limner.annotate.plan`): the report then has the view
-            "estimated", numbers under the complete truth of the collection.
-        mode: Mode of its intervals: "fixed", to be looked at once, or "anytime", after every answer.
-        name: What the report calls the system.
+            "estimated", values estimated for complete judgements.
+        mode: Mode of its intervals: "fixed", for one look, or "anytime", valid after every answer.
+        name: Name of the system in the report.
         ties: "expected", "order" or "pessimistic"; see `limner.evaluation.placements.place`.
         unretrieved: "refuse" or "never": what becomes of relevant candidates that a truncated ranking does not hold.
         missing: "refuse", "empty" or "skip": what a query counts that the judgements have and a ranking lacks. It is

@@ -44,7 +44,7 @@ class Hubs:
 
     @cached_property
     def skewness(self) -> float:
-        """Third standardised moment of N_k: E[(N - mean)^3] / sd^3; 0 where all counts are equal."""
+        """Third standardised moment of N_k: E[(N - mean)^3] / sd^3; 0 if all counts are equal."""
         centred = self.counts - self.counts.mean()
         spread = float(np.sqrt(np.mean(centred**2)))
         return float(np.mean(centred**3) / spread**3) if spread > 0 else 0.0
@@ -62,7 +62,7 @@ class Hubs:
 
     @cached_property
     def gini(self) -> float:
-        """Gini coefficient of the counts: 0 where all are equal, towards 1 where one candidate has all."""
+        """Gini coefficient of the counts: 0 if all are equal, towards 1 if one candidate has all."""
         ordered, n = np.sort(self.counts), len(self.counts)
         total = ordered.sum()
         return float((2 * np.arange(1, n + 1) - n - 1) @ ordered / (n * total)) if total else 0.0

@@ -175,7 +175,7 @@ def views(
 
 
 def _usual(name: str, collection: Collection, measures: tuple[Measure, ...]) -> View:
-    """A view of all judgements of a name; where they cover a part, of that part with the original pairs."""
+    """A view of all judgements of a name; if they cover only a part, of that part and the original pairs."""
     judged = collection.all_judgements[name]
     if name == collection.judgements.name or (judged.grades > 0).all():
         return View(name, name, measures)

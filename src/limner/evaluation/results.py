@@ -45,7 +45,7 @@ class Result:
         parts: What a composite measure is the sum of, each with its images as clusters; empty for all others.
         kept: The number and its interval as a file has them, where the summary is not known here.
         if_right: One value per query if all candidates that nobody judged were relevant; None if all were judged,
-            or where it is not known which were.
+            or unknown.
     """
 
     view: str

@@ -1,7 +1,7 @@
 """Adversarial queries: one word of a query is changed to contradict the original; grammar is kept.
 
-After Lymperaiou et al. (2022), with the kinds they wished for. Every edit changes one claim, depends only on the seed
-and the text, and records where it was made and what was there before.
+After Lymperaiou et al. (2022), with the kinds they suggest as future work. Every edit changes one claim, depends only
+on the seed and the text, and records its position and the original words.
 
 | kind | change |
 |---|---|
@@ -37,11 +37,11 @@ class Edit:
 
     Args:
         kind: The kind of change.
-        before: The text as it was.
-        after: The text now.
-        start: Where the changed words began.
-        old: The words that were there.
-        new: The words that are there now.
+        before: The original text.
+        after: The changed text.
+        start: Start position of the change.
+        old: The original words.
+        new: The new words.
         word: The claim that was changed, such as "red".
     """
 

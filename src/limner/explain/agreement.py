@@ -5,9 +5,9 @@ After Lymperaiou et al. (2022). V(.) is the set of concepts of an image, g the t
 - CA, concept agreement: |V(g) & V(r)| / |V(g)|; higher is better; undefined if V(g) is empty.
 - NCS, similarity of the other concepts: mean path similarity of the best matching of V(g) - V(r) with V(r) - V(g);
   higher is better; undefined where either is empty.
-- CE, enumeration: sum over common concepts of the difference of counts; lower is better; undefined where none are.
+- CE, enumeration: sum over common concepts of the difference of counts; lower is better; undefined if none are.
 - SD, size disagreement: share of matched boxes whose areas differ by T or more, and the mean difference; lower is
-  better; undefined where there are no boxes to match.
+  better; undefined if there are no boxes to match.
 - AA, attributes: share of the truth's attributes of common concepts that r has too; higher is better.
 - RA, relations: share of the truth's relations that hold in r too; higher is better.
 

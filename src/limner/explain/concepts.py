@@ -170,7 +170,7 @@ def _relations(
         if max(one, other) < len(things):
             yield things[one].concept, str(word), things[other].concept
         else:
-            faults.add("relations of objects that are not there", f"{one} {word} {other} in {image}")
+            faults.add("relations of missing objects", f"{one} {word} {other} in {image}")
 
 
 def _thing(entry: Mapping[str, Any], wordnet: WordNet, faults: Faults, image: str, whole: float) -> Thing:

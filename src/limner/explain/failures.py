@@ -35,7 +35,7 @@ class Failure:
 
     Args:
         query: Id of the query, a text or an image.
-        text: The caption that was asked for, or that was returned for an image.
+        text: The query caption, or the caption returned for an image.
         truth: Image id.
         returned: Image id.
         alternative: Whether fuller judgements count the answer as relevant; None without them.

@@ -1,9 +1,9 @@
 """Which claim of the query the returned image breaks: object, colour, number, action, size, detail, or none.
 
-The classes are those people were asked for by Lymperaiou et al. (2022). Here they are found by reading the query and
-looking at what is known of the returned image. A claim that the *truth* breaks as well was misread (or cannot be seen
-in what is known), so it is uninformative and is dropped. What cannot be checked (a colour, if objects have none) is not
-a failure.
+The classes are those that Lymperaiou et al. (2022) asked people for. Here they are found by parsing the query and
+checking what is known of the returned image. A claim that the *truth* breaks as well was misread (or cannot be seen in
+what is known), so it is uninformative and is dropped. What cannot be checked (a colour, if objects have none) is not a
+failure.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _differs(said: str | None, known: str | None) -> bool:
 def setting_words(collection: Collection, wordnet: WordNet, *, least: int = 5) -> dict[str, frozenset[str]]:
     """Words that captions use of some backgrounds only, with these backgrounds, learned from the captions themselves.
 
-    Nouns that name an object of some image are left out: a boat is not a background. Empty where none are known.
+    Nouns that name an object of some image are left out: a boat is not a background. Empty if none are known.
     """
     if "background" not in collection.images.fields:
         return {}

@@ -32,7 +32,7 @@ class LogSums:
 
     Args:
         beta: Inverse temperature.
-        highest: The highest score of each candidate, -inf where it has none.
+        highest: The highest score of each candidate, -inf if it has none.
         owner: The query that gave it.
         second: The highest score of the other queries.
         rest: The sum of the others' terms relative to that of `second`.

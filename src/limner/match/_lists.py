@@ -159,7 +159,7 @@ class Market:
         return None
 
     def ends(self) -> tuple[float, float]:
-        """The lowest and the highest score that is finite, (0, 0) where none is."""
+        """The lowest and the highest score that is finite, (0, 0) if none is."""
         ends = np.array(self.scores.map(_ends))
         low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
         return (low, high) if low <= high else (0.0, 0.0)

@@ -173,7 +173,7 @@ def _add_strip(block, low, high, beta, top, second, owner, rest):  # type: ignor
 def add_columns(block, beta, highest, owner, second, rest):  # type: ignore[no-untyped-def]
     """Of every column: the highest value, its row, the highest of the other rows, and their sum relative to it.
 
-    The sum is that of exp(beta (value - second)) over all rows but the owner's: at least 1, or 0 where all of them are
+    The sum is that of exp(beta (value - second)) over all rows but the owner's: at least 1, or 0 if all of them are
     -inf. `beta` is of the block's type.
     """
     for low in range(0, block.shape[1], STRIP):
@@ -198,7 +198,7 @@ def _sum_of_exp(values, beta, top):  # type: ignore[no-untyped-def]
 
 @_jit
 def add_rows(block, beta, sums):  # type: ignore[no-untyped-def]
-    """log sum of exp(beta value) along every row; 0 where all of it is -inf. `beta` is of the block's type."""
+    """log sum of exp(beta value) along every row; 0 if all of it is -inf. `beta` is of the block's type."""
     for r in range(block.shape[0]):
         row = block[r]
         top = row.max()
@@ -213,7 +213,7 @@ def add_rows(block, beta, sums):  # type: ignore[no-untyped-def]
 
 @_jit
 def tops(block, high, found):  # type: ignore[no-untyped-def]
-    """The highest s(i, t) - high(t) of every row; 0 where all of it is -inf."""
+    """The highest s(i, t) - high(t) of every row; 0 if all of it is -inf."""
     for r in range(block.shape[0]):
         row, top = block[r], block[r, 0] - high[0]
         for c in range(row.shape[0]):
@@ -277,7 +277,7 @@ def share_of_others(block, beta, high, low, without_owner, owned_by, mine):  # t
 def subtract_neighbourhoods(block, high, low, k):  # type: ignore[no-untyped-def]
     """In place: 2 (s(i, t) - high(t)) - low(t) - the mean of the k best of row i, row by row while it is in the cache.
 
-    Where a row has fewer than k that are not -inf, the mean is over those; 0 where it has none.
+    Where a row has fewer than k that are not -inf, the mean is over those; 0 if it has none.
     """
     indices, scores = np.zeros((1, k), np.int32), np.zeros((1, k), block.dtype)
     two, halves = np.full(1, 2, block.dtype)[0], np.zeros(2, block.dtype)

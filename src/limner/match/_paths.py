@@ -42,7 +42,7 @@ def _two_best(graph, prices, i):  # type: ignore[no-untyped-def]
 
 @_jit
 def best_profits(graph, prices, found):  # type: ignore[no-untyped-def]
-    """The highest score less price in every bidder's list; -inf where that is empty."""
+    """The highest score less price in every bidder's list; -inf if that is empty."""
     for i in range(found.shape[0]):
         found[i] = _two_best(graph, prices, i)[2]
 
@@ -51,7 +51,7 @@ def best_profits(graph, prices, found):  # type: ignore[no-untyped-def]
 def _take_best(graph, state, null, i):  # type: ignore[no-untyped-def]
     """Bidder i takes its best item and raises its price until the next best is as good; returns who lost it, or FREE.
 
-    Between equals nobody is driven out: bidder i then stays free, if neither of two best items is.
+    On ties nobody loses an item: bidder i then stays free, unless one of its two best items is free.
     """
     columns = graph[1]
     prices, held, owners = state

@@ -35,7 +35,7 @@ def _distances(worths, prices, owners, root, first, allowed, distance, before, s
         root: Where to begin. Its profit is that of the best column it may have.
         first: The first row that may change.
         allowed: Columns the root may have.
-        distance: Output, per column, inf where no path leads.
+        distance: Output, per column, inf if no path leads.
         before: Output, the row from which a column was reached.
         stop_at_free: Whether to stop at the nearest free column.
 

@@ -81,12 +81,12 @@ def bijective(
     Args:
         scores: Scores to maximise, read in blocks ("dense" needs the matrix).
         rounds: How many.
-        method: "sparse" solves on lists of the best partners, "dense" on the whole matrix with `lapx` (or scipy where
-            that is not installed); "auto" is sparse, and turns dense where lists have grown to a quarter of the matrix.
+        method: "sparse" solves on lists of the best partners, "dense" on the whole matrix with `lapx` (or scipy if that
+            is not installed); "auto" is sparse, and switches to dense if lists have grown to a quarter of the matrix.
         candidates: How many of its best partners each query lists at first (each candidate, where there are fewer).
-        prove: Whether to look, in further passes over the scores, for pairs outside the lists that could raise a total,
-            until it is proven that there are none. Most pairs are ruled out without a look. Without it, `gaps` says
-            how much the totals may lack.
+        prove: Whether to search, in further passes over the scores, for pairs outside the lists that could raise a
+            total, until it is proven that there are none. Most pairs are ruled out without a look. Without it, `gaps`
+            says how much the totals may lack.
         progress: Called with (steps done, steps in total); the second number may grow.
 
     >>> hub = Scores.from_matrix(np.array([[0.9, 0.8], [0.9, 0.1]]), ["a", "b"], ["hub", "fit"])
@@ -153,17 +153,17 @@ class _Solution:
 
     @property
     def room(self) -> float:
-        """How far apart two numbers are that rounding may have made of one: by how far prices and profits spread.
+        """The rounding tolerance, from the spread of prices and profits.
 
-        What all scores have in common plays no part: differences of large numbers are exact.
+        A common offset of all scores does not matter: differences of large numbers are exact.
         """
         return float(np.ptp(2.0**-50 * self.prices) + np.ptp(2.0**-50 * self.profits[self.items >= 0]))
 
     def bounded(self, outside: FloatArray) -> _Solution:
         """The same with a gap from what each bidder's best pair, listed or not, would give it at these prices.
 
-        For any prices, no assignment has more than all prices and every bidder's highest score less price. What that
-        is above the total comes from bidders who could have more, and from prices of items that nobody has.
+        For any prices, no assignment has more than all prices and every bidder's highest score less price. The gap
+        comes from bidders that could have more, and from prices of unassigned items.
         """
         free = np.ones(len(self.prices), dtype=bool)
         free[self.items[self.items >= 0]] = False
@@ -366,7 +366,7 @@ def _total(scores: Array) -> float:
 
 
 def _inverse(items: IntArray, n: int) -> IntArray:
-    """The bidder of each item, -1 where it has none."""
+    """The bidder of each item, -1 if it has none."""
     bidders = np.full(n, -1, dtype=np.int64)
     has = np.flatnonzero(items >= 0)
     bidders[items[has]] = has
@@ -376,7 +376,7 @@ def _inverse(items: IntArray, n: int) -> IntArray:
 def _ranked(
     scores: Scores, lists: list[IntArray], totals: list[float], gaps: list[float], solver: str
 ) -> BijectiveRanking:
-    """A ranking from the candidate of each query in each round, -1 where it got none."""
+    """A ranking from the candidate of each query in each round, -1 if it got none."""
     n, m = scores.shape
     table = np.stack(lists, axis=1) if lists else np.zeros((n, 0), dtype=np.int64)
     table = np.take_along_axis(table, np.argsort(table < 0, axis=1, kind="stable"), axis=1)

@@ -145,7 +145,7 @@ def scorer(name: str, **options: Any) -> Scorer:
 
 
 def _mixed(scored: Block, proposed: Ranking, weight: float) -> Block:
-    """The say of both, list by list; the scorer's own scores where it decides alone."""
+    """The weighted scores of both stages, list by list; the scorer's own scores for weight 1."""
     if weight == 1:
         return scored
     if proposed.scores is None:

@@ -37,7 +37,7 @@ class TorchScores(Scores):
     Args:
         queries: Ids of the queries.
         candidates: Ids of the candidates.
-        query_vectors: A float32 tensor, of rows of length 1 where the similarity is cosine.
+        query_vectors: A float32 tensor, with normalised rows for cosine similarity.
         candidate_vectors: Likewise, on the same device.
         similarity: "cosine" or "dot", for further queries.
         rows: Rows of a block; chosen by the number of candidates when None.

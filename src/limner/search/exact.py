@@ -132,7 +132,7 @@ def _products(queries: Embeddings, start: int, block: Float32) -> Float32:
 
 
 def _kth(scores: Float32, k: int) -> Any:
-    """The k-th best score of every row, -inf where there are fewer."""
+    """The k-th best score of every row, -inf if there are fewer."""
     from limner.core.kernels import best
 
     if scores.shape[1] < k:

@@ -131,7 +131,7 @@ class Index:
                 "that the index was made with"
             )
         if items is not None and items.kind != self.about.kind:
-            raise LimnerError(f"{items.kind} items for an index of {self.about.kind}s: make an index of their own")
+            raise LimnerError(f"{items.kind} items for an index of {self.about.kind}s: make a separate index")
 
     def refuse_other(self, system: System | None, name: str | None = None) -> None:
         """Refuses a system that differs from the model of the index; unknown models are accepted.
@@ -155,7 +155,7 @@ class Index:
         return [key in there for key in asked]
 
     def delete(self, ids: Iterable[object], *, measure: bool = True) -> int:
-        """Removes items in one commit, and returns how many; refuses ids that are not there; `measure` as in `add`."""
+        """Removes items in one commit, and returns how many; refuses unknown ids; `measure` as in `add`."""
         gone = Ids(ids, what=self.about.kind)
         with self.store.writing():
             missing = set(gone) - self.store.present(gone)
@@ -206,7 +206,7 @@ class Index:
                 statistics; the queries themselves without one.
             exact: False for approximate search, True for exact; by default approximate if such an index exists.
             progress: Called with (rows done, rows in total).
-            options: Options of the correction; and trust=True if a file of statistics may name a correction of its own.
+            options: Options of the correction; and trust=True if a file of statistics may name a custom correction.
         """
         if k < 1:
             raise LimnerError(f"search for the {k} best: expected at least 1")
@@ -289,7 +289,7 @@ class Index:
         self._held = held and (self.version, held[1])
 
     def _asked(self, queries: Queries) -> tuple[Items, Embeddings]:
-        """The queries as items and as vectors, of length 1 where the similarity is cosine."""
+        """The queries as items and as vectors, normalised for cosine similarity."""
         vectors = as_vectors(queries)
         if vectors is not None:
             return Items(vectors.ids, [None] * len(vectors)), self._checked(vectors)

@@ -76,8 +76,8 @@ class VectorStore:
     Args:
         path: Where it is, as it was given.
         table: The LanceDB table.
-        about: What it holds.
-        version: The version that is read, where an older one was asked for; such a store cannot be changed.
+        about: Its description.
+        version: An older version, if requested; such a store is read-only.
     """
 
     path: str

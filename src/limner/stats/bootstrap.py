@@ -31,7 +31,7 @@ class Interval:
         low: lower end.
         high: upper end.
         level: the coverage of the interval, 0.95 by default.
-        samples: how many resamples were drawn; 0 where none were.
+        samples: how many resamples were drawn; 0 if none were.
         method: `percentile`, `bca` or `Wilson`.
         unit: what counts as independent, `queries` or `clusters`.
         n: how many of them there are.

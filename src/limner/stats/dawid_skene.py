@@ -20,7 +20,7 @@ class DawidSkene:
         classes: (items, classes) probability of each class for each item.
         priors: How common each class is.
         errors: (raters, classes, classes) probability that a rater answers the column where the row is true.
-        iterations: How many rounds it took.
+        iterations: Number of EM iterations.
     """
 
     classes: Vector

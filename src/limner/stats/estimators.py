@@ -249,7 +249,7 @@ def cross_fit(
     """Calibrates the scores of a judge into predictions of the values, never using a unit's own value.
 
     For each fold an isotonic regression (rising or falling) of the other folds' values on the score, and the factor
-    lambda that makes its residuals vary least, 0 where it only adds noise (PPI++, Angelopoulos et al. 2023;
+    lambda that makes its residuals vary least, 0 if it only adds noise (PPI++, Angelopoulos et al. 2023;
     cross-fitted, Zrnic & Candès 2024). A useless judge gets a lambda near 0, and an adversarial one is inverted.
 
     Args:

@@ -6,10 +6,10 @@ remaining units uniformly. So two things hold at once:
 
 - given how many units came from each stratum, they are a simple random sample of it: `limner.stats.stratified` gives an
   interval for one look;
-- each draw had a known probability, given all draws before it: `limner.stats.sequential` gives an interval that may be
-  looked at after every answer.
+- each draw had a known probability, given all draws before it: `limner.stats.sequential` gives an interval that is
+  valid after every answer.
 
-Further draws go on where the last ones ended. Cochran 1977, *Sampling Techniques*; Neyman 1934 for the allocation;
+Further draws continue where the last ones ended. Cochran 1977, *Sampling Techniques*; Neyman 1934 for the allocation;
 Madow 1949 for systematic draws with given probabilities.
 """
 

@@ -96,9 +96,9 @@ def sequential(
         shares: How draws were shared among strata: one row, or one row for each draw.
         pilot: The first so many draws were certain; they are taken as seen.
         frame: Units that could be drawn in each stratum, where they are more than those of `sizes`.
-        member: Whether each draw is one of the units whose mean is sought; all by default.
+        member: Whether each draw is one of the units of the target population; all by default.
         bounds: The smallest and the largest value.
-        level: How often the interval, looked at after every draw, is to hold the truth.
+        level: Coverage of the interval, valid after every draw.
     """
     y, h = vector(values), np.asarray(strata, dtype=np.intp)
     size = vector(sizes, "sizes")

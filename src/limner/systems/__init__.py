@@ -82,10 +82,10 @@ def train(
     """Trains a system on pairs of images and texts.
 
     Args:
-        collection: The training collection. Its training split is used where it has one, the whole otherwise.
+        collection: The training collection. Its training split is used if there is one, otherwise everything.
         system: A key of `SYSTEMS`, or "module:function".
-        config: A TOML file of options, by the same names; those given as keywords win.
-        trust: Whether that file may name code of its own, as "module:thing".
+        config: A TOML file of options, by the same names; keyword arguments take precedence.
+        trust: Whether that file may name custom code, as "module:thing".
         options: Options of the system; one it does not know is refused.
 
     Returns:

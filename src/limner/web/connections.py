@@ -252,7 +252,7 @@ class Gate(socket.socket):
     _spare: int
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection; like "none for now" where it had to be turned away."""
+        """The next connection; raises as if there were none if it had to be refused."""
         if self.held.closing >= BURST:
             raise BlockingIOError(errno.EAGAIN, "others have to be closed first")
         try:

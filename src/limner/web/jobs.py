@@ -67,7 +67,7 @@ class Jobs:
         Args:
             key: Names the work; equal keys are one work.
             what: In words.
-            work: Called with its job, once, in a thread of its own.
+            work: Called with its job, once, in its own thread.
             patience: Seconds to wait; None to wait to the end.
 
         Raises:

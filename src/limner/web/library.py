@@ -33,7 +33,7 @@ class Loaded:
 
     @cached_property
     def parts(self) -> HoldOut:
-        """By the one rule of `limner.systems.held_out`; refused where there are too few images to train on."""
+        """By the one rule of `limner.systems.held_out`; refused if there are too few images to train on."""
         return hold_out(self.whole, self.systems)
 
     @cached_property
@@ -105,7 +105,7 @@ class Library:
         return [*self.systems, *self.matrices]
 
     def known(self, collection: str | None) -> str:
-        """The name of a collection; the first where none is asked for."""
+        """The name of a collection; the first by default."""
         if not collection:
             return next(iter(self.collections))
         if collection not in self.collections:

@@ -126,7 +126,7 @@ class LoginTurns:
         self.by_device = Throttle(10, 30.0)
 
     def take(self, name: str, address: str, device: str = "") -> list[tuple[Throttle, str]]:
-        """Takes what a try costs, and gives what to give back if it was right; refuses where it is too much."""
+        """Takes what a try costs, and gives what to give back if it was right; refuses if it is too much."""
         name, address = same_name(name), network_of(address)
         if device:
             cost = [(self.by_device, f"{device} {name}")]

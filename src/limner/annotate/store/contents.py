@@ -37,7 +37,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Pair:
-    """A pair in the store: where it came from, and whether a task asks for it."""
+    """A pair in the store: its origin, and whether a task contains it."""
 
     id: int
     image: str
@@ -188,7 +188,7 @@ def _count(connection: sa.Connection, table: sa.Table) -> int:
 def _add_lists(
     store: Store, connection: sa.Connection, lists: Listed, rows: Sequence[dict[str, Any]], turn: int
 ) -> int:
-    """Adds the places of lists that are not there yet."""
+    """Adds missing list entries."""
     query = "image_id" if lists.direction == "i2t" else "caption_id"
     same = {"system_id": _system(store, connection, lists.system), "direction": lists.direction, "turn": turn}
     known = _known_places(connection, same, query)
@@ -240,7 +240,7 @@ def keys(connection: sa.Connection, table: sa.Table) -> dict[str, int]:
 
 
 def number(known: dict[str, int], key: str, what: str) -> int:
-    """One of `keys`, refused by name where it is not there."""
+    """One of `keys`, refused by name if it is missing."""
     if key not in known:
         raise UnknownId(f"{what} {key!r} is not in the store: add its collection first ('limner annotate pool')")
     return known[key]

@@ -334,7 +334,7 @@ design_unit = sa.Table(
     sa.CheckConstraint("probability > 0 AND probability <= 1", name="probability"),
 )
 
-# What a machine says of pairs: apart from people's answers, and never counted as one.
+# Answers of automatic judges: separate from human answers.
 judge = sa.Table("judge", metadata, _number(), _text("name", unique=True), _time("added"))
 
 machine_answer = sa.Table(

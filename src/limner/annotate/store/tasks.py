@@ -350,7 +350,7 @@ def renew(store: Store, annotator_id: int, assignment_id: int, *, minutes: float
 
 
 def give_back(store: Store, annotator_id: int, assignment_id: int) -> None:
-    """Gives a task back before its time: answers stay, the rest goes to somebody else."""
+    """Returns a task early: answers stay, the rest goes to somebody else."""
     now = store.now()
     _set_expiry(store, annotator_id, assignment_id, now, now)
 

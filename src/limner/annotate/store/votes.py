@@ -137,7 +137,7 @@ def cast_vote(
     if choice not in CHOICES:
         raise UnknownName("choice", choice, CHOICES)
     if not key:
-        raise LimnerError("a vote needs a key of its own")
+        raise LimnerError("a vote needs its own key")
     with store.writing() as connection:
         query = sa.select(comparison).where(comparison.c.id == comparison_id).with_for_update()
         row = connection.execute(query).mappings().first()

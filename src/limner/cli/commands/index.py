@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from limner.search import Index
 
 AT_ONCE = 4_096
-"""Items that are encoded and written at once, fewer where that would take more than some seconds."""
+"""Items that are encoded and written at once, fewer if that would take more than some seconds."""
 ANN_ABOVE = 1_000_000
 """Rows above which an approximate index is built automatically."""
 
@@ -244,7 +244,7 @@ def _encoded(model: Any, items: Items) -> Iterator[tuple[Embeddings, Items | Non
     cluster: Any = RUNNER.get()
     step = AT_ONCE if cluster is None else AT_ONCE * cluster.cores
     with progress(f"encoding {len(items):,} {items.kind}s") as told:
-        # A cluster takes its time to begin, and wants all of its cores busy.
+        # A cluster starts slowly, and needs enough work for all its cores.
         for rows in paced(len(items), most=step, seconds=PART_SECONDS if cluster is None else None):
             piece = items[rows]
             yield encoded(model, piece) if cluster is None else cluster.encode(model, piece, batch=AT_ONCE), piece
@@ -252,7 +252,7 @@ def _encoded(model: Any, items: Items) -> Iterator[tuple[Embeddings, Items | Non
 
 
 def _approximate(made: Index, ann: str | None, exact: bool) -> None:
-    """Builds an approximate index where one is wanted; measures the recall of one that has changed."""
+    """Builds an approximate index if requested; measures the recall of one that has changed."""
     from limner.search.approximate import Ann
 
     there = Ann.noted(made.store)

@@ -94,12 +94,12 @@ class MeasureKind:
         percent: Whether tables show it in percent.
         decimals: How many decimals tables show.
         rank: Whether the value of a query is the rank of its first relevant candidate.
-        hit: Whether the value of a query is 1 where one of the first k is relevant, else 0.
+        hit: Whether the value of a query is 1 if one of the first k is relevant, else 0.
         judged: Whether it looks at all judged candidates, not only at relevant ones.
         needs_total: Whether the value depends on how many relevant candidates there are in the whole pool.
         sees: How much of a list it looks at: the first "k", the first "R", or the whole "list".
-        composite: What it adds up over both directions; None for a measure with values of its own.
-        on_grades: What a reader must know where relevance has several grades; "" for nothing.
+        composite: The parts it sums over both directions; None for a plain measure.
+        on_grades: Note for graded relevance; "" for none.
 
     >>> MEASURES["MedR"].summary, MEASURES["MedR"].better, MEASURES["rsum"].composite.parts
     ('median', -1, ('R@1', 'R@5', 'R@10'))

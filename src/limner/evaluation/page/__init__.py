@@ -58,9 +58,9 @@ def render(
         report: What was measured.
         collection: The evaluated collection, for captions, thumbnails and missing labels.
         others: Reports of other systems on the same collection, to compare with.
-        comparison: A comparison made before; otherwise one is made where there are others.
+        comparison: A comparison made before; otherwise one is made if there are others.
         examples: How many queries to show with what was returned for them, best and worst together; 0 for none.
-        failures: What `limner.explain.showing.shown_failures` makes: failures by class, with boxes and in words.
+        failures: The output of `limner.explain.showing.shown_failures`: failures by class, with boxes and explanations.
 
     Returns:
         The page as text.

@@ -43,7 +43,7 @@ class Card:
 
 
 def directions_of(report: Report) -> list[str]:
-    """The directions that have queries of their own, in order."""
+    """The directions with queries, in order."""
     return [d for d in dict.fromkeys(r.direction for r in report.results) if d != "both"]
 
 

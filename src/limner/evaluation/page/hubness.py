@@ -19,11 +19,11 @@ STATISTICS = (
     (
         "skewness",
         "Skewness",
-        "third standardised moment of the counts: 0 where they are even, above 1 where there are clear hubs",
+        "third standardised moment of the counts: 0 if they are even, above 1 if there are clear hubs",
     ),
     ("largest", "Greatest hub", "how many queries have it among their nearest"),
     ("robin_hood", "Robin Hood", "share of all places that would have to move for equal counts"),
-    ("gini", "Gini", "0 where all candidates are found equally often, towards 1 where one takes all"),
+    ("gini", "Gini", "0 where all candidates are found equally often, towards 1 if one takes all"),
 )
 
 

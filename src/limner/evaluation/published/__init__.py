@@ -31,9 +31,9 @@ class Table:
     """A published table.
 
     Attributes:
-        name: what `table` calls it.
-        notes: where it is from, and what to know about it.
-        labels: what the rows are about: models, measures, rankings.
+        name: name for `table`.
+        notes: source and remarks.
+        labels: row labels: models, measures, rankings.
         columns: the names of the columns of numbers.
         values: rows by columns.
         doubtful: True for printed values that contradict the rest of the paper.
@@ -236,7 +236,7 @@ def _measure_name(key: str | tuple[str, str]) -> str:
 
 
 def _most(name: str) -> float:
-    """The most a column can be, as a multiple of a share: a composite adds up its parts in both directions."""
+    """The maximum of a column, as a multiple of a share: a composite sums its parts over both directions."""
     try:
         return float(2 * len(Measure.parse(name.split()[-1]).parts) or 1)
     except LimnerError:

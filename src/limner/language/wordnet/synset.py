@@ -1,4 +1,4 @@
-"""A synset, and what a graph of them is made of."""
+"""Synsets and the parts of the graph."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Synset:
 
 
 class Parts(NamedTuple):
-    """What `WordNet` is made of: its arguments."""
+    """The arguments of `WordNet`."""
 
     synsets: list[Synset]
     senses: dict[tuple[str, str], tuple[int, ...]]

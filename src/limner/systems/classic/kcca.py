@@ -196,7 +196,7 @@ class KernelPair:
     Args:
         x: Of the images.
         y: Of the texts.
-        precision: Precision of the decompositions to come: "double", or "single", which takes half the time.
+        precision: Precision of the decompositions: "double", or "single", which takes half the time.
     """
 
     x: Spectrum

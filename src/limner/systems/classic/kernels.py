@@ -85,7 +85,7 @@ def intersections(
 
 
 def _step(rows: Sequence[Matrix]) -> float:
-    """A power of two, so small that sums of rows come near what 32 bits hold; a hundredth more for rounded sums."""
+    """The smallest power of two for which sums of rows fit into 32 bits, with a margin of one percent."""
     largest = max(float(side.sum(axis=1).max(initial=0.0)) for side in rows)
     return float(2.0 ** (np.frexp(1.01 * largest)[1] - 30))
 

@@ -234,7 +234,7 @@ class _Run:
         self.state = State(*place, best, about["best_epoch"], value)
 
     def _refuse_other(self, path: Path, about: Mapping[str, Any]) -> None:
-        """A checkpoint of another run would be continued to nonsense."""
+        """Refuses a checkpoint of another run."""
         here = self._fixed()
         there = {
             **asdict(Training()),

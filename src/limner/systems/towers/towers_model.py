@@ -50,8 +50,8 @@ class TowersModel:
         name: Name in reports.
         module: The weights.
         features: Source of the image vectors; None if they were not saved with the model.
-        vocabulary: Known words, where texts are read by the GRU.
-        texts: Where vectors of texts come from, where they are not.
+        vocabulary: The vocabulary, if texts are encoded by the GRU.
+        texts: Source of the text vectors otherwise.
         settings: Settings of the training, by group.
         trained: Training record and results.
         trained_on: The training items; None if unknown.

@@ -130,8 +130,8 @@ class TowerInputs:
 
     Args:
         features: Features of images.
-        texts: Vectors of texts; None if the GRU reads them.
-        vocabulary: Known words, where it does.
+        texts: Source of the text vectors; None with the GRU.
+        vocabulary: The vocabulary of the GRU.
         max_tokens: Words per text.
     """
 
