@@ -319,7 +319,7 @@ class Collection(Tabular):
             "warnings": len(self.warnings),
         }
 
-    def columns(self) -> dict[str, list[Any]]:
+    def _columns(self) -> dict[str, list[Any]]:
         """One row for each pair of an image and its text, as `to_pandas`, `to_polars` and `to_arrow` give it."""
         split = {image: name for name, ids in self.splits.items() for image in ids}
         images = [self.images.ids[row] for row in self.judgements.rows]

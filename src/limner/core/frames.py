@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 class Tabular:
-    """What can be shown as a table: `columns()` names the columns and gives their values."""
+    """What can be shown as a table: `_columns()` names the columns and gives their values."""
 
-    def columns(self) -> Mapping[str, Sequence[Any]]:
+    def _columns(self) -> Mapping[str, Sequence[Any]]:
         """The columns by name, all of one length."""
         raise NotImplementedError
 
     def to_arrow(self) -> pa.Table:
         """The table as Arrow."""
-        table: pa.Table = _library("pyarrow").table(dict(self.columns()))
+        table: pa.Table = _library("pyarrow").table(dict(self._columns()))
         return table
 
     def to_pandas(self) -> pd.DataFrame:
         """The table as a pandas DataFrame; pandas has to be installed."""
-        frame: pd.DataFrame = _library("pandas").DataFrame(dict(self.columns()))
+        frame: pd.DataFrame = _library("pandas").DataFrame(dict(self._columns()))
         return frame
 
     def to_polars(self) -> pl.DataFrame:

@@ -130,7 +130,7 @@ class Ranking(Tabular):
         """The ids of the queries, so that `dict(ranking)` gives {query id: [candidate ids, best first]}."""
         return self.queries
 
-    def columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, Any]:
         """One row for each entry of a list, as `to_pandas`, `to_polars` and `to_arrow` give it; ranks begin at 1."""
         row, place = np.nonzero(self.indices >= 0)
         named = {"query": self.queries, "candidate": self.candidates}

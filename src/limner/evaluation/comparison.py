@@ -190,7 +190,7 @@ class Comparison(Tabular):
         tested = [_row(self, line, d) for line in self.lines for d in line.differences]
         return [*tested, *(each.row(self.systems) for each in self.estimated)]
 
-    def columns(self) -> dict[str, list[Any]]:
+    def _columns(self) -> dict[str, list[Any]]:
         """The columns of `rows`, as `to_pandas`, `to_polars` and `to_arrow` give them."""
         return by_column(self.rows())
 

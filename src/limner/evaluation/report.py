@@ -107,7 +107,7 @@ class Report(Tabular):
         named = {"system": self.system, "collection": self.collection}
         return [*(_row(self, r) for r in self.results), *({**named, **e.row()} for e in self.estimates)]
 
-    def columns(self) -> dict[str, list[Any]]:
+    def _columns(self) -> dict[str, list[Any]]:
         """The columns of `rows`, as `to_pandas`, `to_polars` and `to_arrow` give them."""
         return by_column(self.rows())
 
