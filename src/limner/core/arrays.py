@@ -71,7 +71,9 @@ def _plain(found: Array) -> Array:
 
 def _is_held(value: Any) -> bool:
     """Whether double precision surely holds a number as it is."""
-    return isinstance(value, (float, np.floating)) or (isinstance(value, (int, np.integer)) and abs(value) <= 1 << 53)
+    if isinstance(value, (int, np.integer)):
+        return abs(int(value)) <= 1 << 53
+    return isinstance(value, (float, np.floating))
 
 
 def _joined(column: Array) -> Array:

@@ -361,7 +361,8 @@ class CorrectedScores(Scores):
                 "a bank of embeddings needs scores from embeddings: give Scores of the bank's queries instead"
             )
         found = cast(Scores, with_queries(queries))
-        sizes = [np.shape(side)[1] for side in (queries, getattr(self.base, "candidate_vectors", queries))]
+        sides: list[Any] = [queries, getattr(self.base, "candidate_vectors", queries)]
+        sizes = [np.shape(side)[1] for side in sides]
         if sizes[0] != sizes[1]:
             raise LimnerError(
                 f"a bank of vectors of {sizes[0]} dimensions for candidates of {sizes[1]}: expected the same; encode "
