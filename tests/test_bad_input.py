@@ -241,7 +241,7 @@ CASES = [
     Case("report with a part missing", report_without_results, ["report", "a.json", "-o", "a.html"],
          ["a.json is not a valid limner report", "make it again"]),
     Case("JSON that is no report", written("a.json", "{}"), ["compare", "a.json", "a.json"],
-         ["a.json is not a valid limner report"]),
+         ["a.json is not a limner report"]),
     Case("no such report", nothing, ["report", "none.json"], ["no report none.json", "limner evaluate"]),
     Case("reports on other queries", unequal_reports, ["compare", "a.json", "b.json"],
          ["not comparable", "ranked against 10 candidates in one and 20"]),

@@ -85,7 +85,7 @@ def test_assigned(files):
         (("evaluate", "CSV", "--images", "i.npz", "--texts", "t.npz", "--tune", "dev"), 2, "name one with --correct"),
         (("fuse", "a.run", "-o", "x.run"), 2, "two or more"),
         (("fuse", "a.run", "b.run", "-o", "x.run", "--method", "vote"), 3, "vote"),
-        (("assign", "a.run", "-o", "x.run"), 3, "no npy file"),
+        (("assign", "a.run", "-o", "x.run"), 3, "not a valid npy file"),
     ],
 )
 def test_refused(files, words, status, message):

@@ -24,7 +24,7 @@ def test_examples_of_a_page_run(page, tmp_path):
 
 
 # Turns of phrase that a reader has to translate, and what the field calls things.
-PLAIN = {"GPU": "GPU", "not to be had": "not available", "shall": "a plain verb"}
+PLAIN = {"graphics card": "GPU", "not to be had": "not available", "shall": "a plain verb"}
 PLAIN |= {"stays at home": "is not sent", "so many percent": "a percentage", "in print": "published"}
 GENERATED = {"benchmarks.md", "proofs.md", "human_judgements.md", "changelog.md"}
 

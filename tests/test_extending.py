@@ -206,7 +206,7 @@ def test_a_fusion(whole, runs, tmp_path):
 def test_a_pair_scorer(runs, tmp_path):
     made = scorer("own_things:SharedWords", scale=2.0)
     assert made.score_pairs(["a dog", "a"], ["the dog", "b"]).tolist() == [2.0, 0.0]
-    with pytest.raises(LimnerError, match="scores no pairs"):
+    with pytest.raises(LimnerError, match="cannot score pairs"):
         scorer("own_things:Letters")
     given = ("rerank", str(runs / "a.run"), "scenes", "-O", "images=60", "--split", "all", "--depth", "3")
     shell(*given, "--scorer", "own_things:SharedWords(scale=3)", "-o", str(tmp_path / "c.run"))

@@ -189,7 +189,7 @@ def test_a_folder_of_somebody_else_is_not_written_over(tmp_path):
     (tmp_path / "mine" / "images").mkdir(parents=True)
     (tmp_path / "mine" / "images" / "dog.jpg").write_text("my only picture of him")
     world = limner.load("scenes", images=6)
-    with pytest.raises(limner.LimnerError, match="images is a folder of something else"):
+    with pytest.raises(limner.LimnerError, match="images is a folder with other content"):
         limner.datasets.scenes.write(world, tmp_path / "mine")
     assert (tmp_path / "mine" / "images" / "dog.jpg").is_file() and os.listdir(tmp_path / "mine") == ["images"]
     limner.datasets.scenes.write(world, tmp_path / "new")

@@ -159,7 +159,7 @@ def test_parse_several():
     [
         ("R@", "unknown measure"),
         ("nDGC@5", "did you mean 'nDCG'"),
-        ("R", "needs a cut-off-off: write for example 'R@10'"),
+        ("R", "needs a cut-off: write for example 'R@10'"),
         ("MedR@5", "takes no cut-off"),
         ("R@0", "the cut-off must be 1 to"),
         ("R@1(soft)", "unknown option of R 'soft'"),

@@ -134,7 +134,7 @@ def test_uncertainty_from_the_shell(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     world = limner.load("scenes", images=60)
-    limner.train(world, "pcme", epochs=1, joint=8).save("pcme")
+    limner.train(world, "pcme", epochs=1, embedding_dim=8).save("pcme")
     limner.train(world, "colours").save("colours")
     args = ("uncertainty", "scenes", "-O", "images=60", "--bins", "3", "--json")
     done = run(*args, "--model", "pcme", "--direction", "t2i")

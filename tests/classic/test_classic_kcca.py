@@ -155,7 +155,7 @@ def test_what_cannot_be_solved_is_refused():
         pair.solve(0.0)
     with pytest.raises(LimnerError, match="normalised kernel"):
         pair.solve(1.0, diagonal=2.0)
-    with pytest.raises(LimnerError, match="all alike"):
+    with pytest.raises(LimnerError, match="all identical"):
         spectrum(np.ones((4, 4)))
     with pytest.raises(LimnerError, match="at least 3"):
         spectrum(np.ones((2, 2)))

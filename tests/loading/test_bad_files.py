@@ -16,7 +16,7 @@ HEAD = "image,caption"
 REFUSED = {
     "missing file": (None, None, "no file or folder .*nothing.csv"),
     "empty file": ("t.csv", "", "t.csv: the file is empty; expected a header and rows"),
-    "header alone": ("t.csv", HEAD + "\n", "t.csv: no rows; expected one caption a row"),
+    "header alone": ("t.csv", HEAD + "\n", "t.csv: no rows; expected one caption per row"),
     "no column image": (
         "t.csv",
         "picture,caption\na,x\n",
@@ -70,7 +70,7 @@ REFUSED = {
         gzip.compress(f"{HEAD}\na,x\n".encode() * 50)[:40],
         "t.csv.gz cannot be read: .*ended",
     ),
-    "a form unknown": ("t.docx", "x", "not a format that limner recognises; say which with NAME:"),
+    "a form unknown": ("t.docx", "x", "not a format that limner recognises; name it with NAME:"),
     "a qrels line too short": ("t.qrels", "q 0 d 1\nq 0 e\n", "line 2: 3 columns, expected 4 separated by blanks"),
 }
 

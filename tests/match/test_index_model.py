@@ -157,9 +157,9 @@ def small(kind):
     options = {
         "histograms": {},
         "kcca": {"fuse": False},
-        "towers": {"epochs": 1, "hidden": 4, "joint": 4, "words": 4},
-        "mcprop": {"epochs": 1, "width": 8, "heads": 2, "layers": 1},
-        "crank": {"epochs": 1, "width": 8, "heads": 2, "layers": 1},
+        "towers": {"epochs": 1, "hidden_dim": 4, "embedding_dim": 4, "word_dim": 4},
+        "mcprop": {"epochs": 1, "hidden_dim": 8, "heads": 2, "layers": 1},
+        "crank": {"epochs": 1, "hidden_dim": 8, "heads": 2, "layers": 1},
     }[kind]
     other = {"ridge": 0.5} if kind == "histograms" else {"seed": 5}
     return limner.train(world, kind, **options), limner.train(world, kind, **options, **other)

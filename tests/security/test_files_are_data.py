@@ -326,7 +326,7 @@ def test_code_beside_a_model_is_not_run_and_nobody_is_asked(encoder, tmp_path, m
     config |= {"model_type": "strange", "auto_map": {"AutoConfig": "code.C", "AutoModel": "code.M"}}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "code.py").write_text((tmp_path / "modules" / "stranger.py").read_text())
-    with pytest.raises(LimnerError, match="is no model that its library loads"):
+    with pytest.raises(LimnerError, match="is not a valid model that its library can load"):
         limner.encoders.encoder(encoder, model=folder)
     assert not mark()
 
@@ -479,7 +479,7 @@ def test_no_reader_of_pickles_yaml_or_remote_code():
     for file in source.rglob("*.py"):
         text = file.read_text()
         for word in ("allow_pickle=True", "weights_only=False", "trust_remote_code=True", "import yaml", "eval("):
-            if word in text.replace(".eval()", ""):
+            if word in text.replace(".eval()", "").replace("fuse_conv_bn_eval(", ""):
                 found.append(f"{file.relative_to(source)}: {word}")
         if "import pickle" in text and file.name not in ("_sending.py", "weights.py", "tensor_files.py"):
             found.append(f"{file.relative_to(source)}: pickle")

@@ -80,7 +80,7 @@ def test_a_command_line_that_is_not_utf8():
         ("m/config.json", ("evaluate", "captions.csv", "--system", "m")),
         ("p.db", ("annotate", "status", "p.db")),
         ("p.txt", ("encode", "p.txt", "--encoder", "minilm", "-o", "o.npy")),
-        ("p.jpg", ("encode", "p.jpg", "--encoder", "efficientnet-lite", "-o", "o.npy")),
+        ("p.jpg", ("encode", "p.jpg", "--encoder", "histograms", "-o", "o.npy")),
         ("p.qrels", ("evaluate", "p.qrels", "--run", "a.run")),
     ],
 )

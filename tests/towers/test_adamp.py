@@ -56,9 +56,9 @@ def test_towers_learn_with_adamp_and_a_cosine_and_resume(tmp_path):
     assert history[-1]["loss"] < history[0]["loss"]
     rates = [row["rate"] / history[0]["rate"] for row in history]
     np.testing.assert_allclose(rates, [1, (1 + 2**-0.5) / 2, 0.5, (1 - 2**-0.5) / 2])
-    limner.train(whole, "towers", epochs=4, folder=str(tmp_path), **how)
+    limner.train(whole, "towers", epochs=4, checkpoint_dir=str(tmp_path), **how)
     with pytest.raises(LimnerError, match="was made with epochs=4, this run has 5"):
-        limner.train(whole, "towers", epochs=5, folder=str(tmp_path), **how)
+        limner.train(whole, "towers", epochs=5, checkpoint_dir=str(tmp_path), **how)
 
 
 @pytest.mark.parametrize("option", [{"optimizer": "adamq"}, {"schedule": "cosinus"}])

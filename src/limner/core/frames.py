@@ -11,7 +11,6 @@ from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
     import pandas as pd
-    import polars as pl
     import pyarrow as pa
 
 
@@ -32,10 +31,9 @@ class Tabular:
         frame: pd.DataFrame = _library("pandas").DataFrame(dict(self._columns()))
         return frame
 
-    def to_polars(self) -> pl.DataFrame:
+    def to_polars(self) -> Any:
         """The table as a polars DataFrame; polars has to be installed."""
-        frame: pl.DataFrame = _library("polars").from_arrow(self.to_arrow())
-        return frame
+        return _library("polars").from_arrow(self.to_arrow())
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The table through Arrow's C interface: `pl.DataFrame(report)`, `pa.table(report)`, duckdb."""

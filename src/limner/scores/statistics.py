@@ -79,7 +79,7 @@ class Statistics:
         """Refuses to stand in for another correction, or for the same with other options."""
         if correction != self.correction:
             raise LimnerError(
-                f"the statistics are of {self.correction}, asked is {correction}: expected the same; gather them "
+                f"the statistics are of {self.correction}, requested is {correction}: expected the same; gather them "
                 "again for these options, or leave the options out"
             )
 

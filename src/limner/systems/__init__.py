@@ -45,7 +45,7 @@ SYSTEMS: Registry[Callable[..., Model]] = Registry(
         "colours": "limner.systems.histograms:train_colours",
         "kcca": "limner.systems.classic.training:train",
         "nearest": "limner.systems.classic.nearest:train",
-        "ranking-paper": "limner.systems.classic.thirty:train",
+        "ranking-paper": "limner.systems.classic.paper_systems:train",
         "towers": "limner.systems.learned:towers",
         "pvse": "limner.systems.learned:pvse",
         "pcme": "limner.systems.learned:pcme",

@@ -228,6 +228,12 @@ class WithFeatures:
         found: Embeddings = encode(items, features=self.features, **progress_for(encode, progress))
         return found
 
+    def encode_texts(self, items: Items, /, *, progress: Progress | None = None) -> Embeddings:
+        """Texts in the joint space."""
+        encode = self.model.encode_texts
+        found: Embeddings = encode(items, **progress_for(encode, progress))
+        return found
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # what pickle asks for before there is a model
             raise AttributeError(name)

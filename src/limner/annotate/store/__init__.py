@@ -312,8 +312,11 @@ def _prepare(connection: Any, _: object) -> None:
     """Sets durability, checks, timeouts and a safe schema; the driver must not begin transactions by itself."""
     connection.isolation_level = None
     durable = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"busy_timeout={int(BUSY * 1000)}")
-    for pragma in ("trusted_schema=OFF", *durable):
-        connection.execute(f"PRAGMA {pragma}").close()
+    try:
+        for pragma in ("trusted_schema=OFF", *durable):
+            connection.execute(f"PRAGMA {pragma}").close()
+    except UnicodeDecodeError as error:  # SQLite's message quotes damaged bytes
+        raise sqlite3.DatabaseError("malformed schema") from error
 
 
 def _begin(connection: sa.Connection) -> None:
