@@ -80,7 +80,7 @@ def by_setting(n: int, m: int, d: int, k: int, name: str | None, setting: str) -
 
 def _warm_filter(d: int) -> None:
     """Compiles the loops of the filter, and measures what it goes by."""
-    from limner.scores.filtering import gain, has_units
+    from limner.scores.bfloat16 import gain, has_units
 
     os.environ["LIMNER_LOW_PRECISION"], before = "always", os.environ["LIMNER_LOW_PRECISION"]
     scores_of(300, 2000, 16).top(10)

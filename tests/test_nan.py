@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from limner import Embeddings, Ids, Judgements, LimnerError, Measure, Scores, evaluate
-from limner.evaluation.placements import Asked, _align, _Count, _counters, place
+from limner.evaluation.placements import Asked, _align, place
+from limner.evaluation.rank_counting import _Count, _counters
 from limner.match import CORRECTIONS
 
 N = 40

@@ -14,7 +14,8 @@ from limner import Embeddings, Judgements, LimnerError, Scores
 from limner.core.lowprecision import READ, Bounds, Rounded, accumulation
 from limner.evaluation.placements import Asked, place
 from limner.scores import device_filtering, filtering
-from limner.scores.filtering import Filter, emulated_products, keeps_bound, products
+from limner.scores.bfloat16 import emulated_products, keeps_bound, products
+from limner.scores.filtering import Filter
 
 KINDS = ["random", "clustered", "duplicated", "sparse", "huge", "spread", "denormal", "tied", "halfway"]
 

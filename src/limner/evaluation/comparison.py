@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from limner import stats
-from limner.core.arrays import FloatArray, IntArray
+from limner.core.arrays import FloatArray
 from limner.core.collection import Collection
-from limner.core.errors import LimnerError, UnknownName, shown
+from limner.core.errors import LimnerError, UnknownName
 from limner.core.files import write_file
 from limner.core.frames import Tabular, by_column
 from limner.core.registry import Registry, checked
 from limner.evaluation.estimated import EstimatedDifference, estimated_differences
 from limner.evaluation.measures import Measure
+from limner.evaluation.pairing import comparable, effect_size, paired, paired_test
 from limner.evaluation.plain import plain
 from limner.evaluation.results import ALONE, Evaluated, Result, written
 from limner.stats import Interval, PairedTest, correlation_matrix, holm
@@ -368,8 +368,8 @@ def _test_notes(lines: Sequence[Line], test: str) -> list[str]:
 
 def _line(results: Sequence[Result], test: str, samples: int, seed: int) -> Line:
     first = results[0]
-    results = [first, *(_paired(first, other) for other in results[1:])]
-    pairs = [(a, b) for a, b in itertools.combinations(range(len(results)), 2) if _comparable(results[a], results[b])]
+    results = [first, *(paired(first, other) for other in results[1:])]
+    pairs = [(a, b) for a, b in itertools.combinations(range(len(results)), 2) if comparable(results[a], results[b])]
     tests = [paired_test(results[a], results[b], test=test, samples=samples, seed=seed) for a, b in pairs]
     adjusted = holm([t.p_value for t in tests]).tolist() if tests else []
     found = [
@@ -381,7 +381,7 @@ def _line(results: Sequence[Result], test: str, samples: int, seed: int) -> Line
 def _difference(one: tuple[int, Result], other: tuple[int, Result], test: PairedTest, p: float) -> Difference:
     (a, first), (b, second) = one, other
     value, interval = first.value - second.value, first.difference(second)
-    return Difference(a, b, value, interval, test, float(p), float(p), _effect(first, second))
+    return Difference(a, b, value, interval, test, float(p), float(p), effect_size(first, second))
 
 
 def _corrected(lines: Sequence[Line], family: str) -> tuple[Line, ...]:
@@ -392,59 +392,6 @@ def _corrected(lines: Sequence[Line], family: str) -> tuple[Line, ...]:
         replace(n, differences=tuple(replace(d, p_table=next(adjusted), family=family) for d in n.differences))
         for n in lines
     )
-
-
-def _paired(first: Result, other: Result) -> Result:
-    """Another system's result on the same queries in the same order; refuses other queries, groups or folds."""
-    lone = set(first.queries) ^ set(other.queries)
-    if lone:
-        raise LimnerError(
-            f"{' '.join(first.key)}: {len(lone)} queries are in one report only ({shown(sorted(lone))}): evaluate all "
-            "systems on the same collection"
-        )
-    found = other.reordered(first.queries)
-    for what, one, two in (("grouped", first.clusters, found.clusters), ("in folds", first.folds, found.folds)):
-        if (one is None) != (two is None):
-            raise LimnerError(f"{' '.join(first.key)}: queries are {what} in one report and not in the other")
-        if one is not None and two is not None and not np.array_equal(_numbered(one), _numbered(two)):
-            raise LimnerError(
-                f"{' '.join(first.key)}: queries are {what} in different ways: evaluate all systems with the "
-                f"same settings"
-            )
-    parts = {part.key: part for part in other.parts}
-    return replace(found, parts=tuple(_paired(part, parts[part.key]) for part in first.parts if part.key in parts))
-
-
-def _numbered(codes: IntArray) -> IntArray:
-    """Groups as integers, in order of appearance."""
-    _, first, group = np.unique(codes, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[group].astype(np.int64)
-
-
-def _comparable(a: Result, b: Result) -> bool:
-    summed_up = a.kept is None and b.kept is None
-    return bool(summed_up and len(a.values) and np.isfinite(a.values).all() and np.isfinite(b.values).all())
-
-
-def paired_test(a: Result, b: Result, *, test: str = "auto", samples: int = 100_000, seed: int = 0) -> PairedTest:
-    """Tests two results on the same queries, as `compare` does: by image where captions share one."""
-    binary = bool(np.isin([a.values, b.values], (0.0, 1.0)).all())
-    if test == "auto":
-        test = "mcnemar" if binary and a.clusters is None else "randomisation"
-    named = {"mcnemar": stats.mcnemar, "sign": stats.sign_test, "wilcoxon": stats.wilcoxon}
-    if test in named and (binary or test != "mcnemar"):
-        return named[test](a.values, b.values, clusters=a.clusters)
-    how: dict[str, Any] = {"clusters": a.clusters, "seed": seed}
-    if a.statistic != "mean":
-        return stats.randomisation_of(a.summarise, a.values, b.values, samples=min(samples, 2_000), **how)
-    return stats.randomisation(a.contributions, b.contributions, samples=samples, **how)
-
-
-def _effect(a: Result, b: Result) -> float:
-    """Cohen's d of the paired differences; 0 if nothing differs."""
-    difference = a.values - b.values
-    spread = float(np.std(difference, ddof=1)) if len(difference) > 1 else 0.0
-    return float(difference.mean() / spread) if spread > 0 else 0.0
 
 
 def _row(comparison: Comparison, line: Line, d: Difference) -> dict[str, object]:

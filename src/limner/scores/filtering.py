@@ -14,13 +14,10 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from functools import cache, cached_property
+from functools import cached_property
 from importlib.util import find_spec
-from pathlib import Path
 from threading import local
 from typing import Any, Protocol, runtime_checkable
 
@@ -32,6 +29,15 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.lowprecision import READ, Bits, Bounds, Keys, Rounded, accumulation, upward
 from limner.scores.base import LARGEST, TILE_COLUMNS, TILE_ROWS, Best
+from limner.scores.bfloat16 import (
+    ProductOf,
+    gain,
+    has_units,
+    products,
+    seconds_of_float32,
+    torch_products,
+    torch_threads_kept,
+)
 from limner.scores.running import Block, Progress, Result, counted, threads, usable_cores
 
 Int64 = npt.NDArray[np.int64]
@@ -39,14 +45,10 @@ Pairs = tuple[Int64, Int64]
 """indptr and columns: those of row r are columns[indptr[r]:indptr[r + 1]]."""
 Pools = tuple[Int64, Int64, Int64]
 """The pool of every row, and the columns of pool f: columns[indptr[f]:indptr[f + 1]], in rising order."""
-ProductOf = Callable[[Bits, Bits, Bits], None]
-"""Fills bfloat16 products of the rows of two bfloat16 matrices; all three are given as bits."""
 NO_POOLS: Pools = (np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int64))
 
 WORDS = ("auto", "always", "never")
 SETTING = "LIMNER_LOW_PRECISION"
-UNITS = frozenset({"amx_bf16", "avx512_bf16", "bf16"})
-"""Names of the processor's bfloat16 units, as Linux lists them."""
 LEAST = 1 << 33
 """Multiplications below which a pass is too short to be worth it."""
 IMPORT = 5.0
@@ -59,9 +61,6 @@ ROUNDED = 2.0**-18
 A dozen roundings of 2^-24 each, of numbers up to four times as large, come to less."""
 SHARE = 64
 """At most one candidate in so many is computed in double precision; a block with more goes the float32 way."""
-
-
-_THREAD = local()
 
 
 def setting() -> str:
@@ -124,110 +123,13 @@ def _pays(scores: Products) -> bool:
     (n, m), d = scores.shape, scores.query_vectors.dim
     if n * m * d < LEAST or n < TILE_ROWS or m < TILE_COLUMNS or not has_units() or find_spec("torch") is None:
         return False
-    if "torch" not in sys.modules and n * m * d * _seconds_of_float32(_rounded_up(d)) / usable_cores() < IMPORT:
+    if "torch" not in sys.modules and n * m * d * seconds_of_float32(_rounded_up(d)) / usable_cores() < IMPORT:
         return False
     return gain(_rounded_up(d)) <= GAIN
 
 
 def _rounded_up(dimensions: int) -> int:
     return -(-dimensions // 64) * 64
-
-
-@cache
-def has_units() -> bool:
-    """Whether the processor lists bfloat16 units; False where it does not say."""
-    try:
-        listed = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return False
-    lines = (line.partition(":") for line in listed.splitlines())
-    return any(UNITS & set(words.split()) for name, _, words in lines if name.strip().lower() in ("flags", "features"))
-
-
-@cache
-def gain(dimensions: int) -> float:
-    """Seconds of a low-precision product, as a share of the float32 one's; inf where its sums break the bound.
-
-    Measured once in a process for each number of dimensions, on one thread.
-    """
-    _torch()
-    with _threads_of_torch_kept(), threads(1) as work_on:
-        return float(next(iter(work_on(_measured_gain, [dimensions]))))
-
-
-def _measured_gain(dimensions: int) -> float:
-    if not keeps_bound(torch_products, dimensions):
-        return float("inf")
-    rng = np.random.default_rng(0)
-    rows, columns = (
-        rng.standard_normal((size, dimensions), dtype=np.float32) for size in (TILE_ROWS, 4 * TILE_COLUMNS)
-    )
-    low, high = Rounded.of(rows), Rounded.of(columns)
-    out = np.empty((TILE_ROWS, len(columns)), dtype=np.uint16)
-    work = [(lambda: torch_products(low.bits, high.bits, out)), (lambda: _float32_products(rows, columns))]
-    taken = [[_seconds(each) for each in work] for _ in range(3)]
-    fast, plain = np.min(taken, axis=0)
-    return float(fast / plain)
-
-
-@cache
-def _seconds_of_float32(dimensions: int) -> float:
-    """Of one multiplication, on one core."""
-    rows, columns = np.ones((TILE_ROWS, dimensions), np.float32), np.ones((TILE_COLUMNS, dimensions), np.float32)
-    with threads(1) as work_on:
-        taken = list(work_on(lambda _: _seconds(lambda: _float32_products(rows, columns)), range(3)))
-    return float(min(taken)) / (TILE_ROWS * TILE_COLUMNS * dimensions)
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
-def _float32_products(rows: Float32, columns: Float32) -> None:
-    out = np.empty((TILE_ROWS, TILE_COLUMNS), dtype=np.float32)
-    for low in range(0, len(columns), TILE_COLUMNS):
-        np.matmul(rows, columns[low : low + TILE_COLUMNS].T, out=out)
-
-
-def products() -> ProductOf:
-    """How products are computed here: by torch where the processor has units for them."""
-    return torch_products if has_units() and find_spec("torch") is not None else emulated_products
-
-
-def emulated_products(rows: Bits, columns: Bits, out: Bits) -> None:
-    """bfloat16 products of bfloat16 vectors, added up in float32 and rounded once; all arrays hold the bits."""
-    a, b = ((each.astype(np.uint32) << np.uint32(16)).view(np.float32) for each in (rows, columns))
-    words = np.matmul(a, b.T).view(np.uint32)
-    out[:] = (words + np.uint32(0x7FFF) + ((words >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
-
-
-def torch_products(rows: Bits, columns: Bits, out: Bits) -> None:
-    """As `emulated_products`, by torch on the processor's bfloat16 units, on one thread."""
-    torch = _torch()
-    if not hasattr(_THREAD, "alone"):
-        torch.set_num_threads(1)  # of this thread
-        _THREAD.alone = True
-    a, b, c = (torch.from_numpy(each.view(np.int16)).view(torch.bfloat16) for each in (rows, columns, out))
-    torch.mm(a, b.T, out=c)
-
-
-def keeps_bound(products: ProductOf, dimensions: int) -> bool:
-    """Whether a unit adds up as the bound supposes: random, cancelling, growing and shrinking terms are tried."""
-    rng = np.random.default_rng(1)
-    rows = rng.standard_normal((96, dimensions)).astype(np.float32)
-    rows[32:64] *= np.exp2(rng.integers(-20, 20, (32, dimensions)))
-    rows[64:, 1::2] = -rows[64:, : dimensions - 1 : 2]
-    columns = np.concatenate([rows, rng.standard_normal((96, dimensions)).astype(np.float32) + 1])
-    columns[64:96, 1::2] = columns[64:96, : dimensions - 1 : 2] * np.float32(1 + 2**-7)
-    one, other = Rounded.of(rows), Rounded.of(columns)
-    out = np.empty((len(rows), len(columns)), dtype=np.uint16)
-    products(one.bits, other.bits, out)
-    read = (out.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
-    a, b = one.values.astype(np.float64), other.values.astype(np.float64)
-    allowed = accumulation(dimensions) * (np.abs(a) @ np.abs(b).T) + READ * np.abs(read) + 2.0**-120
-    return bool((np.abs(read - a @ b.T) <= allowed).all())
 
 
 @runtime_checkable
@@ -410,7 +312,7 @@ class Filter:
                 self._turns.took(found is not None)
             return otherwise(start, stop) if found is None else found
 
-        with _threads_of_torch_kept(), threads(workers) as work_on:
+        with torch_threads_kept(), threads(workers) as work_on:
             self._round(work_on)
             yield from counted(work_on(work, range(0, n, TILE_ROWS)), TILE_ROWS, n, progress)
 
@@ -470,21 +372,3 @@ def best_of_columns(scores: Products, transposed: Products, k: int, *, progress:
     order = np.lexsort((-values, candidates))
     first = np.cumsum(counts) - counts
     return np.ascontiguousarray(values[order[first + np.arange(k)[:, None]]])
-
-
-def _torch() -> Any:
-    from limner.core.torch_kernels import torch_module
-
-    return torch_module()
-
-
-@contextmanager
-def _threads_of_torch_kept() -> Iterator[None]:
-    """Threads that are told to use one core each change the number that torch takes for new ones."""
-    torch = sys.modules.get("torch")
-    before = torch.get_num_threads() if torch else 0
-    try:
-        yield
-    finally:
-        if torch:
-            torch.set_num_threads(before)

@@ -426,8 +426,7 @@ class CrankModel:
 def _first_states(judge: Tuned, texts: Sequence[str]) -> Scored:
     with torch.inference_mode():
         parts = [judge.first_states(texts[n : n + 256]).float().cpu().numpy() for n in range(0, len(texts), 256)]
-    found: Scored = np.concatenate(parts)
-    return found
+    return np.asarray(np.concatenate(parts))
 
 
 def _rebuilt(saved: SavedModel, device: torch.device) -> Judge:
@@ -444,9 +443,7 @@ def _numbered(values: Sequence[Any]) -> tuple[IntArray, IntArray]:
     """The first position of every distinct value, and the index of each value among them."""
     seen: dict[Any, int] = {}
     which = np.fromiter((seen.setdefault(v, len(seen)) for v in values), dtype=np.int64, count=len(values))
-    first = np.empty(len(seen), dtype=np.int64)
-    first[which[::-1]] = np.arange(len(values))[::-1]
-    return first, which
+    return np.unique(which, return_index=True)[1], which
 
 
 def _tensor(rows: Any, device: torch.device) -> Tensor:

@@ -1,0 +1,229 @@
+"""Ranks counted from blocks of scores: how many candidates are above each positive, and how many are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.arrays import FloatArray, IntArray
+from limner.core.errors import LimnerError
+from limner.core.judgements import Judgements
+from limner.core.ranking import Ranking
+from limner.scores import Best, Block, PairScores, Progress, Scores, kernels
+from limner.scores.filtering import NO_POOLS, Near
+
+NEVER = int(np.iinfo(np.int64).max // 4)
+"""A rank beyond every cut-off: a positive that is never found, or missing from a truncated list."""
+
+NO_COUNTS = np.zeros((0, 3), dtype=np.int64)
+NONE = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """One request to a pass over the scores: the ranks of the positives of these judgements.
+
+    Args:
+        judgements: Relevance of candidates to queries.
+        query_pools: Fold number of every query of the source, for protocols that cut the pool; -1 for none.
+        candidate_pools: Fold number of every candidate of the source.
+        outside: What to do with a positive that is not in the pool: "drop" it, or "count" it in R as never found.
+    """
+
+    judgements: Judgements
+    query_pools: IntArray | None = None
+    candidate_pools: IntArray | None = None
+    outside: str = "drop"
+
+
+@dataclass(frozen=True, eq=False)
+class Positives:
+    """Relevant pairs as positions in the source, and the counts found for them."""
+
+    rows: IntArray
+    columns: IntArray
+    grades: FloatArray
+    outside: int
+
+
+def count_ranks(
+    source: Scores,
+    asked: Sequence[Asked],
+    positives: Sequence[Positives],
+    keep: int,
+    workers: int | None,
+    progress: Progress | None,
+) -> tuple[list[IntArray], Ranking | None]:
+    """One pass over the blocks: counts for every question (grouped by pool), and the best `keep`."""
+    counters = _counters(source, asked, positives)
+    parts = source.map(_Count(counters, Best(keep) if keep else None), workers=workers, progress=progress)
+    found: dict[int, IntArray] = {}
+    for number, counter in enumerate(counters):
+        each = [counts[number] for counts, _ in parts]
+        counted = np.concatenate([NO_COUNTS, *(c.counts if isinstance(c, _Open) else c for c in each)])
+        counter.settle(source, counted, [c for c in each if isinstance(c, _Open)])
+        found |= counter.answers(source, counted)
+    kept = Best(keep).ranking(source, [best for _, best in parts if best]) if keep else None
+    return [found[i] for i in range(len(asked))], kept
+
+
+@dataclass(frozen=True, eq=False)
+class _Count:
+    """Counts of every counter for a block, and its top candidates if they are kept."""
+
+    counters: list[_Counter]
+    best: Best | None
+
+    def __call__(self, start: int, block: Block) -> tuple[list[IntArray], Any]:
+        return [counter.count(start, block) for counter in self.counters], self.best and self.best(start, block)
+
+    def from_near(self, near: Near) -> tuple[list[_Open], Any] | None:
+        """The same from low-precision products, but for pairs that only the grid can compare."""
+        found = [counter.from_near(near) for counter in self.counters]
+        kept = self.best and near.best(self.best)
+        if self.best and kept is None:
+            return None
+        told = [each for each in found if each is not None]
+        return (told, kept) if len(told) == len(found) else None
+
+    def divided(self, score: PairScores) -> _CountPieces | None:
+        """Counts of pieces of rows add up, once the scores of the positives are known; pools of folds are not cut."""
+        if any(counter.pools is not None for counter in self.counters):
+            return None
+        known = [score(*np.divmod(counter.keys, counter.width)) for counter in self.counters]
+        return _CountPieces(self.counters, known, self.best)
+
+
+@dataclass(frozen=True, eq=False)
+class _CountPieces:
+    """Counts against scores of positives that are known beforehand."""
+
+    counters: list[_Counter]
+    scores: list[Block]
+    best: Best | None
+
+    def piece(self, start: int, low: int, block: Block) -> tuple[list[IntArray], Any]:
+        """Counts among some columns."""
+        counts = [c.count_piece(start, low, block, s) for c, s in zip(self.counters, self.scores, strict=True)]
+        return counts, self.best and self.best.piece(start, low, block)
+
+    def join(self, parts: Sequence[tuple[list[IntArray], Any]]) -> tuple[list[IntArray], Any]:
+        """Counts among all columns."""
+        counts = [np.sum(each, axis=0) for each in zip(*(counts for counts, _ in parts), strict=True)]
+        return counts, self.best and self.best.join([best for _, best in parts])
+
+
+@dataclass(frozen=True, eq=False)
+class _Open:
+    """Counts of a block so far, and pairs that are still to be compared: positives by number, and columns."""
+
+    counts: IntArray
+    whose: IntArray
+    columns: IntArray
+
+
+class _Counter:
+    """Counts for all questions that share one pool: the union of their positives is counted once."""
+
+    def __init__(self, source: Scores, asked: Asked, members: dict[int, Positives]) -> None:
+        n, self.width = source.shape
+        self.members = members
+        keys = [p.rows[p.columns >= 0] * self.width + p.columns[p.columns >= 0] for p in members.values()]
+        self.keys = np.unique(np.concatenate(keys)) if keys else np.empty(0, dtype=np.int64)
+        rows, self.columns = np.divmod(self.keys, self.width)
+        self.indptr = np.searchsorted(rows, np.arange(n + 1)).astype(np.int64)
+        self.pools = asked.query_pools
+        if asked.query_pools is not None and asked.candidate_pools is not None:
+            self._cut(asked.candidate_pools)
+
+    def _cut(self, pools: IntArray) -> None:
+        """Columns of each fold together, in candidate order, and each positive's place among them."""
+        order = np.argsort(pools, kind="stable")
+        self.pool_indptr = np.searchsorted(pools[order], np.arange(int(pools.max(initial=-1)) + 2)).astype(np.int64)
+        self.pool_columns = order.astype(np.int64)
+        place = np.empty(len(pools), dtype=np.int64)
+        place[order] = np.arange(len(pools)) - self.pool_indptr[np.maximum(pools[order], 0)]
+        self.places = place[self.columns]
+
+    def part(self, start: int, stop: int) -> slice:
+        """The positives of some rows."""
+        return slice(int(self.indptr[start]), int(self.indptr[stop]))
+
+    def count(self, start: int, block: Block) -> IntArray:
+        """(positives of these rows, 3): above, equal, equal before."""
+        stop = start + len(block)
+        part = self.part(start, stop)
+        indptr = self.indptr[start : stop + 1] - part.start
+        counts = np.zeros((part.stop - part.start, 3), dtype=np.int64)
+        if self.pools is None:
+            kernels(block).count_all(block, indptr, self.columns[part], counts)
+        else:
+            pools = self.pools[start:stop]
+            cut = pools, self.pool_indptr, self.pool_columns
+            kernels(block).count_pool(block, indptr, self.places[part], counts, *cut)
+        return counts
+
+    def from_near(self, near: Near) -> _Open | None:
+        """As `count`, from low-precision products; None where they leave too much open."""
+        stop = near.start + len(near.bits)
+        part = self.part(near.start, stop)
+        indptr, pools = self.indptr[near.start : stop + 1] - part.start, NO_POOLS
+        if self.pools is not None:
+            pools = self.pools[near.start : stop], self.pool_indptr, self.pool_columns
+        found = near.above(indptr, self.columns[part], pools)
+        if found is None:
+            return None
+        counts = np.stack([found[0], np.ones_like(found[0]), np.zeros_like(found[0])], axis=1)
+        return _Open(counts, found[1] + part.start, found[2])
+
+    def settle(self, source: Any, counted: IntArray, parts: Sequence[_Open]) -> None:
+        """Adds what only the grid can compare."""
+        whose = np.concatenate([NONE, *(part.whose for part in parts)])
+        if not len(whose):
+            return
+        columns, own = np.concatenate([NONE, *(part.columns for part in parts)]), self.columns[whose]
+        rows = self.keys[whose] // self.width
+        theirs, mine = np.split(source.pairs(np.tile(rows, 2), np.concatenate([columns, own])), 2)
+        for place, found in enumerate((theirs > mine, theirs == mine, (theirs == mine) & (columns < own))):
+            np.add.at(counted[:, place], whose[found], 1)
+
+    def count_piece(self, start: int, low: int, block: Block, scores: Block) -> IntArray:
+        """As `count`, among the columns of a piece that begins at `low`."""
+        from limner.core.kernels import count_against
+
+        part = self.part(start, start + len(block))
+        indptr = self.indptr[start : start + len(block) + 1] - part.start
+        counts = np.zeros((part.stop - part.start, 3), dtype=np.int64)
+        count_against(block, indptr, scores[part], self.columns[part] - low, counts)
+        return counts
+
+    def answers(self, source: Scores, counted: IntArray) -> dict[int, IntArray]:
+        """The counts of each question's own positives; `NEVER` for those outside the pool."""
+        self._refuse_nan(source, counted[:, 1] == 0)
+        answered = {}
+        for number, p in self.members.items():
+            counts = np.tile(np.array([NEVER, 1, 0]), (len(p.rows), 1))
+            inside = p.columns >= 0
+            counts[inside] = counted[np.searchsorted(self.keys, p.rows[inside] * self.width + p.columns[inside])]
+            answered[number] = counts
+        return answered
+
+    def _refuse_nan(self, source: Scores, unequal: npt.NDArray[np.bool_]) -> None:
+        """A positive that does not equal itself is NaN and has no rank."""
+        if unequal.any():
+            row, column = (int(at) for at in np.divmod(self.keys[np.argmax(unequal)], self.width))
+            raise LimnerError(
+                f"the score of query {source.queries[row]!r} and candidate {source.candidates[column]!r} is NaN "
+                f"({int(unequal.sum())} such positives): its rank is undefined; fix the scores"
+            )
+
+
+def _counters(source: Scores, asked: Sequence[Asked], positives: Sequence[Positives]) -> list[_Counter]:
+    shared: dict[tuple[int, int], dict[int, Positives]] = {}
+    for number, (a, p) in enumerate(zip(asked, positives, strict=True)):
+        shared.setdefault((id(a.query_pools), id(a.candidate_pools)), {})[number] = p
+    return [_Counter(source, asked[next(iter(members))], members) for members in shared.values()]
