@@ -316,7 +316,12 @@ def _covered(rows: list[dict[str, Any]]) -> Iterator[Claim]:
             continue
         inside = float(((covered >= 0.935) & (covered <= 0.965)).mean())
         yield Claim(
-            f"{head}: mean coverage of 95% intervals, %", 100 * float(covered.mean()), 95, "within 1.5", note, "theory"
+            f"{head}: mean coverage of 95% intervals, %",
+            100 * float(covered.mean()),
+            95,
+            "within 1.5",
+            note,
+            source="theory",
         )
         yield Claim(f"{head}: share of rows covered 93.5 to 96.5%", inside, goal=">= 1", note=note)
         yield Claim(f"{head}: largest bias / half-width", float(max(abs(r["bias"]) for r in mine)), goal="< 0.1")
@@ -367,9 +372,11 @@ def _efficient(world: World, rows: list[dict[str, Any]]) -> Iterator[Claim]:
         simple = free / ((half / 100) ** 2 + free / many) * (pool if whole else 1)
         note = f"+- {half:g} points of {row['target']}; simple random queries {simple:,.0f} labels, pool {pooled:,}"
         what = f"{world.name}: labels for {row['target'].split()[0]}, judge {row['judge']}"
-        yield Claim(f"{what}, against simple random queries", row["needed"], simple, "<= 0.2", note, "theory")
+        yield Claim(f"{what}, against simple random queries", row["needed"], simple, "<= 0.2", note, source="theory")
         if not whole:
-            yield Claim(f"{what}, against a pool of the first five", row["needed"], pooled, "<= 0.1", note, "limner")
+            yield Claim(
+                f"{what}, against a pool of the first five", row["needed"], pooled, "<= 0.1", note, source="limner"
+            )
 
 
 def _pool(world: World, rows: list[dict[str, Any]]) -> Iterator[Claim]:
@@ -392,12 +399,12 @@ def _pool(world: World, rows: list[dict[str, Any]]) -> Iterator[Claim]:
         bias = abs(plain["bias"]) * plain["half"]
         note = f"true {text} {true:.1f}, by the pool of {first} {seen:.1f}; designed: {plain['labels']:,} labels"
         what = f"{world.name}: bias of {target} in points, designed against pooled by {first}"
-        yield Claim(what, bias, abs(true - seen), "<= 0.1", note, "limner")
+        yield Claim(what, bias, abs(true - seen), "<= 0.1", note, source="limner")
         note = (
             f"half-width {late['half']:.2f} instead of {plain['half']:.2f} points, covered {100 * late['covered']:.1f}%"
         )
         what = f"{world.name}: width of {target} in a study planned for {first} alone, over planned for both"
-        yield Claim(what, late["half"], plain["half"], "<= 10", note, "limner")
+        yield Claim(what, late["half"], plain["half"], "<= 10", note, source="limner")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

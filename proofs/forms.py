@@ -46,28 +46,37 @@ def preference(folder: Path) -> Iterator[Claim]:
         values = {each.measure: each.values for each in preferences(store).measures}
     for name, row in PRINTED.items():
         for measure, printed in zip(("R@1", "R@5", "mAP@R"), row, strict=True):
-            yield Claim(f"ranking {name}, {measure}", 100 * values[measure][name], printed, "within 0.05")
+            yield Claim(
+                f"ranking {name}, {measure}", 100 * values[measure][name], printed, "within 0.05", source="print"
+            )
     with open_store(folder / "study.db") as store:
         made = study_of_rankings(judged([5] * 3 + [6, 7, 8] * 12 + [8]), queries=40)
         asked = add_study(store, made, people=8)
         people = [add_annotator(store, f"p{n}").id for n in range(8)]
         votes = add_votes(store, [(n, who, "left") for who in people for n in comparisons(store)])
         counts = preferences(store, samples=0).counts
-    yield Claim("comparisons of 40 queries", asked, 400, "== 1")
-    yield Claim("votes of eight people", votes, 3200, "== 1")
+    yield Claim("comparisons of 40 queries", asked, 400, "== 1", source="print")
+    yield Claim("votes of eight people", votes, 3200, "== 1", source="print")
     ours, theirs = (sorted(map(int, (c + c.T)[np.triu_indices(5, 1)])) for c in (counts, table("eccv-d1").values))
     log(f"totals of pairs, three queries with five positives: {ours}; printed {theirs}")
     same = sum(a == b for a, b in zip(ours, theirs, strict=True))
-    yield Claim("totals of pairs as in Table D.1", same, 10, "== 1", "C counts as E where five answers are right")
-    yield Claim("votes E against E", counts[4, 4], table("eccv-d1").values[4, 4], "== 1")
+    yield Claim(
+        "totals of pairs as in Table D.1",
+        same,
+        10,
+        "== 1",
+        "C counts as E where five answers are right",
+        source="print",
+    )
+    yield Claim("votes E against E", counts[4, 4], table("eccv-d1").values[4, 4], "== 1", source="print")
 
 
 def failures() -> Iterator[Claim]:
     """Whether Table 2 and figure 10 of the explainable-evaluation paper fit each other."""
     note = "85 pairs with one mark, 15 with two, 3 with three; so no mark is left for size, printed as 6.14%"
-    yield Claim("marks of Table 2 without size", sum(MARKS.values()), 85 + 2 * 15 + 3 * 3, "== 1", note)
+    yield Claim("marks of Table 2 without size", sum(MARKS.values()), 85 + 2 * 15 + 3 * 3, "== 1", note, source="print")
     note = "the share of details among all pairs; printed as the confidence of action -> details"
-    yield Claim("share of details, %", 100 * MARKS["detail"] / 103, 54.37, "within 0.005", note)
+    yield Claim("share of details, %", 100 * MARKS["detail"] / 103, 54.37, "within 0.005", note, source="print")
 
 
 def crowd(data: Path) -> Iterator[Claim]:
@@ -78,11 +87,16 @@ def crowd(data: Path) -> Iterator[Claim]:
     captions = Counter(raw.images)
     note = "section 4.3.2: every image is paired with a multiple of ten captions"
     yield Claim(
-        "images with a multiple of ten captions", sum(n % 10 == 0 for n in captions.values()), 1000, "== 1", note
+        "images with a multiple of ten captions",
+        sum(n % 10 == 0 for n in captions.values()),
+        1000,
+        "== 1",
+        note,
+        source="print",
     )
     judges = raw.values.sum(axis=1)
     note = f"section 4.3.2: three annotators each; {int((judges > 3).sum()):,} pairs of {len(judges):,} have more"
-    yield Claim("pairs with three judges or more", int((judges >= 3).sum()), len(judges), "== 1", note)
+    yield Claim("pairs with three judges or more", int((judges >= 3).sum()), len(judges), "== 1", note, source="print")
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:

@@ -247,7 +247,7 @@ CASES = [
          ["not comparable", "ranked against 10 candidates in one and 20"]),
     Case("nothing that was published", evaluated, ["compare", "a.json", "--published"],
          ["no number that was published", "--protocol"]),
-    Case("report of unknown ending", nothing, [*MATRIX, "--save", "out.pdf"], ["out.pdf ends in '.pdf'", ".html"]),
+    Case("report of unknown ending", nothing, [*MATRIX, "--save", "out.docx"], ["out.docx ends in '.docx'", ".html"]),
     Case("report where none can be", nothing, [*MATRIX, "--save", "captions.csv/out.json"], ["captions.csv"]),
     Case("folder that is not empty", full_folder, ["data", "convert", "captions.csv", "full"],
          ["full is not empty"]),

@@ -21,9 +21,9 @@ def report():
 
 def test_find_refuses_what_is_not_one(report):
     assert report.find("R@1", direction="i2t", view="pairs").value == report.value("R@1", direction="i2t", view="pairs")
-    with pytest.raises(LimnerError, match="4 results fit R@1"):
+    with pytest.raises(LimnerError, match="4 results match R@1"):
         report.find("R@1")
-    with pytest.raises(LimnerError, match="0 results fit P@7"):
+    with pytest.raises(LimnerError, match="0 results match P@7"):
         report.find("P@7")
 
 
@@ -64,8 +64,8 @@ def test_latex_escapes(report, tmp_path):
 
 
 def test_unknown_ending(report, tmp_path):
-    with pytest.raises(LimnerError, match="unknown report file ending '.pdf'"):
-        report.save(tmp_path / "r.pdf")
+    with pytest.raises(LimnerError, match="unknown report file ending '.docx'"):
+        report.save(tmp_path / "r.docx")
 
 
 @pytest.mark.parametrize(

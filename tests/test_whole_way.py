@@ -57,7 +57,7 @@ def test_the_script_runs_to_its_end(tmp_path):
     )
     before, after = Report.load(work / "before.json"), Report.load(work / "mine.json")
     for direction, queries in (("i2t", 200), ("t2i", 1000)):
-        assert {len(r.find("R@1", direction=direction).values) for r in (before, after)} == {queries}
+        assert {len(r.find("R@1", direction=direction, view="pairs").values) for r in (before, after)} == {queries}
     columns = json.loads((work / "searched.json").read_text())["columns"]
     assert len(columns) == 2, "both models search on the page"
     assert "nan" not in done.stdout

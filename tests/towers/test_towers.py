@@ -216,8 +216,8 @@ def test_an_lstm_learns_is_saved_and_fixes_what_is_trained_further(made, tmp_pat
     np.testing.assert_allclose(
         loaded.scores(whole.dev, features=features).matrix(), model.scores(whole.dev).matrix(), atol=1e-6
     )
-    with pytest.raises(LimnerError, match="cell='gru' with start="):
-        limner.train(whole, "towers", features=features, start=model, cell="gru", epochs=1)
+    with pytest.raises(LimnerError, match="cell='gru' with init_from="):
+        limner.train(whole, "towers", features=features, init_from=model, cell="gru", epochs=1)
 
 
 @pytest.mark.parametrize("cell", branches.CELLS)
@@ -356,7 +356,7 @@ def test_a_damaged_model_is_refused(models, tmp_path):
     weights.write_bytes(good)
     held = json.loads(config.read_text())
     config.write_text(json.dumps({**held, "sizes": {"features": 9, "texts": held["sizes"]["texts"]}}))
-    with pytest.raises(LimnerError, match=r"no model whose weights fit its config\.json"):
+    with pytest.raises(LimnerError, match=r"not a valid model whose weights fit its config\.json"):
         systems.load(folder)
     config.write_text(json.dumps({key: value for key, value in held.items() if key != "settings"}))
     with pytest.raises(LimnerError, match="not a valid saved model"):

@@ -5,9 +5,9 @@ The bound of `limner.core.lowprecision` rules out nearly all candidates; what is
 and what is still undecided, with every score that is returned, is read from the grid of tiles that `VectorScores` uses.
 Lists, counts and scores are those of the float32 way to the bit.
 
-`LIMNER_LOW_PRECISION` says when: "auto" (default: where torch is there, the processor has bfloat16 units and a short
-measurement finds them faster for these vectors), "never", or "always": also on a processor without such units, where
-the same products are computed in float32 and rounded, which is slower and meant for tests.
+`LIMNER_LOW_PRECISION` says when: "never" (default), "auto" (if torch is there, the processor has bfloat16 units and a
+short measurement finds them faster for these vectors), or "always": also on a processor without such units, where the
+same products are computed in float32 and rounded, which is slower and meant for tests.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ SHARE = 64
 
 def setting() -> str:
     """The value of `LIMNER_LOW_PRECISION`."""
-    word = os.environ.get(SETTING, "auto") or "auto"
+    word = os.environ.get(SETTING, "never") or "never"
     if word not in WORDS:
         raise LimnerError(f"{SETTING}={word!r}: expected one of {', '.join(WORDS)}")
     return word
