@@ -235,7 +235,7 @@ def test_ids_that_fit_only_one_way_need_no_word():
     ("options", "message"),
     [
         ({"direction": "i2i"}, "unknown direction 'i2i'"),
-        ({"direction": "t2i"}, "direction 't2i' with queries .* that are no texts"),
+        ({"direction": "t2i"}, "direction 't2i' with queries .* that are not texts"),
     ],
 )
 def test_a_wrong_direction_is_refused(toy, scored, options, message):

@@ -419,7 +419,7 @@ def test_votes_by_key_are_stored_once(opened, address):
     rivals = [Rivals(text, "a", "b", tuple(images[:5]), tuple(images[5:10])) for text in list(held.texts.ids)[:2]]
     add_comparisons(address.state.site.store, rivals, study="preference")
     page = opened("/prefer", name="voter")
-    assert page.locator(".found img").count() == 10
+    assert page.locator(".ranking img").count() == 10
     for key in ("1", "2"):
         page.keyboard.press("Control+3")
         with page.expect_navigation():
