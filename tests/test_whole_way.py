@@ -62,6 +62,8 @@ def test_the_script_runs_to_its_end(tmp_path):
     assert len(columns) == 2, "both models search on the page"
     assert "nan" not in done.stdout
     assert "captions" in done.stdout + done.stderr, "explain says that objects come from the captions"
-    assert sum(1 for _ in (work / "better.qrels").open()) > 965, "five captions of each of the 193 pooled pictures, and new pairs"
+    assert sum(1 for _ in (work / "better.qrels").open()) > 965, (
+        "five captions of each of the 193 pooled pictures, and new pairs"
+    )
     assert re.search(r"mine +theirs +difference", done.stdout)
     assert (work / "before.html").stat().st_size > 10_000 and (work / "found.html").stat().st_size > 1_000
