@@ -450,3 +450,15 @@ def test_a_turn_narrows_at_the_shell(tmp_path, monkeypatch):
     assert done.exit_code == 0 and "10 further units drawn" in done.output and "limner annotate serve" in done.output
     done = run(app, ["annotate", "pool", "other.db", *common, "--again", "10", "--strategy", "narrow"])
     assert done.exit_code == 3 and "limner annotate plan" in done.output
+
+
+def test_nothing_is_drawn_where_one_direction_cannot_be_narrowed(tmp_path):
+    made, systems, _ = labelling.study()
+    with open_store(tmp_path / "w.db") as store:
+        add_collection(store, made)
+        plan(store, made, systems, measures="R@1", direction="t2i", budget=20, half_width=9)
+        plan(store, made, systems, measures="mAP@R", direction="i2t", budget=4000, half_width=30)
+        before = [each.drawn for each in designs(store)]
+        with pytest.raises(LimnerError, match="levels cannot be narrowed"):
+            narrow(store, made, systems, 12)
+        assert [each.drawn for each in designs(store)] == before

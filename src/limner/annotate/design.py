@@ -331,7 +331,7 @@ def _extended(
     pairs = zip(found.units[:kept].tolist(), found.probabilities[:kept].tolist(), strict=True)
     add_phase(store, made.id, pairs, shares=shares.tolist(), seed=seed_now)
     drawn = [*before, *found.units[:kept].tolist()]
-    asked = _ask(store, made, study.given, drawn[len(before) :], replication, seed)
+    asked = ask(store, made, study.given, drawn[len(before) :], replication, seed)
     counts = np.bincount(codes[drawn], minlength=len(size))
     expected = {
         n: 100 * _half(share, inside, study.spread, codes, counts) for n, (inside, share) in study.domains.items()
@@ -406,7 +406,7 @@ def _half(share: float, inside: FloatArray, spread: FloatArray, codes: Any, coun
     return min(_Z * share * float(np.sqrt(variance)), share)
 
 
-def _ask(store: Store, made: Design, given: Judgements, units: Sequence[int], replication: int, seed: int) -> int:
+def ask(store: Store, made: Design, given: Judgements, units: Sequence[int], replication: int, seed: int) -> int:
     """Makes tasks of the drawn pairs that nobody is asked for yet, in the order they were drawn."""
     pairs = list(dict.fromkeys(p for n in units for p in made.units[n].pairs(made.direction)))
     if not pairs:

@@ -13,14 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from limner.annotate.design import unit_values
+from limner.annotate.design import ask, unit_values
 from limner.annotate.frames import needed
-from limner.annotate.pool import Lists, lists_of, waiting
+from limner.annotate.pool import Lists, lists_of
 from limner.annotate.store import Store
-from limner.annotate.store.contents import add_pairs
 from limner.annotate.store.designs import Design, add_phase, designs
-from limner.annotate.store.tasks import add_tasks
-from limner.annotate.tasks import make_tasks
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
@@ -84,27 +81,28 @@ def narrow(
     if not last:
         raise LimnerError("the store has no design to add to: run 'limner annotate plan' first")
     each = max(number // len(last), 1)
-    return [_narrowed(store, collection, systems, made, each, replication, seed) for made in last.values()]
+    apart = {
+        d: telling(made, systems, collection.judged("pairs", d)) for d, made in last.items()
+    }
+    return [_narrowed(store, collection, made, apart[d], each, replication, seed) for d, made in last.items()]
 
 
 def _narrowed(
     store: Store,
     collection: Collection,
-    systems: Mapping[str, Lists],
     made: Design,
+    apart: FloatArray,
     number: int,
     replication: int,
     seed: int,
 ) -> Narrowed:
-    known = collection.judged("pairs", made.direction)
-    apart = telling(made, systems, known)
     codes = np.array([u.stratum for u in made.units])
     shares = shares_for(codes, apart, unit_values(store, made))
     seed_now = seed + len(made.shares)
     found = draw(codes, number, shares=shares, before=made.drawn, seed=seed_now)
     pairs = zip(found.units.tolist(), found.probabilities.tolist(), strict=True)
     add_phase(store, made.id, pairs, shares=shares.tolist(), seed=seed_now)
-    asked = _asked(store, made, found.units.tolist(), collection.judgements, replication, seed)
+    asked = ask(store, made, collection.judgements, found.units.tolist(), replication, seed)
     counts = np.bincount(codes[found.units], minlength=len(shares))
     own = np.bincount(codes, weights=apart, minlength=len(shares)).astype(int)
     return Narrowed(made.direction, tuple(own.tolist()), tuple(counts.tolist()), asked)
@@ -153,14 +151,3 @@ def shares_for(codes: IntArray, apart: FloatArray, labelled: Mapping[int, float]
     wanted = np.sqrt(size * own * np.clip(rate * (1 - rate), 0.02, 0.25))
     even = size / size.sum()
     return np.asarray(0.5 * even + 0.5 * (wanted / wanted.sum() if wanted.sum() else even))
-
-
-def _asked(store: Store, made: Design, units: Sequence[int], given: Judgements, replication: int, seed: int) -> int:
-    """Makes tasks of the drawn pairs that nobody is asked for yet, in the order they were drawn."""
-    pairs = list(dict.fromkeys(p for n in units for p in made.units[n].pairs(made.direction)))
-    add_pairs(store, pairs)
-    open_ = set(waiting(store))
-    wanted = [pair for pair in pairs if pair in open_]
-    if wanted:
-        add_tasks(store, make_tasks(wanted, given, near=pairs, seed=seed, in_order=True), replication=replication)
-    return len(wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
@@ -14,12 +15,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Tabular:
+class Tabular(ABC):
     """What can be shown as a table: `_columns()` names the columns and gives their values."""
 
+    @abstractmethod
     def _columns(self) -> Mapping[str, Sequence[Any]]:
         """The columns by name, all of one length."""
-        raise NotImplementedError
 
     def to_arrow(self) -> pa.Table:
         """The table as Arrow."""
