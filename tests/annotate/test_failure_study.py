@@ -135,12 +135,12 @@ def test_keywords_leave_out_what_the_captions_of_the_truth_do_not_say():
         for t, text in zip(world.texts.ids, world.texts.values, strict=True)
     ]
     stranger = Failure("none", "quantum chromodynamics lecture", world.images.ids[0], world.images.ids[1])
-    kept = with_keywords([*found, stranger], world, least=1)
+    kept = with_keywords([*found, stranger], world, min_common=1)
     assert stranger not in kept and len(kept) > 50
-    assert with_keywords([*found, stranger], world, least=0) == [*found, stranger]
+    assert with_keywords([*found, stranger], world, min_common=0) == [*found, stranger]
     assert common_words(stranger, {}) == 0
     with pytest.raises(LimnerError):
-        with_keywords(found, world, least=-1)
+        with_keywords(found, world, min_common=-1)
 
 
 # --- the store --------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def test_a_study_of_failures_from_the_shell_and_on_the_page(tmp_path, monkeypatc
 
     monkeypatch.chdir(tmp_path)
     run = CliRunner().invoke
-    how = ["--system", "colours", "--most", "4", "--keywords", "1", "--json"]
+    how = ["--system", "colours", "--limit", "4", "--keywords", "1", "--json"]
     done = run(app, ["annotate", "failures", "s.db", *WORLD, *how])
     assert done.exit_code == 0, done.output
     made = json.loads(done.stdout)

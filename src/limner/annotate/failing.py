@@ -46,7 +46,7 @@ COMMON = 2
 """Words that a query and the other captions of its image must share, at least; the paper says "very few" is too few."""
 
 
-def with_keywords(found: Sequence[Failure], collection: Collection, *, least: int = COMMON) -> list[Failure]:
+def with_keywords(found: Sequence[Failure], collection: Collection, *, min_common: int = COMMON) -> list[Failure]:
     """The failures whose query shares enough words with the other captions of its own image.
 
     The paper leaves out the others: where the captions of the truth do not say what the query asks for, the data failed
@@ -55,18 +55,18 @@ def with_keywords(found: Sequence[Failure], collection: Collection, *, least: in
     Args:
         found: The failures.
         collection: Which captions belong to which image.
-        least: Common words, at least; 0 keeps all.
+        min_common: Minimum number of common words; 0 keeps all.
 
     >>> import limner
     >>> world = limner.load("scenes", images=20)
     >>> one = Failure(world.texts.ids[0], world.texts.values[0], world.images.ids[0], world.images.ids[1])
-    >>> len(with_keywords([one], world, least=1)), len(with_keywords([one], world, least=99))
+    >>> len(with_keywords([one], world, min_common=1)), len(with_keywords([one], world, min_common=99))
     (1, 0)
     """
-    if least < 0:
-        raise LimnerError(f"{least} common words: expected 0 or more")
+    if min_common < 0:
+        raise LimnerError(f"{min_common} common words: expected 0 or more")
     captions = _captions(collection)
-    return [f for f in found if common_words(f, captions) >= least]
+    return [f for f in found if common_words(f, captions) >= min_common]
 
 
 def _captions(collection: Collection) -> dict[str, list[tuple[str, str]]]:

@@ -81,9 +81,7 @@ def narrow(
     if not last:
         raise LimnerError("the store has no design to add to: run 'limner annotate plan' first")
     each = max(number // len(last), 1)
-    apart = {
-        d: telling(made, systems, collection.judged("pairs", d)) for d, made in last.items()
-    }
+    apart = {d: telling(made, systems, collection.judged("pairs", d)) for d, made in last.items()}
     return [_narrowed(store, collection, made, apart[d], each, replication, seed) for d, made in last.items()]
 
 

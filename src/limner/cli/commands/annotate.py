@@ -47,7 +47,8 @@ def pool(
         float | None, word("Minimum BLEU-pre with the image's own captions, e.g. 0.25.", metavar="X")
     ] = None,
     queries: Annotated[
-        list[str] | None, word("Pool for so many queries only: i2t=1261, t2i=1333. Repeatable.", metavar="WAY=N")
+        list[str] | None,
+        word("Pool a random sample of queries: i2t=1261, t2i=1333. Repeatable.", metavar="DIRECTION=N"),
     ] = None,
     seed: Annotated[int, word("Another seed, other queries.", metavar="N", min=0)] = 0,
     again: Annotated[

@@ -36,8 +36,8 @@ def failures(
     keywords: Annotated[
         int, word("Words that a query and its image's other captions share, at least.", metavar="N", min=0)
     ] = 2,
-    most: Annotated[int | None, word("At most so many failures, drawn at random.", metavar="N", min=1)] = None,
-    people: Annotated[int, word("So many people look at each failure.", metavar="N", min=1)] = 1,
+    limit: Annotated[int | None, word("Maximum number of failures, drawn at random.", metavar="N", min=1)] = None,
+    people: Annotated[int, word("People who judge each failure.", metavar="N", min=1)] = 1,
     name: Name = "failures",
     seed: Annotated[int, word("Another seed, other failures.", metavar="N", min=0)] = 0,
     split: Split = None,
@@ -50,7 +50,7 @@ def failures(
     Failures whose query says nothing that the image's other captions say are left out (--keywords).
 
     Examples:
-      $ limner annotate failures work.db scenes --system histograms --most 100 --people 3
+      $ limner annotate failures work.db scenes --system histograms --limit 100 --people 3
       $ limner annotate failures work.db flickr8k:DIR --run t2i.run --keywords 3
     """
     import random
@@ -68,8 +68,8 @@ def failures(
     with progress("finding failures"):
         scored: Any = source[direction]
         found = failed(scored, held, direction=direction, judgements=held.judgements.name)
-        kept = with_keywords(found, held, least=keywords)
-    chosen = kept if most is None or most >= len(kept) else random.Random(seed).sample(kept, most)
+        kept = with_keywords(found, held, min_common=keywords)
+    chosen = kept if limit is None or limit >= len(kept) else random.Random(seed).sample(kept, limit)
     with opened(store, create=True) as db:
         remember(db, held, collection, loading(option), split)
         added = add_failures(db, chosen, study=name, replication=people)
