@@ -17,16 +17,18 @@ from limner.scores import Scores
 
 
 @cache
-def study(n: int = 60, seed: int = 0) -> tuple[Collection, dict[str, Scores], np.ndarray]:
+def study(
+    n: int = 60, seed: int = 0, *, unlabelled: float = 0.05, noise: tuple[float, float] = (0.4, 1.0)
+) -> tuple[Collection, dict[str, Scores], np.ndarray]:
     """Images and texts in pairs, of which more match than are labelled; two systems, one better; the truth."""
     random = np.random.default_rng(seed)
     images, texts = [f"i{k:03}" for k in range(n)], [f"t{k:03}" for k in range(n)]
-    truth = np.eye(n, dtype=bool) | (random.random((n, n)) < 0.05)
+    truth = np.eye(n, dtype=bool) | (random.random((n, n)) < unlabelled)
     pairs = Judgements.from_pairs(zip(images, texts, strict=True), queries=images, candidates=texts, name="pairs")
     made = Collection("toy", Items(images, [None] * n), Items(texts, texts, kind="text"), pairs)
     systems = {
-        name: Scores.from_matrix(truth + noise * random.normal(size=(n, n)), images, texts)
-        for name, noise in (("good", 0.4), ("bad", 1.0))
+        name: Scores.from_matrix(truth + spread * random.normal(size=(n, n)), images, texts)
+        for name, spread in zip(("good", "bad"), noise, strict=True)
     }
     return made, systems, truth
 

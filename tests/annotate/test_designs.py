@@ -7,6 +7,7 @@ import uuid
 import numpy as np
 import pytest
 
+import labelling
 import limner
 from limner.annotate import open_store, plan
 from limner.annotate.design import unit_values
@@ -18,11 +19,9 @@ from limner.annotate.store.designs import add_machine_answers, designs, machine_
 from limner.annotate.store.exclusions import exclude
 from limner.annotate.store.people import add_annotator
 from limner.annotate.store.tasks import lease
-from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.evaluation.measures import Measure
-from limner.scores import Scores
 
 N = 120
 
@@ -30,16 +29,7 @@ N = 120
 @pytest.fixture(scope="module")
 def world():
     """Images and texts in pairs, of which more match than are labelled; two systems, one better."""
-    random = np.random.default_rng(0)
-    images, texts = [f"i{n:03}" for n in range(N)], [f"t{n:03}" for n in range(N)]
-    truth = np.eye(N, dtype=bool) | (random.random((N, N)) < 0.02)
-    pairs = Judgements.from_pairs(zip(images, texts, strict=True), queries=images, candidates=texts, name="pairs")
-    made = Collection("toy", Items(images, [None] * N), Items(texts, texts, kind="text"), pairs)
-    systems = {
-        name: Scores.from_matrix(truth + noise * random.normal(size=(N, N)), images, texts)
-        for name, noise in (("good", 0.45), ("bad", 0.8))
-    }
-    return made, systems, truth
+    return labelling.study(N, unlabelled=0.02, noise=(0.45, 0.8))
 
 
 class Oracle:
