@@ -68,10 +68,11 @@ PRINTED = {
     "CRank on MCProp 20%": 0.791,
 }
 """Table 2, nDCG@5 on 1,000 elements."""
-PROPOSING: dict[str, Any] = {"rate": 3e-4, "decay_every": 10, "weight_decay": 0.01, "dropout": 0.2, "clip": 2.0}
-PROPOSING |= {"batch": 256, "loss": "max", "width": 384, "epochs": 15, "precision": "bfloat16"}
-JUDGING: dict[str, Any] = {"rate": 1e-4, "decay": 0.3, "decay_every": 3, "epochs": 8, "batch": 256, "clip": 1.0}
-JUDGING |= {"longest": 96, "precision": "bfloat16"}
+PROPOSING: dict[str, Any] = {"learning_rate": 3e-4, "lr_decay_every": 10, "weight_decay": 0.01, "dropout": 0.2}
+PROPOSING |= {"max_grad_norm": 2.0, "batch_size": 256, "loss": "max", "hidden_dim": 384, "epochs": 15}
+PROPOSING |= {"precision": "bfloat16"}
+JUDGING: dict[str, Any] = {"learning_rate": 1e-4, "lr_decay": 0.3, "lr_decay_every": 3, "epochs": 8}
+JUDGING |= {"batch_size": 256, "max_grad_norm": 1.0, "max_tokens": 96, "precision": "bfloat16"}
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,8 @@ def wanted(seeds: int) -> list[Run]:
     others = [
         Run("MCProp concat", "mcprop", {"fusion": "concat"}),
         Run("MCProp text", "mcprop", {"fusion": "text"}),
-        Run("CRank with pictures", "crank", {"pictures": True}),
-        Run("CRank hard", "crank", {"hard": 0.5}),
+        Run("CRank with pictures", "crank", {"use_images": True}),
+        Run("CRank hard", "crank", {"hard_negative_share": 0.5}),
         Run("MCProp adaptive", "mcprop", {"fusion": "attentive", "loss": "adaptive"}),
     ]
     return [judges[0], attentive[0], *others, *judges[1:], *attentive[1:]]
@@ -241,7 +242,7 @@ def _proposed(run: Run, work: Work) -> tuple[dict[str, np.ndarray], list[Any]]:
 
     pools = _pools(work)
     how = {**PROPOSING, "backbone": work.backbone, "device": work.device, "seed": run.seed, **run.options}
-    how |= {"width": 32, "layers": 1, "epochs": 1, "precision": "float32"} if work.quick else {}
+    how |= {"hidden_dim": 32, "layers": 1, "epochs": 1, "precision": "float32"} if work.quick else {}
     vectors = features(work.data, *pools.values())
     model = mcprop.train(pools["train"], dev=pools["dev"], features=vectors, progress=_quiet, **how)
     history = model.trained["history"]
@@ -258,10 +259,10 @@ def _judged(run: Run, work: Work) -> tuple[dict[str, np.ndarray], list[Any]]:
 
     pools = _pools(work)
     how = {**JUDGING, "backbone": work.backbone, "device": work.device, "seed": run.seed, **run.options}
-    how |= {"epochs": 1, "batch": 16, "precision": "float32"} if work.quick else {}
-    if run.options.get("hard"):
+    how |= {"epochs": 1, "batch_size": 16, "precision": "float32"} if work.quick else {}
+    if run.options.get("hard_negative_share"):
         how["proposer"] = raw_backbone(pools["train"], work).top(60)
-    if run.options.get("pictures"):
+    if run.options.get("use_images"):
         how["features"] = features(work.data, *pools.values())
     model = crank.train(pools["train"], dev=pools["dev"], progress=_quiet, **how)
     held = {"logits": model.scores(pools["test"]).matrix().astype(np.float32)}

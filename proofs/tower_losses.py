@@ -60,12 +60,22 @@ LOSSES: Mapping[str, dict[str, Any]] = {
     "semi-hard": {"loss": "semi-hard"},
     "adaptive k": {"loss": "adaptive"},
 }
-COMMON = {"least": 4, "patience": 8}
+COMMON = {"min_count": 4, "patience": 8}
 TRIES: Mapping[str, dict[str, Any]] = {
-    "0.001 /10 every 10 of 30": {"rate": 1e-3, "decay_every": 10, "epochs": 30, "dropout": 0.0},
-    "0.001 /10 every 10 of 30, dropout 0.5": {"rate": 1e-3, "decay_every": 10, "epochs": 30, "dropout": 0.5},
-    "0.0002 /10 after 15 of 30": {"rate": 2e-4, "decay_every": 15, "epochs": 30, "dropout": 0.0},
-    "0.0002 /10 after 24 of 36, dropout 0.5": {"rate": 2e-4, "decay_every": 24, "epochs": 36, "dropout": 0.5},
+    "0.001 /10 every 10 of 30": {"learning_rate": 1e-3, "lr_decay_every": 10, "epochs": 30, "dropout": 0.0},
+    "0.001 /10 every 10 of 30, dropout 0.5": {
+        "learning_rate": 1e-3,
+        "lr_decay_every": 10,
+        "epochs": 30,
+        "dropout": 0.5,
+    },
+    "0.0002 /10 after 15 of 30": {"learning_rate": 2e-4, "lr_decay_every": 15, "epochs": 30, "dropout": 0.0},
+    "0.0002 /10 after 24 of 36, dropout 0.5": {
+        "learning_rate": 2e-4,
+        "lr_decay_every": 24,
+        "epochs": 36,
+        "dropout": 0.5,
+    },
 }
 WARM_EPOCHS = 5
 PUBLISHED = {
@@ -85,7 +95,7 @@ def chosen_tries(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     if not options.quick:
         return {name: {**COMMON, **how, "device": options.device} for name, how in TRIES.items()}
     small = {**COMMON, **SMALLEST, "epochs": 2, "device": options.device}
-    return {name: {**small, "rate": 10 * how["rate"]} for name, how in list(TRIES.items())[::2]}
+    return {name: {**small, "learning_rate": 10 * how["learning_rate"]} for name, how in list(TRIES.items())[::2]}
 
 
 def trained_by_loss(options: argparse.Namespace, folder: Path) -> dict[str, tuple[str, list[Trained]]]:

@@ -28,9 +28,25 @@ from claims import log, result_file
 from limner import Collection, Embeddings, Hubs, Scores, evaluate, load, train
 from limner.evaluation.tuning import tune
 
-REGULAR = {"dropout": 0.5, "least": 4, "epochs": 12, "decay_every": 5}
-SMALL = {"words": 128, "hidden": 256, "joint": 256, "epochs": 5, "decay_every": 4, "rate": 0.002, "dropout": 0.2}
-SMALLEST = {"words": 64, "hidden": 128, "joint": 128, "epochs": 3, "decay_every": 3, "rate": 0.002, "dropout": 0.0}
+REGULAR = {"dropout": 0.5, "min_count": 4, "epochs": 12, "lr_decay_every": 5}
+SMALL = {
+    "word_dim": 128,
+    "hidden_dim": 256,
+    "embedding_dim": 256,
+    "epochs": 5,
+    "lr_decay_every": 4,
+    "learning_rate": 0.002,
+    "dropout": 0.2,
+}
+SMALLEST = {
+    "word_dim": 64,
+    "hidden_dim": 128,
+    "embedding_dim": 128,
+    "epochs": 3,
+    "lr_decay_every": 3,
+    "learning_rate": 0.002,
+    "dropout": 0.0,
+}
 QUICK_IMAGES = 100
 DIRECTIONS = {"i2t": "image → text", "t2i": "text → image"}
 MEASURES = ("R@1", "R@5", "R@10")
@@ -172,8 +188,8 @@ def _model(task: Task) -> Any:
     learned = learned if task.changed is None else task.changed(learned, job)
     how: dict[str, Any] = {"dev": pairs.dev, "features": features, "seed": job.seed, **job.options}
     if job.warm:
-        first = {**how, "loss": "sum", "epochs": job.warm, "rate": SUM_RATE, "decay_every": job.warm}
-        how["start"] = train(learned, job.system, **first)
+        first = {**how, "loss": "sum", "epochs": job.warm, "learning_rate": SUM_RATE, "lr_decay_every": job.warm}
+        how["init_from"] = train(learned, job.system, **first)
     return train(learned, job.system, **how)
 
 

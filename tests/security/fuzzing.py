@@ -29,6 +29,10 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE.parents[1] / "benchmarks"))
+
+from claims import peak_megabytes  # noqa: E402
+
 PIECE = 5000
 SILENCE = 300.0
 """Inputs of one job; seconds after which a worker that says nothing is taken for hung."""
@@ -54,7 +58,7 @@ def work(*, seconds: float, megabytes: int) -> None:
         for line in sys.stdin:
             name, start, stop = json.loads(line)
             came = _batch(name, range(start, stop), Path(held), seconds, megabytes)
-            came["peak MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+            came["peak MB"] = round(peak_megabytes())
             say(done=stop, came=came)
 
 

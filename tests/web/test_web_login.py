@@ -18,8 +18,11 @@ from websites import PASSWORD, browser
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    """Hashing is what it is about elsewhere; here it would only take time."""
+def quick(request, monkeypatch):
+    """Hashing is what it is about elsewhere; here it would only take time. A server of its own hashes as ever."""
+    if request.node.get_closest_marker("long"):
+        yield
+        return
     monkeypatch.setattr(passwords, "hasher", lambda: _Quick())
     yield
     passwords._nobody.cache_clear()

@@ -283,7 +283,7 @@ def train(
         options: Options of `Pairing`, `limner.systems.towers.pair_classifiers.Layers` and `Training`, with other
             defaults: batch_size 64, learning_rate 2e-4, weight_decay 0.01, epochs 10.
     """
-    pairing, shape, training = split({**DEFAULTS, **options}, Pairing, Layers, Training, what=KIND)
+    pairing, shape, training = split(options, Pairing, Layers, Training, what=KIND, defaults=DEFAULTS)
     device = device_named(training.device)
     group = joined(device)
     features = source(pairing.features) if pairing.use_images else None

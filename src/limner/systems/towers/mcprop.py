@@ -284,7 +284,7 @@ def train(
         progress: Called with (steps done, steps in total).
         options: Options of `Query`, `Heads`, `Margin` (its loss is "max" here) and `Training`.
     """
-    query, shape, margin, training = split({**DEFAULTS, **options}, Query, Heads, Margin, Training, what=KIND)
+    query, shape, margin, training = split(options, Query, Heads, Margin, Training, what=KIND, defaults=DEFAULTS)
     device = device_named(training.device)
     group = joined(device)
     texts = [*collection.texts.values, *image_names(collection.images)]

@@ -148,12 +148,21 @@ def settings(kind: type[Kind], options: Mapping[str, Any], *, what: str) -> Kind
     return kind(**checked(kind, options, what=repr(what), objects=False))
 
 
-def split(options: Mapping[str, Any], *kinds: type, what: str) -> list[Any]:
-    """Settings of several kinds from one set of options: each takes the names it knows, none may be left over."""
+def split(
+    options: Mapping[str, Any], *kinds: type, what: str, defaults: Mapping[str, Any] = MappingProxyType({})
+) -> list[Any]:
+    """Settings of several kinds from one set of options: each takes the names it knows, none may be left over.
+
+    Args:
+        options: Values by name, as a user gave them; old names are translated.
+        kinds: Dataclasses of settings.
+        what: Whose options they are; used in messages only.
+        defaults: Values of options that are not given, where they differ from those of the dataclasses.
+    """
 
     @takes(*kinds)
     def together(**options: object) -> None: ...
 
-    chosen = checked(together, options, what=repr(what), objects=False)
+    chosen = {**defaults, **checked(together, options, what=repr(what), objects=False)}
     names = [{field.name for field in dataclasses.fields(kind)} & chosen.keys() for kind in kinds]
     return [kind(**{name: chosen[name] for name in each}) for kind, each in zip(kinds, names, strict=True)]
