@@ -17,6 +17,7 @@ import contextlib
 import hashlib
 import io
 import json
+import math
 import re
 import sys
 import tempfile
@@ -41,6 +42,11 @@ RECORDS = ROOT / "proofs" / "records"
 FROZEN = ROOT / "tests" / "same_everywhere.json"
 FEW = 40
 MEASURED = ("numpy", "scipy", "numba", "pillow", "scikit-learn")
+
+DIGITS = 1e-12
+"""Scores, rankings and measures are compared by fingerprints, to the bit. Numbers that are written out may differ by
+this share: the p-values of McNemar's test come from functions of the system's C library, whose last digits depend on
+the processor (at most 4e-15 between aarch64 and x86-64). No table shows so many digits."""
 
 Values = dict[str, Any]
 
@@ -150,7 +156,18 @@ def fingerprint(*parts: str | np.ndarray[Any, Any]) -> str:
 def different(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     """The names of values that two records do not share."""
     a, b = (json.loads(json.dumps(each["values"])) for each in (one, other))
-    return sorted(name for name in a.keys() | b.keys() if name not in a or name not in b or a[name] != b[name])
+    return sorted(name for name in a.keys() | b.keys() if name not in a or name not in b or not same(a[name], b[name]))
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are equal, parts of parts included; numbers to `DIGITS`, everything else exactly."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return one == other or math.isclose(one, other, rel_tol=DIGITS)
+    return bool(one == other)
 
 
 def compare(paths: list[Path]) -> str:

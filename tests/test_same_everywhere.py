@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import subprocess
@@ -34,6 +35,21 @@ def test_this_machine_computes_what_every_machine_does(proof):
     frozen = json.loads(FROZEN.read_text(encoding="utf-8"))
     differing = [name for name in proof.different(proof.record(quick=True), frozen) if name != "README"]
     assert differing == [], f"other values than on {frozen['machine']['family']}"
+
+
+def test_records_of_both_kinds_of_machine_are_the_same(proof):
+    """The whole record, demo included, as an aarch64 and an x86-64 machine wrote it."""
+    held = sorted((ROOT / "proofs" / "records").glob("*.json"))
+    assert [path.stem for path in held] == ["aarch64", "x86_64"]
+    assert proof.compare(held) == ""
+
+
+def test_what_differs_is_named(proof):
+    one = {"values": {"p": 0.25, "hash": "ab", "rows": [{"n": 1, "p": math.nan}]}}
+    near = {"values": {"p": 0.25 * (1 + 1e-14), "hash": "ab", "rows": [{"n": 1, "p": 0.5}]}}
+    far = {"values": {"p": 0.25 * (1 + 1e-9), "hash": "ac", "more": 1}}
+    assert proof.different(one, near) == ["rows"]
+    assert proof.different(one, far) == ["hash", "more", "p", "rows"]
 
 
 def test_kernels_of_linear_algebra_do_not_matter():

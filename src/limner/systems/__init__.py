@@ -85,7 +85,7 @@ def train(
         collection: The training collection. Its training split is used if there is one, otherwise everything.
         system: A key of `SYSTEMS`, or "module:function".
         config: A TOML file of options, by the same names; keyword arguments take precedence.
-        trust: Whether that file may name custom code, as "module:thing".
+        trust: Whether that file, and the model of `init_from`, may name custom code, as "module:thing".
         options: Options of the system; one it does not know is refused.
 
     Returns:
@@ -94,6 +94,8 @@ def train(
     trainer = SYSTEMS.find(system)
     given = {**({} if config is None else _configured(config, trust=trust)), **options}
     chosen = SYSTEMS.checked(system, given)
+    if trust and isinstance(chosen.get("init_from"), (str, Path)):
+        chosen["init_from"] = load(chosen["init_from"], trust=True)
     if "dev" in collection.splits and "dev" in inspect.signature(trainer).parameters:
         chosen.setdefault("dev", collection.dev)
     pairs = collection.train if "train" in collection.splits else collection

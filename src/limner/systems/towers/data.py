@@ -61,14 +61,12 @@ class TrainingPairs:
 
     Args:
         collection: The collection.
-        features: One row per image.
+        features: One row per image: its vector, or its pixels, which stay in main memory.
         texts: Tokens, or one row of numbers per text.
         device: Device of the tensors.
     """
 
-    def __init__(
-        self, collection: Collection, features: npt.NDArray[np.float32], texts: Texts, *, device: torch.device
-    ) -> None:
+    def __init__(self, collection: Collection, features: Tensor, texts: Texts, *, device: torch.device) -> None:
         judged = collection.judgements.relevant.restrict(candidates=collection.texts.ids)
         if len(collection.images) < 2 or not len(judged.rows):
             raise LimnerError(
@@ -77,12 +75,16 @@ class TrainingPairs:
             )
         self.image_of, self.text_of = judged.rows, judged.columns
         self.device, self.texts, self.width = device, texts, len(collection.texts)
-        self.features = torch.from_numpy(np.array(features, dtype=np.float32)).to(device)
+        self.features = features.to(device) if features.ndim == 2 else features
         held = texts.flat if isinstance(texts, Tokens) else np.array(texts, dtype=np.float32)
         self.held = torch.from_numpy(held).to(device)
 
     def __len__(self) -> int:
         return len(self.image_of)
+
+    def images(self, rows: Tensor) -> Tensor:
+        """These images on the device."""
+        return self.features[rows.to(self.features.device)].to(self.device)
 
     def rows(self, rows: IntArray) -> Tensor | PackedSequence:
         """These texts as a model reads them; tokens must be sorted, longest first."""
@@ -148,7 +150,7 @@ class Batches:
         share = self.group.share(self._size)
         readers = self._readers(self.pairs.text_of[whole[start:, share]])
         for number, read in enumerate(readers, start=start):
-            features = self.pairs.features[images[number, share]]
+            features = self.pairs.images(images[number, share])
             yield TowersBatch(features, read, self.pairs.positives(images[number], texts[number]))
 
     def _order(self, epoch: int) -> IntArray:

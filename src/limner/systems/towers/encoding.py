@@ -17,6 +17,7 @@ from limner.systems.towers.models import Compared
 from limner.systems.towers.vocabulary import Tokens
 
 _AT_ONCE = 1024
+_PIXELS_AT_ONCE = 64
 
 
 def images_seen(module: Any, features: Tensor) -> Compared:
@@ -24,11 +25,11 @@ def images_seen(module: Any, features: Tensor) -> Compared:
 
     Args:
         module: A model of `limner.systems.towers.models`.
-        features: One row per image, on any device.
+        features: One row per image, its vector or its pixels, on any device.
     """
-    device = device_of(module)
+    device, at_once = device_of(module), _AT_ONCE if features.ndim == 2 else _PIXELS_AT_ONCE
     with torch.inference_mode():
-        pieces = [module.image_vectors(piece.to(device)) for piece in torch.split(features, _AT_ONCE)]
+        pieces = [module.image_vectors(piece.to(device)) for piece in torch.split(features, at_once)]
     return _joined(pieces)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
@@ -14,6 +14,10 @@ from limner.systems.towers import losses
 from limner.systems.towers.branches import Vectors, Words
 from limner.systems.towers.models import AttentionHeads, ManyVectors, Probabilistic, TwoTowers
 from limner.systems.towers.settings import refuse_below, was
+from limner.systems.towers.unfrozen import Unfrozen
+
+if TYPE_CHECKING:
+    from limner.encoders.running import TorchEncoder
 
 
 @was("least", "longest", "vectors", "start")
@@ -30,6 +34,8 @@ class Inputs:
         name: Name of the system in reports.
         init_from: A trained model of the same variant, or its folder: training continues from its weights, with its
             vocabulary and sizes.
+        unfreeze: Whether the image encoder is trained too. Usually the second of two stages: first train with frozen
+            features, then continue from that model with a lower learning rate.
     """
 
     features: Any = None
@@ -39,6 +45,7 @@ class Inputs:
     max_tokens: int = 64
     name: str | None = None
     init_from: Any = None
+    unfreeze: bool = False
 
     def __post_init__(self) -> None:
         """Checks the values."""
@@ -145,7 +152,16 @@ VARIANTS: Mapping[str, tuple[type, ...]] = MappingProxyType(
 """The kinds of tower models, and which settings each has beside `Inputs`, `Shape` and `Training`."""
 
 
-def built(variant: str, shape: Shape, own: tuple[Any, ...], *, features: int, texts: int, reads: bool) -> nn.Module:
+def built(
+    variant: str,
+    shape: Shape,
+    own: tuple[Any, ...],
+    *,
+    features: int,
+    texts: int,
+    reads: bool,
+    encoder: TorchEncoder | None = None,
+) -> nn.Module:
     """The module of a variant, with weights drawn from the current seed.
 
     Args:
@@ -155,8 +171,10 @@ def built(variant: str, shape: Shape, own: tuple[Any, ...], *, features: int, te
         features: Numbers per image.
         texts: Known words, or numbers per text vector.
         reads: Whether texts are words for a GRU.
+        encoder: The image encoder, if it is trained too.
     """
-    images = Vectors(features, shape.embedding_dim, dropout=shape.dropout)
+    head = Vectors(features, shape.embedding_dim, dropout=shape.dropout)
+    images = head if encoder is None else Unfrozen(encoder, head)
     side = (
         _reader(shape, texts, parts=variant == "pvse")
         if reads

@@ -31,6 +31,7 @@ from limner.systems.towers.models import Compared, Probabilistic
 from limner.systems.towers.settings import current_settings, settings
 from limner.systems.towers.shape import VARIANTS, Shape, built
 from limner.systems.towers.sources import Source, load_source, source
+from limner.systems.towers.unfrozen import Unfrozen, pixels_of, trainable
 from limner.systems.towers.vocabulary import Vocabulary
 from limner.systems.trained_on import TrainedOn, kept
 
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 KIND = "towers"
 WORDS = "vocabulary.txt"
+PIXELS_AT_ONCE = 512
+"""Images that are decoded at once by a model with an image encoder of its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,9 +161,9 @@ class TowersModel:
             vocabulary = _read_words(folder) if config["texts"] == "gru" else None
             told = current_settings(config["settings"])
             saved.refuse_larger(told["shape"], told.get("several", {}), config["sizes"])
-            with randomness.seeded(0):
-                module = _rebuilt(config, vocabulary, trust=trust)
             features = load_source(config["features"], what="features", trust=trust)
+            with randomness.seeded(0):
+                module = _rebuilt(config, vocabulary, features, trust=trust)
             texts = None if vocabulary else load_source(config["texts"], what="texts", trust=trust)
         checkpoints.fill(module, saved)
         module.to(device_named(device)).eval()
@@ -179,6 +182,8 @@ class TowersModel:
         }
 
     def _images(self, items: Items, features: Any, progress: Progress | None) -> Compared:
+        if isinstance(getattr(self.module, "images", None), Unfrozen):
+            return self._from_pixels(items, features, progress)
         used = self.features if features is None else source(features)
         if used is None:
             raise LimnerError(
@@ -192,6 +197,20 @@ class TowersModel:
                 f"images have vectors of {rows.shape[1]} numbers: the model {self.name!r} was trained on {expected}"
             )
         return images_seen(self.module, torch.from_numpy(np.array(rows)))
+
+    def _from_pixels(self, items: Items, features: Any, progress: Progress | None) -> Compared:
+        if features is not None:
+            raise LimnerError(
+                f"the model {self.name!r} has an image encoder of its own, trained with it: leave out features="
+            )
+        module: Any = self.module
+        pieces = []
+        for low in range(0, len(items), PIXELS_AT_ONCE):
+            piece = items[low : low + PIXELS_AT_ONCE]
+            pieces.append(images_seen(module, pixels_of(module.images.encoder, piece)))
+            if progress is not None:
+                progress(low + len(piece), len(items))
+        return tuple(torch.cat(each) for each in zip(*pieces, strict=True))
 
     def _texts(self, items: Items) -> Compared:
         if self.vocabulary is not None:
@@ -231,7 +250,9 @@ def _sizes(module: Any) -> dict[str, int]:
     return {"features": int(module.images.linear.in_features), "texts": int(texts)}
 
 
-def _rebuilt(config: Mapping[str, Any], vocabulary: Vocabulary | None, *, trust: bool) -> nn.Module:
+def _rebuilt(
+    config: Mapping[str, Any], vocabulary: Vocabulary | None, features: Source | None, *, trust: bool
+) -> nn.Module:
     groups, variant = current_settings(config["settings"]), config["variant"]
     if "margin" in groups:
         losses.loss(groups["margin"]["loss"], trusted=trust)  # refuses the name of a loss that is not limner's own
@@ -239,7 +260,8 @@ def _rebuilt(config: Mapping[str, Any], vocabulary: Vocabulary | None, *, trust:
     own: tuple[Any, ...] = tuple(
         settings(kind, groups[kind.__name__.lower()], what=variant) for kind in VARIANTS[variant]
     )
-    return built(variant, shape, own, **config["sizes"], reads=vocabulary is not None)
+    encoder = trainable(features) if groups["inputs"].get("unfreeze") else None
+    return built(variant, shape, own, **config["sizes"], reads=vocabulary is not None, encoder=encoder)
 
 
 def _refuse_variant(saved: SavedModel) -> None:

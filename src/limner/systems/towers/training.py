@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from limner.core.collection import Collection
+from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.registry import takes
@@ -28,10 +29,12 @@ from limner.systems.towers.settings import OLD_NAMES, Training, split
 from limner.systems.towers.shape import VARIANTS, Inputs, Shape, built
 from limner.systems.towers.sources import Source, source
 from limner.systems.towers.towers_model import TowersModel
+from limner.systems.towers.unfrozen import Unfrozen, pixels_of, trainable, unfrozen_state
 from limner.systems.towers.vocabulary import Vocabulary
 from limner.systems.trained_on import TrainedOn
 
 if TYPE_CHECKING:
+    from limner.encoders.running import TorchEncoder
     from limner.scores import Progress
 
 MEASURES = "R@1 R@5 R@10 rsum"
@@ -115,6 +118,8 @@ class Plan:
         inputs: dict[str, Any] = {"min_count": self.inputs.min_count, "max_tokens": self.inputs.max_tokens}
         if self.start is not None:
             inputs["init_from"] = self.start.fingerprint
+        if self.inputs.unfreeze:
+            inputs["unfreeze"] = True
         return {"inputs": inputs, **told}
 
 
@@ -133,23 +138,26 @@ class TowerInputs:
         texts: Source of the text vectors; None with the GRU.
         vocabulary: The vocabulary of the GRU.
         max_tokens: Words per text.
+        encoder: The image encoder, if it is trained too.
     """
 
     features: Source
     texts: Source | None
     vocabulary: Vocabulary | None
     max_tokens: int
+    encoder: TorchEncoder | None = None
 
     @classmethod
     def of(cls, inputs: Inputs, collection: Collection, progress: Progress | None) -> TowerInputs:
         """As the settings say, with the words of the collection's texts."""
         features = source(inputs.features)
+        encoder = trainable(features) if inputs.unfreeze else None
         if isinstance(inputs.texts, str) and inputs.texts == "gru":
             known = Vocabulary.fit(collection.texts.values, min_count=inputs.min_count)
-            return cls(features, None, known, inputs.max_tokens)
+            return cls(features, None, known, inputs.max_tokens, encoder)
         if inputs.word_vectors is not None:
             raise LimnerError("word_vectors= are for texts='gru': leave one of the two out")
-        return cls(features, source(inputs.texts, what="texts"), None, inputs.max_tokens)
+        return cls(features, source(inputs.texts, what="texts"), None, inputs.max_tokens, encoder)
 
     @classmethod
     def after(cls, start: TowersModel, inputs: Inputs) -> TowerInputs:
@@ -161,7 +169,14 @@ class TowerInputs:
                 f"of the new "
                 "images with features="
             )
-        return cls(features, start.texts, start.vocabulary, inputs.max_tokens)
+        encoder = trainable(features) if inputs.unfreeze else None
+        return cls(features, start.texts, start.vocabulary, inputs.max_tokens, encoder)
+
+    def see(self, images: Items) -> Tensor:
+        """Images as the model reads them: vectors, or pixels if the encoder is trained too."""
+        if self.encoder is not None:
+            return pixels_of(self.encoder, images)
+        return _tensor(self.features, images)
 
     def read(self, collection: Collection) -> Texts:
         """The texts of a collection."""
@@ -170,6 +185,10 @@ class TowerInputs:
         if self.texts is None:
             raise LimnerError("texts are read by nothing: expected texts='gru' or vectors of texts")
         return self.texts.vectors(collection.texts)
+
+
+def _tensor(features: Source, images: Items) -> Tensor:
+    return torch.from_numpy(np.array(features.vectors(images), dtype=np.float32))
 
 
 class TowersTask:
@@ -188,9 +207,7 @@ class TowersTask:
         group: Group,
     ) -> None:
         self.plan, self.reading, self.collection, self.dev, self.group = plan, reading, collection, dev, group
-        self.pairs = TrainingPairs(
-            collection, reading.features.vectors(collection.images), reading.read(collection), device=device
-        )
+        self.pairs = TrainingPairs(collection, reading.see(collection.images), reading.read(collection), device=device)
         self.batches_of = Batches(self.pairs, plan.training.batch_size, plan.training.seed, group)
         self._held = None if dev is None else _Held.of(dev, reading, device)
         with randomness.seeded(plan.training.seed):
@@ -207,7 +224,7 @@ class TowersTask:
         groups = {name: values for name, values in self.plan.groups().items() if name != "training"}
         flat = {name: value for values in groups.values() for name, value in values.items()}
         known = None if self.reading.vocabulary is None else len(self.reading.vocabulary)
-        sizes = {"features": int(self.pairs.features.shape[1]), "vocabulary": known}
+        sizes = {"features": self._features, "vocabulary": known}
         return {"system": self.plan.variant, **flat, "pairs": len(self.pairs), **sizes}
 
     def batches(self, epoch: int, start: int) -> Iterator[TowersBatch]:
@@ -230,18 +247,26 @@ class TowersTask:
         known = self.reading.vocabulary
         texts = len(known) if known is not None else int(self.pairs.held.shape[1])
         shape, vectors = self._worded()
-        features = int(self.pairs.features.shape[1])
-        module = built(self.plan.variant, shape, self.plan.own, features=features, texts=texts, reads=known is not None)
+        sizes = {"features": self._features, "texts": texts, "reads": known is not None}
+        module = built(self.plan.variant, shape, self.plan.own, **sizes, encoder=self.reading.encoder)
         if self.plan.start is not None:
             _begin(module, self.plan.start)
             return module
-        if isinstance(module.images, Vectors):
+        if isinstance(module.images, Unfrozen):
+            module.images.head.standardise(_tensor(self.reading.features, self.collection.images))
+        elif isinstance(module.images, Vectors):
             module.images.standardise(self.pairs.features.cpu())
         if isinstance(module.texts, Vectors):
             module.texts.standardise(self.pairs.held.cpu())
         if known is not None and vectors is not None:
             _copy_words(module.texts.table, known, vectors)  # type: ignore[union-attr,arg-type]
         return module
+
+    @property
+    def _features(self) -> int:
+        """Numbers per image, before the linear layer."""
+        encoder = self.reading.encoder
+        return int(self.pairs.features.shape[1]) if encoder is None else encoder.dim
 
     def _worded(self) -> tuple[Shape, Embeddings | None]:
         """The shape, with the size of the word vectors that were given."""
@@ -276,12 +301,19 @@ def _as_begun(start: TowersModel, options: Mapping[str, Any]) -> dict[str, Any]:
             raise LimnerError(f"{name}={options[name]!r} with init_from=: that model has {value!r}; leave it out")
     if "texts" in options:
         raise LimnerError("texts= with init_from=: texts are read as that model reads them; leave it out")
-    return {"max_tokens": start.settings["inputs"]["max_tokens"], **fixed, **options}
+    begun = start.settings["inputs"]
+    if begun.get("unfreeze") and not options.get("unfreeze", True):
+        raise LimnerError("unfreeze=False with init_from=: that model has an image encoder of its own; leave it out")
+    inherited = {"max_tokens": begun["max_tokens"], "unfreeze": bool(begun.get("unfreeze"))}
+    return {**inherited, **fixed, **options}
 
 
 def _begin(module: nn.Module, start: TowersModel) -> None:
+    state = start.module.state_dict()
+    if isinstance(module.images, Unfrozen) and not isinstance(start.module.images, Unfrozen):
+        state = unfrozen_state(module, state)
     try:
-        module.load_state_dict(start.module.state_dict())
+        module.load_state_dict(state)
     except RuntimeError as error:
         raise LimnerError(
             f"the weights of {start.name!r} do not fit these vectors of images and texts ({error}): give features of "
@@ -307,8 +339,8 @@ class _Held:
 
     @classmethod
     def of(cls, collection: Collection, reading: TowerInputs, device: torch.device) -> _Held:
-        rows = torch.from_numpy(reading.features.vectors(collection.images).copy())
-        return cls(collection, rows.to(device), reading.read(collection))
+        rows = reading.see(collection.images)
+        return cls(collection, rows.to(device) if rows.ndim == 2 else rows, reading.read(collection))
 
     def measured(self, variant: str, module: nn.Module) -> dict[str, float]:
         images, texts = images_seen(module, self.features)[0], texts_seen(module, self.texts)[0]

@@ -1,0 +1,84 @@
+"""An image branch whose encoder is trained too: the second stage of training, after one with frozen features."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from limner.core.collection import Items
+from limner.core.errors import LimnerError
+from limner.encoders.running import TorchEncoder, ahead
+from limner.systems.towers.branches import Seen, Vectors
+from limner.systems.towers.sources import Source, Stored
+
+if TYPE_CHECKING:
+    from limner.scores import Progress
+
+
+class Unfrozen(nn.Module):
+    """Pixels through an image encoder and `Vectors`, all of whose weights are trained.
+
+    The encoder is copied: what was given keeps its weights, and its cached vectors stay true.
+
+    Args:
+        encoder: An image encoder that runs on torch.
+        head: What maps its vectors to the joint space.
+    """
+
+    def __init__(self, encoder: TorchEncoder, head: Vectors) -> None:
+        super().__init__()
+        self.encoder = deepcopy(encoder)
+        self.backbone: nn.Module = self.encoder.model  # type: ignore[attr-defined]  # of every trainable encoder
+        self.head = head
+        for weight in self.backbone.parameters():
+            weight.requires_grad_(True)
+
+    @property
+    def linear(self) -> nn.Linear:
+        """The linear layer of the head."""
+        return self.head.linear
+
+    def forward(self, pixels: Tensor) -> Seen:
+        """Encodes a batch of preprocessed images."""
+        seen: Seen = self.head(self.encoder.image_vectors(pixels))
+        return seen
+
+
+def trainable(features: Source | None) -> TorchEncoder:
+    """The image encoder of a source, if its weights can be trained; refuses others."""
+    made = features.others if isinstance(features, Stored) else features
+    encoder = None if made is None else made.encoder
+    model = getattr(encoder, "model", None)
+    if isinstance(encoder, TorchEncoder) and encoder.kinds == ("image",) and isinstance(model, nn.Module):
+        return encoder
+    got = "vectors from a file" if made is None else type(encoder).__name__
+    raise LimnerError(
+        f"unfreeze=True trains the image encoder, but the features are those of {got}: expected an image encoder that "
+        "runs on torch, such as features='efficientnet-lite' or features='timm(model=NAME)'"
+    )
+
+
+def pixels_of(encoder: TorchEncoder, items: Items, progress: Progress | None = None) -> Tensor:
+    """All images as the encoder reads them, in main memory (150 kB each for EfficientNet-Lite0)."""
+    batches = []
+    for rows, pixels in ahead(items, encoder.pixels, batch=encoder.batch_size, shortest=encoder.shortest):
+        batches.append(pixels)
+        if progress is not None:
+            progress(int(rows[-1]) + 1, len(items))  # type: ignore[index]
+    if not batches:
+        raise LimnerError("there are no images to read: expected at least 1")
+    return torch.cat(batches)
+
+
+def unfrozen_state(module: nn.Module, frozen: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of a model with frozen features, named as in one with an unfrozen encoder, which keeps its own."""
+    moved = {_moved(name): tensor for name, tensor in frozen.items()}
+    own = {name: tensor for name, tensor in module.state_dict().items() if name.startswith("images.backbone.")}
+    return {**own, **moved}
+
+
+def _moved(name: str) -> str:
+    return f"images.head.{name.removeprefix('images.')}" if name.startswith("images.") else name
