@@ -247,7 +247,7 @@ class TowersTask:
         known = self.reading.vocabulary
         texts = len(known) if known is not None else int(self.pairs.held.shape[1])
         shape, vectors = self._worded()
-        sizes = {"features": self._features, "texts": texts, "reads": known is not None}
+        sizes: dict[str, Any] = {"features": self._features, "texts": texts, "reads": known is not None}
         module = built(self.plan.variant, shape, self.plan.own, **sizes, encoder=self.reading.encoder)
         if self.plan.start is not None:
             _begin(module, self.plan.start)
