@@ -31,8 +31,10 @@ demo: $(VENV)/core.stamp  ## install the light core, evaluate two systems on the
 	@$(BIN)/limner demo
 
 # worksteal: neighbouring tests stay in one process, so that what a file's tests share (a model, a server) is made once.
+# compileall: hundreds of tests start limner, and where PYTHONDONTWRITEBYTECODE is set each would compile all of it again.
 test: $(VENV)/dev.stamp $(VENV)/vision.stamp $(VENV)/browser.stamp $(VENV)/latex.stamp lint  ## install everything, then lint, types, import contract, all tests, docs
 	@echo "limner: running the tests"
+	@$(BIN)/python -m compileall -q -j 0 src
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
 check: $(VENV)/dev.stamp  ## before every commit: style, types, import contract and the quick tests, side by side

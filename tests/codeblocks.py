@@ -7,11 +7,16 @@ import doctest
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from typer.testing import CliRunner
+
+from limner.cli import app
 
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 FENCE = re.compile(r"^(?P<indent> *)(?P<mark>`{3,})(?P<language>[\w+-]*)[^`]*$")
@@ -116,15 +121,37 @@ def _run_python(block: Block, shown: Block | None, names: dict[str, object], pla
 
 
 def _run_console(block: Block, place: str) -> int:
-    """Runs the lines that start with `$ limner` in a shell; compares what a `console` block shows below them."""
+    """Runs the lines that start with `$ limner`; compares what a `console` block shows below them."""
     commands = _commands(block.text)
     for command, shown in commands:
-        script = ["bash", "-c", f"set -o pipefail; {LIMNER}\n{command}"]
-        done = subprocess.run(script, capture_output=True, encoding="utf-8", env=os.environ | ENVIRONMENT)
-        _require(done.returncode == 0, f"{place}: {command}\nexit status {done.returncode}\n{done.stdout}{done.stderr}")
+        args = words(command)
+        status, stdout, stderr = _in_a_shell(command) if args is None else _in_this_process(args[1:])
+        _require(status == 0, f"{place}: {command}\nexit status {status}\n{stdout}{stderr}")
         if shown.strip() and block.language == "console":
-            _compare(shown, done.stdout, f"{place}: {command}")
+            _compare(shown, stdout, f"{place}: {command}")
     return len(commands)
+
+
+def words(command: str) -> list[str] | None:
+    """The words of a command; None if it needs a shell: a pipe, a redirection, a variable, a pattern, a comment.
+
+    >>> words("limner fuse a.run --method 'my:minmax(k=2)'"), words("limner data list | head")
+    (['limner', 'fuse', 'a.run', '--method', 'my:minmax(k=2)'], None)
+    """
+    bare = re.sub(r"'[^']*'|\"[^\"$`]*\"", "", command)
+    return None if re.search(r"[|&;<>$`*?~\\()]|(^|\s)#", bare) else shlex.split(command)
+
+
+def _in_this_process(args: list[str]) -> tuple[int, str, str]:
+    """Runs limner here: a process of its own would first import everything, which takes longer than most examples."""
+    done = CliRunner().invoke(app, args, env=ENVIRONMENT)
+    return done.exit_code, done.stdout, done.stderr
+
+
+def _in_a_shell(command: str) -> tuple[int, str, str]:
+    script = ["bash", "-c", f"set -o pipefail; {LIMNER}\n{command}"]
+    done = subprocess.run(script, capture_output=True, encoding="utf-8", env=os.environ | ENVIRONMENT)
+    return done.returncode, done.stdout, done.stderr
 
 
 def _commands(text: str) -> list[tuple[str, str]]:

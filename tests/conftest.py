@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import uuid
@@ -33,9 +34,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Fewer examples of every property in the quick tier, where a test does not say how many."""
+    """Fewer examples of every property in the quick tier, where a test does not say how many.
+
+    Processes side by side (-n) get one thread of linear algebra each, and so do the commands that tests start: idle
+    threads of a BLAS spin, and two such processes on two cores take twice as long. One process has all.
+    """
     if config.getoption("quick", default=False):
         settings.load_profile("quick")
+    if config.getoption("numprocesses", default=None):
+        for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+            os.environ.setdefault(variable, "1")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -52,6 +60,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(name)
     if config.getoption("quick"):
         items[:] = [item for item, names in found if not names]
+
+
+def pytest_collection_finish() -> None:
+    """Keeps modules and thousands of tests out of every later garbage collection."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -56,10 +56,12 @@ class SharedWords:
 class Letters:
     """How often each letter occurs in a text."""
 
-    dim = 26
+    def __init__(self, *, most: int = 26) -> None:
+        self.dim = most
 
     def encode(self, items):
-        return np.array([[text.lower().count(chr(97 + n)) for n in range(26)] for text in items.values], dtype=float)
+        letters = [chr(97 + n) for n in range(self.dim)]
+        return np.array([[text.lower().count(letter) for letter in letters] for text in items.values], dtype=float)
 
 
 def load(path, *, split: str | None = None, shout: bool = False):

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import limner
-from limner import systems
+from limner import LimnerError, systems
 from limner.cli import app
 from limner.cli.errors import Status
 
@@ -105,6 +105,30 @@ def test_options_of_a_system_are_listed():
     told = json.loads(run("systems", "histograms", "--json").stdout)
     assert told["options"]["dimensions"] == {"type": "int", "default": 32}
     assert "progress" not in told["options"]
+
+
+def test_every_option_of_a_system_has_a_type():
+    for system in limner.systems.SYSTEMS:
+        options = limner.systems.SYSTEMS.about(system).options
+        assert [option.name for option in options if "any" in option.type.split()] == [], system
+
+
+def test_types_name_what_can_be_written_first():
+    pytest.importorskip("torch")
+    options = json.loads(run("systems", "towers", "--json").stdout)["options"]
+    vectors = "str or Path or dict or nothing or Embeddings or Encoder or TwoSided"
+    assert options["features"]["type"].startswith(vectors) and options["texts"]["default"] == "gru"
+    assert options["word_vectors"]["type"] == "str or Path or nothing or Embeddings"
+    assert options["loss"] == {"type": "str or function", "default": "knn"}
+
+
+def test_a_value_of_the_wrong_type_is_refused_by_its_option():
+    pytest.importorskip("torch")
+    world = limner.load("scenes", images=60)
+    with pytest.raises(LimnerError, match="features=3 is int: expected str or Path or dict or nothing or Embeddings"):
+        limner.train(world, "towers", features=3)
+    with pytest.raises(LimnerError, match="images=3 is int: expected str or Kernel"):
+        limner.train(world, "kcca", images=3)
 
 
 def echo(collection, *, dev=None):

@@ -261,6 +261,33 @@ def test_a_loss(tmp_path):
 # --- lists ------------------------------------------------------------------------------------------------------
 
 
+def test_a_loss_and_an_encoder_take_options_in_parentheses(tmp_path):
+    """As every kind does at the shell: name(option=value)."""
+    torch = pytest.importorskip("torch")
+    from limner.systems.towers.losses import loss
+
+    scores, positives = torch.tensor([[0.5, 0.4], [0.3, 0.2]]), torch.eye(2, dtype=torch.bool)
+    one, other = loss("knn(k=1)", margin=0.3)(scores, positives), loss("knn", k=1, margin=0.3)(scores, positives)
+    assert float(one) == float(other)
+    with pytest.raises(LimnerError, match="unknown option of loss 'knn' 'kk': did you mean 'k'"):
+        loss("knn(kk=1)")
+    assert encoder("own_things:Letters(most=3)").dim == encoder("own_things:Letters", most=3).dim == 3
+    (tmp_path / "captions.txt").write_text("a red dog\n")
+    out = tmp_path / "v.npy"
+    shell("encode", str(tmp_path / "captions.txt"), "--encoder", "own_things:Letters(most=3)", "-o", str(out))
+    assert np.load(out).shape == (1, 3)
+
+
+def test_measures_list_one_as_every_list_does():
+    told = json.loads(shell("measures", "own_measures:RBP", "--json"))
+    assert told["measures"][0] | {"formula": ""} == {
+        "measure": "RBP[@k]", "options": ["p"], "formula": "", "source": "Moffat & Zobel 2008"
+    }  # fmt: skip
+    assert shell("measures", "nDCG").startswith("nDCG[@k]")
+    assert "did you mean 'nDCG'" in CliRunner().invoke(app, ["measures", "nDGC"]).output
+    assert "expected a MeasureKind" in CliRunner().invoke(app, ["measures", "json:loads"]).output
+
+
 def test_systems_tell_their_options_with_types_and_defaults():
     pytest.importorskip("torch")
     options = json.loads(shell("systems", "towers", "--json"))["options"]

@@ -192,7 +192,8 @@ def run(*words):
 
 
 def test_what_is_no_measure_is_one_line_at_the_shell():
-    done = CliRunner().invoke(app, ["evaluate", "scenes", "--system", "colours", "--measures", "json:loads"])
+    """Before anything is read or trained."""
+    done = CliRunner().invoke(app, ["evaluate", "missing.csv", "--system", "colours", "--measures", "json:loads"])
     assert done.exit_code == Status.INPUT and "expected a MeasureKind" in done.output
 
 

@@ -56,7 +56,7 @@ def test_kernels_of_linear_algebra_do_not_matter():
     """OpenBLAS chooses kernels by the processor; with the plainest ones the scores are the same bits."""
     code = (
         "import hashlib, sys, limner\n"
-        "world = limner.load('scenes', images=100)\n"
+        "world = limner.load('scenes', images=60)\n"
         "found = []\n"
         "for name, options in (('kcca', {'points': 40, 'images': 'histogram'}), ('histograms', {}), ('colours', {})):\n"
         "    scores = limner.train(world, name, **options).scores(world.test)\n"

@@ -259,13 +259,23 @@ def _inside(name: str, value: Any, kind: object) -> object:
     return tuple(value) if kind is tuple else value
 
 
+_IN_WORDS: dict[object, str] = {bool: "true or false", Any: "any", type(None): "nothing"}
+_IN_WORDS |= {Callable: "function", Mapping: "dict", Sequence: "list"}
+
+
 def _word(kind: object) -> str:
     if typing.get_origin(kind) is typing.Literal:
         return " or ".join(map(repr, typing.get_args(kind)))
-    if kind is bool or kind is Any:
-        return "true or false" if kind is bool else "any"
-    return "nothing" if kind is type(None) else str(getattr(typing.get_origin(kind) or kind, "__name__", kind))
+    plain = typing.get_origin(kind) or kind
+    return _IN_WORDS.get(plain) or str(getattr(plain, "__name__", plain))
 
 
 def _words(hint: object) -> str:
-    return " or ".join(map(_word, typing.get_args(hint) if _is_union(hint) else (hint,)))
+    """A type in words: "int or nothing". What only code can pass comes last, after what can be written as text.
+
+    >>> _words(Callable[..., int] | str | None)
+    'str or nothing or function'
+    """
+    kinds = typing.get_args(hint) if _is_union(hint) else (hint,)
+    ordered = sorted(kinds, key=lambda kind: kind is not type(None) and not _is_written(kind))
+    return " or ".join(dict.fromkeys(map(_word, ordered)))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from limner.core.errors import LimnerError
 from limner.core.registry import Registry
+from limner.core.written import call
 from limner.encoders.contract import Encoder, TwoSided, encoded
 from limner.encoders.memory import before_torch
 
@@ -47,7 +48,8 @@ def encoder(name: str, **options: object) -> Any:
     """An encoder by name.
 
     Args:
-        name: A key of `ENCODERS`, or "module:thing"; a class or function is called with the options.
+        name: A key of `ENCODERS`, or "module:thing"; a class or function is called with the options. Options may also
+            stand in parentheses: "clip(model=DIR)".
         options: Options of the encoder, such as `model` (a folder, or a name on a hub) and `device`.
 
     >>> encoder("word-vectors", file="nothing.txt")
@@ -65,6 +67,9 @@ def encoder_named(name: str, options: Mapping[str, object], *, trusted: bool = T
         options: Options of the encoder.
         trusted: False for a name from a file.
     """
+    if isinstance(name, str):
+        name, written = call(name, what="encoder")
+        options = {**written, **options}
     thing = ENCODERS.find(name, trusted=trusted)
     if not callable(thing):
         if options:

@@ -129,6 +129,7 @@ def evaluate(
       $ limner evaluate scenes --system histograms --estimate work.db
     """
     refuse_report_ending(save)
+    _refuse_unknown(measures)
     if cluster is not None and workers is not None:
         raise typer.BadParameter("--workers with --cluster: the cluster sets the number of workers; give one of them")
     way = Way(images, texts, image_ids, text_ids, scores, tuple(run or ()), system, trust, features)
@@ -147,6 +148,14 @@ def evaluate(
     _save(report, _page_truth(truth, how["judgements"]), save or [])
     told = {"by": [row for part in parts for row in part.rows()]} if parts else {}
     answer("\n\n".join(map(str, [report, *parts])), summary(report) | told, as_json=as_json)
+
+
+def _refuse_unknown(measures: str | None) -> None:
+    """Refuses what is no measure before anything is read or trained."""
+    from limner.evaluation.measures import parse
+
+    if measures is not None:
+        parse(measures)
 
 
 @contextmanager

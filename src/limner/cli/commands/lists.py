@@ -13,14 +13,19 @@ from limner.cli.options import Json
 from limner.core.registry import Option, Registry
 
 
-def measures(as_json: Json = False) -> None:
-    """List every measure, with its formula.
+def measures(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One of them, or module:NAME.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List every measure, or one, with its formula.
 
     Examples:
       $ limner measures
+      $ limner measures nDCG
       $ limner evaluate scenes --system colours --measures "R@1 nDCG@5 MedR(floor)"
     """
     from limner.evaluation.measures import DEFAULT, MEASURES
+    from limner.evaluation.measures.measure import kind_named
 
     rows = [
         {
@@ -29,9 +34,9 @@ def measures(as_json: Json = False) -> None:
             "formula": kind.formula,
             "source": kind.source,
         }
-        for kind in MEASURES.values()
+        for kind in ([kind_named(name)] if name else MEASURES.values())
     ]
-    lines = [(r["measure"], r["formula"], f"[{r['source']}]") for r in rows]
+    lines = [(r["measure"], r["formula"], f"[{r['source']}]" if r["source"] else "") for r in rows]
     usual = " ".join(map(str, DEFAULT))
     more = f'\n\nOptions go in parentheses: "R@1(graded)", "MAP(min_grade=2)". Without --measures: {usual}'
     more += "\nOne of your own: module:NAME, where NAME is a MeasureKind (documentation: Add a measure)"

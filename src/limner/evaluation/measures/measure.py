@@ -231,6 +231,11 @@ def _split(text: str, trusted: bool) -> tuple[MeasureKind, int | None, tuple[tup
     return kind, int(match["cut"][:12]) if match["cut"] else None, tuple(told)
 
 
+def kind_named(text: str) -> MeasureKind:
+    """The kind of a measure as it is written, with a cut-off and options or without: "nDCG", "my_module:RBP"."""
+    return _split(text, trusted=True)[0]
+
+
 def _found(text: str, module: str, name: str, trusted: bool) -> MeasureKind:
     """The kind of a name, in any case; or of "module:kind"."""
     known = {each.lower(): each for each in MEASURES}

@@ -41,6 +41,7 @@ class FittedKernel(Protocol):
         ...
 
 
+@runtime_checkable
 class Kernel(Protocol):
     """A kernel with its options, before fitting."""
 

@@ -4,32 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from limner.core import model_store
 from limner.core.arrays import Array, Float32
 from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
-from limner.core.paths import damage_told
 from limner.core.ranking import Ranking
 from limner.match.fusion import borda
 from limner.scores import Progress, Scores
 from limner.scores.running import Block
-from limner.systems.classic import kernel_state
 from limner.systems.classic.kcca import Directions, KernelPair, Matrix
+from limner.systems.classic.kernel_model import KernelModel
 from limner.systems.classic.kernels import raised
-from limner.systems.classic.pairs import Documents, FeatureSource, image_features, usable
+from limner.systems.classic.pairs import FeatureSource
 from limner.systems.classic.selection import TASKS, Setting
-from limner.systems.trained_on import TrainedOn, kept
-
-KIND = "kcca"
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,30 +75,20 @@ class Space:
 
 
 @dataclass(frozen=True, eq=False)
-class KccaModel:
+class KccaModel(KernelModel):
     """A trained system: kernels, the training items they compare with, and projections.
 
+    The image kernel is the one before the power of a setting.
+
     Args:
-        name: Name in reports.
-        image_kernel: Fitted image kernel, before the power.
-        text_kernel: Fitted text kernel.
-        images: Features of the training images.
-        documents: Captions of each training image.
         spaces: Solutions.
         settings: By task ("i2t", "t2i"): which solution and how many projections; several are fused by Borda count.
-        trained_on: The training items; None if unknown.
-        features_file: The file of features that it was trained on, if it was; new images may be in it too.
     """
 
-    name: str
-    image_kernel: Any
-    text_kernel: Any
-    images: Any
-    documents: Documents
+    KIND = "kcca"
+
     spaces: tuple[Space, ...]
     settings: Mapping[str, tuple[Setting, ...]]
-    trained_on: TrainedOn | None = None
-    features_file: str | None = None
 
     @property
     def fused(self) -> bool:
@@ -154,18 +137,6 @@ class KccaModel:
     def _space(self, setting: Setting) -> Space:
         return next(space for space in self.spaces if space.has(setting))
 
-    def image_rows(
-        self, items: Items, *, features: FeatureSource = None, progress: Progress | None = None
-    ) -> npt.NDArray[np.float64]:
-        """Similarities of images with every training image, before any power."""
-        used = usable(features, self.features_file, items)
-        held = image_features(self.image_kernel, items, used, progress=progress)
-        return np.asarray(self.image_kernel(held, self.images))
-
-    def text_rows(self, items: Items) -> npt.NDArray[np.float64]:
-        """Similarities of texts, each as one document, with every training document."""
-        return np.asarray(self.text_kernel([[text] for text in items.values], self.documents))
-
     def fuse(self, image_rows: Matrix, text_rows: Matrix, images: Ids, texts: Ids) -> Scores:
         """Borda points of every pair from kernel rows: in each direction, of the models chosen for its task."""
         held: dict[Setting, Scores] = {}
@@ -180,17 +151,6 @@ class KccaModel:
         backward = _points(borda([held[setting].T for setting in self.settings["t2i"]]))
         return TwoWayScores(images, texts, forward, backward)
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """Kernels, training items and projections."""
-        return kernel_state.fingerprint(KIND, self._content())
-
-    def save(self, path: str | Path) -> Path:
-        """Writes the model as a folder, which `limner.systems.load` reads."""
-        return model_store.write(
-            path, KIND, {**self._content(), "features_file": self.features_file, **kept(self.trained_on)}
-        )
-
     def _content(self) -> dict[str, object]:
         spaces = [
             {
@@ -201,42 +161,19 @@ class KccaModel:
             }
             for s in self.spaces
         ]
-        return {
-            "name": self.name,
-            "image_kernel": kernel_state.kernel_state(self.image_kernel),
-            "text_kernel": kernel_state.kernel_state(self.text_kernel),
-            "images": kernel_state.features_state(self.images),
-            "documents": [list(document) for document in self.documents],
-            "spaces": spaces,
-            "settings": {task: [asdict(s) for s in settings] for task, settings in self.settings.items()},
-        }
+        settings = {task: [asdict(s) for s in settings] for task, settings in self.settings.items()}
+        return {**super()._content(), "spaces": spaces, "settings": settings}
 
     @classmethod
-    def load(cls, path: str | Path, *, trust: bool = False) -> KccaModel:
-        """Reads a model that was saved; with `trust`, also one with custom kernels or taggers."""
-        held = model_store.read(path, KIND).content
-        with damage_told(path, what="saved model", mend="save it again"):
-            spaces = tuple(
-                Space(Setting(**s["setting"]), s["correlations"], Projection(**s["images"]), Projection(**s["texts"]))
-                for s in held["spaces"]
-            )
-            settings = {task: tuple(Setting(**s) for s in held["settings"][task]) for task in TASKS}
-            images, texts = (
-                kernel_state.kernel_from(held[f"{side}_kernel"], trust=trust) for side in ("image", "text")
-            )
-            features = kernel_state.features_from(held["images"])
-            record = TrainedOn.from_content(held.get("trained_on"))
-            return cls(
-                held["name"],
-                images,
-                texts,
-                features,
-                held["documents"],
-                spaces,
-                settings,
-                record,
-                held.get("features_file"),
-            )
+    def _learned_from(cls, content: Mapping[str, Any]) -> dict[str, Any]:
+        spaces = tuple(
+            Space(Setting(**s["setting"]), s["correlations"], Projection(**s["images"]), Projection(**s["texts"]))
+            for s in content["spaces"]
+        )
+        return {
+            "spaces": spaces,
+            "settings": {task: tuple(Setting(**s) for s in content["settings"][task]) for task in TASKS},
+        }
 
 
 @dataclass(frozen=True, eq=False)

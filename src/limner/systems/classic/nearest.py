@@ -10,21 +10,16 @@ words as f_text this is NN5-idf-F1 (Hodosh, Young & Hockenmaier 2013, section 3.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from limner.core import model_store
 from limner.core.arrays import Array
 from limner.core.collection import Collection
-from limner.core.paths import damage_told
 from limner.scores import Progress, Scores
-from limner.systems.classic import kernel_state
+from limner.systems.classic.kernel_model import KernelModel
+from limner.systems.classic.kernels import Kernel
 from limner.systems.classic.models import TwoWayScores
 from limner.systems.classic.pairs import (
-    Documents,
     FeatureSource,
     Stages,
     documents_of,
@@ -34,35 +29,16 @@ from limner.systems.classic.pairs import (
     image_kernel,
     refuse_few,
     text_kernel,
-    usable,
 )
 from limner.systems.classic.visualwords import IMAGES as WORD_IMAGES
-from limner.systems.trained_on import TrainedOn, kept
-
-KIND = "nearest"
+from limner.systems.trained_on import TrainedOn
 
 
 @dataclass(frozen=True, eq=False)
-class NearestModel:
-    """A nearest-neighbour system: kernels and the training items.
+class NearestModel(KernelModel):
+    """A nearest-neighbour system: kernels and the training items."""
 
-    Args:
-        name: Name in reports.
-        image_kernel: Fitted image kernel.
-        text_kernel: Fitted text kernel.
-        images: Features of the training images.
-        documents: Captions of each training image.
-        trained_on: The training items; None if unknown.
-        features_file: The file of features that it was trained on, if it was; new images may be in it too.
-    """
-
-    name: str
-    image_kernel: Any
-    text_kernel: Any
-    images: Any
-    documents: Documents
-    trained_on: TrainedOn | None = None
-    features_file: str | None = None
+    KIND = "nearest"
 
     def scores(
         self, collection: Collection, *, features: FeatureSource = None, progress: Progress | None = None
@@ -74,48 +50,11 @@ class NearestModel:
             features: Features of the images, if they are not computed from the images.
             progress: Called with (images done, images in total).
         """
-        used = usable(features, self.features_file, collection.images)
-        held = image_features(self.image_kernel, collection.images, used, progress=progress)
-        image_rows = np.asarray(self.image_kernel(held, self.images))
-        texts = [[text] for text in collection.texts.values]
-        text_rows = np.asarray(self.text_kernel(texts, self.documents))
+        image_rows = self.image_rows(collection.images, features=features, progress=progress)
+        text_rows = self.text_rows(collection.texts)
         forward = nearest_scores(image_rows, text_rows)
         backward = nearest_scores(text_rows, image_rows)
         return TwoWayScores(collection.images.ids, collection.texts.ids, forward, backward)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Kernels and training items."""
-        return kernel_state.fingerprint(KIND, self._content())
-
-    def save(self, path: str | Path) -> Path:
-        """Writes the model as a folder, which `limner.systems.load` reads."""
-        return model_store.write(
-            path, KIND, {**self._content(), "features_file": self.features_file, **kept(self.trained_on)}
-        )
-
-    def _content(self) -> dict[str, object]:
-        return {
-            "name": self.name,
-            "image_kernel": kernel_state.kernel_state(self.image_kernel),
-            "text_kernel": kernel_state.kernel_state(self.text_kernel),
-            "images": kernel_state.features_state(self.images),
-            "documents": [list(document) for document in self.documents],
-        }
-
-    @classmethod
-    def load(cls, path: str | Path, *, trust: bool = False) -> NearestModel:
-        """Reads a model that was saved; with `trust`, also one with custom kernels or taggers."""
-        held = model_store.read(path, KIND).content
-        with damage_told(path, what="saved model", mend="save it again"):
-            images, texts = (
-                kernel_state.kernel_from(held[f"{side}_kernel"], trust=trust) for side in ("image", "text")
-            )
-            features, record = (
-                kernel_state.features_from(held["images"]),
-                TrainedOn.from_content(held.get("trained_on")),
-            )
-            return cls(held["name"], images, texts, features, held["documents"], record, held.get("features_file"))
 
 
 def nearest_scores(query_rows: Array, candidate_rows: Array) -> Array:
@@ -134,8 +73,8 @@ def nearest_scores(query_rows: Array, candidate_rows: Array) -> Array:
 def train(
     collection: Collection,
     *,
-    images: Any = "pyramid",
-    texts: Any = "f1",
+    images: str | Kernel = "pyramid",
+    texts: str | Kernel = "f1",
     weights: str | None = None,
     features: FeatureSource = None,
     side: int = 192,
@@ -170,4 +109,5 @@ def train(
     stages = Stages(progress, words=min(2 * WORD_IMAGES, pictures), images=pictures)
     kernel = fit_images(kernel, collection, features, progress=stages["words"])
     held = image_features(kernel, collection.images, features, progress=stages["images"])
-    return NearestModel(name, kernel, words, held, documents, TrainedOn.of(collection), features_file(features))
+    record = TrainedOn.of(collection)
+    return NearestModel(name, kernel, words, held, documents, trained_on=record, features_file=features_file(features))

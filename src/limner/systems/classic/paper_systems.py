@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.language.words import Reader
+from limner.systems.classic.pairs import FeatureSource
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -185,7 +186,7 @@ def train(
     dev: Collection | None = None,
     variant: str = "Tri5Sem",
     corpus: str | None = None,
-    features: Any = None,
+    features: FeatureSource = None,
     rank: int | None = None,
     precision: str | None = None,
     side: int = 192,

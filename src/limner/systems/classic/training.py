@@ -13,7 +13,7 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.scores import Progress
 from limner.systems.classic.kcca import Directions, KernelPair, Matrix, Method, Spectrum, spectrum
-from limner.systems.classic.kernels import raised
+from limner.systems.classic.kernels import Kernel, raised
 from limner.systems.classic.models import KccaModel, Space
 from limner.systems.classic.pairs import (
     FeatureSource,
@@ -184,8 +184,8 @@ def train(
     collection: Collection,
     *,
     dev: Collection | None = None,
-    images: Any = "histogram",
-    texts: Any = "bow",
+    images: str | Kernel = "histogram",
+    texts: str | Kernel = "bow",
     weights: str | None = None,
     features: FeatureSource = None,
     kappas: Sequence[float] = (0.1, 0.03, 0.5),
@@ -268,8 +268,8 @@ def _learned(
         rows = replace(rows, dev_images=kernel(seen, held), dev_texts=words([[t] for t in dev.texts.values], documents))
         found = search(rows, Dev.of(dev), grid, fuse=fuse, progress=stages["solutions"], **solving)
         spaces, settings = found.spaces(), found.settings
-    record = TrainedOn.of(collection)
-    return KccaModel(name, kernel, words, held, documents, spaces, settings, record, features_file(features))
+    record, file = TrainedOn.of(collection), features_file(features)
+    return KccaModel(name, kernel, words, held, documents, spaces, settings, trained_on=record, features_file=file)
 
 
 def _stages(

@@ -37,7 +37,7 @@ from limner.systems.towers.fit import fit
 from limner.systems.towers.pair_classifiers import TUNED, Judge, Layers, Reading, Tuned
 from limner.systems.towers.readers import PACKAGED, WORDS, load_reader, reader_of
 from limner.systems.towers.settings import Training, current_settings, refuse_below, settings, split, was
-from limner.systems.towers.sources import Source, load_source, source
+from limner.systems.towers.sources import Source, VectorSource, load_source, source
 from limner.systems.trained_on import TrainedOn, kept
 
 Scored = npt.NDArray[np.float32]
@@ -69,10 +69,10 @@ class Pairing:
 
     backbone: str | None = None
     use_images: bool = False
-    features: Any = None
+    features: VectorSource | None = None
     max_tokens: int = 128
     min_count: int = 2
-    proposer: Any = None
+    proposer: str | Path | Scores | Ranking | None = None
     hard_negative_share: float = 0.5
     hard_negative_depth: int = 50
     name: str = "crank"

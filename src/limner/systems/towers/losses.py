@@ -20,6 +20,7 @@ from torch import Tensor
 
 from limner.core.errors import LimnerError
 from limner.core.registry import Registry, checked
+from limner.core.written import call
 
 MARGIN = 0.2
 LOSSES: Registry[Callable[..., Tensor]] = Registry(
@@ -121,7 +122,7 @@ def loss(
     """A loss by name, with its options set: `loss("knn", k=5)(scores, positives)`.
 
     Args:
-        name: A key of `LOSSES`, "module:function", or a function.
+        name: A key of `LOSSES`, "module:function", either with options such as "knn(k=5)", or a function.
         margin: The margin.
         trusted: Whether "module:function" may be named; False for a name from a file.
         options: Options of this loss, such as `k` of "knn".
@@ -132,6 +133,9 @@ def loss(
     """
     if not margin > 0:
         raise LimnerError(f"margin={margin}: expected a number above 0")
+    if isinstance(name, str):
+        name, written = call(name, what="loss")
+        options = {**written, **options}
     function = name if callable(name) else LOSSES.find(name, trusted=trusted)
     what = f"loss {name if isinstance(name, str) else LOSSES.name_of(name)!r}"
     return partial(function, **checked(function, {"margin": margin, **options}, what=what, filled=LOSSES.filled))

@@ -40,7 +40,7 @@ from limner.systems.towers.mcprop_data import Data
 from limner.systems.towers.readers import Read, Seeing, States, TextReader, load_reader, reader_of
 from limner.systems.towers.settings import Training, current_settings, refuse_below, settings, split, was
 from limner.systems.towers.shape import Margin
-from limner.systems.towers.sources import Source, load_source, source
+from limner.systems.towers.sources import Source, VectorSource, load_source, source
 from limner.systems.trained_on import TrainedOn, kept
 
 KIND = "mcprop"
@@ -66,7 +66,7 @@ class Query:
         name: Name of the system in reports.
     """
 
-    features: Any = None
+    features: VectorSource | None = None
     backbone: str | None = None
     max_tokens: int = 48
     min_count: int = 2

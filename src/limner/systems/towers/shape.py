@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
+from torch import Tensor, nn
 
+from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
+from limner.encoders import TwoSided
 from limner.systems.towers import losses
 from limner.systems.towers.branches import Vectors, Words
 from limner.systems.towers.models import AttentionHeads, ManyVectors, Probabilistic, TwoTowers
 from limner.systems.towers.settings import refuse_below, was
+from limner.systems.towers.sources import VectorSource
 from limner.systems.towers.unfrozen import Unfrozen
 
 if TYPE_CHECKING:
@@ -38,13 +42,13 @@ class Inputs:
             features, then continue from that model with a lower learning rate.
     """
 
-    features: Any = None
-    texts: Any = "gru"
-    word_vectors: Any = None
+    features: VectorSource | None = None
+    texts: VectorSource = "gru"
+    word_vectors: str | Path | Embeddings | None = None
     min_count: int = 2
     max_tokens: int = 64
     name: str | None = None
-    init_from: Any = None
+    init_from: str | Path | TwoSided | None = None
     unfreeze: bool = False
 
     def __post_init__(self) -> None:
@@ -94,7 +98,7 @@ class Margin:
         k: Nearest negatives that "knn" looks at (3 by default).
     """
 
-    loss: Any = "knn"
+    loss: str | Callable[..., Tensor] = "knn"
     margin: float = losses.MARGIN
     k: int | None = None
 
@@ -102,7 +106,7 @@ class Margin:
         """Refuses an option that the loss does not have."""
         self.function()
 
-    def function(self) -> Any:
+    def function(self) -> Callable[..., Tensor]:
         """The loss with its options set."""
         options: dict[str, Any] = {} if self.k is None else {"k": self.k}
         return losses.loss(self.loss, margin=self.margin, **options)

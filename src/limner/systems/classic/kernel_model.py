@@ -1,0 +1,94 @@
+"""What every model of two kernels has: kernels, the training items they compare with, and its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core import model_store
+from limner.core.collection import Items
+from limner.core.paths import damage_told
+from limner.scores import Progress
+from limner.systems.classic import kernel_state
+from limner.systems.classic.pairs import Documents, FeatureSource, image_features, usable
+from limner.systems.trained_on import TrainedOn, kept
+
+
+@dataclass(frozen=True, eq=False)
+class KernelModel:
+    """A fitted kernel of images, one of texts, and the training items. A subclass scores with them.
+
+    Args:
+        name: Name in reports.
+        image_kernel: Fitted image kernel.
+        text_kernel: Fitted text kernel.
+        images: Features of the training images.
+        documents: Captions of each training image.
+        trained_on: The training items; None if unknown.
+        features_file: The file of features that it was trained on, if it was; new images may be in it too.
+    """
+
+    KIND: ClassVar[str]
+    """The kind of model in the model store."""
+
+    name: str
+    image_kernel: Any
+    text_kernel: Any
+    images: Any
+    documents: Documents
+    trained_on: TrainedOn | None = field(default=None, kw_only=True)
+    features_file: str | None = field(default=None, kw_only=True)
+
+    def image_rows(
+        self, items: Items, *, features: FeatureSource = None, progress: Progress | None = None
+    ) -> npt.NDArray[np.float64]:
+        """Similarities of images with every training image."""
+        used = usable(features, self.features_file, items)
+        held = image_features(self.image_kernel, items, used, progress=progress)
+        return np.asarray(self.image_kernel(held, self.images))
+
+    def text_rows(self, items: Items) -> npt.NDArray[np.float64]:
+        """Similarities of texts, each as one document, with every training document."""
+        return np.asarray(self.text_kernel([[text] for text in items.values], self.documents))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Identifies the model by its kernels, training items and what it learned."""
+        return kernel_state.fingerprint(self.KIND, self._content())
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the model as a folder, which `limner.systems.load` reads."""
+        beside = {"features_file": self.features_file, **kept(self.trained_on)}
+        return model_store.write(path, self.KIND, {**self._content(), **beside})
+
+    @classmethod
+    def load(cls, path: str | Path, *, trust: bool = False) -> Self:
+        """Reads a saved model; with `trust`, also one with kernels or taggers of your own."""
+        content = model_store.read(path, cls.KIND).content
+        with damage_told(path, what="saved model", mend="save it again"):
+            kernels = (kernel_state.kernel_from(content[f"{side}_kernel"], trust=trust) for side in ("image", "text"))
+            images, more = kernel_state.features_from(content["images"]), cls._learned_from(content)
+            more |= {"trained_on": TrainedOn.from_content(content.get("trained_on"))}
+            more |= {"features_file": content.get("features_file")}
+            return cls(content["name"], *kernels, images, content["documents"], **more)
+
+    def _content(self) -> dict[str, object]:
+        """What makes the model, as plain values and arrays; a subclass adds what it learned."""
+        return {
+            "name": self.name,
+            "image_kernel": kernel_state.kernel_state(self.image_kernel),
+            "text_kernel": kernel_state.kernel_state(self.text_kernel),
+            "images": kernel_state.features_state(self.images),
+            "documents": [list(document) for document in self.documents],
+        }
+
+    @classmethod
+    def _learned_from(cls, content: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of a subclass, from the content of a saved model."""
+        return {}
