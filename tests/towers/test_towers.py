@@ -304,7 +304,7 @@ def test_a_text_of_two_images_is_a_positive_of_both():
         ({"cell": "rnn"}, UnknownName, "unknown cell"),
         ({"device": "gpu"}, LimnerError, "unknown device 'gpu'"),
         ({"device": "cuda:0"}, LimnerError, "sees no GPU"),
-        ({"features": 3}, LimnerError, "expected Embeddings"),
+        ({"features": 3}, LimnerError, "expected str or Path or dict or nothing or Embeddings"),
         ({"features": "nothing.npy"}, LimnerError, "no embeddings file"),
         ({"texts": "minilmm"}, UnknownName, "did you mean 'minilm'"),
         ({"texts": "math:pi"}, LimnerError, "has no encode"),

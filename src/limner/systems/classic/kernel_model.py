@@ -72,11 +72,11 @@ class KernelModel:
         """Reads a saved model; with `trust`, also one with kernels or taggers of your own."""
         content = model_store.read(path, cls.KIND).content
         with damage_told(path, what="saved model", mend="save it again"):
-            kernels = (kernel_state.kernel_from(content[f"{side}_kernel"], trust=trust) for side in ("image", "text"))
+            image, text = (kernel_state.kernel_from(content[f"{s}_kernel"], trust=trust) for s in ("image", "text"))
             images, more = kernel_state.features_from(content["images"]), cls._learned_from(content)
             more |= {"trained_on": TrainedOn.from_content(content.get("trained_on"))}
             more |= {"features_file": content.get("features_file")}
-            return cls(content["name"], *kernels, images, content["documents"], **more)
+            return cls(content["name"], image, text, images, content["documents"], **more)
 
     def _content(self) -> dict[str, object]:
         """What makes the model, as plain values and arrays; a subclass adds what it learned."""

@@ -100,11 +100,11 @@ class Encoded:
 
 
 Source = Stored | Encoded
-VectorSource = str | Path | Mapping[str, Any] | Embeddings | Encoder | TwoSided | Source
+VectorSource = str | Path | Mapping[str, Any] | Embeddings | Encoder | TwoSided
 """What an option such as `features` accepts: see `source`."""
 
 
-def source(given: VectorSource | None, *, what: str = "features", trusted: bool = True) -> Source:
+def source(given: VectorSource | Source | None, *, what: str = "features", trusted: bool = True) -> Source:
     """The source that an option names.
 
     Args:
