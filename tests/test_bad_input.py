@@ -270,6 +270,12 @@ CASES = [
     Case("system without a name", written("t.csv", "model,R@1\n,50\n"), ["board", "t.csv"], ["line 2", "no name"]),
     Case("system that comes twice", written("t.csv", "model,R@1\na,50\na,40\n"), ["board", "t.csv"], ["'a' twice"]),
     Case("run without judgements", nothing, ["board", "i2t.run"], ["i2t.run", "--qrels"]),
+    # audit
+    Case("audit with scores of another shape", spoil_array("S.npy", lambda a: a[:, :-2]),
+         ["audit", "captions.csv", "--no-images", "--scores", "S.npy"], ["(10, 18)", "expected (10, 20)"]),
+    Case("audit with NaN", spoil_array("I.npy", put(4, np.nan)),
+         ["audit", "captions.csv", "--no-images", *EMBEDDINGS[2:]], ["I.npy", "row 4", "NaN"]),
+    Case("audit of nothing", written("captions.csv", b""), ["audit", "captions.csv"], ["captions.csv", "empty"]),
     # the command line
     Case("no such command", nothing, ["evalaute"], ["evalaute", "'evaluate'"], Status.USAGE),
     Case("no such option", nothing, [*MATRIX, "--protocl", "x"], ["--protocl", "limner evaluate --help"], Status.USAGE),

@@ -53,7 +53,7 @@ ORDER = (
     "demo", "train", "evaluate", "compare", "ranks", "board", "report", "explain", "attack", "text-only", "uncertainty",
     "index", "search", "serve",
     "encode", "rerank", "fuse", "assign", "measures", "protocols", "systems", "encoders", "corrections",
-    "fusions", "scorers", "losses", "datasets", "data", "annotate",
+    "fusions", "scorers", "losses", "datasets", "data", "audit", "annotate",
 )  # fmt: skip
 
 
