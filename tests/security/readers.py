@@ -258,6 +258,23 @@ def _similarities() -> Files:
     return {"s.npy": out.getvalue()}
 
 
+MTEB = {
+    "task_name": "T",
+    "scores": {"test": [{"cv_recall_at_1": 0.5, "ndcg_at_10": 0.6, "main_score": 0.6, "hf_subset": "default"}]},
+}
+NUMBERS = b"system,measure,value,queries,clusters\na,R@1,50.5,100,20\nb,R@1,40,100,\n"
+
+
+def _board(*names: str) -> Callable[[Path], Any]:
+    def read(folder: Path) -> Any:
+        from limner.evaluation import leaderboard
+
+        made = leaderboard([folder / name for name in names])
+        return str(made), made.describe()
+
+    return read
+
+
 def _scored(folder: Path) -> Any:
     return limner.Scores.load(folder / "s.npy", range(4), range(6)).top(2).indices
 
@@ -311,6 +328,13 @@ VECTORS = {
         seeds(lambda: {"a.json": LISTS}), {"": spoil.of_json}, lambda f: limner.Ranking.load(f / "a.json"), 4
     ),
     "report": Reader(_report, {"": spoil.of_json}, _reported, 6),
+    "mteb results": Reader(
+        seeds(lambda: {f"{name}/T.json": json.dumps(MTEB).encode() for name in ("org__a", "org__b")}),
+        {"": spoil.of_json},
+        _board("org__a", "org__b"),
+        4,
+    ),
+    "leaderboard table": Reader(seeds(lambda: {"t.csv": NUMBERS}), {"": spoil.of_text}, _board("t.csv"), 4),
     "statistics": Reader(_statistics, {"": spoil.of_zip}, _corrected, 3),
 }
 

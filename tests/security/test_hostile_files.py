@@ -44,6 +44,8 @@ EXPLAIN = ("explain", "captions.csv", "--images", "I.npy", "--texts", "T.npy", "
     [
         ("r.json", ("compare", "r.json", "r.json")),
         ("r.json", ("report", "r.json")),
+        ("r.json", ("board", "r.json")),
+        ("r/a__b/T.json", ("board", "r")),
         ("t.jsonl", ("data", "describe", "t.jsonl")),
         ("dataset_x.json", ("data", "describe", "karpathy:dataset_x.json")),
         ("captions_x.json", ("data", "describe", "coco:captions_x.json")),
@@ -55,7 +57,7 @@ EXPLAIN = ("explain", "captions.csv", "--images", "I.npy", "--texts", "T.npy", "
 )
 def test_json_that_does_harm(folder, text, name, words):
     file = folder / name
-    file.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
     refused(shell(*words))
 

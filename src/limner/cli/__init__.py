@@ -50,10 +50,10 @@ def limner(
 
 # The order of the help. A command that is not listed comes after these, by name.
 ORDER = (
-    "demo", "train", "evaluate", "compare", "ranks", "report", "explain", "attack", "text-only", "uncertainty", "index",
-    "search", "serve",
+    "demo", "train", "evaluate", "compare", "ranks", "board", "report", "explain", "attack", "text-only", "uncertainty",
+    "index", "search", "serve",
     "encode", "rerank", "fuse", "assign", "measures", "protocols", "systems", "encoders", "corrections",
-    "fusions", "scorers", "losses", "datasets", "data", "annotate",
+    "fusions", "scorers", "losses", "datasets", "data", "audit", "annotate",
 )  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from limner.evaluation.board import Board
+from limner.evaluation.board_reading import leaderboard
 from limner.evaluation.breakdown import Breakdown, breakdown
 from limner.evaluation.comparison import Comparison, compare
 from limner.evaluation.evaluate import evaluate
@@ -16,6 +18,7 @@ if not TYPE_CHECKING:
     __getattr__ = submodules(__name__)
 
 __all__ = [
+    "Board",
     "Breakdown",
     "Comparison",
     "Hubs",
@@ -25,5 +28,6 @@ __all__ = [
     "compare",
     "corrected",
     "evaluate",
+    "leaderboard",
     "tune",
 ]

@@ -117,12 +117,12 @@ def report_csv(report: Report) -> str:
 
 def report_markdown(report: Report) -> str:
     """The report as Markdown."""
-    return _document(f"# {report.system} on {report.collection}", report_grids(report), report.notes, _markdown)
+    return document(f"# {report.system} on {report.collection}", report_grids(report), report.notes, markdown)
 
 
 def report_latex(report: Report) -> str:
     """The report as LaTeX tables (booktabs)."""
-    return _document(f"% {report.system} on {report.collection}", report_grids(report), report.notes, _latex, note="% ")
+    return document(f"% {report.system} on {report.collection}", report_grids(report), report.notes, _latex, note="% ")
 
 
 # --- comparisons ------------------------------------------------------------------------------------------------
@@ -217,21 +217,22 @@ def comparison_csv(comparison: Comparison) -> str:
 def comparison_markdown(comparison: Comparison) -> str:
     """The comparison as Markdown."""
     notes = [comparison_foot(comparison), *comparison.notes]
-    return _document(f"# {' and '.join(comparison.systems)}", comparison_grids(comparison), notes, _markdown)
+    return document(f"# {' and '.join(comparison.systems)}", comparison_grids(comparison), notes, markdown)
 
 
 def comparison_latex(comparison: Comparison) -> str:
     """The comparison as LaTeX tables (booktabs)."""
     notes = [comparison_foot(comparison), *comparison.notes]
-    return _document(f"% {' and '.join(comparison.systems)}", comparison_grids(comparison), notes, _latex, note="% ")
+    return document(f"% {' and '.join(comparison.systems)}", comparison_grids(comparison), notes, _latex, note="% ")
 
 
 # --- output formats of a grid ----------------------------------------------------------------------------------
 
 
-def _document(
+def document(
     head: str, grids: Sequence[Grid], notes: Sequence[str], write: Callable[[Grid], str], *, note: str = "Note: "
 ) -> str:
+    """Grids and notes as one file."""
     return "\n\n".join([head, *map(write, grids), *(note + n for n in notes)]) + "\n"
 
 
@@ -247,7 +248,8 @@ def plain_text(grid: Grid) -> str:
     return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
 
 
-def _markdown(grid: Grid) -> str:
+def markdown(grid: Grid) -> str:
+    """A table as Markdown."""
     escaped = [[cell.replace("|", "\\|") for cell in row] for row in grid.rows]
     lines = ["| " + " | ".join(row) + " |" for row in escaped]
     return "\n".join([lines[0], "|" + " --- |" * len(grid.rows[0]), *lines[1:]])

@@ -14,6 +14,7 @@ from limner.stats.effects import cliff_delta, cohen_d, cohen_g, odds_ratio, rank
 from limner.stats.estimators import CrossFit, Estimate, cross_fit, hajek, horvitz_thompson, stratified, sum_of_means
 from limner.stats.paired import PairedTest, holm, mcnemar, sign_test, wilcoxon
 from limner.stats.randomisation import randomisation, randomisation_of
+from limner.stats.rank_sets import RankSets, queries_needed, rank_sets, rank_sets_of_means, rank_sets_of_sum
 from limner.stats.sampling import Drawn, draw, inclusion, neyman, strata_of, systematic
 from limner.stats.sequences import confidence_sequence, sequential
 
@@ -26,6 +27,7 @@ __all__ = [
     "PairedTest",
     "Part",
     "Preference",
+    "RankSets",
     "Undefined",
     "alpha_interval",
     "bootstrap",
@@ -51,9 +53,13 @@ __all__ = [
     "mean_interval",
     "neyman",
     "odds_ratio",
+    "queries_needed",
     "randomisation",
     "randomisation_of",
     "rank_biserial",
+    "rank_sets",
+    "rank_sets_of_means",
+    "rank_sets_of_sum",
     "sequential",
     "sign_test",
     "spearman",

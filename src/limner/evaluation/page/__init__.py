@@ -6,10 +6,7 @@ is escaped by the template, and its content security policy allows only its own 
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from limner.core.collection import Collection
@@ -19,6 +16,7 @@ from limner.evaluation.page.failures import Failures, section
 from limner.evaluation.page.method import method
 from limner.evaluation.page.pictures import Gallery
 from limner.evaluation.page.truth import Truth
+from limner.evaluation.page.writing import written
 from limner.evaluation.report import Report
 
 if TYPE_CHECKING:
@@ -77,7 +75,7 @@ def render(
     content["notes"] = [*report.notes, *(compared.notes if compared else ()), *gallery.notes()]
     content["pictures"] = list(gallery.pictures.values())
     content["contents"] = [(name, title) for name, title in SECTIONS if _present(name, content)]
-    return _written(report=report, collection=collection, **content)
+    return written("report.html", report=report, collection=collection, **content)
 
 
 def _measured(report: Report, others: Sequence[Report], compared: Comparison | None) -> dict[str, object]:
@@ -134,21 +132,3 @@ def _present(name: str, content: dict[str, object]) -> bool:
         "queries": "queries",
     }
     return bool(content[needs[name]] or (name == "labels" and content["changes"])) if name in needs else True
-
-
-def _written(**content: object) -> str:
-    import jinja2
-    from markupsafe import Markup
-
-    sources = files("limner.evaluation.page") / "templates"
-    style, script = ((sources / f"report.{ending}").read_text(encoding="utf-8") for ending in ("css", "js"))
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("limner.evaluation.page"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    page = environment.get_template("report.html")
-    return page.render(style=Markup(style), script=Markup(script), allowed=allowed, **content)

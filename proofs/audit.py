@@ -1,0 +1,225 @@
+"""Does `limner audit` find defects? Each kind is planted at a known rate in `scenes` and Flickr8k.
+
+For every kind: how many of the planted defects are found (recall), and how many of the findings are planted or were
+there before and are true by definition, such as two captions with the same words (precision). A clean copy has none of
+the kinds that are a matter of judgement. Wrong labels need the scores of a system: for `scenes` one trained on other
+pictures, for Flickr8k a ridge regression from words to image features, and CLIP's embeddings of 500 photographs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageEnhance
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+import limner
+from claims import Claim, log, main
+from limner.explain.audit import audit
+
+RATE = 0.04
+GERMAN = ("Ein Hund rennt über die Wiese.", "Zwei Kinder spielen mit einem Ball.", "Eine Frau steht vor dem Haus.")
+JUDGED = ("broken-image", "tiny-image", "duplicate-image", "near-duplicate-image", "leakage", "empty-caption",
+          "self-match", "other-language")  # fmt: skip
+
+
+@dataclass
+class Planted:
+    """A collection with defects, and which ones: sets of ids by kind."""
+
+    collection: limner.Collection
+    truth: dict[str, set[frozenset[str]]] = field(default_factory=dict)
+
+
+def encoded(picture: Image.Image, form: str = "PNG", **options: object) -> bytes:
+    out = io.BytesIO()
+    picture.save(out, form, **options)
+    return out.getvalue()
+
+
+def altered(picture: Image.Image, rng: np.random.Generator) -> bytes:
+    """A copy that was resized, brightened or darkened, and compressed."""
+    size = [max(40, round(side * rng.uniform(0.6, 1.3))) for side in (picture.width, picture.height)]
+    ratio = size[0] / picture.width
+    small = picture.resize((size[0], max(1, round(picture.height * ratio))), Image.Resampling.BICUBIC)
+    bright = ImageEnhance.Brightness(small).enhance(float(rng.uniform(0.9, 1.1)))
+    return encoded(bright, "JPEG", quality=int(rng.integers(45, 80)))
+
+
+def planted(clean: limner.Collection, foreign: list[str], seed: int = 0) -> Planted:
+    """Every kind of defect on images and captions of its own."""
+    rng, n = np.random.default_rng(seed), len(clean.images)
+    k = max(4, round(RATE * n))
+    chosen = iter(np.split(rng.permutation(n)[: 10 * k], 10))
+    values, ids = list(clean.images.values), clean.images.ids
+    truth: dict[str, set[frozenset[str]]] = {}
+    for row in (rows := next(chosen)):
+        values[row] = encoded(clean.images.open(int(row)))[: int(rng.integers(20, 200))]
+    truth["broken-image"] = {frozenset([ids[int(r)]]) for r in rows}
+    for row in (rows := next(chosen)):
+        values[row] = encoded(clean.images.open(int(row)).resize((int(rng.integers(8, 31)), 30)))
+    truth["tiny-image"] = {frozenset([ids[int(r)]]) for r in rows}
+    for kind in ("duplicate-image", "near-duplicate-image"):
+        sources, copies = next(chosen), next(chosen)
+        for source, copy in zip(sources, copies, strict=True):
+            picture = clean.images.open(int(source))
+            values[copy] = encoded(picture) if kind == "duplicate-image" else altered(picture, rng)
+        truth[kind] = {frozenset([ids[int(a)], ids[int(b)]]) for a, b in zip(sources, copies, strict=True)}
+    split = {image: name for name, members in clean.splits.items() for image in members}
+    pairs = truth["duplicate-image"] | truth["near-duplicate-image"]
+    truth["leakage"] = {pair for pair in pairs if len({split.get(image) for image in pair}) == 2}
+    texts = worded(clean, rng, foreign, truth)
+    images = limner.Items(ids, values)
+    return Planted(limner.Collection(clean.name, images, texts, clean.judgements, clean.splits), truth)
+
+
+def worded(clean: limner.Collection, rng: np.random.Generator, foreign: list[str], truth: dict) -> limner.Items:
+    """Captions with defects."""
+    texts, ids = list(clean.texts.values), clean.texts.ids
+    owner = {int(c): int(r) for r, c in zip(clean.judgements.rows, clean.judgements.columns, strict=True)}
+    k = max(4, round(RATE * len(texts) / 5))
+    empty, named, other, again, first = np.split(rng.permutation(len(texts))[: 5 * k], 5)
+    for row in empty:
+        texts[row] = str(rng.choice(["", " ", "...", "-"]))
+    for row in named:
+        texts[row] = f"{texts[row]} {Path(clean.images.ids[owner[int(row)]]).stem}"
+    for at, row in enumerate(other):
+        texts[row] = foreign[at % len(foreign)] + ("" if at < len(foreign) else f" {at}")
+    for source, row in zip(first, again, strict=True):
+        texts[row] = str(texts[source]).upper()
+    truth |= {
+        "empty-caption": {frozenset([ids[int(r)]]) for r in empty},
+        "self-match": {frozenset([ids[int(r)]]) for r in named},
+        "other-language": {frozenset([ids[int(r)]]) for r in other},
+        "repeated-caption": {
+            frozenset([ids[int(a)], ids[int(b)]])
+            for a, b in zip(first, again, strict=True)
+            if owner[int(a)] != owner[int(b)]
+        },
+    }
+    return limner.Items(ids, texts, kind="text")
+
+
+def scored(name: str, made: Planted) -> Iterator[Claim]:
+    """Precision and recall of each kind."""
+    found = audit(made.collection)
+    said = {t: " ".join("".join(c if c.isalnum() else " " for c in v.casefold()).split())
+            for t, v in zip(made.collection.texts.ids, made.collection.texts.values, strict=True)}  # fmt: skip
+    for kind, truth in made.truth.items():
+        sets = [frozenset(finding.items) for finding in found.of(kind)]
+        if kind == "repeated-caption":  # a finding is a group of equal captions, which may hold several planted pairs
+            right = [len({said[item] for item in each}) == 1 for each in sets]
+            hit = sum(any(pair <= each for each in sets) for pair in truth)
+        else:
+            right, hit = [each in truth for each in sets], len(truth & set(sets))
+        log(f"{name}, {kind}: planted {len(truth)}, found {len(sets)}, of these right {sum(right)}, recall {hit}")
+        yield Claim(f"{name}, {kind}: precision", float(np.mean(right)) if right else 0.0, goal=">= 0.95")
+        yield Claim(f"{name}, {kind}: recall of {len(truth)}", hit / len(truth), goal=">= 0.95")
+
+
+def clean_copy(name: str, clean: limner.Collection) -> Claim:
+    found = audit(clean)
+    wrong = [finding for finding in found.findings if finding.kind in JUDGED]
+    for finding in wrong:
+        log(f"{name}, clean: {finding}")
+    real = {kind: len(found.of(kind)) for kind in ("repeated-caption", "caption-twice")}
+    note = f"{real['repeated-caption']} repeated captions and {real['caption-twice']} captions twice are in the data"
+    return Claim(f"{name}, clean copy: findings of {len(JUDGED)} other kinds", len(wrong), goal="== 0", note=note)
+
+
+# --- labels -----------------------------------------------------------------------------------------------------
+
+
+def relabelled(clean: limner.Collection, moved: np.ndarray) -> limner.Collection:
+    """The collection in which image i has the captions of image moved[i]."""
+    own: dict[int, list[int]] = {}
+    for row, column in zip(clean.judgements.rows, clean.judgements.columns, strict=True):
+        own.setdefault(int(row), []).append(int(column))
+    ids, texts = clean.images.ids, clean.texts.ids
+    pairs = [(ids[i], texts[c]) for i, j in enumerate(moved) for c in own.get(int(j), [])]
+    images = limner.Items(ids, [None] * len(ids))
+    return limner.Collection(clean.name, images, clean.texts, limner.Judgements.from_pairs(pairs))
+
+
+def labels(name: str, clean: limner.Collection, scores: np.ndarray) -> Iterator[Claim]:
+    """Captions permuted among some images, and shifted by one in runs of twelve."""
+    n, rng = len(clean.images), np.random.default_rng(1)
+    some = rng.choice(n, max(10, round(0.05 * n)), replace=False)
+    moved = np.arange(n)
+    moved[some] = np.roll(some, 1)
+    yield from _labels(name, "wrong-labels", relabelled(clean, moved), scores, set(some.tolist()))
+    moved, bad = np.arange(n), set()
+    for start in range(10, n - 20, max(40, n // 8)):
+        moved[start : start + 12] = np.roll(moved[start : start + 12], 1)
+        bad |= set(range(start + 1, start + 12))  # the first of a run got the captions of the last, which is no shift
+    yield from _labels(name, "shifted-labels", relabelled(clean, moved), scores, bad)
+    found = audit(relabelled(clean, np.arange(n)), look=False, scores=scores)
+    many = len(found.of("wrong-labels")) + len(found.of("shifted-labels"))
+    yield Claim(f"{name}, clean copy: share of images called wrong or shifted", many / n, goal="<= 0.01")
+
+
+def _labels(name: str, kind: str, bad: limner.Collection, scores: np.ndarray, truth: set[int]) -> Iterator[Claim]:
+    found = audit(bad, look=False, scores=scores)
+    rows = {bad.images.ids.index(item) for finding in found.of(kind) for item in finding.items}
+    hit, note = len(rows & truth), "; ".join(note for note in found.notes if kind[:5] in note)
+    log(f"{name}, {kind}: planted {len(truth)}, found {len(rows)}, right {hit}; {note}")
+    yield Claim(f"{name}, {kind}: precision", hit / max(len(rows), 1), goal=">= 0.95", note=note)
+    yield Claim(f"{name}, {kind}: recall of {len(truth)}", hit / len(truth), goal=">= 0.95", note=note)
+
+
+def ridge_scores(whole: limner.Collection, data: Path) -> np.ndarray:
+    """Images of the test split by captions: words to features of EfficientNet-Lite0, fitted on the training split."""
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    names = (data / "features" / "image_names.txt").read_text().split()
+    held = np.load(data / "features" / "efficientnet_lite0_pool1280_fp16.npy").astype(np.float32)
+    at = {name: row for row, name in enumerate(names)}
+    train, test = whole.train, whole.test
+    words = CountVectorizer(binary=True, min_df=3)
+    counted = words.fit_transform(train.texts.values)
+    owner = {int(c): int(r) for r, c in zip(train.judgements.rows, train.judgements.columns, strict=True)}
+    mean = held[[at[i] for i in train.images.ids]].mean(axis=0)
+    unit = lambda rows: rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)  # noqa: E731
+    target = unit(held[[at[train.images.ids[owner[c]]] for c in range(len(train.texts))]] - mean)
+    gram = (counted.T @ counted).toarray() + 30 * np.eye(counted.shape[1])
+    weights = np.linalg.solve(gram, counted.T @ target)
+    sides = unit(held[[at[i] for i in test.images.ids]] - mean), unit(words.transform(test.texts.values) @ weights)
+    return (sides[0] @ sides[1].T).astype(np.float64)
+
+
+def run(options: argparse.Namespace) -> Iterator[Claim]:
+    world = limner.load("scenes", images=200 if options.quick else 600)
+    yield clean_copy("scenes", world)
+    yield from scored("scenes", planted(world, list(GERMAN)))
+    other = limner.load("scenes", images=300 if options.quick else 1500, seed=7)
+    model = limner.train(other, "histograms")
+    yield from labels("scenes", world, model.scores(world).matrix().astype(np.float64))
+    data = Path(options.data) if options.data else None
+    if data is None or not (data / "flickr8k").is_dir():
+        log("no Flickr8k: give --data")
+        return
+    whole = limner.load(f"flickr8k:{data / 'flickr8k'}")
+    ids = [image for name in ("test", "dev", "train") for image in whole.splits[name][: 100 if options.quick else 500]]
+    some = whole.restrict(ids)
+    kept = {name: [i for i in members if i in set(ids)] for name, members in whole.splits.items()}
+    part = limner.Collection("flickr8k", some.images, some.texts, some.judgements, kept)
+    rows = (data / "flickr8k" / "multilingual_en_de_fr_cs.tsv").read_text(encoding="utf-8").splitlines()[1:400]
+    yield clean_copy("Flickr8k", part)
+    foreign = [cell for row in rows for cell in row.split("\t")[5:8]]
+    yield from scored("Flickr8k", planted(part, foreign))
+    yield from labels("Flickr8k, ridge", whole.test, ridge_scores(whole, data / "flickr8k"))
+    sides = [np.load(data / "clip-unsplash500" / f"{side}_embeddings.npy") for side in ("image", "text")]
+    many = len(sides[0])
+    pairs = limner.Collection.in_order([f"i{n}" for n in range(many)], [f"t{n}" for n in range(many)])
+    yield from labels("Unsplash, CLIP", pairs, (sides[0] @ sides[1].T).astype(np.float64))
+
+
+if __name__ == "__main__":
+    main(run, __doc__)

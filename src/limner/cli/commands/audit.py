@@ -1,0 +1,81 @@
+"""limner audit: what is wrong with a collection before anything is measured on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limner.cli.console import answer, progress
+from limner.cli.errors import Status
+from limner.cli.inputs import Way, opened
+from limner.cli.options import Json, Loading, flag, load, part, refuse_ending, saved, word
+
+if TYPE_CHECKING:
+    from limner.core.collection import Collection
+
+
+def audit(
+    collection: Annotated[
+        str,
+        typer.Argument(metavar="COLLECTION", help="scenes, flickr8k:DIR, captions.csv, ...: see 'limner data list'."),
+    ],
+    split: Annotated[str | None, word("Only this split; leakage needs all of them.")] = None,
+    option: Loading = None,
+    images: Annotated[Path | None, word("Embeddings of the images, for labels.", metavar="FILE")] = None,
+    texts: Annotated[Path | None, word("Embeddings of the texts.", metavar="FILE")] = None,
+    scores: Annotated[Path | None, word("Or a similarity matrix, images by texts: npy.", metavar="FILE")] = None,
+    image_ids: Annotated[Path | None, word("Ids of the image rows, one per line.", metavar="FILE")] = None,
+    text_ids: Annotated[Path | None, word("Ids of the text rows, one per line.", metavar="FILE")] = None,
+    least_side: Annotated[int, word("Images with a shorter side are tiny.", metavar="PIXELS", min=1)] = 32,
+    no_images: Annotated[bool, flag("--no-images", "Look at texts and labels only.")] = False,
+    strict: Annotated[bool, flag("--strict", "Exit with status 1 if there is an error or a warning.")] = False,
+    save: Annotated[list[Path] | None, word("Write the findings: .json .csv .txt. Repeatable.", metavar="FILE")] = None,
+    save_judgements: Annotated[Path | None, word("Write the repaired judgements: qrels.", metavar="FILE")] = None,
+    save_exclude: Annotated[Path | None, word("Write the ids to leave out, one per line.", metavar="FILE")] = None,
+    as_json: Json = False,
+) -> None:
+    """Look for duplicates, leakage between splits, repeated captions, wrong labels, broken images and more.
+
+    Wrong and shifted labels need scores of a system that was not trained on these pairs.
+
+    Examples:
+      $ limner audit scenes -O images=100
+      $ limner audit captions.csv --strict --save findings.csv
+      $ limner audit flickr8k:DIR --images images.npy --texts texts.npy
+      $ limner audit captions.csv --save-judgements repaired.qrels --save-exclude leave-out.txt
+    """
+    from limner.core.files import write_text
+    from limner.core.paths import place_for
+    from limner.datasets.trec import write_qrels
+    from limner.explain.audit import audit as run_audit
+
+    refuse_ending(save, (".json", ".csv", ".txt"), "audit")
+    for file in filter(None, (save_judgements, save_exclude)):
+        place_for(file)
+    whole = load(collection, option)
+    chosen = whole if split is None else part(whole, split)
+    how = _scored(Way(images, texts, image_ids, text_ids, scores), whole, chosen)
+    with progress(f"auditing {chosen.name}") as told:
+        found = run_audit(chosen, least_side=least_side, look=not no_images, progress=told, **how)
+    written = [found.save(file) for file in save or []]
+    if save_judgements is not None:
+        write_qrels(found.repaired, save_judgements)
+        written.append(save_judgements)
+    if save_exclude is not None:
+        write_text(save_exclude, "".join(f"{item}\n" for item in found.leave_out))
+        written.append(save_exclude)
+    saved(written)
+    answer(str(found), found.describe(), as_json=as_json)
+    if strict and not found.sound:
+        raise typer.Exit(Status.FAILED_CHECK)
+
+
+def _scored(way: Way, whole: Collection, chosen: Collection) -> dict[str, Any]:
+    """The scores of all images and texts, and the vectors of the images, where files were given."""
+    if not (way.images or way.texts or way.scores):
+        return {}
+    source: Any = opened(way, whole, chosen)
+    vectors = {"vectors": source.query_vectors.matrix} if way.kind == "embeddings" else {}
+    return {"scores": source.matrix(), **vectors}

@@ -1,0 +1,118 @@
+"""limner board: a leaderboard that says which places can be told apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from limner.cli.console import answer, progress
+from limner.cli.options import Json, refuse_ending, saved, word
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from limner.evaluation.board import Board
+
+
+def board(
+    results: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RESULT",
+            help="Reports (.json), MTEB results (.json or a folder), tables (.csv, .tsv), runs, published:eccv-d2.",
+        ),
+    ],
+    qrels: Annotated[Path | None, word("What is relevant, for runs: a qrels file.", metavar="FILE")] = None,
+    groups: Annotated[
+        Path | None, word("For runs: the group of each query, 'query group' per line, or json.", metavar="FILE")
+    ] = None,
+    unretrieved: Annotated[
+        str, word("Candidates missing from a truncated run: refuse, or never (found).", metavar="HOW")
+    ] = "refuse",
+    measures: Annotated[str | None, word("Only these, such as 'R@1 nDCG@10(linear)'.", metavar="LIST")] = None,
+    view: Annotated[str | None, word("Only this view, such as pairs or eccv.")] = None,
+    direction: Annotated[str | None, word("Only this direction: i2t or t2i.", metavar="WAY")] = None,
+    queries: Annotated[
+        list[str] | None,
+        word("Queries behind numbers without them: 5000, or NAME=5000 by collection or view.", metavar="[NAME=]N"),
+    ] = None,
+    clusters: Annotated[
+        list[str] | None,
+        word("How many of these are independent, such as images that share captions.", metavar="[NAME=]N"),
+    ] = None,
+    unit: Annotated[str | None, word("Of tables: percent or fraction.", metavar="UNIT")] = None,
+    level: Annotated[float, word("Confidence of all rank sets of a table together.", metavar="P")] = 0.95,
+    samples: Annotated[int, word("Draws for the critical value.", metavar="N", min=100)] = 10_000,
+    seed: Annotated[int, word("Random seed.", metavar="N", min=0)] = 0,
+    save: Annotated[list[Path] | None, word("Write it: .json .csv .md .txt .html. Repeatable.", metavar="FILE")] = None,
+    save_mteb: Annotated[
+        Path | None, word("Write the reports as MTEB results into this folder.", metavar="FOLDER")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Rank systems, with the ranks that each may really have.
+
+    Reports are compared query by query, by image where captions share one. Of tables and MTEB results only means are
+    known: say how many queries they have, or nothing can be told apart.
+
+    Examples:
+      $ limner board a.json b.json c.json --measures R@1 --save board.html
+      $ limner board results/ --measures "R@1 nDCG@10(linear)" --queries 5000
+      $ limner board table.csv --queries coco-5k=25000 --clusters coco-5k=5000
+      $ limner board a.run b.run --qrels pairs.qrels --measures MAP --unretrieved never
+      $ limner board published:eccv-d2 --measures R@1
+      $ limner board a.json b.json --save-mteb results
+    """
+    from limner.datasets.trec import read_groups, read_qrels
+    from limner.evaluation.board import BOARD_FORMATS
+    from limner.evaluation.board_reading import leaderboard
+
+    refuse_ending(save, tuple(BOARD_FORMATS), "leaderboard")
+    with progress(f"ranking {len(results)} results"):
+        made = leaderboard(
+            results,
+            judgements=None if qrels is None else read_qrels(qrels, name=qrels.stem),
+            groups=None if groups is None else read_groups(groups),
+            measures=measures,
+            view=view,
+            direction=direction,
+            queries=counts(queries, "--queries"),
+            clusters=counts(clusters, "--clusters"),
+            unit=unit,
+            unretrieved=unretrieved,
+            level=level,
+            samples=samples,
+            seed=seed,
+        )
+    _write(made, results, save or [], save_mteb)
+    answer(str(made), made.describe(), as_json=as_json)
+
+
+def counts(words: list[str] | None, what: str) -> dict[str, int] | int | None:
+    """Reads N, or NAME=N words.
+
+    >>> counts(["5000"], "--queries"), counts(["a=5", "b=7"], "--queries")
+    (5000, {'a': 5, 'b': 7})
+    """
+    found: dict[str, int] = {}
+    for text in words or []:
+        name, _, number = text.rpartition("=")
+        if not number.isascii() or not number.isdigit() or not int(number[:12]):
+            raise typer.BadParameter(f"{what} got {text!r}: expected a number of 1 or more, or NAME=NUMBER")
+        found[name] = int(number[:12])
+    if "" in found and len(found) > 1:
+        raise typer.BadParameter(f"{what}: give one number for all, or NAME=NUMBER for each")
+    return found.get("", found or None)
+
+
+def _write(made: Board, results: Sequence[str], files: Sequence[Path], folder: Path | None) -> None:
+    from limner.evaluation.mteb import write_mteb
+    from limner.evaluation.report import Report
+
+    written = [made.save(file) for file in files]
+    if folder is not None:
+        reports = [Report.load(result) for result in results]
+        written += [file for report in reports for file in write_mteb(report, folder)]
+    saved(written)

@@ -1,0 +1,31 @@
+"""One file from a template: style and script inside, and a policy that allows nothing else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from importlib.resources import files
+
+
+def written(template: str, **content: object) -> str:
+    """A page as text. Everything that comes from outside is escaped; only the page's own script may run.
+
+    Args:
+        template: A file of `templates`.
+        content: What it shows.
+    """
+    import jinja2
+    from markupsafe import Markup
+
+    sources = files("limner.evaluation.page") / "templates"
+    style, script = ((sources / f"report.{ending}").read_text(encoding="utf-8") for ending in ("css", "js"))
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("limner.evaluation.page"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    page = environment.get_template(template)
+    return page.render(style=Markup(style), script=Markup(script), allowed=allowed, **content)

@@ -1,0 +1,251 @@
+"""audit: runs all checks on a collection; `Audit` holds the findings, the repaired judgements and what to leave out."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from limner.core.arrays import FloatArray
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError
+from limner.core.files import write_text
+from limner.core.frames import Tabular, by_column
+from limner.core.judgements import Judgements
+from limner.core.paths import place_for
+from limner.evaluation.tables import Grid, plain_text, to_csv
+from limner.explain.audit import captions, labels, pictures
+from limner.explain.audit.findings import INFO, KINDS, SEVERITIES, Finding
+
+EXAMPLES = 3
+LEAST_SIDE = 32
+CLOSE = 0.98
+"""Cosine from which two embeddings of images are close."""
+MOST_SCORED = 20_000
+"""Images up to which all pairs of images and captions are scored for wrong labels."""
+
+
+@dataclass(frozen=True, eq=False)
+class Audit(Tabular):
+    """What was found in a collection. Prints as a table.
+
+    Args:
+        collection: Its name.
+        findings: In order of severity and kind.
+        repaired: The judgements with the pairs that duplicates and repeated captions add.
+        added: How many pairs that are.
+        leave_out: Images and texts to leave out, by id, each with the reason.
+        notes: What was not looked at, and why.
+    """
+
+    collection: str
+    findings: tuple[Finding, ...]
+    repaired: Judgements
+    added: int
+    leave_out: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+    def of(self, kind: str) -> list[Finding]:
+        """The findings of one kind."""
+        if kind not in KINDS:
+            raise LimnerError(f"no kind of finding {kind!r}: expected one of {', '.join(KINDS)}")
+        return [finding for finding in self.findings if finding.kind == kind]
+
+    @property
+    def sound(self) -> bool:
+        """Whether there is neither an error nor a warning."""
+        return all(finding.severity == INFO for finding in self.findings)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One flat record per finding: the form of the CSV file."""
+        return [
+            {"severity": f.severity, "kind": f.kind, "items": " ".join(f.items), "detail": f.detail}
+            for f in self.findings
+        ]
+
+    def _columns(self) -> dict[str, list[Any]]:
+        return by_column(self.rows())
+
+    def describe(self) -> dict[str, Any]:
+        """Plain values that hold the whole audit."""
+        return {
+            "collection": self.collection,
+            "counts": dict(Counter(finding.kind for finding in self.findings)),
+            "findings": [{**row, "items": list(f.items)} for row, f in zip(self.rows(), self.findings, strict=True)],
+            "pairs_added": self.added,
+            "leave_out": dict(self.leave_out),
+            "notes": list(self.notes),
+        }
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the findings: .json, .csv or .txt."""
+        target = Path(path)
+        written = {
+            ".json": lambda: json.dumps({"limner": "audit", **self.describe()}),
+            ".csv": lambda: to_csv(self.rows() or [{"severity": "", "kind": "", "items": "", "detail": ""}]),
+            ".txt": lambda: str(self),
+        }
+        if target.suffix.lower() not in written:
+            raise LimnerError(f"{target} ends in {target.suffix!r}: an audit is written as {', '.join(written)}")
+        write_text(place_for(target), written[target.suffix.lower()]())
+        return target
+
+    def __str__(self) -> str:
+        head = f"{self.collection}: " + (_counted(self.findings) or "nothing found")
+        rows = [("severity", "kind", "found", "what to do", "examples")]
+        for kind in dict.fromkeys(finding.kind for finding in self.findings):
+            found = self.of(kind)
+            shown = "; ".join(" ".join(f.items[:2]) for f in found[:EXAMPLES])
+            rows.append((KINDS[kind].severity, kind, f"{len(found):,}", KINDS[kind].mend, shown))
+        parts = [head, plain_text(Grid("audit", tuple(rows)))] if self.findings else [head]
+        if self.added:
+            parts.append(f"repaired judgements: {self.added:,} pairs more; {len(self.leave_out):,} items to leave out")
+        return "\n\n".join([*parts, *(f"note: {note}" for note in self.notes)])
+
+
+def _counted(findings: Iterable[Finding]) -> str:
+    many = Counter(finding.severity for finding in findings)
+    return ", ".join(f"{many[s]:,} {s}{'s' if many[s] != 1 and s != INFO else ''}" for s in SEVERITIES if many[s])
+
+
+def audit(
+    collection: Collection,
+    *,
+    scores: FloatArray | None = None,
+    vectors: FloatArray | None = None,
+    least_side: int = LEAST_SIDE,
+    look: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Audit:
+    """Looks for defects of a collection.
+
+    Args:
+        collection: What to look at, with all its splits.
+        scores: Images by texts, of a system that was not trained on these pairs: finds wrong and shifted labels.
+        vectors: One embedding per image: finds images that are close without being copies.
+        least_side: Images with a shorter side than this many pixels are tiny.
+        look: Whether images are opened; False for the texts and labels alone.
+        progress: Called with images done and in all.
+
+    Returns:
+        The findings.
+
+    >>> from limner.core.collection import Items
+    >>> texts = Items(["t0", "t1"], ["A dog.", "a dog"], kind="text")
+    >>> pairs = Judgements.from_pairs([("i0", "t0"), ("i1", "t1")])
+    >>> found = audit(Collection("toy", Items(["i0", "i1"], [None, None]), texts, pairs))
+    >>> [finding.items for finding in found.of("repeated-caption")], found.added
+    ([('t0', 't1')], 2)
+    """
+    findings, notes, same = _looked(collection, least_side, progress) if look else ([], ["images were not opened"], [])
+    for check in (captions.repeated, captions.empty, captions.self_matches, captions.other_languages):
+        findings += check(collection)
+    if vectors is not None:
+        findings += _close(collection, vectors, same)
+    if scores is not None:
+        found, said = _labels(collection, scores)
+        findings += found
+        notes += said
+    findings += labels.by_chance(collection)
+    repaired, added = _repaired(collection, same)
+    if added:
+        findings.append(Finding("missing-matches", (collection.name,), f"{added:,} pairs of copies and repeats"))
+    ordered = sorted(findings, key=lambda f: (SEVERITIES.index(f.severity), list(KINDS).index(f.kind)))
+    return Audit(collection.name, tuple(ordered), repaired, added, _leave_out(ordered), tuple(notes))
+
+
+def _looked(
+    collection: Collection, least_side: int, progress: Callable[[int, int], None] | None
+) -> tuple[list[Finding], list[str], pictures.Pairs]:
+    """What the images themselves show; and all pairs of copies."""
+    images = collection.images
+    seen = pictures.prints(images, progress)
+    findings = [*pictures.unopened(images, seen), *pictures.tiny(images, seen, least_side)]
+    exact = pictures.same(images, seen)
+    near = pictures.near(seen, exact)
+    for kind, pairs in (("duplicate-image", exact), ("near-duplicate-image", near)):
+        findings += [Finding(kind, (images.ids[a], images.ids[b])) for a, b in pairs]
+    findings += _leaks(collection, [*exact, *near])
+    absent = sum(value is None for value in images.values)
+    notes = [f"{absent:,} images have no file and were not opened"] if absent else []
+    return findings, notes, [*exact, *near]
+
+
+def _leaks(collection: Collection, pairs: pictures.Pairs) -> list[Finding]:
+    """Copies in two splits, and images that two splits name; the one of the training split last."""
+    ids = collection.images.ids
+    split = {image: name for name, members in collection.splits.items() for image in members}
+    twice = Counter(image for members in collection.splits.values() for image in members)
+    found = [Finding("leakage", (image,), "in two splits") for image, n in twice.items() if n > 1]
+    for a, b in pairs:
+        one, two = sorted((ids[a], ids[b]), key=lambda image: split.get(image) == "train")
+        if one in split and two in split and split[one] != split[two]:
+            found.append(Finding("leakage", (one, two), f"{split[one]} and {split[two]}"))
+    return found
+
+
+def _close(collection: Collection, vectors: FloatArray, same: pictures.Pairs) -> list[Finding]:
+    if len(vectors) != len(collection.images):
+        raise LimnerError(f"got {len(vectors)} vectors for {len(collection.images)} images, expected one for each")
+    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    known, found, ids = set(same), [], collection.images.ids
+    for start in range(0, len(unit), 1024):
+        near = unit[start : start + 1024] @ unit.T
+        for at, b in np.argwhere(near >= CLOSE):
+            a = int(start + at)
+            if a < b and (a, int(b)) not in known:
+                found.append(Finding("close-vectors", (ids[a], ids[int(b)]), f"cosine {near[at, b]:.3f}"))
+    return found
+
+
+def _labels(collection: Collection, scores: FloatArray) -> tuple[list[Finding], list[str]]:
+    shape = len(collection.images), len(collection.texts)
+    if np.shape(scores) != shape:
+        raise LimnerError(f"scores: got shape {np.shape(scores)}, expected {shape}, images by texts")
+    if shape[0] > MOST_SCORED:
+        return [], [f"labels of more than {MOST_SCORED:,} images were not looked at: audit a split"]
+    found = labels.fit(collection, np.asarray(scores, dtype=np.float64))
+    runs, taken = labels.shifted(collection, found)
+    lone, said = labels.wrong(collection, found, taken)
+    return [*runs, *lone], [said] if said else []
+
+
+def _repaired(collection: Collection, same: pictures.Pairs) -> tuple[Judgements, int]:
+    """The judgements with what must be relevant too: captions of a copy, and images of a repeated caption."""
+    owners = captions.images_of(collection)
+    ids, texts = collection.images.ids, collection.texts
+    pairs = {(ids[image], texts.ids[row]) for row, images in enumerate(owners) for image in images}
+    before = len(pairs)
+    groups: dict[str, list[int]] = {}
+    for row, text in enumerate(texts.values):
+        if key := captions.plain(text):
+            groups.setdefault(key, []).append(row)
+    for rows in groups.values():
+        images = {image for row in rows for image in owners[row]}
+        pairs |= {(ids[image], texts.ids[row]) for row in rows for image in images}
+    of_image: dict[int, list[int]] = {}
+    for row, images_ in enumerate(owners):
+        for image in images_:
+            of_image.setdefault(image, []).append(row)
+    for a, b in same:
+        both = [*of_image.get(a, []), *of_image.get(b, [])]
+        pairs |= {(ids[image], texts.ids[row]) for row in both for image in (a, b)}
+    graded = {(q, c): g for q, c, g in collection.judgements if g > 0}
+    listed = sorted((q, c, graded.get((q, c), 1.0)) for q, c in pairs)
+    made = Judgements.from_pairs(listed, queries=ids, candidates=texts.ids, name="repaired")
+    return made, len(pairs) - before
+
+
+def _leave_out(findings: Iterable[Finding]) -> dict[str, str]:
+    """One item of each finding that says so, the last one: of leaked copies that of the training split."""
+    found: dict[str, str] = {}
+    for finding in sorted(findings, key=lambda f: f.kind != "leakage"):
+        if KINDS[finding.kind].leave_out and not any(item in found for item in finding.items):
+            items = finding.items if finding.kind == "shifted-labels" else finding.items[-1:]
+            found |= dict.fromkeys(items, finding.kind)
+    return found

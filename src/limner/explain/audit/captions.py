@@ -1,0 +1,86 @@
+"""Captions that repeat, are empty, name their image, or are in another language."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from limner.core.collection import Collection
+from limner.explain.audit.findings import Finding
+from limner.language.identify import main_language, other_language
+
+_WORD = re.compile(r"\w+")
+_LEAST_NAME = 5
+"""Names of files shorter than this may be words."""
+
+
+def plain(text: str) -> str:
+    """A caption without case, punctuation and spacing.
+
+    >>> plain("A dog, running.") == plain("a dog running")
+    True
+    """
+    return " ".join(_WORD.findall(text.casefold()))
+
+
+def images_of(collection: Collection) -> list[list[int]]:
+    """The rows of the images that each text is paired with."""
+    found: list[list[int]] = [[] for _ in collection.texts.ids]
+    for row, column in zip(collection.judgements.rows, collection.judgements.columns, strict=True):
+        if column < len(found):
+            found[column].append(int(row))
+    return found
+
+
+def repeated(collection: Collection) -> Iterator[Finding]:
+    """Captions that more than one image has, and captions that one image has twice."""
+    owners, ids = images_of(collection), collection.texts.ids
+    rows: dict[str, list[int]] = {}
+    for row, text in enumerate(collection.texts.values):
+        if key := plain(text):
+            rows.setdefault(key, []).append(row)
+    for same in (group for group in rows.values() if len(group) > 1):
+        shown = str(collection.texts.values[same[0]])
+        by_image: dict[int, list[int]] = {}
+        for row in same:
+            for image in owners[row]:
+                by_image.setdefault(image, []).append(row)
+        if len(by_image) > 1:
+            yield Finding("repeated-caption", tuple(ids[row] for row in same), f"{len(by_image)} images: {shown!r}")
+        for image, twice in by_image.items():
+            for row in twice[1:]:
+                where = f"{collection.images.ids[image]}: {shown!r}"
+                yield Finding("caption-twice", (ids[twice[0]], ids[row]), where)
+
+
+def empty(collection: Collection) -> Iterator[Finding]:
+    """Captions without a word; collections of ids only, whose captions are all empty, are not looked at."""
+    texts = collection.texts
+    if any(plain(text) for text in texts.values):
+        for row, text in enumerate(texts.values):
+            if not plain(text):
+                yield Finding("empty-caption", (texts.ids[row],), repr(text))
+
+
+def self_matches(collection: Collection) -> Iterator[Finding]:
+    """Captions that hold the name of the file of their image, so that a system need not look."""
+    owners = images_of(collection)
+    for row, text in enumerate(collection.texts.values):
+        said = text.casefold()
+        for image in owners[row]:
+            name = Path(collection.images.ids[image]).stem.casefold()
+            if len(name) >= _LEAST_NAME and any(c.isdigit() for c in name) and name in said:
+                yield Finding("self-match", (collection.texts.ids[row],), f"{text!r} holds {name!r}")
+                break
+
+
+def other_languages(collection: Collection) -> Iterator[Finding]:
+    """Captions that are plainly not in the language of their field `language`, or of most captions."""
+    texts = collection.texts
+    given = texts.fields.get("language")
+    main = "" if given is not None else main_language(texts.values)
+    for row, text in enumerate(texts.values):
+        expected = str(given[row]) if given is not None else main
+        if expected and (found := other_language(text, expected)):
+            yield Finding("other-language", (texts.ids[row],), f"{found}, expected {expected}: {text!r}")

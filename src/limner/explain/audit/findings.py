@@ -1,0 +1,82 @@
+"""Findings of an audit: kinds, severities, and the items that they are about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ERROR, WARNING, INFO = "error", "warning", "info"
+SEVERITIES = (ERROR, WARNING, INFO)
+
+
+@dataclass(frozen=True)
+class FindingKind:
+    """A kind of defect.
+
+    Args:
+        name: Its name.
+        severity: `ERROR` (numbers are wrong), `WARNING` (numbers may mislead) or `INFO`.
+        about: What it is.
+        mend: What to do about it.
+        leave_out: Whether its last item is to be left out.
+    """
+
+    name: str
+    severity: str
+    about: str
+    mend: str
+    leave_out: bool = False
+
+
+KINDS: dict[str, FindingKind] = {
+    kind.name: kind
+    for kind in (
+        FindingKind("broken-image", ERROR, "image that does not open", "replace or leave out", leave_out=True),
+        FindingKind("tiny-image", WARNING, "image with a very short side", "replace or leave out", leave_out=True),
+        FindingKind("duplicate-image", ERROR, "two images with the same pixels", "keep one", leave_out=True),
+        FindingKind(
+            "near-duplicate-image", WARNING, "two images that look the same everywhere", "keep one", leave_out=True
+        ),
+        FindingKind(
+            "close-vectors", INFO, "two images with nearly the same embedding", "look at them; they may show the same"
+        ),
+        FindingKind(
+            "leakage", ERROR, "the same picture in two splits", "remove it from the training split", leave_out=True
+        ),
+        FindingKind(
+            "repeated-caption", WARNING, "the same caption for different images", "use the repaired judgements"
+        ),
+        FindingKind("caption-twice", WARNING, "the same caption twice for one image", "keep one", leave_out=True),
+        FindingKind("empty-caption", ERROR, "caption without a word", "write or leave out", leave_out=True),
+        FindingKind("self-match", ERROR, "caption that holds the name of its image file", "rewrite", leave_out=True),
+        FindingKind("other-language", WARNING, "caption in another language", "translate or leave out", leave_out=True),
+        FindingKind(
+            "shifted-labels", ERROR, "run of images whose captions belong to a neighbour", "realign", leave_out=True
+        ),
+        FindingKind(
+            "wrong-labels", WARNING, "image whose captions fit like those of a random one", "look at it", leave_out=True
+        ),
+        FindingKind("won-by-chance", WARNING, "measure that random answers score well on", "use a larger pool"),
+        FindingKind("missing-matches", INFO, "pairs that must match and are not judged", "use the repaired judgements"),
+    )
+}
+"""All kinds of findings by name."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One defect.
+
+    Args:
+        kind: A name of `KINDS`.
+        items: The ids it is about: of images, of texts, or a measure.
+        detail: What was seen, in a few words.
+    """
+
+    kind: str
+    items: tuple[str, ...]
+    detail: str = ""
+
+    @property
+    def severity(self) -> str:
+        """How bad it is."""
+        return KINDS[self.kind].severity

@@ -1,0 +1,157 @@
+"""Labels that belong to other items, by the scores of a system; and measures that chance wins.
+
+For every image: how much higher do its own captions score than those of other images, in standard deviations of each
+caption's scores? A run of images whose neighbour at the same distance fits far better is shifted. An image whose own
+captions score like those of a random image has wrong labels. The better the system, the more is found.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from limner.core.arrays import FloatArray, IntArray
+from limner.core.collection import Collection
+from limner.explain.audit.captions import images_of
+from limner.explain.audit.findings import Finding
+
+SHIFTS = (-3, -2, -1, 1, 2, 3)
+RUN = 4
+"""Images in a row that a shift needs."""
+LEAST = 50
+"""Images that wrong labels are looked for among."""
+QUANTILES = (0.25, 0.5, 0.75, 0.9)
+PRECISION = 0.9
+CHANCE = 0.2
+"""A measure on which random answers reach this share is won by chance."""
+CUTS = (1, 5, 10)
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """How well images fit captions.
+
+    Args:
+        table: (images, images): the mean score of the captions of one image (column) for another (row), standardised.
+        own: The diagonal: each image with its own captions; NaN without captions.
+    """
+
+    table: FloatArray
+    own: FloatArray
+
+
+def fit(collection: Collection, scores: FloatArray) -> Fit:
+    """Standardises scores by caption and averages them over the captions of each image.
+
+    Args:
+        collection: Images, texts and pairs.
+        scores: Images by texts.
+    """
+    spread = scores.std(axis=0)
+    standard = (scores - scores.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    standard = standard - standard.mean(axis=1, keepdims=True)  # images that fit everything fit nothing
+    n = len(collection.images)
+    sums, many = np.zeros((n, n)), np.zeros(n)
+    for column, owners in enumerate(images_of(collection)):
+        for owner in owners:
+            sums[:, owner] += standard[:, column]
+            many[owner] += 1
+    with np.errstate(invalid="ignore", divide="ignore"):
+        table = sums / many[None, :]
+    return Fit(table, np.diag(table).copy())
+
+
+def shifted(collection: Collection, found: Fit) -> tuple[list[Finding], set[int]]:
+    """Runs of images whose captions fit a neighbour at one distance; and all rows in them."""
+    ids, taken, findings = collection.images.ids, set[int](), []
+    for shift in SHIFTS:
+        at = np.arange(len(ids)) + shift
+        inside = (at >= 0) & (at < len(ids))
+        gain = np.full(len(ids), -np.inf)
+        gain[inside] = found.table[at[inside], np.flatnonzero(inside)] - found.own[inside]
+        for run in _runs(gain):
+            rows = [row for row in run if row not in taken]
+            if len(rows) >= RUN:
+                taken |= set(rows)
+                where = f"{len(rows)} images: captions fit the image {abs(shift)} {'later' if shift > 0 else 'earlier'}"
+                findings.append(Finding("shifted-labels", tuple(ids[row] for row in rows), where))
+    return findings, taken
+
+
+def _runs(gain: FloatArray) -> Iterator[list[int]]:
+    """Stretches of rows that gain, with single exceptions inside, whose sum is far above what chance gives."""
+    start, rows = 0, len(gain)
+    while start < rows:
+        if not gain[start] > 0:
+            start += 1
+            continue
+        end, misses = start, 0
+        for row in range(start, rows):
+            if gain[row] > 0:
+                end, misses = row, 0
+            elif (misses := misses + 1) > 1:
+                break
+        run = list(range(start, end + 1))
+        held = gain[start : end + 1]
+        if len(run) >= RUN and held[np.isfinite(held)].mean() > 1.0:
+            yield run
+        start = end + 1
+
+
+def wrong(collection: Collection, found: Fit, taken: set[int]) -> tuple[list[Finding], str]:
+    """Images whose own captions fit like those of a random image; and how many of such images are found.
+
+    The scores of other images' captions say how wrong labels score. From that and from how many own scores lie below
+    their quantiles, the share of wrong labels is estimated (as Storey 2002 does with p-values), and with it the highest
+    cut at which nine of ten images below are wrong.
+    """
+    rows = np.array([row for row in range(len(found.own)) if np.isfinite(found.own[row]) and row not in taken])
+    if len(rows) < LEAST:
+        return [], f"wrong labels were not looked for: that takes {LEAST} images with captions"
+    bad, reach = _suspects(found, rows)
+    ids = collection.images.ids
+    findings = [Finding("wrong-labels", (ids[row],), f"fits its own captions by {found.own[row]:.2f}") for row in bad]
+    return findings, f"wrong labels: about {100 * reach:.0f}% of them are found with these scores" if len(bad) else ""
+
+
+def _suspects(found: Fit, rows: IntArray) -> tuple[IntArray, float]:
+    """The rows below the cut, and the share of wrong labels that lie there."""
+    own = np.sort(found.own[rows])
+    others = found.table[np.ix_(rows, rows)][~np.eye(len(rows), dtype=bool)]
+    others = np.sort(others[np.isfinite(others)])
+    low = np.quantile(others, QUANTILES)
+    share = float(np.median(np.searchsorted(own, low, side="right") / (len(rows) * np.array(QUANTILES))))
+    below = np.searchsorted(others, np.append(own[1:], np.inf), side="left") / len(others)  # up to the next own score
+    right = share * below * len(rows) / np.arange(1, len(rows) + 1)
+    good = np.flatnonzero(right >= PRECISION)
+    if not len(good) or share == 0:
+        return rows[:0], 0.0
+    cut = own[good[-1]]
+    return rows[found.own[rows] <= cut], float(below[good[-1]])
+
+
+def by_chance(collection: Collection) -> Iterator[Finding]:
+    """Measures on which random answers score well, because there are few candidates or many right ones."""
+    for direction in ("i2t", "t2i"):
+        judged = collection.judged(collection.judgements.name, direction)
+        pool, counts = len(judged.candidates), judged.counts[judged.counts > 0]
+        for k in CUTS:
+            if not len(counts) or pool == 0:
+                continue
+            value = float(np.mean([chance_recall(int(r), pool, k) for r in counts]))
+            if value >= CHANCE:
+                yield Finding("won-by-chance", (f"R@{k} {direction}",), f"random answers reach {100 * value:.1f}")
+
+
+def chance_recall(right: int, pool: int, k: int) -> float:
+    """R@k of random answers: `1 - C(pool - right, k) / C(pool, k)`.
+
+    >>> chance_recall(1, 10, 5), chance_recall(10, 10, 1)
+    (0.5, 1.0)
+    """
+    if k >= pool or right + k > pool:
+        return 1.0
+    return 1 - math.comb(pool - right, k) / math.comb(pool, k)

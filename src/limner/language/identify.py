@@ -1,0 +1,107 @@
+"""Which language is a caption in? By its script, and by the most common function words.
+
+Simple on purpose, and honest about it: a caption is told to be of another language only if that is plain, by letters of
+another script, or by more function words of the other language (for English also words with accents) than of its own,
+and none that only its own has. Short captions without function words stay undecided, and of languages that are not in
+the list only the script is seen.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+
+WORDS = {
+    "en": """a an the is are was as has have with and of on in at to his her their its while two three by from into near
+        for front out up over under there that this who""",
+    "de": """ein eine einen einem einer eines der die das den dem des ist sind mit und auf in im am vor zwei drei von zu
+        bei über unter während sich sein seine ihr ihre""",
+    "fr": """un une le la les des du de est sont avec et sur dans au aux en pour par deux trois qui son sa ses leur
+        leurs devant près pendant il elle""",
+    "es": """un una unos unas el la los las de del es está están con en por para dos tres que su sus mientras sobre
+        frente""",
+    "it": """un una uno il lo la gli le di del della è sono con su in per due tre che suo sua mentre davanti sul
+        sulla""",
+    "pt": """um uma os as de do da dos das é está estão com em no na por para dois duas três que seu sua enquanto
+        sobre""",
+    "nl": """een de het is zijn met en op in van aan bij twee drie voor die dat haar hun terwijl naar over onder""",
+    "cs": """na ve se je jsou do po za ze pro při který která dva dvě tři jeho její svůj ho si""",
+    "pl": """na we się ze jest są do po za dla przy który która dwa dwie trzy jego jej swój oraz""",
+    "sv": """en ett den det de är med och på av till vid två tre som sin sitt sina medan framför över under""",
+}
+"""Function words by language; a word of several languages counts for each. Single letters are left out but for "a"."""
+SCRIPTS = {
+    "LATIN": "", "CJK": "zh", "HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "CYRILLIC": "ru", "GREEK": "el",
+    "ARABIC": "ar", "HEBREW": "he", "THAI": "th", "DEVANAGARI": "hi",
+}  # fmt: skip
+"""Scripts by the first word of a letter's Unicode name, and the language they are mostly used for."""
+_SETS = {language: frozenset(words.split()) for language, words in WORDS.items()}
+_ALONE = {
+    language: known - frozenset().union(*(_SETS[other] for other in _SETS if other != language))
+    for language, known in _SETS.items()
+}
+"""Words that only one of the languages has."""
+_SHORT = frozenset({"a", "an"})
+"""Words that a language outside the list may have too."""
+_WITHOUT_ACCENTS = ("en",)
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+def counts(text: str) -> Counter[str]:
+    """How many words of a text are function words of each language.
+
+    >>> counts("Ein Hund rennt auf der Wiese")["de"]
+    3
+    """
+    words = [word.lower() for word in _WORD.findall(text)]
+    return Counter({language: sum(word in known for word in words) for language, known in _SETS.items()})
+
+
+def script(text: str) -> str:
+    """The language that most letters of a text are of by their script; "" for Latin letters or none."""
+    if text.isascii():
+        return ""
+    found = Counter(SCRIPTS.get(unicodedata.name(c, "?").split()[0], "") for c in text if c.isalpha())
+    if found["ja"]:
+        return "ja"
+    return max(found, key=lambda each: (found[each], each)) if found else ""
+
+
+def main_language(texts: Iterable[str]) -> str:
+    """The language that most texts seem to be in; "" if none shows.
+
+    >>> main_language(["a dog on the grass", "two cats", "un chien"])
+    'en'
+    """
+    votes: Counter[str] = Counter()
+    for text in texts:
+        if told := script(text):
+            votes[told] += 1
+            continue
+        found = counts(text)
+        best = max(found.values(), default=0)
+        leaders = [language for language, n in found.items() if n == best and n > 0]
+        votes.update(leaders if len(leaders) == 1 else ())
+    return max(votes, key=lambda each: (votes[each], each)) if votes else ""
+
+
+def other_language(text: str, expected: str) -> str:
+    """The language of a text if it is plainly not the expected one, else "".
+
+    >>> other_language("Ein Hund rennt auf der Wiese", "en"), other_language("a dog in the grass", "en")
+    ('de', '')
+    """
+    told = script(text)
+    if told != (expected if expected in SCRIPTS.values() else ""):
+        return told or "a Latin script"
+    if told or expected not in _SETS:
+        return ""
+    words = {word.lower() for word in _WORD.findall(text)}
+    if words & (_ALONE[expected] - _SHORT):
+        return ""
+    apart = {other: len((words & known) - _SETS[expected]) for other, known in _SETS.items()}
+    best = max(apart, key=lambda each: (apart[each], each))
+    accents = sum(not word.isascii() for word in words) if expected in _WITHOUT_ACCENTS else 0
+    return best if apart[best] + accents > len(words & _SETS[expected]) else ""

@@ -1,0 +1,252 @@
+"""The audit: each defect planted by hand, what is repaired and left out, and the command."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+import limner
+from limner import LimnerError
+from limner.cli import app
+from limner.datasets.trec import read_qrels
+from limner.explain.audit import KINDS, audit
+from limner.explain.audit.labels import chance_recall
+from limner.language.identify import main_language, other_language
+
+N = 60
+
+
+def encoded(picture, form="PNG", **options):
+    out = io.BytesIO()
+    picture.save(out, form, **options)
+    return out.getvalue()
+
+
+def drawn(number):
+    """Blocks of colour, different for every number."""
+    rng = np.random.default_rng(number)
+    small = Image.fromarray(rng.integers(0, 255, (6, 6, 3), dtype=np.uint8))
+    return small.resize((96, 72), Image.Resampling.BICUBIC)
+
+
+def collection(values=None, texts=None, *, per_image=2, splits=None):
+    images = [f"photo{n:03}.png" for n in range(N)]
+    ids = [f"{image}#{m}" for image in images for m in range(per_image)]
+    said = texts or [f"a thing number {n} stands on the table" for n in range(len(ids))]
+    pairs = limner.Judgements.from_pairs([(text.partition("#")[0], text) for text in ids])
+    pictures = values or [encoded(drawn(n)) for n in range(N)]
+    return limner.Collection(
+        "toy", limner.Items(images, pictures), limner.Items(ids, said, kind="text"), pairs, splits or {}
+    )
+
+
+def found(kind, made, **options):
+    return [finding.items for finding in audit(made, **options).of(kind)]
+
+
+def test_a_sound_collection_has_no_findings():
+    made = audit(collection())
+    assert made.findings == () and made.sound and made.added == 0 and "nothing found" in str(made)
+
+
+def test_images_that_are_broken_tiny_or_copies():
+    values = [encoded(drawn(n)) for n in range(N)]
+    values[3] = values[3][:100]
+    values[4] = encoded(drawn(4).resize((20, 40)))
+    values[5] = values[6]
+    values[7] = encoded(drawn(8), compress_level=1)  # other bytes, the same pixels
+    values[9] = encoded(drawn(10).resize((80, 60)), "JPEG", quality=70)
+    values[11] = None
+    made = audit(collection(values))
+    by_kind = {kind: [f.items for f in made.of(kind)] for kind in KINDS if made.of(kind)}
+    assert by_kind == {
+        "broken-image": [("photo003.png",)],
+        "tiny-image": [("photo004.png",)],
+        "duplicate-image": [("photo005.png", "photo006.png"), ("photo007.png", "photo008.png")],
+        "near-duplicate-image": [("photo009.png", "photo010.png")],
+        "missing-matches": [("toy",)],
+    }
+    assert "1 images have no file" in made.notes[0] and not made.sound
+    assert made.added == 3 * 4  # two captions each, both ways
+    assert {"photo003.png", "photo006.png", "photo010.png"} <= set(made.leave_out)
+
+
+def test_an_object_that_moved_is_no_copy():
+    base = drawn(0)
+    moved = base.copy()
+    moved.paste((255, 255, 255), (10, 10, 22, 22))
+    values = [encoded(drawn(n)) for n in range(N)]
+    values[1] = encoded(moved)
+    assert found("near-duplicate-image", collection(values)) == []
+
+
+def test_leakage_is_a_copy_in_another_split():
+    images = [f"photo{n:03}.png" for n in range(N)]
+    values = [encoded(drawn(n)) for n in range(N)]
+    values[0], values[1] = values[50], values[2]
+    splits = {"train": images[:40], "test": images[40:]}
+    assert found("leakage", collection(values, splits=splits)) == [("photo050.png", "photo000.png")]
+    assert list(audit(collection(values, splits=splits)).leave_out) == ["photo000.png", "photo002.png"]
+    twice = {"train": images[:41], "test": images[40:]}
+    assert ("photo040.png",) in found("leakage", collection(splits=twice))
+
+
+def test_captions():
+    texts = [f"a thing number {n} stands on the table" for n in range(2 * N)]
+    texts[10], texts[31] = "A dog!", "a  DOG"
+    texts[40] = texts[41]
+    texts[50] = " ... "
+    texts[60] = "look at photo030 here"
+    texts[70] = "Ein Hund rennt über die Wiese"
+    texts[71] = "一只狗在草地上"
+    made = audit(collection(texts=texts), look=False)
+    by_kind = {kind: [f.items for f in made.of(kind)] for kind in KINDS if made.of(kind)}
+    assert by_kind == {
+        "repeated-caption": [("photo005.png#0", "photo015.png#1")],
+        "caption-twice": [("photo020.png#0", "photo020.png#1")],
+        "empty-caption": [("photo025.png#0",)],
+        "self-match": [("photo030.png#0",)],
+        "other-language": [("photo035.png#0",), ("photo035.png#1",)],
+        "missing-matches": [("toy",)],
+    }
+    assert made.repaired.grade("photo005.png", "photo015.png#1") == 1.0 and made.added == 2
+    assert set(made.leave_out) == {
+        "photo020.png#1", "photo025.png#0", "photo030.png#0", "photo035.png#0", "photo035.png#1"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "told"),
+    [
+        ("Un chien court dans l'herbe", "en", "fr"),
+        ("Zwei Männer stehen vor dem Haus", "en", "de"),
+        ("Hnědý pes běží po trávě", "en", "cs"),
+        ("two dogs", "en", ""),
+        ("dog", "en", ""),
+        ("A man in a café", "en", ""),
+        ("a dog on the grass", "de", "en"),
+        ("собака на траве", "en", "ru"),
+        ("a dog", "ru", "a Latin script"),
+        ("hund auf der wiese", "xx", ""),
+    ],
+)
+def test_languages_are_told_only_if_plain(text, expected, told):
+    found_language = other_language(text, expected)
+    assert bool(found_language) == bool(told) and (found_language == told or told == "cs")  # or Polish: much is shared
+
+
+def test_the_main_language_and_the_field_of_it():
+    assert main_language(["der Hund ist da", "the dog", "die Katze auf dem Tisch"]) == "de"
+    assert main_language([]) == ""
+    made = collection()
+    texts = made.texts.with_fields(language=["de"] * len(made.texts))
+    marked = limner.Collection("toy", made.images, texts, made.judgements)
+    assert len(found("other-language", marked, look=False)) == len(texts)
+
+
+def own_scores(noise=0.3, moved=None):
+    """Images by captions, high where they belong together; captions of image moved[i] are labelled as those of i."""
+    rng = np.random.default_rng(0)
+    order = np.arange(N) if moved is None else np.asarray(moved)
+    belongs = np.repeat(np.argsort(order), 2)  # the image that each labelled caption really shows
+    return (np.arange(N)[:, None] == belongs[None, :]) + noise * rng.standard_normal((N, 2 * N))
+
+
+def test_wrong_labels_by_scores():
+    moved = np.arange(N)
+    some = np.array([2, 5, 11, 16, 20, 27, 33, 38, 44, 47, 52, 57])
+    moved[some] = np.roll(some, 1)
+    made = audit(collection(), look=False, scores=own_scores(0.1, moved))
+    called = {f.items[0] for f in made.of("wrong-labels")}
+    assert called <= {f"photo{n:03}.png" for n in some} and len(called) >= 6  # an estimate of 12 decides on the cut
+    assert "are found with these scores" in made.notes[-1]
+    assert found("wrong-labels", collection(), look=False, scores=own_scores(0.1)) == []
+
+
+def test_shifted_labels_by_scores():
+    moved = np.arange(N)
+    moved[10:20] = np.roll(moved[10:20], 1)
+    ((items),) = found("shifted-labels", collection(), look=False, scores=own_scores(0.1, moved))
+    assert set(items) <= {f"photo{n:03}.png" for n in range(10, 20)} and len(items) >= 9
+    assert found("shifted-labels", collection(), look=False, scores=own_scores(0.1)) == []
+
+
+def test_vectors_that_are_close():
+    vectors = np.random.default_rng(0).standard_normal((N, 16))
+    vectors[7] = 2 * vectors[3]
+    assert found("close-vectors", collection(), look=False, vectors=vectors) == [("photo003.png", "photo007.png")]
+
+
+@pytest.mark.parametrize(("right", "pool", "k"), [(1, 10, 5), (3, 12, 4), (5, 6, 2), (12, 12, 1)])
+def test_chance_by_counting(right, pool, k):
+    from itertools import combinations
+
+    every = list(combinations(range(pool), min(k, pool)))
+    assert chance_recall(right, pool, k) == pytest.approx(np.mean([min(each) < right for each in every]))
+
+
+def test_measures_that_chance_wins():
+    tiny = limner.Collection.in_order(["a", "b", "c"], ["x", "y", "z"])
+    said = found("won-by-chance", tiny)
+    assert ("R@1 i2t",) in said and ("R@10 t2i",) in said
+    large = limner.Collection.in_order([f"i{n}" for n in range(1000)], [f"t{n}" for n in range(1000)])
+    assert found("won-by-chance", large) == []
+
+
+def test_wrong_shapes_are_refused():
+    with pytest.raises(LimnerError, match="images by texts"):
+        audit(collection(), look=False, scores=np.zeros((3, 3)))
+    with pytest.raises(LimnerError, match="one for each"):
+        audit(collection(), look=False, vectors=np.zeros((3, 3)))
+    with pytest.raises(LimnerError, match="expected one of"):
+        audit(collection(), look=False).of("ugly")
+
+
+# --- the shell --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    for n in range(12):
+        drawn(n if n != 5 else 4).save(tmp_path / f"p{n}.png")
+    rows = [f"p{n}.png,{'A dog.' if n in (2, 3) else f'a thing number {n}'},c{n}" for n in range(12)]
+    (tmp_path / "captions.csv").write_text("image,caption,id\n" + "\n".join(rows) + "\n")
+    np.save(tmp_path / "S.npy", np.eye(12))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def shell(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_the_command_finds_repairs_and_fails_in_ci(folder):
+    words = ["audit", "captions.csv", "--save", "f.csv", "--save", "f.json", "--save-judgements", "r.qrels"]
+    done = shell(*words, "--save-exclude", "out.txt", "--strict")
+    assert done.exit_code == 1, done.stderr
+    assert "duplicate-image" in done.stdout and "p4.png p5.png" in done.stdout
+    assert "p5.png" in (folder / "out.txt").read_text().split()
+    repaired = read_qrels(folder / "r.qrels")
+    assert {("p4.png", "c5"), ("p2.png", "c3")} <= {(q, c) for q, c, _ in repaired}
+    content = json.loads((folder / "f.json").read_text())
+    assert content["counts"]["duplicate-image"] == 1 and "severity,kind" in (folder / "f.csv").read_text()
+    assert shell("audit", "captions.csv", "--no-images", "--scores", "S.npy", "--json").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (("--images", "S.npy"), 2, "go together"),
+        (("--scores", "none.npy"), 3, "none.npy"),
+        (("--save", "f.docx"), 3, ".docx"),
+        (("--split", "test"), 3, "split"),
+    ],
+)
+def test_what_is_refused(folder, words, status, says):
+    done = shell("audit", "captions.csv", *words)
+    assert done.exit_code == status and says in done.stderr and "Traceback" not in done.stderr, done.stderr
