@@ -73,10 +73,13 @@ class KernelModel:
         content = model_store.read(path, cls.KIND).content
         with damage_told(path, what="saved model", mend="save it again"):
             image, text = (kernel_state.kernel_from(content[f"{s}_kernel"], trust=trust) for s in ("image", "text"))
-            images, more = kernel_state.features_from(content["images"]), cls._learned_from(content)
-            more |= {"trained_on": TrainedOn.from_content(content.get("trained_on"))}
-            more |= {"features_file": content.get("features_file")}
-            return cls(content["name"], image, text, images, content["documents"], **more)
+            given = {name: content[name] for name in ("name", "documents")} | {
+                "image_kernel": image,
+                "text_kernel": text,
+            }
+            given |= {"images": kernel_state.features_from(content["images"]), **cls._learned_from(content)}
+            trained_on, file = TrainedOn.from_content(content.get("trained_on")), content.get("features_file")
+            return cls(**given, trained_on=trained_on, features_file=file)
 
     def _content(self) -> dict[str, object]:
         """What makes the model, as plain values and arrays; a subclass adds what it learned."""
