@@ -261,17 +261,23 @@ def test_keys_choose_go_back_skip_zoom_and_help(opened):
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Backspace")
     assert page.inner_text("#place") == "Pair 1 of 4"
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text("#place") == "Pair 2 of 4"
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_selector("#judge:not([data-locked])")
     assert page.evaluate(CHECKED) == "3"
     assert page.is_checked("input[value=not-in-image]")
     page.keyboard.press("z")
     assert page.get_attribute("#zoom", "aria-pressed") == "true"
-    assert page.get_attribute("#picture", "src") == task[0]["picture"].replace("view", "full")
+    page.wait_for_function("(url) => document.querySelector('#picture').getAttribute('src') === url",
+                           arg=task[0]["picture"].replace("view", "full"))  # fmt: skip
     page.keyboard.press("?")
     assert page.is_visible("#help")
 
 
 def test_keys_rest_with_modifiers_on_repeat_and_while_composing(opened):
     page = opened("/judge", name="resting")
+    page.wait_for_selector("#judge:not([data-locked])")
     for more in ({"repeat": True}, {"isComposing": True}, {"ctrlKey": True}, {"altKey": True}, {"metaKey": True}):
         page.evaluate(PRESS, more)
         assert page.evaluate(CHECKED) is None, more
@@ -295,6 +301,7 @@ def test_keys_can_be_changed_and_switched_off(opened):
     assert page.evaluate(CHECKED) == "4"
     page.reload()
     drawn(page)
+    page.wait_for_selector("#judge:not([data-locked])")
     page.keyboard.press("x")
     assert page.evaluate(CHECKED) == "4"
     page.keyboard.press("?")

@@ -449,3 +449,22 @@ def test_what_a_person_may_be_told_of_a_lost_lease(tmp_path):
     reply = asked.post("/api/answers", json={"item": item, "key": "too-late-1", "grade": 1})
     assert reply.status_code == 409
     assert "somebody else" in reply.json()["error"]
+
+
+def test_without_scripts_back_and_next_cross_the_tasks_of_a_person(tmp_path):
+    asked = websites.client(websites.filled(tmp_path / "answers.db", size=2, replication=1))
+    judged(asked, "mine", [4, 1])
+    last = asked.get("/judge?at=1")
+    assert "Pair 2 of 2" in last.text
+    here = {name: re.search(f'name="{name}" value="([^"]*)"', last.text)[1] for name in ("item", "at", "assignment")}
+    first = {**here, "at": "0", "act": "back"}
+    there = asked.post("/judge", data=first).headers["location"]
+    earlier = asked.get(there)
+    assert "Pair 2 of 2" in earlier.text and re.search(r'value="1" checked', earlier.text)
+    number = re.search('name="assignment" value="([^"]*)"', earlier.text)[1]
+    assert number != here["assignment"]
+    again = asked.post("/judge", data={**here, "at": "1", "assignment": number, "act": "next"}).headers["location"]
+    assert again == f"/judge?assignment={here['assignment']}&at=0"
+    stranger = websites.browser(asked)
+    stranger.cookies.set("limner_name", "other")
+    assert stranger.get(f"/judge?assignment={number}").status_code == 403
