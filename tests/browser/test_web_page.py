@@ -132,18 +132,26 @@ def test_a_persons_path_from_search_to_a_metric_that_moved(browser, tmp_path):
         page.click("text=Use this name")
         page.click("nav >> text=Search")
         page.fill("#q", "a red balloon")
+        page.click("summary:has-text('Options')")
         page.select_option("#fix", "csls")
-        page.click("button:has-text('Search')")
+        page.click("#find button")
         page.wait_for_selector(".found img", timeout=60_000)
         assert page.locator(".column").count() == 2
         assert parse_qs(urlsplit(page.url).query)["fix"] == ["csls"]
 
         page.click("nav >> text=Failures")
-        page.wait_for_selector(".stories h2 a", timeout=60_000)
-        page.click(".stories h2 a >> nth=0")
+        page.wait_for_selector("[data-card]", timeout=60_000)
+        page.keyboard.press("j")
+        page.keyboard.press("j")
+        page.keyboard.press("k")
+        assert page.evaluate("document.activeElement === document.querySelector('[data-card]')")
+        page.keyboard.press("Enter")
         page.wait_for_selector(".drawn rect")
         assert page.locator(".drawn").count() == 2
         assert "only the truth shows" in page.inner_text(".told")
+        assert "1 of" in page.inner_text("main > p >> nth=0")
+        page.keyboard.press("j")
+        page.wait_for_selector("main > p:has-text('2 of')")
 
         arrive(page, "/admin")
         page.fill("#pairs", "36")

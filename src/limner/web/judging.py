@@ -96,6 +96,7 @@ def task_of(ask: Ask, held: Held) -> dict[str, object]:
         "kind": held.kind,
         "expires": held.expires,
         "reasons": held.reasons,
+        "order": [item.id for item in sorted(held.items, key=lambda item: item.answered or 0) if item.answered],
         "items": [
             {
                 "id": item.id,
@@ -103,7 +104,6 @@ def task_of(ask: Ask, held: Held) -> dict[str, object]:
                 "picture": picture_of(collection, item),
                 "grade": item.grade,
                 "reasons": list(item.reasons),
-                "answered": item.answered,
             }
             for item in held.items
         ],

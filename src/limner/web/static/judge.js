@@ -20,7 +20,7 @@ let locked = true; // until the image of this caption is to be seen
 let ending = false; // every pair is answered: the task is finished when the server has the answers
 const skipped = new Set(kept(SKIPS, {})[task.assignment] || []);
 // Answered pairs in the order of their answers, for undo.
-const given = items.filter((item) => item.answered).sort((one, other) => one.answered - other.answered).map((item) => item.id);
+const given = [...task.order];
 
 const outbox = new Outbox(`limner-outbox:${root.dataset.who}`, report);
 // What is on its way from an earlier visit holds here too.

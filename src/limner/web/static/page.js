@@ -3,10 +3,10 @@ document.querySelector("nav [aria-current=page]")?.scrollIntoView({ block: "near
 for (const form of document.querySelectorAll("form[data-drop]")) {
   const input = form.querySelector("input[type=file]");
   const over = (on) => (event) => { event.preventDefault(); form.classList.toggle("over", on); };
-  form.addEventListener("dragenter", over(true));
-  form.addEventListener("dragover", over(true));
-  form.addEventListener("dragleave", over(false));
-  form.addEventListener("drop", (event) => {
+  document.addEventListener("dragenter", over(true));
+  document.addEventListener("dragover", over(true));
+  document.addEventListener("dragleave", over(false));
+  document.addEventListener("drop", (event) => {
     over(false)(event);
     if (!event.dataTransfer.files.length) return;
     input.files = event.dataTransfer.files;
