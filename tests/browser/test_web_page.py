@@ -132,18 +132,26 @@ def test_a_persons_path_from_search_to_a_metric_that_moved(browser, tmp_path):
         page.click("text=Use this name")
         page.click("nav >> text=Search")
         page.fill("#q", "a red balloon")
+        page.click("summary:has-text('Options')")
         page.select_option("#fix", "csls")
-        page.click("button:has-text('Search')")
+        page.click("#find button")
         page.wait_for_selector(".found img", timeout=60_000)
         assert page.locator(".column").count() == 2
         assert parse_qs(urlsplit(page.url).query)["fix"] == ["csls"]
 
         page.click("nav >> text=Failures")
-        page.wait_for_selector(".stories h2 a", timeout=60_000)
-        page.click(".stories h2 a >> nth=0")
+        page.wait_for_selector("[data-card]", timeout=60_000)
+        page.keyboard.press("j")
+        page.keyboard.press("j")
+        page.keyboard.press("k")
+        assert page.evaluate("document.activeElement === document.querySelector('[data-card]')")
+        page.keyboard.press("Enter")
         page.wait_for_selector(".drawn rect")
         assert page.locator(".drawn").count() == 2
         assert "only the truth shows" in page.inner_text(".told")
+        assert "1 of" in page.inner_text("main > p >> nth=0")
+        page.keyboard.press("j")
+        page.wait_for_selector("main > p:has-text('2 of')")
 
         arrive(page, "/admin")
         page.fill("#pairs", "36")
@@ -261,17 +269,23 @@ def test_keys_choose_go_back_skip_zoom_and_help(opened):
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Backspace")
     assert page.inner_text("#place") == "Pair 1 of 4"
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text("#place") == "Pair 2 of 4"
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_selector("#judge:not([data-locked])")
     assert page.evaluate(CHECKED) == "3"
     assert page.is_checked("input[value=not-in-image]")
     page.keyboard.press("z")
     assert page.get_attribute("#zoom", "aria-pressed") == "true"
-    assert page.get_attribute("#picture", "src") == task[0]["picture"].replace("view", "full")
+    page.wait_for_function("(url) => document.querySelector('#picture').getAttribute('src') === url",
+                           arg=task[0]["picture"].replace("view", "full"))  # fmt: skip
     page.keyboard.press("?")
     assert page.is_visible("#help")
 
 
 def test_keys_rest_with_modifiers_on_repeat_and_while_composing(opened):
     page = opened("/judge", name="resting")
+    page.wait_for_selector("#judge:not([data-locked])")
     for more in ({"repeat": True}, {"isComposing": True}, {"ctrlKey": True}, {"altKey": True}, {"metaKey": True}):
         page.evaluate(PRESS, more)
         assert page.evaluate(CHECKED) is None, more
@@ -295,6 +309,7 @@ def test_keys_can_be_changed_and_switched_off(opened):
     assert page.evaluate(CHECKED) == "4"
     page.reload()
     drawn(page)
+    page.wait_for_selector("#judge:not([data-locked])")
     page.keyboard.press("x")
     assert page.evaluate(CHECKED) == "4"
     page.keyboard.press("?")

@@ -12,8 +12,8 @@ import pytest
 import attack
 import websites
 from limner.web import passwords
-from limner.web.apart import Apart
 from limner.web.throttle import LoginTurns, Throttle
+from limner.web.worker_pool import WorkerPool
 from websites import PASSWORD, browser
 
 
@@ -263,7 +263,7 @@ def test_too_many_who_wait_are_told_so(tmp_path, monkeypatch):
 
     team = websites.client(tmp_path / "answers.db", team=True)
     site = team.app.state.site
-    site.apart, site.turns.by_address = Apart(places=1, queue=2), Throttle(1000, 6.0)
+    site.apart, site.turns.by_address = WorkerPool(places=1, queue=2), Throttle(1000, 6.0)
     may_go = threading.Event()
     monkeypatch.setattr(accounts, "fits", lambda kept, password: may_go.wait(60) and False)
     with websites.running(team.app) as address, ThreadPoolExecutor(8) as pool:

@@ -105,7 +105,7 @@ def test_words_find_the_images_that_the_scores_put_first(site, scores):
         reply = patient(site, "/search", params={"q": texts.values[row], "k": 8})
         expected = scores.T.top(8)[texts.ids[row]]
         assert listed(reply) == [expected]
-        assert "what the labels call right is framed" in reply.text
+        assert "labelled pairs are framed" in reply.text
 
 
 def test_an_image_finds_the_words_that_the_scores_put_first(site, scores):
@@ -147,7 +147,7 @@ def test_the_address_carries_the_whole_question(site):
     page = patient(site, address).text
     assert 'value="two dogs"' in page
     assert "<option selected>nnn</option>" in page
-    assert 'value="colours" checked' in page
+    assert re.search('value="colours"[^>]* checked', page)
     assert listed(patient(site, address)) == listed(patient(site, address))
 
 
@@ -197,7 +197,34 @@ def test_failures_of_a_class_are_those_counted(site):
         assert patient(site, "/api/failures", params={"class": name}).json()["failures"] == count
 
 
-def test_a_collection_without_objects_shows_failures_without_reasons(tmp_path):
+@pytest.mark.parametrize("direction", ["t2i", "i2t"])
+def test_failures_have_the_rank_of_the_truth_and_the_farthest_come_first(site, scores, direction):
+    """Against a slow count: how many candidates score higher than the best relevant one."""
+    held = websites.world().test
+    scored = scores.T if direction == "t2i" else scores
+    right = held.judged(held.judgements.name, direction)
+    matrix = np.asarray(scored.matrix())
+    ranks = {}
+    for query, row in zip(scored.queries, matrix, strict=True):
+        relevant = [n for n, key in enumerate(scored.candidates) if (right.grade(query, key) or 0) > 0]
+        ranks[query] = 1 + sum(value > max(row[n] for n in relevant) for value in row)
+    found = patient(site, "/api/failures", params={"d": direction, "k": 200, "order": "far"}).json()["listed"]
+    assert [each["distance"]["rank"] for each in found] == [ranks[each["query"]] for each in found]
+    shown = [each["distance"]["rank"] for each in found]
+    assert shown == sorted(shown, reverse=True) and min(shown) > 1
+    assert all(each["distance"]["truth"] <= each["distance"]["returned"] for each in found)
+    page = patient(site, "/failures", params={"d": direction})
+    assert f"truth at rank <strong>{shown[0]}</strong>" in page.text
+    word = found[0]["text"].split()[-1]
+    some = patient(site, "/api/failures", params={"d": direction, "q": word, "k": 200}).json()["listed"]
+    assert [each["query"] for each in some] == [
+        each["query"]
+        for each in patient(site, "/api/failures", params={"d": direction, "k": 200}).json()["listed"]
+        if word.lower() in each["text"].lower()
+    ]
+
+
+def test_a_collection_without_objects_explains_failures_from_captions(tmp_path):
     world = websites.world()
     bare = limner.Items(world.images.ids, world.images.values)
     plain = limner.Collection("plain", bare, world.texts, world.judgements, world.splits)
@@ -206,7 +233,12 @@ def test_a_collection_without_objects_shows_failures_without_reasons(tmp_path):
     from limner.web import make_app
 
     asked = TestClient(make_app([plain], systems=("colours",), store=tmp_path / "a.db"), base_url="http://localhost")
-    assert "no objects" in patient(asked, "/failures").text
+    first = patient(asked, "/api/failures?order=far&k=1").json()["listed"][0]
+    page = words(patient(asked, "/failure", params={"query": first["query"]}))
+    assert "from the captions of both images" in page and "only the truth shows" in page
+    own = [t for i, t, grade in world.judgements if i == first["returned"] and grade > 0]
+    caption = world.texts.values[world.texts.ids.index(own[1])]
+    assert " ".join(re.sub("<[^>]+>", " ", caption).split()[-3:]) in page
 
 
 def test_scores_of_ones_own_answer_captions_of_the_collection(tmp_path, scores):
@@ -241,9 +273,10 @@ def test_what_takes_long_says_how_far_it_is(tmp_path, monkeypatch):
     monkeypatch.setattr(library, "ready_system", lambda *given, **told: gate.wait(30) and trained(*given, **told))
     waiting = asked.get("/search?q=dog")
     assert waiting.status_code == 202
-    assert waiting.headers["refresh"] == "1"
-    assert "training on" in waiting.text
-    assert asked.get("/api/search?q=dog").json()["pending"].startswith("training on")
+    assert "training colours" in waiting.text
+    assert 'value="dog"' in waiting.text and "data-live" in waiting.text and 'href="/compare"' in waiting.text
+    assert asked.get("/compare").status_code == 202
+    assert asked.get("/api/search?q=dog").json()["pending"].startswith("training colours")
     gate.set()
     assert patient(asked, "/search?q=dog").status_code == 200
 
@@ -449,3 +482,22 @@ def test_what_a_person_may_be_told_of_a_lost_lease(tmp_path):
     reply = asked.post("/api/answers", json={"item": item, "key": "too-late-1", "grade": 1})
     assert reply.status_code == 409
     assert "somebody else" in reply.json()["error"]
+
+
+def test_without_scripts_back_and_next_cross_the_tasks_of_a_person(tmp_path):
+    asked = websites.client(websites.filled(tmp_path / "answers.db", size=2, replication=1))
+    judged(asked, "mine", [4, 1])
+    last = asked.get("/judge?at=1")
+    assert "Pair 2 of 2" in last.text
+    here = {name: re.search(f'name="{name}" value="([^"]*)"', last.text)[1] for name in ("item", "at", "assignment")}
+    first = {**here, "at": "0", "act": "back"}
+    there = asked.post("/judge", data=first).headers["location"]
+    earlier = asked.get(there)
+    assert "Pair 2 of 2" in earlier.text and re.search(r'value="1" checked', earlier.text)
+    number = re.search('name="assignment" value="([^"]*)"', earlier.text)[1]
+    assert number != here["assignment"]
+    again = asked.post("/judge", data={**here, "at": "1", "assignment": number, "act": "next"}).headers["location"]
+    assert again == f"/judge?assignment={here['assignment']}&at=0"
+    stranger = websites.browser(asked)
+    stranger.cookies.set("limner_name", "other")
+    assert stranger.get(f"/judge?assignment={number}").status_code == 403

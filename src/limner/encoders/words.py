@@ -67,6 +67,10 @@ class BagOfWords:
     def _column(self) -> dict[str, int]:
         return {word: column for column, word in enumerate(self.vocabulary)}
 
+    def unknown(self, text: str) -> list[str]:
+        """The words of a text that are not in the vocabulary, each once."""
+        return [word for word in dict.fromkeys(words(text)) if word not in self._column]
+
     def vectors(self, texts: Iterable[str]) -> Any:
         """One sparse row per text, of Euclidean length 1 (or all zeros where no word is known)."""
         from scipy.sparse import csr_array

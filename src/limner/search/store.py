@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
@@ -173,6 +173,17 @@ class VectorStore:
         at = dict(zip(unique, rows, strict=True))
         return [at[place] for place in wanted]
 
+    def rows(
+        self, ids: Iterable[str], *, columns: Sequence[str] = ("id", "value", "picture")
+    ) -> dict[str, dict[str, Any]]:
+        """Columns of the rows with these ids, by id; without those that are not in the store."""
+        wanted = [str(key) for key in ids]
+        if not wanted:
+            return {}
+        with _explained(self.path):
+            found = self.table.search().where(_among(wanted)).select(list(columns)).limit(len(wanted)).to_arrow()
+        return {row["id"]: row for row in found.to_pylist()}
+
     # --- writing ---------------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -195,8 +206,7 @@ class VectorStore:
 
     def delete(self, ids: Iterable[str]) -> None:
         """Removes rows in one commit."""
-        listed = ", ".join("'" + key.replace("'", "''") + "'" for key in ids)
-        self.table.delete(f"id IN ({listed})")
+        self.table.delete(_among(ids))
 
     def compact(self, *, keep: timedelta) -> None:
         """Joins small pieces, and forgets versions older than `keep`; there must be no approximate index."""
@@ -224,6 +234,12 @@ class VectorStore:
     def is_local(self) -> bool:
         """Whether it is a folder of this machine."""
         return _is_local(self.path)
+
+
+def _among(ids: Iterable[str]) -> str:
+    """The condition that a row has one of these ids."""
+    listed = ", ".join("'" + key.replace("'", "''") + "'" for key in ids)
+    return f"id IN ({listed})"
 
 
 def schema(about: About) -> Any:

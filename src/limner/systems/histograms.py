@@ -84,6 +84,10 @@ class HistogramModel:
         """Texts in the joint space; a text without any known word gets the mean text vector."""
         return Embeddings.of_length_one(items.ids, self.text_map(self.bag.vectors(items.values)))
 
+    def unknown_words(self, text: str) -> list[str]:
+        """The words of a text that training did not have, or not often enough."""
+        return self.bag.unknown(text)
+
     def save(self, path: str | Path) -> Path:
         """Writes the model as a folder, which `limner.systems.load` reads."""
         content = {

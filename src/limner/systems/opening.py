@@ -72,6 +72,20 @@ class OpenSystem:
         """Images or texts in the joint space."""
         return encoded(self.model, items)
 
+    def on(self, part: Collection, *, features: Any = None, progress: Progress | None = None) -> OpenSystem:
+        """The same model on another part of the collection: to search, not to evaluate, where it has seen the part."""
+        if self.model is None:
+            raise LimnerError(
+                f"{self.name} has scores of {len(self.collection.images):,} images only: search those, or choose a "
+                "system with a model"
+            )
+        return replace(self, scores=_scored(self.model, part, features, progress), collection=part)
+
+    def unknown_words(self, text: str) -> list[str]:
+        """The words of a text that the model does not know; none where it reads any word."""
+        find = getattr(self.model, "unknown_words", None)
+        return [] if find is None else list(find(text))
+
 
 @dataclass(frozen=True, eq=False)
 class FoundSystem:

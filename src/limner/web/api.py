@@ -9,16 +9,18 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 
 from limner.scores import CORRECTIONS
-from limner.web.failing import DIRECTIONS, failures_of
-from limner.web.pages import asked_in
-from limner.web.searching import MOST, QUERY, search
+from limner.web.failures import DIRECTIONS, ORDERS, failures_of
+from limner.web.search_page import asked_in
+from limner.web.search_request import FOUND, MOST, QUERY
+from limner.web.searching import search
 from limner.web.site import Ask
 
 
 def collections(ask: Ask) -> Response:
     """What is served."""
     library = ask.site.library
-    return JSONResponse({"collections": list(library.collections), "systems": library.names})
+    listed = {"collections": list(library.collections), "indexes": list(library.indexes), "systems": library.names}
+    return JSONResponse(listed)
 
 
 def search_json(ask: Ask) -> Response:
@@ -34,9 +36,13 @@ def failures_json(ask: Ask) -> Response:
     collection, system = library.known(ask.get("c")), ask.get("s") or library.names[0]
     failures = failures_of(library, collection, system, ask.get("d") or "t2i")
     start, k = ask.number("start", 0), ask.number("k", 20, low=1, high=200)
-    numbers = failures.of_class(ask.get("class"))
+    numbers = failures.listed(ask.get("class"), ask.get("q")[:200], ask.get("order") or "query")
     listed = [
-        {**asdict(failures.found[n]), "classes": sorted(failures.labels.get(failures.found[n].query, ()))}
+        {
+            **asdict(failures.found[n]),
+            "classes": sorted(failures.labels.get(failures.found[n].query, ())),
+            "distance": asdict(failures.distances[n]),
+        }
         for n in numbers[start : start + k]
     ]
     return JSONResponse(
@@ -112,6 +118,36 @@ def _failure_answer() -> dict[str, Any]:
     )  # fmt: skip
 
 
+def _search_words(corrections: Iterable[str]) -> tuple[object, ...]:
+    """The words of an address that searches."""
+    systems = {"type": "array", "items": _words(), "maxItems": 8}
+    fixes = {"type": "string", "enum": ["", *corrections]}
+    return (
+        _COLLECTION,
+        _in_address("q", _words(QUERY), "text query"),
+        _in_address("image", _words(), "or the id of an image to search with"),
+        _in_address("find", {"type": "string", "enum": ["", *FOUND]}, "what to find; images by words, texts by image"),
+        _in_address("split", _words(100), "the part of the collection to search; what is held out by default"),
+        _in_address("s", systems, "systems; the first by default"),
+        _in_address("fix", fixes, "a correction, in addition to the plain scores"),
+        _in_address("k", _whole(1, MOST), "how many"),
+    )
+
+
+def _failure_words() -> tuple[object, ...]:
+    """The words of an address that lists failures."""
+    return (
+        _COLLECTION,
+        _in_address("s", _words(), "system; the first by default"),
+        _in_address("d", {"type": "string", "enum": ["", *DIRECTIONS]}, "direction"),
+        _in_address("class", _words(100), "only failures of this class"),
+        _in_address("q", _words(200), "only captions with these words"),
+        _in_address("order", {"type": "string", "enum": ["", *ORDERS]}, "far: the truth is farthest away first"),
+        _in_address("start", _whole(0, 1_000_000), "number of results to skip"),
+        _in_address("k", _whole(1, 200), "how many"),
+    )
+
+
 def description(corrections: Iterable[str] = CORRECTIONS) -> dict[str, Any]:
     """The OpenAPI document, with the corrections that are offered."""
     from limner.annotate.scale import REASONS
@@ -126,29 +162,10 @@ def description(corrections: Iterable[str] = CORRECTIONS) -> dict[str, Any]:
     vote = _object(
         ("comparison", "key", "choice"), comparison=_NUMBER, key=_KEY, choice=choice, milliseconds=_MILLISECONDS
     )
-    systems = {"type": "array", "items": _words(), "maxItems": 8}
-    asking = (
-        _COLLECTION,
-        _in_address("q", _words(QUERY), "text query for images"),
-        _in_address("image", _words(), "id of an image to find texts for"),
-        _in_address("s", systems, "systems; the first by default"),
-        _in_address(
-            "fix", {"type": "string", "enum": ["", *corrections]}, "a correction, in addition to the plain scores"
-        ),
-        _in_address("k", _whole(1, MOST), "how many"),
-    )
-    failing = (
-        _COLLECTION,
-        _in_address("s", _words(), "system; the first by default"),
-        _in_address("d", {"type": "string", "enum": ["", *DIRECTIONS]}, "direction"),
-        _in_address("class", _words(100), "only failures of this class"),
-        _in_address("start", _whole(0, 1_000_000), "number of results to skip"),
-        _in_address("k", _whole(1, 200), "how many"),
-    )
     paths = {
         "/api/collections": {"get": _operation("What is served", role="reviewer")},
-        "/api/search": {"get": _operation("Search", role="reviewer", address=asking)},
-        "/api/failures": {"get": _operation("Failures by class", role="reviewer", address=failing)},
+        "/api/search": {"get": _operation("Search", role="reviewer", address=_search_words(corrections))},
+        "/api/failures": {"get": _operation("Failures by class", role="reviewer", address=_failure_words())},
         "/api/task": {"post": _operation("Lease a task", role="annotator", sent=_object(()))},
         "/api/task/return": {
             "post": _operation("Give a task back", role="annotator", sent=_object(("assignment",), assignment=_NUMBER))

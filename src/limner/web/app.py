@@ -20,11 +20,13 @@ from limner.web import (
     api,
     classifying,
     crowding,
+    details,
     effect,
     estimating,
     judging,
     pages,
     preferring,
+    search_page,
     studies,
     team,
 )
@@ -76,13 +78,14 @@ def routes() -> list[BaseRoute]:
     looking = [
         Route("/", endpoint(pages.home)),
         Route("/name", endpoint(pages.name), methods=["POST"]),
-        Route("/search", endpoint(pages.search_page, role="reviewer"), methods=["GET"]),
-        Route("/search", endpoint(pages.send_picture, role="reviewer"), methods=["POST"]),
+        Route("/search", endpoint(search_page.search_page, role="reviewer"), methods=["GET"]),
+        Route("/search", endpoint(search_page.send_picture, role="reviewer"), methods=["POST"]),
+        Route("/item", endpoint(details.item_page, role="reviewer")),
         Route("/compare", endpoint(pages.compare, role="reviewer")),
         Route("/failures", endpoint(pages.failures_page, role="reviewer")),
         Route("/failure", endpoint(pages.failure_page, role="reviewer")),
-        Route("/image", endpoint(pages.image)),
-        Route("/upload/{key}", endpoint(pages.sent_picture, role="reviewer")),
+        Route("/image", endpoint(search_page.image)),
+        Route("/upload/{key}", endpoint(search_page.sent_picture, role="reviewer")),
     ]
     people = [
         Route("/login", open_endpoint(accounts.login_page), methods=["GET"]),

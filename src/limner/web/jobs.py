@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +43,12 @@ class Job:
     def told(self, done: int, total: int) -> None:
         """Progress callback."""
         self.done, self.total = done, total
+
+    @contextmanager
+    def stage(self, what: str) -> Iterator[Callable[[int, int], None]]:
+        """The next step of the work, in words, and its progress callback."""
+        self.what, self.done, self.total = what, 0, 0
+        yield self.told
 
     def run(self, work: Callable[[Job], object]) -> None:
         """Runs the work and stores its result or error."""

@@ -23,16 +23,18 @@ if TYPE_CHECKING:
     from limner.annotate.store.tasks import Held, Item
 
 NUMBER = 2**31 - 1
+LAST = 999_999
+"""A place after the last pair of any task: the last one is shown."""
 _KEY = re.compile(r"[A-Za-z0-9_-]{8,64}")
 
 
 def judge_page(ask: Ask) -> Response:
-    """The pair to judge next; or the progress if none is left."""
+    """The pair to judge next, or one of the annotator's own history; the progress if none is left."""
     from limner.annotate.scale import GRADES, GUIDELINE, REASONS
-    from limner.annotate.store.tasks import lease, progress_of
+    from limner.annotate.store.tasks import progress_of
 
     store, me = ask.site.store, ask.site.annotator(ask.visitor)
-    held = lease(store, me)
+    held = _asked_task(ask, me)
     mine = progress_of(store, me)
     if held is None or not held.items:
         return page(ask, "judged.html", mine=mine, admin=ask.visitor.may("admin"), enough=can_stop(ask))
@@ -40,16 +42,33 @@ def judge_page(ask: Ask) -> Response:
         return RedirectResponse(f"/captions?{ask.request.url.query}".rstrip("?"), 303)
     at = min(ask.number("at", _first(held)), len(held.items) - 1)
     return page(
-        ask, "judge.html", held=held, at=at, item=held.items[at], mine=mine, grades=GRADES, reasons=REASONS,
-        guideline=GUIDELINE, key=secrets.token_urlsafe(16), task=json.dumps(task_of(ask, held)),
-        source=picture_of(judged_collection(ask), held.items[at]),
+        ask, "judge.html", held=held, at=at, item=held.items[at], mine=mine, grades=dict(sorted(GRADES.items())),
+        reasons=REASONS, guideline=GUIDELINE, key=secrets.token_urlsafe(16), task=json.dumps(task_of(ask, held)),
+        source=picture_of(judged_collection(ask), held.items[at]), exact="at" in ask.request.query_params,
         done=sum(item.grade is not None for item in held.items), enough=can_stop(ask),
     )  # fmt: skip
+
+
+def _asked_task(ask: Ask, me: int) -> Held | None:
+    """The task that the address names, where it is the annotator's own; else the one to go on with."""
+    from limner.annotate.store.tasks import assignment_of, lease
+
+    number = ask.number("assignment", 0, high=NUMBER)
+    return assignment_of(ask.site.store, me, number) if number else lease(ask.site.store, me)
 
 
 def _first(held: Held) -> int:
     """The first pair without an answer."""
     return next((place for place, item in enumerate(held.items) if item.grade is None), len(held.items) - 1)
+
+
+def _beside(ask: Ask, held: Held) -> tuple[int | None, int | None]:
+    """The annotator's task before this one and the one after it."""
+    from limner.annotate.store.tasks import assignments_of
+
+    mine = assignments_of(ask.site.store, held.annotator)
+    place = mine.index(held.id) if held.id in mine else len(mine)
+    return (mine[place - 1] if place else None), (mine[place + 1] if place + 1 < len(mine) else None)
 
 
 def judged_collection(ask: Ask) -> str:
@@ -69,11 +88,15 @@ def picture_of(collection: str, item: Item) -> str:
 def task_of(ask: Ask, held: Held) -> dict[str, object]:
     """A task for the browser: texts, images, and the annotator's answers so far."""
     collection = judged_collection(ask)
+    earlier, later = _beside(ask, held)
     return {
         "assignment": held.id,
+        "earlier": earlier,
+        "later": later,
         "kind": held.kind,
         "expires": held.expires,
         "reasons": held.reasons,
+        "order": [item.id for item in sorted(held.items, key=lambda item: item.answered or 0) if item.answered],
         "items": [
             {
                 "id": item.id,
@@ -94,17 +117,31 @@ def judge_form(ask: Ask) -> Response:
     """An answer by form; the same form sent again changes nothing."""
     action, item = ask.field("act", "save"), whole(ask.field("item"), "item")
     at = whole(ask.field("at") or "0", "at", low=0)
-    if action == "back":
-        return RedirectResponse(f"/judge?at={max(0, at - 1)}", 303)
-    if action == "skip":
-        return RedirectResponse(f"/judge?at={at + 1}", 303)
+    there = whole(ask.field("assignment") or "0", "assignment", low=0)
+    if action in ("back", "next", "skip"):
+        return RedirectResponse(_moved(ask, there, at - 1 if action == "back" else at + 1), 303)
     if action == "undo":
         _withdraw(ask, item, ask.field("key"))
-        return RedirectResponse(f"/judge?at={at}", 303)
+        return RedirectResponse(f"/judge?{query(assignment=there or None, at=at)}", 303)
     reasons = [value for value in ask.form.getlist("reason") if isinstance(value, str)]
     grade = whole(ask.field("grade"), "grade", high=4)
     _save(ask, item, ask.field("key"), grade, reasons if grade in (2, 3) else [], None)
     return RedirectResponse("/judge", 303)
+
+
+def _moved(ask: Ask, there: int, at: int) -> str:
+    """The address of a pair of a task; before its first and after its last, of the task beside it."""
+    from limner.annotate.store.tasks import assignment_of
+
+    if not there:
+        return f"/judge?at={max(0, at)}"
+    held = assignment_of(ask.site.store, ask.site.annotator(ask.visitor), there)
+    earlier, later = _beside(ask, held)
+    if at < 0 and earlier is not None:
+        return f"/judge?{query(assignment=earlier, at=LAST)}"
+    if at >= len(held.items):
+        return f"/judge?{query(assignment=later, at=0 if later else None)}".rstrip("?")
+    return f"/judge?{query(assignment=there, at=max(0, at))}"
 
 
 def whole(value: Any, what: str, *, low: int = 1, high: int = NUMBER) -> int:

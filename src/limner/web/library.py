@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,8 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.scores import CORRECTIONS, correction
 from limner.systems.held_out import HoldOut, hold_out, outside, part_of
 from limner.systems.opening import SCORES, FoundSystem, OpenSystem, features_of, find_system
-from limner.web.jobs import Job, Jobs
+from limner.web.indexes import ServedIndex
+from limner.web.jobs import Job, Jobs, Pending
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -68,6 +69,7 @@ class Library:
         options: Options of the loader.
         corrections: Corrections of your own, as "module:class", beside those that are registered.
         trust: Whether files of models may name code of their own.
+        indexes: Indexes to search, by display name; they are open already.
     """
 
     def __init__(
@@ -80,10 +82,15 @@ class Library:
         options: Mapping[str, Any] | None = None,
         corrections: Sequence[str] = (),
         trust: bool = False,
+        indexes: Mapping[str, ServedIndex] | None = None,
     ) -> None:
         """Loads nothing yet, but checks the arguments."""
-        if not collections:
-            raise LimnerError("nothing to show: name a collection, e.g. scenes")
+        self.indexes = dict(indexes or {})
+        if not collections and not indexes:
+            raise LimnerError("nothing to show: name a collection, e.g. scenes, or an index")
+        twice = [name for name in self.indexes if name in collections]
+        if twice:
+            raise LimnerError(f"a collection and an index are called {twice[0]!r}: name the index, NAME=DIR")
         self.collections, self.systems, self.matrices = dict(collections), dict(systems), dict(matrices or {})
         self.features, self.options, self.trust = features, dict(options or {}), trust
         self._corrections = tuple(corrections)
@@ -106,11 +113,30 @@ class Library:
 
     def known(self, collection: str | None) -> str:
         """The name of a collection; the first by default."""
+        if not self.collections:
+            raise LimnerError("this page needs a collection, and only an index is served: name one beside --index")
         if not collection:
             return next(iter(self.collections))
         if collection not in self.collections:
             raise UnknownName("collection", collection[:80], self.collections)
         return collection
+
+    @property
+    def searchable(self) -> list[str]:
+        """Collections and indexes by name."""
+        return [*self.indexes, *self.collections]
+
+    def known_pool(self, name: str | None) -> str:
+        """The name of a collection or an index; the first by default, indexes before collections."""
+        if not name:
+            return self.searchable[0]
+        if name not in self.searchable:
+            raise UnknownName("collection", name[:80], self.searchable)
+        return name
+
+    def splits(self, collection: str) -> list[str]:
+        """The parts of a collection that can be searched beside what is held out."""
+        return ["all", *self.loaded(collection).whole.splits] if collection in self.collections else []
 
     def known_system(self, name: str) -> str:
         """The name of a system, refused if there is none of that name."""
@@ -143,18 +169,46 @@ class Library:
         found: Loaded = self.jobs.value(("collection", name), f"loading {name}", work, patience=patience)
         return found
 
-    def system(self, collection: str, name: str, *, patience: float | None = 0.6) -> OpenSystem:
-        """A system on a collection, trained on first use."""
+    def system(self, collection: str, name: str, *, split: str = "", patience: float | None = 0.6) -> OpenSystem:
+        """A system on a collection, loaded or trained on first use.
+
+        Args:
+            collection: The name of the collection.
+            name: The name of the system.
+            split: The part to search, "all" for everything; "" for what is held out.
+            patience: Seconds to wait; None to wait to the end.
+        """
         self.known_system(name)
         loaded, system = self.loaded(collection), self.found[name]
-        verb = f"training on {len(loaded.seen.images):,} images:" if system.is_trained_now else "reading"
         found: OpenSystem = self.jobs.value(
             ("system", collection, name),
-            f"{verb} {name}",
+            f"{'training' if system.is_trained_now else 'loading'} {name}",
             lambda job: ready_system(system, loaded, job, features=self.features),
             patience=patience,
         )
+        return self._on(found, loaded, split, collection, patience) if split else found
+
+    def _on(self, system: OpenSystem, loaded: Loaded, split: str, name: str, patience: float | None) -> OpenSystem:
+        """A system on a part of a collection, encoded once."""
+        if split not in self.splits(name):
+            raise UnknownName("split", split[:80], self.splits(name))
+        part = part_of(loaded.whole, split)
+        given = self.features if self.found[system.name].takes_features else None
+        found: OpenSystem = self.jobs.value(
+            ("system", name, system.name, split),
+            f"encoding {len(part.images):,} images with {system.name}",
+            lambda job: system.on(part, features=given, progress=job.told),
+            patience=patience,
+        )
         return found
+
+    def warm(self) -> None:
+        """Loads every saved model in the background, so that the first visitor does not wait; trains nothing."""
+        for collection in self.collections:
+            for name, system in self.found.items():
+                if not system.is_trained_now:
+                    with suppress(Pending, LimnerError):  # said to whoever asks for it
+                        self.system(collection, name, patience=0.0)
 
     def prepared(self, collection: str, name: str) -> bool:
         """Whether a system is trained already."""
@@ -164,4 +218,4 @@ class Library:
 def ready_system(system: FoundSystem, loaded: Loaded, job: Job, *, features: Any = None) -> OpenSystem:
     """A system on the part of a collection that is searched; features are for those that take some."""
     given = features if features is not None and system.takes_features else None
-    return system.on(loaded.parts, features=given, stage=lambda what: nullcontext(job.told))
+    return system.on(loaded.parts, features=given, stage=job.stage)

@@ -9,6 +9,7 @@ import hashlib
 import io
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,13 @@ from limner.core.errors import LimnerError, UnknownId
 from limner.web.uploads import bare
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
     from limner.core.collection import Collection
 
-SIZES = {"thumb": 220, "view": 640, "full": 1600}
+Opener = Callable[[str, int], "Image"]
+
+SIZES = {"thumb": 220, "card": 420, "view": 640, "full": 1600}
 """The longer side in pixels, by name; a client chooses among these."""
 
 CACHE = 32_000_000
@@ -44,17 +49,15 @@ class Pictures:
         self._limit = limit
         self._lock = threading.Lock()
 
-    def get(self, name: str, collection: Collection, image: str, size: str) -> EncodedPicture:
-        """One picture of a collection.
+    def get(self, name: str, opened: Opener, image: str, size: str) -> EncodedPicture:
+        """One picture of a collection or an index.
 
         Args:
             name: The collection's name among those served.
-            collection: Where the picture is.
+            opened: Opens an image by its id, no side longer than given; refuses unknown ids.
             image: Its id.
             size: A key of `SIZES`.
         """
-        if image not in collection.images.ids:
-            raise UnknownId(f"no image {image[:80]!r} in {name!r}")
         if size not in SIZES:
             raise LimnerError(f"size {size[:20]!r}: expected {', '.join(SIZES)}")
         key = (name, image, size)
@@ -62,7 +65,7 @@ class Pictures:
             if key in self._held:
                 self._held.move_to_end(key)
                 return self._held[key]
-        return self._remember(key, encoded(collection, image, SIZES[size]))
+        return self._remember(key, encoded(opened(image, SIZES[size])))
 
     def _remember(self, key: tuple[str, str, str], made: EncodedPicture) -> EncodedPicture:
         with self._lock:
@@ -75,11 +78,22 @@ class Pictures:
         return made
 
 
-def encoded(collection: Collection, image: str, side: int) -> EncodedPicture:
-    """A copy with no side longer than `side`."""
+def of_collection(name: str, collection: Collection) -> Opener:
+    """Opens the images of a collection; an id that is not one of its ids is refused."""
+
+    def opened(image: str, side: int) -> Image:
+        if image not in collection.images.ids:
+            raise UnknownId(f"no image {image[:80]!r} in {name!r}")
+        return collection.images.open(image, side=side)
+
+    return opened
+
+
+def encoded(image: Image) -> EncodedPicture:
+    """An image as the bytes of a file, without anything that came along in its own."""
     from PIL import features
 
-    picture = bare(collection.images.open(image, side=side))
+    picture = bare(image)
     form = "webp" if features.check("webp") else "jpeg"
     out = io.BytesIO()
     picture.save(out, form, quality=84)

@@ -1,6 +1,6 @@
-"""Search for the page: images by text and texts by image, with plain and corrected scores.
+"""Search for the page: images and texts by a text or an image, with plain and corrected scores.
 
-The pool is small enough to be scored whole (the part of a collection that is held out), so every answer is exact.
+A part of a collection is scored whole, so every answer is exact; an index answers by itself.
 """
 
 from __future__ import annotations
@@ -16,56 +16,15 @@ from limner.core.ids import Ids
 from limner.systems.opening import OpenSystem
 from limner.web.jobs import Job
 from limner.web.library import Library, Loaded
+from limner.web.search_request import SearchRequest
 
 if TYPE_CHECKING:
+    from limner.core.collection import Collection
+    from limner.core.embeddings import Embeddings
     from limner.scores import Scores, Statistics
 
 BANK = 5000
 """Maximum number of bank queries from the training part."""
-QUERY = 500
-"""Characters of a query."""
-MOST = 50
-"""Maximum number of results."""
-
-
-@dataclass(frozen=True)
-class SearchRequest:
-    """A search request.
-
-    Args:
-        collection: Its name.
-        words: Text query for images; or
-        image: the id of an image to find texts for; or
-        picture: an uploaded image, as checked bytes.
-        system: Names of the systems to ask.
-        correction: A name that the library knows, or "" for none.
-        k: How many answers.
-    """
-
-    collection: str
-    words: str = ""
-    image: str = ""
-    picture: bytes | None = None
-    systems: tuple[str, ...] = ()
-    correction: str = ""
-    k: int = 12
-
-    def __post_init__(self) -> None:
-        """Checks the values."""
-        if len(self.words) > QUERY:
-            raise LimnerError(f"the query has {len(self.words):,} characters: at most {QUERY} are read")
-        if not 1 <= self.k <= MOST:
-            raise LimnerError(f"k = {self.k}: expected 1 to {MOST}")
-
-    @property
-    def direction(self) -> str:
-        """The direction: a text query ("t2i") or an image query ("i2t")."""
-        return "i2t" if self.image or self.picture is not None else "t2i"
-
-    @property
-    def empty(self) -> bool:
-        """Whether the query is empty."""
-        return not (self.words.strip() or self.image or self.picture is not None)
 
 
 @dataclass(frozen=True)
@@ -91,90 +50,142 @@ class SearchAnswer:
 
 @dataclass(frozen=True)
 class Column:
-    """What one system found, plain or corrected."""
+    """What one system found, plain or corrected.
+
+    Args:
+        system: Its name.
+        correction: The name of the correction, or "".
+        answers: Best first.
+        unknown: Words of the query that the system does not know.
+        searched: What was searched, and how, in words.
+    """
 
     system: str
     correction: str
     answers: Sequence[SearchAnswer]
+    unknown: tuple[str, ...] = ()
+    searched: str = ""
 
 
 def search(library: Library, asked: SearchRequest) -> list[Column]:
     """Every system's answers, with the corrected ones if a correction is selected.
 
     Raises:
-        limner.web.jobs.Pending: While a system is being trained.
+        limner.web.jobs.Pending: While a system is being loaded or trained.
     """
     if asked.empty:
         return []
-    loaded = library.loaded(asked.collection)
-    known = _known(loaded, asked)
-    columns = []
-    for name in asked.systems:
-        ready = library.system(asked.collection, name)
-        plain = _row(ready, loaded, asked, known)
-        order = np.argsort(-plain, kind="stable")
-        columns.append(Column(name, "", _answers(loaded, asked, known, plain, order)))
-        if asked.correction:
-            changed = _corrected(library, ready, loaded, asked, known)
-            places = {int(column): rank for rank, column in enumerate(order, start=1)}
-            ranked = np.argsort(-changed, kind="stable")
-            columns.append(
-                Column(name, asked.correction, _answers(loaded, asked, known, changed, ranked, before=places))
-            )
+    if asked.collection in library.indexes:
+        return [_in_index(library, asked)]
+    return [column for name in asked.systems for column in _columns(library, asked, name)]
+
+
+def _columns(library: Library, asked: SearchRequest, name: str) -> list[Column]:
+    """What one system found: plain, and corrected where that is asked for."""
+    ready = library.system(asked.collection, name, split=asked.split)
+    known = known_query(ready.collection, asked)
+    plain = row_of(library, ready, asked, known)
+    order = np.argsort(-plain, kind="stable")
+    unknown = () if asked.by_image else tuple(ready.unknown_words(asked.words))
+    searched = f"{_pool(ready, asked):,} {'images' if asked.finds_images else 'texts'} searched, exactly"
+    columns = [Column(name, "", _answers(ready, asked, known, plain, order), unknown, searched)]
+    if asked.correction and asked.crosses:
+        changed = _corrected(library, ready, asked, known)
+        places = {int(column): rank for rank, column in enumerate(order, start=1)}
+        ranked = np.argsort(-changed, kind="stable")
+        answers = _answers(ready, asked, known, changed, ranked, before=places)
+        columns.append(Column(name, asked.correction, answers, unknown, searched))
     return columns
 
 
-def _known(loaded: Loaded, asked: SearchRequest) -> str | None:
-    """The id of the query in the collection, where it is one of its texts or images."""
+def _in_index(library: Library, asked: SearchRequest) -> Column:
+    """The answers of an index; only its own images and texts are known to it."""
+    served = library.indexes[asked.collection]
+    found = served.search(library.indexes, asked)
+    answers = [
+        SearchAnswer(rank, hit.id, hit.score, hit.value or hit.id if found.kind == "text" else "")
+        for rank, hit in enumerate(found.hits, start=1)
+    ]
+    unknown = () if asked.by_image else tuple(served.unknown_words(asked.words))
+    return Column(served.encoder, "", answers, unknown, found.how)
+
+
+def _pool(ready: OpenSystem, asked: SearchRequest) -> int:
+    return len(ready.collection.images if asked.finds_images else ready.collection.texts)
+
+
+def known_query(pool: Collection, asked: SearchRequest) -> str | None:
+    """The id of the query in what is searched, where it is one of its texts or images."""
     if asked.image:
-        return loaded.held.images.ids[loaded.held.images.ids.index(asked.image)]
+        return asked.image if asked.image in pool.images.ids else None
     if asked.picture is not None:
         return None
-    texts = loaded.held.texts
     words = asked.words.strip()
-    return next((key for key, text in zip(texts.ids, texts.values, strict=True) if text == words), None)
+    named = zip(pool.texts.ids, pool.texts.values, strict=True)
+    return next((key for key, text in named if text == words), None)
 
 
-def _scores(ready: OpenSystem, loaded: Loaded, asked: SearchRequest, known: str | None) -> Scores:
-    """Scores of the one query: from its own words or picture, or its row of the scores."""
-    from limner.core.collection import Items
+def row_of(library: Library, ready: OpenSystem, asked: SearchRequest, known: str | None) -> Any:
+    """The scores of the one query with everything that is searched."""
+    return np.asarray(_scores(library, ready, asked, known).block(0, 1))[0]
+
+
+def _scores(library: Library, ready: OpenSystem, asked: SearchRequest, known: str | None) -> Scores:
+    """Scores of the one query: from its own vector, or its row of the scores."""
     from limner.scores import Scores
 
-    if asked.direction == "t2i":
-        if ready.encodes:
-            query = ready.encode(Items(Ids(["query"]), [asked.words.strip()], kind="text"))
-            return Scores.from_embeddings(query, _side(ready, "image"))
-        if known is None:
-            raise LimnerError(
-                f"{ready.name} has scores of this collection only: ask with one of its captions, or choose a system "
-                "that encodes"
-            )
-        return ready.scores.T.restrict(queries=[known])
+    if ready.encodes:
+        if asked.direction == "i2t" and known is not None:
+            return ready.scores.restrict(queries=[known])
+        return Scores.from_embeddings(_vector(library, ready, asked, known), _side(ready, images=asked.finds_images))
+    if not asked.crosses:
+        raise LimnerError(
+            f"{ready.name} has scores of images with texts only: to find what is alike, choose a system that encodes"
+        )
+    if known is None:
+        what = "images" if asked.by_image else "captions"
+        raise LimnerError(
+            f"{ready.name} has scores of this collection only: ask with one of its {what}, or choose a system that "
+            "encodes"
+        )
+    return (ready.scores if asked.by_image else ready.scores.T).restrict(queries=[known])
+
+
+def _vector(library: Library, ready: OpenSystem, asked: SearchRequest, known: str | None) -> Embeddings:
+    """The query in the joint space."""
+    from limner.core.collection import Items
+
+    if not asked.by_image:
+        return ready.encode(Items(Ids(["query"]), [asked.words.strip()], kind="text"))
     if known is not None:
-        return ready.scores.restrict(queries=[known])
-    if not ready.encodes:
-        raise LimnerError(f"{ready.name} has scores of this collection only: choose a system that encodes pictures")
-    return Scores.from_embeddings(ready.encode(Items(Ids(["query"]), [asked.picture])), _side(ready, "text"))
+        return _side(ready, images=True).subset([known])
+    if asked.image:
+        return ready.encode(library.loaded(asked.collection).whole.images.subset([asked.image]))
+    try:
+        return ready.encode(Items(Ids(["query"]), [asked.picture]))
+    except LimnerError as error:
+        raise LimnerError(
+            f"{ready.name} cannot read a new image: it was trained on features that are read from a file. Ask with an "
+            "image of the collection, or choose a system that computes its features"
+        ) from error
 
 
-def _side(ready: OpenSystem, kind: str) -> Any:
+def _side(ready: OpenSystem, *, images: bool) -> Embeddings:
     """Vectors of the images or texts that are searched."""
     scores: Any = ready.scores
-    return scores.query_vectors if kind == "image" else scores.candidate_vectors
+    found: Embeddings = scores.query_vectors if images else scores.candidate_vectors
+    return found
 
 
-def _row(ready: OpenSystem, loaded: Loaded, asked: SearchRequest, known: str | None) -> Any:
-    return np.asarray(_scores(ready, loaded, asked, known).block(0, 1))[0]
-
-
-def _corrected(library: Library, ready: OpenSystem, loaded: Loaded, asked: SearchRequest, known: str | None) -> Any:
+def _corrected(library: Library, ready: OpenSystem, asked: SearchRequest, known: str | None) -> Any:
+    loaded = library.loaded(asked.collection)
     statistics: Statistics = library.jobs.value(
-        ("bank", asked.collection, ready.name, asked.direction, asked.correction),
+        ("bank", asked.collection, asked.split, ready.name, asked.direction, asked.correction),
         f"gathering the statistics of {asked.correction} for {ready.name}",
         lambda job: _bank(ready, loaded, asked, job),
         patience=3.0,
     )
-    return np.asarray(_scores(ready, loaded, asked, known).correct(statistics).block(0, 1))[0]
+    return np.asarray(_scores(library, ready, asked, known).correct(statistics).block(0, 1))[0]
 
 
 def _bank(ready: OpenSystem, loaded: Loaded, asked: SearchRequest, job: Job) -> Statistics:
@@ -190,7 +201,7 @@ def _bank(ready: OpenSystem, loaded: Loaded, asked: SearchRequest, job: Job) -> 
 
 
 def _answers(
-    loaded: Loaded,
+    ready: OpenSystem,
     asked: SearchRequest,
     known: str | None,
     row: Any,
@@ -198,24 +209,24 @@ def _answers(
     *,
     before: dict[int, int] | None = None,
 ) -> list[SearchAnswer]:
-    pool = loaded.held.images if asked.direction == "t2i" else loaded.held.texts
-    right = _right(loaded, asked.direction, known)
+    pool = ready.collection.images if asked.finds_images else ready.collection.texts
+    right = _right(ready.collection, asked.direction, known) if asked.crosses else None
+    itself = None if asked.crosses or known is None else pool.ids.index(known)
     found = []
-    for rank, column in enumerate(map(int, order[: asked.k]), start=1):
+    for rank, column in enumerate((int(c) for c in order[: asked.k + 1] if c != itself), start=1):
         key = pool.ids[column]
         text = pool.values[column] if pool.kind == "text" else ""
         called = None if right is None else key in right
-        found.append(
-            SearchAnswer(rank, key, float(row[column]), text, called, None if before is None else before[column])
-        )
-    return found
+        moved = None if before is None else before[column]
+        found.append(SearchAnswer(rank, key, float(row[column]), text, called, moved))
+    return found[: asked.k]
 
 
-def _right(loaded: Loaded, direction: str, known: str | None) -> frozenset[str] | None:
+def _right(pool: Collection, direction: str, known: str | None) -> frozenset[str] | None:
     """All relevant items of a known query."""
     if known is None:
         return None
-    pairs = loaded.held.judged(loaded.held.judgements.name, direction).relevant
+    pairs = pool.judged(pool.judgements.name, direction).relevant
     row = pairs.queries.index(known)
     columns = pairs.columns[pairs.indptr[row] : pairs.indptr[row + 1]]
     return frozenset(pairs.candidates[int(column)] for column in columns)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from limner.core.collection import Collection
     from limner.web.connections import Gate
+    from limner.web.indexes import ServedIndex
 
 SYSTEMS = ("histograms", "colours")
 STORE = "limner-answers.db"
@@ -54,6 +55,7 @@ def serve(
     options: Mapping[str, object] | None = None,
     corrections: Sequence[str] = (),
     trust: bool = False,
+    indexes: Mapping[str, str] | Sequence[str] = (),
     started: Callable[[Address], None] | None = None,
 ) -> None:
     """Serves pages for searching, looking at failures and judging, until it is interrupted.
@@ -74,6 +76,7 @@ def serve(
         options: Options of the collections' loader.
         corrections: Corrections of your own that pages offer, as "module:class".
         trust: Whether files of models may name code of their own.
+        indexes: Indexes that `limner index` made, to search whole collections; by display name.
         started: Called with the address once everything is ready.
     """
     from limner.web.security import refuse_open
@@ -84,7 +87,7 @@ def serve(
     app = make_app(
         collections, systems=systems, matrices=matrices, features=features, store=store, team=team,
         https=key is not None, hosts=(host,), url=url, proxies=proxies, options=options,
-        corrections=corrections, trust=trust,
+        corrections=corrections, trust=trust, indexes=indexes,
     )  # fmt: skip
     try:
         from limner.web.connections import Connections, affordable, listen
@@ -93,6 +96,7 @@ def serve(
     with closing(listen(host, port, Connections(affordable()))) as gate:
         server = server_of(app, gate, certificate=certificate, key=key)
         app.state.site.prepare()
+        app.state.site.library.warm()
         if started is not None:
             started(_address(app, host, gate.getsockname()[1], str(store)))
         server.run(sockets=[gate])
@@ -113,6 +117,7 @@ def make_app(
     options: Mapping[str, object] | None = None,
     corrections: Sequence[str] = (),
     trust: bool = False,
+    indexes: Mapping[str, str] | Sequence[str] = (),
 ) -> Starlette:
     """The ASGI application that `serve` runs; arguments as there.
 
@@ -131,10 +136,20 @@ def make_app(
     named = systems if isinstance(systems, Mapping) else {_short(name): name for name in systems}
     library = Library(
         _named(listed, dict(options or {})), named, matrices=matrices, features=features, options=options,
-        corrections=corrections, trust=trust,
+        corrections=corrections, trust=trust, indexes=_opened(indexes, trust=trust),
     )  # fmt: skip
     site = Site(library, str(store), team=team, https=https, url=public_url(url))
     return application(site, hosts=tuple(hosts), proxies=proxies)
+
+
+def _opened(indexes: Mapping[str, str] | Sequence[str], *, trust: bool) -> dict[str, ServedIndex]:
+    """Indexes by name, open: what is wrong with one is said before the server starts."""
+    from limner.web.indexes import ServedIndex
+
+    listed = indexes if isinstance(indexes, Mapping) else {Path(path.rstrip("/")).stem: path for path in indexes}
+    if len(listed) < len(indexes):
+        raise LimnerError("two indexes have the same name: give each a name, NAME=DIR")
+    return {name: ServedIndex.open(name, str(path), trust=trust) for name, path in listed.items()}
 
 
 def _short(name: str) -> str:

@@ -20,13 +20,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from limner.core.errors import LimnerError, NotWritten, UnknownId
-from limner.web.apart import Apart
 from limner.web.jobs import Pending
 from limner.web.library import Library
 from limner.web.pictures import Pictures
 from limner.web.reading import sent
 from limner.web.throttle import LoginTurns
 from limner.web.uploads import Refused, Uploads
+from limner.web.worker_pool import WorkerPool
 
 if TYPE_CHECKING:
     from limner.annotate.store import Store
@@ -85,7 +85,7 @@ class Site:
     pictures: Pictures = field(default_factory=Pictures)
     uploads: Uploads = field(default_factory=Uploads)
     turns: LoginTurns = field(default_factory=LoginTurns)
-    apart: Apart = field(default_factory=Apart)
+    apart: WorkerPool = field(default_factory=WorkerPool)
     _store: Store | None = None
     _opening: threading.Lock = field(default_factory=threading.Lock)
 
@@ -294,9 +294,14 @@ def page(
 
 
 def _render(site: Site, request: Request, visitor: Visitor | None, template: str, known: Mapping[str, object]) -> str:
-    seen = [(path, name) for path, name, role, _ in PAGES if visitor and visitor.may(role)]
+    seen = [(path, name) for path, name, role, _ in PAGES if visitor and visitor.may(role) and _served(site, path)]
     frame = {"visitor": visitor, "team": site.team, "here": request.url.path, "pages": seen}
     return _pages.get_template(template).render({**frame, **known})
+
+
+def _served(site: Site, path: str) -> bool:
+    """Whether a page has something to show: with an index alone, only the search has."""
+    return bool(site.library.collections) or path == "/search"
 
 
 def query(**words: Any) -> str:
@@ -353,6 +358,6 @@ def _waiting(request: Request, error: Pending) -> Response:
         return JSONResponse(
             {"pending": job.what, "done": job.done, "total": job.total}, 202, headers={"Retry-After": "1"}
         )
+    site: Site = request.app.state.site
     known = {"title": "One moment", "message": f"{job.what} ...", "status": 202, "job": job}
-    body = _render(request.app.state.site, request, None, "message.html", known)
-    return HTMLResponse(body, 202, headers={"Refresh": "1"})
+    return HTMLResponse(_render(site, request, site.visitor(request), "message.html", known), 202)

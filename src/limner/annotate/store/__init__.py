@@ -14,7 +14,8 @@ What a page calls:
 | | `set_active`, `make_invite`, `open_invites`, `revoke_invite`, `read_invite`, `use_invite`, `open_session`, |
 | | `session_of`, `close_session` |
 | `store.contents` | `add_collection`, `add_pool`, `add_pairs`, `caption_text`, `proposals`, `pairs`, `counts` |
-| `store.tasks` | `add_tasks`, `lease`, `assignment_of`, `renew`, `give_back`, `progress`, `progress_of` |
+| `store.tasks` | `add_tasks`, `lease`, `assignment_of`, `assignments_of`, `renew`, `give_back`, `progress`, |
+| | `progress_of` |
 | `store.answers` | `submit`, `undo`, `answers`, `history` |
 | `store.exclusions` | `exclude`, `lift`, `exclusions` |
 | `store.votes` | `add_comparisons`, `next_comparison`, `cast_vote`, `add_votes`, `votes`, `studies`, `study_progress` |

@@ -60,7 +60,10 @@ class Draft:
 
 @dataclass(frozen=True)
 class Item:
-    """One pair as an annotator sees it, with the answer given so far. It does not say whether it is a control."""
+    """One pair as an annotator sees it, with the answer given so far. It does not say whether it is a control.
+
+    `answered` is the number of that answer: later answers have higher ones.
+    """
 
     id: int
     position: int
@@ -69,6 +72,7 @@ class Item:
     text: str
     grade: int | None
     reasons: tuple[str, ...]
+    answered: int | None = None
 
 
 @dataclass(frozen=True)
@@ -223,7 +227,7 @@ _TASK = sa.select(task).where(task.c.id == _THIS)
 _LOCKED = _TASK.with_for_update()
 _HELD = sa.select(assignment, excluded().label("excluded")).where(assignment.c.task_id == _THIS)
 _GIVEN = (
-    sa.select(*(judgement.c[name] for name in ("assignment_id", "item_id", "grade", "reasons", "revision")))
+    sa.select(*(judgement.c[name] for name in ("id", "assignment_id", "item_id", "grade", "reasons", "revision")))
     .join_from(judgement, assignment)
     .where(assignment.c.task_id == _THIS)
     .order_by(judgement.c.revision)
@@ -340,7 +344,16 @@ def _held(connection: sa.Connection, assignment_id: int) -> Held:
 def _item(item: Any, answer: Any) -> Item:
     grade = None if answer is None else answer["grade"]
     reasons = () if grade is None else tuple(json.loads(answer["reasons"]))
-    return Item(item["id"], item["position"], item["image"], item["caption"], item["text"], grade, reasons)
+    number = None if grade is None else answer["id"]
+    return Item(item["id"], item["position"], item["image"], item["caption"], item["text"], grade, reasons, number)
+
+
+def assignments_of(store: Store, annotator_id: int, *, kind: str = "pairs") -> list[int]:
+    """The assignments of an annotator that count, in the order they were taken."""
+    query = sa.select(assignment.c.id).join_from(assignment, task).where(task.c.kind == kind, sa.not_(excluded()))
+    query = query.where(assignment.c.annotator_id == annotator_id).order_by(assignment.c.id)
+    with store.reading() as connection:
+        return list(connection.scalars(query))
 
 
 def renew(store: Store, annotator_id: int, assignment_id: int, *, minutes: float = MINUTES) -> int:

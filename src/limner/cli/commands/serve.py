@@ -19,6 +19,14 @@ STORE = "Store of the answers: a file, or postgresql://user@host/name."
 Certificate = Annotated[Path | None, word("For https, with --key.", metavar="FILE")]
 Key = Annotated[Path | None, word("For https.", metavar="FILE")]
 Url = Annotated[str | None, word("Public address, e.g. https://judge.example.org; links are made from it.")]
+Indexes = Annotated[
+    list[str] | None,
+    word("Search an index of 'limner index', whole: DIR or NAME=DIR. Repeatable.", metavar="[NAME=]DIR"),
+]
+Corrections = Annotated[
+    list[str] | None,
+    word("A correction of your own to offer: module:class. Repeatable.", metavar="HOW", show_default="none"),
+]
 Proxy = Annotated[
     list[str] | None,
     word(
@@ -42,10 +50,8 @@ def serve(
         word("Or similarities of your own, images by texts: NAME=FILE.npy. Repeatable.", metavar="NAME=FILE"),
     ] = None,
     features: Features = None,
-    correct: Annotated[
-        list[str] | None,
-        word("A correction of your own to offer: module:class. Repeatable.", metavar="HOW", show_default="none"),
-    ] = None,
+    index: Indexes = None,
+    correct: Corrections = None,
     store: Annotated[str, word(STORE, metavar="WHERE")] = "limner-answers.db",
     host: Annotated[
         str, word("Address to listen on; other than localhost needs --team.", metavar="HOST")
@@ -69,6 +75,7 @@ def serve(
       $ limner serve scenes --open
       $ limner serve flickr8k:DIR --system histograms --store answers.db
       $ limner serve captions.csv --scores mine=similarity.npy
+      $ limner serve --index photos.index
       $ limner serve scenes --team --host 0.0.0.0
       $ limner serve scenes --team --url https://judge.example.org --proxy 127.0.0.1
     """
@@ -80,7 +87,7 @@ def serve(
             typer.launch(address.url)
 
     run(
-        collections or ["scenes"],
+        collections or ([] if index else ["scenes"]),
         systems=system or ("histograms", "colours"),
         matrices=_files(scores),
         features=None if features is None else as_features(features),
@@ -95,8 +102,18 @@ def serve(
         options=loading(option),
         corrections=correct or (),
         trust=trust,
+        indexes=_named(index),
         started=started,
     )
+
+
+def _named(words: list[str] | None) -> dict[str, str]:
+    """[NAME=]DIR words; without a name an index has the name of its folder."""
+    parts = [each.partition("=") for each in words or []]
+    named = [(name, path) if equals else (Path(name.rstrip("/")).stem, name) for name, equals, path in parts]
+    if len(dict(named)) < len(named):
+        raise typer.BadParameter("two indexes have the same name: give each one, --index NAME=DIR")
+    return dict(named)
 
 
 def _files(words: list[str] | None) -> dict[str, Path]:

@@ -125,6 +125,11 @@ class KccaModel(KernelModel):
         space, n = self._only("encode_texts")
         return Embeddings.of_length_one(items.ids, space.texts(self.text_rows(items), n))
 
+    def unknown_words(self, text: str) -> list[str]:
+        """The words of a text that training did not have; a text kernel of your own may not know."""
+        vocabulary = getattr(self.text_kernel, "vocabulary", None)
+        return [] if vocabulary is None else list(vocabulary.unknown(text))
+
     def _only(self, what: str) -> tuple[Space, int]:
         if self.fused:
             raise LimnerError(

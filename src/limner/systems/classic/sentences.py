@@ -124,6 +124,14 @@ class DocumentVocabulary:
         idf: FloatArray = np.maximum(np.log(self.size / (counts + 1.0)), 0.0)
         return np.sqrt(idf) if kind == "root idf" else idf
 
+    def unknown(self, text: str) -> list[str]:
+        """The words of a text that the training documents do not have, each once; what is not read is not unknown.
+
+        >>> DocumentVocabulary.fit([["a dog"], ["a cat"]], Reader()).unknown("The xyzzy dogs")
+        ['xyzzy']
+        """
+        return [word for word in dict.fromkeys(text.split()) if set(self.reader(word)) - set(self.number)]
+
     def number_all(self, *sides: Documents, captions: int | None = None) -> tuple[list[Sentences], int]:
         """Documents as numbers, and how many words there are with those that training did not have.
 

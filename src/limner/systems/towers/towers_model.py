@@ -107,6 +107,10 @@ class TowersModel:
         """Texts in the joint space, one vector each."""
         return Embeddings(items.ids, _one_each(self._texts(items)[0]))
 
+    def unknown_words(self, text: str) -> list[str]:
+        """The words of a text that are not in the vocabulary; a frozen text encoder knows all words."""
+        return [] if self.vocabulary is None else self.vocabulary.unknown(text)
+
     def image_sets(self, items: Items, *, features: Any = None, progress: Progress | None = None) -> VectorSets:
         """All vectors of each image: one, or as many as PVSE has heads."""
         return as_sets(items.ids, self._images(items, features, progress)[0])

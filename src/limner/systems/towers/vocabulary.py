@@ -64,6 +64,10 @@ class Vocabulary:
     def _number(self) -> dict[str, int]:
         return {word: number for number, word in enumerate(self.words, start=1)}
 
+    def unknown(self, text: str) -> list[str]:
+        """The words of a text that are not in the vocabulary, each once."""
+        return [word for word in dict.fromkeys(words(text)) if word not in self._number]
+
     def tokens(self, texts: Sequence[str], *, max_tokens: int = 64) -> Tokens:
         """The numbers of the words of each text, of the first `max_tokens` words at most."""
         rows = [[self._number.get(word, UNKNOWN) for word in words(text)[:max_tokens]] or [UNKNOWN] for text in texts]

@@ -1,6 +1,8 @@
 // Judging one pair after the other. The page works as a plain form without this; with it, nothing is loaded in between.
 import { Keys } from "./keys.js";
 import { Outbox, newKey } from "./outbox.js";
+import { Picture, pointOf } from "./picture.js";
+import { kept, keep } from "./kept.js";
 
 const at = (id) => document.getElementById(id);
 const root = at("judge");
@@ -9,16 +11,28 @@ const task = JSON.parse(root.dataset.task);
 const items = task.items;
 const grades = [...form.querySelectorAll("input[name=grade]")];
 const reasons = [...form.querySelectorAll("input[name=reason]")];
+const picture = new Picture(at("shown"));
+const SKIPS = `limner-skips:${root.dataset.who}`;
+const LAST = 999999; // the last pair of a task, whatever its number
 let place = Number(root.dataset.at);
-let since = performance.now();
-let last = null; // the pair answered last, for undo
-const skipped = new Set();
+let since = 0;
+let locked = true; // until the image of this caption is to be seen
+let ending = false; // every pair is answered: the task is finished when the server has the answers
+const skipped = new Set(kept(SKIPS, {})[task.assignment] || []);
+// Answered pairs in the order of their answers, for undo.
+const given = [...task.order];
 
 const outbox = new Outbox(`limner-outbox:${root.dataset.who}`, report);
 // What is on its way from an earlier visit holds here too.
 for (const { path, body } of outbox.kept) {
   const item = items.find((each) => each.id === body.item);
-  if (item) Object.assign(item, { grade: path.endsWith("undo") ? null : body.grade, reasons: body.reasons || [] });
+  if (item) answered(item, path.endsWith("undo") ? null : body.grade, body.reasons || []);
+}
+
+function answered(item, grade, why) {
+  Object.assign(item, { grade, reasons: why });
+  if (given.includes(item.id)) given.splice(given.indexOf(item.id), 1);
+  if (grade !== null) given.push(item.id);
 }
 
 function say(words) { at("state").textContent = words; }
@@ -34,14 +48,14 @@ function report({ failed, login, left, body, path, ok, data }) {
   }
   if (!ok) {
     const item = items.find((each) => each.id === body.item);
-    if (item) { item.grade = null; item.reasons = []; item.refused = true; }
+    if (item) { answered(item, null, []); item.refused = true; }
     banner.textContent = `NOT SAVED: ${data?.error || "the server refused the answer"}`;
     say("Not saved.");
     progress();
     return;
   }
   say(path.endsWith("undo") ? "Undone." : left ? "Saving …" : "Saved.");
-  finish();
+  if (ending) finish();
 }
 
 function progress() {
@@ -49,20 +63,48 @@ function progress() {
   at("place").textContent = `Pair ${place + 1} of ${items.length}`;
 }
 
-function show(to, { focus = true } = {}) {
+// Nothing can be graded before its image is to be seen, and the clock starts then.
+function lock(on) {
+  locked = on;
+  root.toggleAttribute("data-locked", on);
+  root.setAttribute("aria-busy", String(on));
+  for (const id of ["grades", "reasons"]) at(id).disabled = on;
+  form.querySelector("button[value=save]").disabled = on;
+}
+
+async function show(to, { focus = true } = {}) {
   place = to;
+  ending = false;
   const item = items[place];
   at("finished").hidden = true;
   root.hidden = false;
   at("words").textContent = item.text;
   for (const radio of grades) radio.checked = Number(radio.value) === item.grade;
   for (const box of reasons) box.checked = item.reasons.includes(box.value);
-  zoom(false);
+  zoomed(false);
   middle();
   progress();
-  since = performance.now();
+  history.replaceState(null, "", `/judge?assignment=${task.assignment}&at=${place}`);
   if (focus) at("words").focus({ preventScroll: true });
-  for (const next of items.slice(place + 1, place + 3)) new Image().src = next.picture;
+  await look(item);
+}
+
+async function look(item) {
+  lock(true);
+  loading("Loading the image …");
+  const there = await picture.show(item.picture);
+  if (there === null) return;
+  if (!there) { loading("The image could not be loaded: this pair cannot be judged yet.", true); return; }
+  at("loading").hidden = true;
+  lock(false);
+  since = performance.now();
+  for (const next of items.slice(place + 1, place + 3)) picture.fetch(next.picture).catch(() => {});
+}
+
+function loading(words, again = false) {
+  at("loading").hidden = false;
+  at("loading-words").textContent = words;
+  at("reload").hidden = !again;
 }
 
 function chosen() {
@@ -70,13 +112,14 @@ function chosen() {
   return radio ? Number(radio.value) : null;
 }
 
-// Reasons are asked for the two middle answers only.
-function middle() { at("reasons").hidden = task.reasons === "off" || ![2, 3].includes(chosen()); }
+// Reasons are asked for the two middle answers only; with one key they are chosen before the grade.
+function middle() { at("reasons").hidden = task.reasons === "off" || (![2, 3].includes(chosen()) && !at("one-key").checked); }
 
 function choose(grade) {
-  if (root.hidden) return;
+  if (root.hidden || locked) return;
   for (const radio of grades) radio.checked = Number(radio.value) === grade;
   middle();
+  if (at("one-key").checked) { save(); return; }
   say(`Chosen: ${grades.find((radio) => radio.checked).closest("label").textContent.trim().replace(/\s+/g, " ")}`);
 }
 
@@ -88,58 +131,77 @@ function open(after) {
 
 function save() {
   if (root.hidden) { if (!at("finished").hidden) at("further").click(); return; }
+  if (locked) return;
   const grade = chosen();
   if (grade === null) { say("Choose one of the four answers first."); grades[0].focus(); return; }
   const item = items[place];
   const why = [2, 3].includes(grade) && task.reasons !== "off" ? reasons.filter((box) => box.checked).map((box) => box.value) : [];
   if (task.reasons === "required" && [2, 3].includes(grade) && !why.length) { say("Choose at least one reason first."); reasons[0].focus(); return; }
-  item.grade = grade;
-  item.reasons = why;
-  last = place;
+  const changed = item.grade !== null;
+  answered(item, grade, why);
+  skip.forget(item);
   say("Saving …");
   const milliseconds = Math.min(86400000, Math.round(performance.now() - since));
   outbox.add("/api/answers", { item: item.id, key: newKey(), grade, reasons: why, milliseconds });
-  const next = open(place + 1);
+  const next = open(place + 1) ?? (changed && place + 1 < items.length ? place + 1 : undefined);
   if (next === undefined) { progress(); finish(); } else show(next);
 }
 
 function finish() {
+  ending = true;
   if (items.some((item) => item.grade === null) || outbox.kept.length) return;
   root.hidden = true;
   at("finished").hidden = false;
   at("finished-title").focus();
+  history.replaceState(null, "", "/judge");
 }
 
-function back() { if (!root.hidden && place > 0) { show(place - 1); say("Back."); } }
+function back() {
+  if (root.hidden) return;
+  if (place > 0) { show(place - 1); say("Back."); } else if (task.earlier) location.assign(`/judge?assignment=${task.earlier}&at=${LAST}`);
+  else say("This is the first pair.");
+}
+
+function next() {
+  if (root.hidden) return;
+  if (place + 1 < items.length) { show(place + 1); say("Next."); } else if (task.later) location.assign(`/judge?assignment=${task.later}&at=0`);
+  else if (open(0) !== undefined && open(0) !== place) { show(open(0)); say("Back to the pairs without an answer."); } else say("This is the last pair.");
+}
 
 function skip() {
   if (root.hidden) return;
   skipped.add(items[place].id);
+  skip.keep();
   const next = open(place + 1);
   if (next === undefined || next === place) { say("This is the only one left."); return; }
   show(next);
   say("Skipped: it comes again at the end.");
 }
+skip.keep = () => keep(SKIPS, { [task.assignment]: [...skipped] });
+skip.forget = (item) => { if (skipped.delete(item.id)) skip.keep(); };
 
-function undo() {
-  const which = !root.hidden && items[place].grade !== null ? place : last;
-  if (which === null || items[which].grade === null) { say("There is nothing to undo."); return; }
-  const item = items[which];
-  item.grade = null;
-  item.reasons = [];
-  last = items.slice(0, which).findLastIndex((each) => each.grade !== null);
-  if (last < 0) last = null;
-  outbox.add("/api/answers/undo", { item: item.id, key: newKey() });
+function undo({ last = false } = {}) {
+  const here = !root.hidden && items[place].grade !== null;
+  const which = here && !last ? place : items.findIndex((item) => item.id === given.at(-1));
+  if (which < 0) {
+    if (task.earlier) location.assign(`/judge?assignment=${task.earlier}#undo`); else say("There is nothing to undo.");
+    return;
+  }
+  answered(items[which], null, []);
+  outbox.add("/api/answers/undo", { item: items[which].id, key: newKey() });
   show(which);
   say("Undoing …");
 }
 
-function zoom(on = !root.classList.contains("zoomed")) {
+function zoomed(on) {
   root.classList.toggle("zoomed", on);
-  const picture = items[place].picture;
-  const wanted = on ? picture.replace("size=view", "size=full") : picture;
-  if (at("picture").getAttribute("src") !== wanted) at("picture").src = wanted;
   at("zoom").setAttribute("aria-pressed", String(on));
+}
+
+function zoom(point) {
+  if (locked) return;
+  zoomed(!picture.zoomed);
+  picture.zoom(!picture.zoomed, point);
 }
 
 function why() {
@@ -147,22 +209,41 @@ function why() {
   reasons[0].focus();
 }
 
+function reason(name) {
+  if (locked || root.hidden) return;
+  if (at("reasons").hidden) { why(); return; }
+  const box = reasons.find((each) => each.value === name);
+  box.checked = !box.checked;
+  say(`${box.checked ? "Reason" : "Not a reason"}: ${box.closest("label").textContent.trim().replace(/\s+/g, " ")}`);
+}
+
 const keys = new Keys({
   grade1: () => choose(1), grade2: () => choose(2), grade3: () => choose(3), grade4: () => choose(4),
-  save, back, skip, undo, zoom: () => zoom(), reasons: why, help: () => at("help").showModal(),
+  save, back, next, skip, undo: () => undo(), zoom: () => zoom(), reasons: why, help: () => at("help").showModal(),
+  ...Object.fromEntries(reasons.map((box) => [box.value, () => reason(box.value)])),
 });
 keys.table(at("keymap"), at("use-keys"), at("usual-keys"));
 
-const acts = { save, back, skip, undo };
-form.addEventListener("submit", (event) => { event.preventDefault(); acts[event.submitter?.value || "save"](); });
+const acts = { save, back, next, skip, undo };
+form.addEventListener("submit", (event) => { event.preventDefault(); acts[event.submitter?.value || "save"]({}); });
 form.addEventListener("change", middle);
-at("picture").addEventListener("click", () => zoom());
+// With one key a tap on a grade saves too; arrow keys between the grades only choose.
+at("grades").addEventListener("click", (event) => {
+  const label = event.detail > 0 && at("one-key").checked ? event.target.closest("label") : null;
+  if (label) { event.preventDefault(); choose(Number(label.querySelector("input").value)); }
+});
+at("shown").addEventListener("click", (event) => { if (event.target.id === "picture" && !picture.dragged) zoom(pointOf(event)); });
 at("zoom").addEventListener("click", () => zoom());
 at("keys").addEventListener("click", () => at("help").showModal());
-at("reopen").addEventListener("click", undo);
+at("reopen").addEventListener("click", () => undo({ last: true }));
+at("reload").addEventListener("click", () => look(items[place]));
+at("one-key").checked = kept("limner-one-key", false) === true;
+at("one-key").closest("label").hidden = false;
+at("one-key").addEventListener("change", () => { keep("limner-one-key", at("one-key").checked); middle(); });
 for (const id of ["zoom", "keys"]) at(id).hidden = false;
 window.addEventListener("beforeunload", (event) => { if (outbox.kept.length) event.preventDefault(); });
-show(open(place) ?? place, { focus: false });
+const undoing = location.hash === "#undo"; // of the last answer of an earlier task
+show("exact" in root.dataset ? place : open(place) ?? place, { focus: false });
 root.dataset.ready = ""; // keys are heard from here on
-finish();
+if (undoing) undo({ last: true }); else if (!("exact" in root.dataset)) finish();
 outbox.send();

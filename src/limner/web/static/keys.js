@@ -1,12 +1,18 @@
 // Keys: what each does, when they rest, and how a person changes them.
+import { kept, keep } from "./kept.js";
+
 const USUAL = {
   grade1: ["1"], grade2: ["2"], grade3: ["3"], grade4: ["4"], save: ["Enter"], back: ["ArrowLeft", "Backspace"],
-  reasons: ["r"], zoom: ["z"], skip: ["s"], undo: ["u"], help: ["?"],
+  next: ["ArrowRight"], reasons: ["r"], zoom: ["z"], skip: ["s"], undo: ["u"], help: ["?"],
+  "not-in-image": ["i"], "not-in-caption": ["n"], grammar: ["m"], "wrong-quantity": ["q"], "wrong-colour": ["c"],
+  "wrong-size": ["d"], "wrong-species": ["p"], "wrong-gender": ["g"], "wrong-age": ["a"], "wrong-action": ["t"],
+  "wrong-emotion": ["e"], "wrong-location": ["l"], "wrong-orientation": ["o"], "wrong-other": ["w"],
 };
 const NAMES = {
-  grade1: "Choose 1", grade2: "Choose 2", grade3: "Choose 3", grade4: "Choose 4", save: "Save and go on", back: "Back",
-  reasons: "Reasons", zoom: "Zoom", skip: "Skip", undo: "Undo", help: "This help",
+  grade1: "100% no", grade2: "Mostly no", grade3: "Partially yes", grade4: "100% yes", save: "Save and go on", back: "Back",
+  next: "Next", reasons: "Reasons", zoom: "Zoom", skip: "Skip", undo: "Undo", help: "This help",
 };
+const nameOf = (name) => NAMES[name] || `Reason: ${name.replace("wrong-", "wrong ").replaceAll("-", " ")}`;
 const STORE = "limner-keys";
 const SHOWN = { ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓", " ": "Space" };
 const shown = (key) => SHOWN[key] || (key.length === 1 ? key.toUpperCase() : key);
@@ -14,28 +20,18 @@ const shown = (key) => SHOWN[key] || (key.length === 1 ? key.toUpperCase() : key
 export class Keys {
   constructor(actions) {
     this.actions = actions;
-    const kept = this.read();
-    this.on = kept.on !== false;
+    const own = kept(STORE, {});
+    this.on = own.on !== false;
     this.map = { ...USUAL };
     for (const name of Object.keys(USUAL)) {
-      const own = kept.map?.[name];
-      if (Array.isArray(own) && own.length && own.every((key) => typeof key === "string" && key.length < 20)) this.map[name] = own;
+      const list = own.map?.[name];
+      if (Array.isArray(list) && list.length && list.every((key) => typeof key === "string" && key.length < 20)) this.map[name] = list;
     }
     document.addEventListener("keydown", (event) => this.press(event));
   }
 
-  read() {
-    try {
-      return JSON.parse(localStorage.getItem(STORE) || "{}") || {};
-    } catch {
-      return {};
-    }
-  }
-
   write() {
-    try {
-      localStorage.setItem(STORE, JSON.stringify({ on: this.on, map: this.map }));
-    } catch { /* not kept, but in force on this page */ }
+    keep(STORE, { on: this.on, map: this.map });
     this.label();
   }
 
@@ -81,7 +77,7 @@ export class Keys {
     const row = document.createElement("tr"), head = document.createElement("th"), cell = document.createElement("td");
     const label = document.createElement("label"), input = document.createElement("input");
     input.type = "text"; input.id = `key-${name}`; input.readOnly = true; input.value = this.map[name].map(shown).join(" ");
-    label.htmlFor = input.id; label.textContent = NAMES[name]; head.scope = "row";
+    label.htmlFor = input.id; label.textContent = nameOf(name); head.scope = "row";
     input.addEventListener("keydown", (event) => {
       if (["Tab", "Escape", "Shift", "Control", "Alt", "Meta"].includes(event.key)) return;
       event.preventDefault();

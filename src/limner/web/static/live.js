@@ -12,14 +12,17 @@ async function look() {
   } catch {
     return; // the server is away: what is shown stays, and the next look may succeed
   }
-  const now = parts(root);
+  const now = parts(document);
   const coming = parts(fresh).length;
-  if (!coming) return; // a server that has just started is still estimating: what is shown stays
-  if (coming !== now.length) { location.reload(); return; }
+  const waits = fresh.querySelector("[data-live]");
+  const waiting = root.id === "waiting"; // the whole page is still to come
+  if (!coming && !waiting) return; // a server that has just started is still estimating: what is shown stays
+  if (coming !== now.length || (waits ? waits.id !== root.id : waiting)) { location.reload(); return; }
   for (const part of now) {
     const newer = fresh.getElementById(part.id);
     if (newer && newer.innerHTML !== part.innerHTML) part.replaceChildren(...newer.childNodes);
   }
+  if (!waits) clearInterval(looking); // nothing more will change
 }
 
-setInterval(look, 1000 * Number(root.dataset.live));
+const looking = setInterval(look, 1000 * Number(root.dataset.live));

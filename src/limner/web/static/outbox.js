@@ -1,4 +1,6 @@
 // Answers on their way: kept in this browser until the server has them, sent again with the same key until it does.
+import { drop, keep, kept } from "./kept.js";
+
 export class Outbox {
   constructor(name, changed) {
     this.name = name;
@@ -9,23 +11,12 @@ export class Outbox {
   }
 
   read() {
-    try {
-      const kept = JSON.parse(localStorage.getItem(this.name) || "[]");
-      return Array.isArray(kept) ? kept : [];
-    } catch {
-      return [];
-    }
+    const found = kept(this.name, []);
+    return Array.isArray(found) ? found : [];
   }
 
-  write() {
-    try {
-      if (this.kept.length) localStorage.setItem(this.name, JSON.stringify(this.kept));
-      else localStorage.removeItem(this.name);
-      return true;
-    } catch {
-      return false; // no room or not allowed: the answer is still in this page
-    }
-  }
+  // Where there is no room, or it is not allowed, the answer is still in this page.
+  write() { if (this.kept.length) keep(this.name, this.kept); else drop(this.name); }
 
   add(path, body) {
     this.kept.push({ path, body });

@@ -1,11 +1,12 @@
-// What every page shares: a picture dropped on the page is sent, and a page that waits asks again.
+// What every page shares: the name of this page is in sight on a narrow screen, and an image dropped on the page is sent.
+document.querySelector("nav [aria-current=page]")?.scrollIntoView({ block: "nearest", inline: "center" });
 for (const form of document.querySelectorAll("form[data-drop]")) {
   const input = form.querySelector("input[type=file]");
   const over = (on) => (event) => { event.preventDefault(); form.classList.toggle("over", on); };
-  form.addEventListener("dragenter", over(true));
-  form.addEventListener("dragover", over(true));
-  form.addEventListener("dragleave", over(false));
-  form.addEventListener("drop", (event) => {
+  document.addEventListener("dragenter", over(true));
+  document.addEventListener("dragover", over(true));
+  document.addEventListener("dragleave", over(false));
+  document.addEventListener("drop", (event) => {
     over(false)(event);
     if (!event.dataTransfer.files.length) return;
     input.files = event.dataTransfer.files;

@@ -19,12 +19,12 @@ Value = TypeVar("Value")
 Given = TypeVar("Given")
 
 
-class Apart:
+class WorkerPool:
     """Runs work in a few separate threads, in order of arrival; refuses work if the queue is full."""
 
     def __init__(self, places: int = PLACES, queue: int = QUEUE) -> None:
         """Starts without work."""
-        self._pool = ThreadPoolExecutor(places, "limner-apart")
+        self._pool = ThreadPoolExecutor(places, "limner-passwords")
         self._most, self._held = places + queue, 0
 
     async def run(self, work: Callable[[Given], Value], given: Given) -> Value:

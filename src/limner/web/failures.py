@@ -1,0 +1,279 @@
+"""Failures for the page: queries whose first answer is wrong, how far away the truth is, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from limner.core.errors import LimnerError, UnknownName
+from limner.systems.opening import OpenSystem
+from limner.web.jobs import Job
+from limner.web.library import Library, Loaded
+from limner.web.pictures import size_of
+
+if TYPE_CHECKING:
+    from limner.core.collection import Collection
+    from limner.explain.agreement import ConceptAgreement
+    from limner.explain.failures import Explanations, Failure
+    from limner.scores import Scores
+
+DIRECTIONS = ("t2i", "i2t")
+ORDERS = {"far": "truth farthest away", "near": "truth nearest", "query": "order of the queries"}
+_AT_ONCE = 256  # queries whose scores are held together
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box around an object, in pixels of the picture as the collection knows it."""
+
+    name: str
+    x: float
+    y: float
+    width: float
+    height: float
+    common: bool
+
+
+@dataclass(frozen=True)
+class FailurePanel:
+    """An image and what is drawn on it; without a size in a list."""
+
+    image: str
+    width: float = 0.0
+    height: float = 0.0
+    boxes: Sequence[Box] = ()
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far away the truth of a failed query is.
+
+    Args:
+        rank: Rank of the best relevant candidate, 2 or more.
+        truth: Its score.
+        returned: The score of the first answer.
+    """
+
+    rank: int
+    truth: float
+    returned: float
+
+
+@dataclass(frozen=True)
+class Story:
+    """One failure, ready to be shown.
+
+    Args:
+        query: Id of the query.
+        text: The query caption, or the caption that was returned.
+        by_text: Whether the text is the query.
+        classes: Classes of failure, where objects are annotated.
+        truth: The relevant image.
+        returned: The returned image.
+        distance: Rank of the truth, and both scores.
+        words: The explanation, line by line.
+        captions: Captions of the relevant and of the returned image.
+    """
+
+    query: str
+    text: str
+    by_text: bool
+    classes: tuple[str, ...]
+    truth: FailurePanel
+    returned: FailurePanel
+    distance: Distance
+    words: Sequence[str]
+    captions: tuple[Sequence[str], Sequence[str]] = ((), ())
+
+
+@dataclass(frozen=True, eq=False)
+class ExplainedFailures:
+    """All failures of a system in one direction.
+
+    Args:
+        found: The failures, in the order of the queries.
+        distances: How far away the truth of each is.
+        labels: Classes of failure by query, where objects are annotated.
+        explained: All explanations, where objects are annotated; without, each failure is explained from the captions
+            of both images when it is shown.
+        queries: How many queries were asked.
+        candidates: How many candidates each was compared with.
+    """
+
+    found: Sequence[Failure]
+    distances: Sequence[Distance]
+    labels: Mapping[str, frozenset[str]]
+    explained: Explanations | None
+    queries: int
+    candidates: int
+
+    @property
+    def rates(self) -> dict[str, int]:
+        """How many failures there are of each class."""
+        if self.explained is None:
+            return {}
+        from limner.explain.rules import rates
+
+        return {name: count for name, (count, _) in rates(self.labels).items()}
+
+    def of_class(self, name: str) -> list[int]:
+        """Numbers of the failures of a class; all of them without a name."""
+        from limner.explain.labels import CLASSES
+        from limner.explain.rules import NONE
+
+        if name and name not in (*CLASSES, NONE):
+            raise UnknownName("class of failure", name[:80], (*CLASSES, NONE))
+        named = [self.labels.get(failure.query) or frozenset({NONE}) for failure in self.found]
+        return [number for number, classes in enumerate(named) if not name or name in classes]
+
+    def listed(self, kind: str = "", words: str = "", order: str = "far") -> list[int]:
+        """Numbers of the failures to show.
+
+        Args:
+            kind: A class of failure; all without one.
+            words: Only captions that contain all of these words.
+            order: "far": the truth is farthest away first; "near"; or "query": in the order of the queries.
+        """
+        if order not in ORDERS:
+            raise UnknownName("order", order[:20], ORDERS)
+        wanted = words.lower().split()
+        chosen = [n for n in self.of_class(kind) if all(word in self.found[n].text.lower() for word in wanted)]
+        if order == "query":
+            return chosen
+        return sorted(chosen, key=lambda n: (-self.distances[n].rank if order == "far" else self.distances[n].rank, n))
+
+    def number(self, query: str) -> int:
+        """The number of a query's failure."""
+        found = next((n for n, failure in enumerate(self.found) if failure.query == query), None)
+        if found is None:
+            raise LimnerError(f"{query[:80]!r} is no query that failed: its first answer is right, or there is none")
+        return found
+
+
+def failures_of(library: Library, collection: str, system: str, direction: str) -> ExplainedFailures:
+    """Failures of a system; made once.
+
+    Raises:
+        limner.web.jobs.Pending: While they are being explained.
+    """
+    if direction not in DIRECTIONS:
+        raise LimnerError(f"direction {direction[:20]!r}: expected {' or '.join(DIRECTIONS)}")
+    ready, loaded = library.system(collection, system), library.loaded(collection)
+    found: ExplainedFailures = library.jobs.value(
+        ("failures", collection, system, direction),
+        f"explaining the failures of {system}",
+        lambda job: _explained(ready, loaded, direction, job),
+        patience=3.0,
+    )
+    return found
+
+
+def _explained(ready: OpenSystem, loaded: Loaded, direction: str, job: Job) -> ExplainedFailures:
+    from limner.explain.failures import explain, failures
+
+    held = loaded.held
+    scores = ready.scores.T if direction == "t2i" else ready.scores
+    found = failures(scores, held, direction=direction, judgements=held.judgements.name)
+    distances = _distances(scores, held, direction, [failure.query for failure in found], job)
+    sides = (held.texts, held.images) if direction == "t2i" else (held.images, held.texts)
+    sizes = (len(sides[0]), len(sides[1]))
+    from limner.language.wordnet import WordNet
+
+    wordnet = WordNet.load()
+    if "objects" not in held.images.fields:
+        return ExplainedFailures(found, distances, {}, None, *sizes)
+    from limner.explain.labels import ClaimReader, label_all, setting_words
+
+    done = explain(found, held, wordnet=wordnet)
+    reader = ClaimReader(wordnet, setting_words(loaded.whole, wordnet))
+    return ExplainedFailures(found, distances, label_all(done.failures, done.concepts, reader), done, *sizes)
+
+
+def _distances(scores: Scores, held: Collection, direction: str, queries: Sequence[str], job: Job) -> list[Distance]:
+    """Rank and score of the best relevant candidate of every failed query, and the score of its first answer."""
+    pairs = held.judged(held.judgements.name, direction).relevant
+    places = {key: column for column, key in enumerate(scores.candidates)}
+    found = []
+    for low in range(0, len(queries), _AT_ONCE):
+        some = queries[low : low + _AT_ONCE]
+        block = np.asarray(scores.restrict(queries=some).block(0, len(some)))
+        for query, row in zip(some, block, strict=True):
+            place = pairs.queries.index(query)
+            right = [
+                places[pairs.candidates[int(c)]] for c in pairs.columns[pairs.indptr[place] : pairs.indptr[place + 1]]
+            ]
+            best = max(right, key=lambda column: (row[column], -column))
+            rank = 1 + int((row > row[best]).sum()) + int((row[:best] == row[best]).sum())
+            found.append(Distance(rank, float(row[best]), float(row.max())))
+        job.told(low + len(some), len(queries))
+    return found
+
+
+def story(failures: ExplainedFailures, number: int, loaded: Loaded, *, brief: bool = False) -> Story:
+    """One failure with its images, boxes and words.
+
+    Args:
+        failures: All failures.
+        number: Which.
+        loaded: The collection.
+        brief: Leave out the explanation, for a list.
+    """
+    from limner.explain.rules import NONE
+
+    failure = failures.found[number]
+    classes = tuple(sorted(failures.labels.get(failure.query) or {NONE})) if failures.explained else ()
+    panels = (FailurePanel(failure.truth), FailurePanel(failure.returned))
+    told = Story(failure.query, failure.text, failure.by_text, classes, *panels, failures.distances[number], ())
+    return told if brief else _whole(told, failures, number, loaded)
+
+
+def _whole(brief: Story, failures: ExplainedFailures, number: int, loaded: Loaded) -> Story:
+    """A failure with boxes, captions and explanation: from objects, or from the captions of both images."""
+    from limner.explain.failures import explain, told
+
+    failure = failures.found[number]
+    sides = (failure.truth, failure.returned)
+    if failures.explained is None:
+        part = loaded.held.restrict(list(dict.fromkeys(sides)))
+        done, agreement = explain([failure], part), None
+        each = done.agreements[0]
+    else:
+        done = failures.explained
+        each = agreement = done.agreements[number]
+    panels = [_panel(i, loaded, () if agreement is None else _boxes(done, i, agreement)) for i in sides]
+    lines = [line for line in told(failure, each, done.words).split("\n")[2:] if "undefined" not in line]
+    captions = (_captions(loaded, failure.truth), _captions(loaded, failure.returned))
+    return replace(brief, truth=panels[0], returned=panels[1], words=lines, captions=captions)
+
+
+def _captions(loaded: Loaded, image: str) -> list[str]:
+    """The captions of an image."""
+    held = loaded.held
+    pairs = held.judged(held.judgements.name, "i2t").relevant
+    place = pairs.queries.index(image)
+    columns = pairs.columns[pairs.indptr[place] : pairs.indptr[place + 1]]
+    return [str(held.texts.values[held.texts.ids.index(pairs.candidates[int(c)])]) for c in columns]
+
+
+def _boxes(done: Explanations, image: str, agreement: ConceptAgreement) -> list[tuple[str, tuple[float, ...], bool]]:
+    common = frozenset(agreement.common)
+    return [
+        (thing.concept.partition(".")[0].replace("_", " "), thing.box, thing.concept in common)
+        for thing in done.concepts[image].things
+        if thing.box is not None and thing.area
+    ]
+
+
+def _panel(image: str, loaded: Loaded, boxes: Sequence[tuple[str, tuple[float, ...], bool]]) -> FailurePanel:
+    width, height = size_of(loaded.held, image)
+    drawn = [_within(name, box, common, width, height) for name, box, common in boxes]
+    return FailurePanel(image, width, height, drawn)
+
+
+def _within(name: str, box: tuple[float, ...], common: bool, width: float, height: float) -> Box:
+    left, right = (round(min(max(0.0, side), width), 1) for side in (box[0], box[2]))
+    top, bottom = (round(min(max(0.0, side), height), 1) for side in (box[1], box[3]))
+    return Box(name, left, top, right - left, bottom - top, common)

@@ -1,0 +1,135 @@
+"""Indexes on the page: a whole collection, searched by `limner.search`; no request loads its vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from limner.core.errors import LimnerError, UnknownId
+from limner.web.search_request import SearchRequest
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from limner.core.embeddings import Embeddings
+    from limner.search import Hit, Index
+
+
+@dataclass(frozen=True)
+class IndexAnswer:
+    """Hits, of which kind they are, and how they were found, in words."""
+
+    hits: Sequence[Hit]
+    kind: str
+    how: str
+
+
+@dataclass(frozen=True, eq=False)
+class ServedIndex:
+    """An open index under its display name.
+
+    Args:
+        name: The name.
+        index: The index, with its encoder where it names one.
+    """
+
+    name: str
+    index: Index
+
+    @classmethod
+    def open(cls, name: str, path: str, *, trust: bool = False) -> ServedIndex:
+        """Opens an index with the model that made it, and searches it once, so that its vectors are in memory."""
+        from limner.search import open_index
+        from limner.systems.opening import open_index_with_system
+
+        index = open_index(path)
+        if index.about.system is not None:
+            index = open_index_with_system(path, trust=trust)
+        if index.about.kind == "item":
+            raise LimnerError(f"the index {path} holds vectors without images or texts: nothing could be shown")
+        made = cls(name, index)
+        index.search(made.sample(), 1)
+        return made
+
+    def sample(self) -> Embeddings:
+        """The vector of one row."""
+        first = self.index.store.take([0])[0]["id"]
+        return self.vector(first)
+
+    @property
+    def kind(self) -> str:
+        """What it holds: "image" or "text"."""
+        return self.index.about.kind
+
+    @property
+    def encoder(self) -> str:
+        """What its model is called: never a path of the server."""
+        called = self.index.about.made_by or self.index.about.system or "vectors"
+        return called.replace("\\", "/").rstrip("/").rpartition("/")[2]
+
+    def unknown_words(self, text: str) -> list[str]:
+        """The words of a text that its model does not know."""
+        find = getattr(self.index.system, "unknown_words", None)
+        return [] if find is None else list(find(text))
+
+    def vector(self, key: str) -> Embeddings:
+        """The stored vector of an item."""
+        import numpy as np
+
+        from limner.core.embeddings import Embeddings
+        from limner.core.ids import Ids
+
+        found = self.index.store.rows([key], columns=("id", "vector"))
+        if key not in found:
+            raise UnknownId(f"no {self.kind} {key[:80]!r} in {self.name!r}")
+        return Embeddings(Ids([key]), np.asarray([found[key]["vector"]], dtype=np.float32))
+
+    def row(self, key: str) -> dict[str, Any]:
+        """Id, text or path, and thumbnail of an item."""
+        found = self.index.store.rows([key])
+        if key not in found:
+            raise UnknownId(f"no {self.kind} {key[:80]!r} in {self.name!r}")
+        return found[key]
+
+    def open_image(self, key: str, side: int) -> Image:
+        """An image of the index: from its file, or the thumbnail that the index keeps."""
+        from limner.core.images import open_image
+
+        row = self.row(key)
+        kept = row["value"] if row["value"] is not None else row["picture"]
+        if self.kind != "image" or kept is None:
+            raise UnknownId(f"{self.name!r} has no image {key[:80]!r} to show")
+        return open_image(kept, name=key, side=side)
+
+    def search(self, served: Mapping[str, ServedIndex], asked: SearchRequest) -> IndexAnswer:
+        """The nearest items of the kind that is asked for: here, or in the other index of the same model."""
+        there = self._holding("image" if asked.finds_images else "text", served)
+        query = self._query(asked)
+        alike = there is self and bool(asked.image)
+        hits = there.index.search(query, asked.k + alike)
+        listed = [hit for hit in hits[hits.queries.ids[0]] if not (alike and hit.id == asked.image)]
+        return IndexAnswer(listed[: asked.k], there.kind, hits.how)
+
+    def _holding(self, kind: str, served: Mapping[str, ServedIndex]) -> ServedIndex:
+        model = self.index.about.model
+        same = [each for each in (self, *served.values()) if each is self or each.index.about.model == model]
+        found = next((each for each in same if each.kind == kind), None)
+        if found is None or (found is not self and model is None):
+            raise LimnerError(
+                f"{self.name} holds {self.kind}s: to find {kind}s, serve an index of them of the same model"
+            )
+        return found
+
+    def _query(self, asked: SearchRequest) -> Any:
+        """What the index is asked with: the vector of one of its items, or what its model encodes."""
+        from limner.core.collection import Items
+        from limner.core.ids import Ids
+
+        if asked.image:
+            return self.vector(asked.image)
+        if self.index.system is None:
+            raise LimnerError(f"{self.name} names no encoder: ask with one of its {self.kind}s")
+        if asked.picture is None:
+            return Items(Ids(["query"]), [asked.words.strip()], kind="text")
+        return Items(Ids(["query"]), [asked.picture])

@@ -1,0 +1,123 @@
+"""The search page: the query, the answers of every system, images that are sent, and the images of a collection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from starlette.responses import RedirectResponse, Response
+
+from limner.core.errors import LimnerError
+from limner.web.jobs import Job, Pending
+from limner.web.pictures import of_collection
+from limner.web.search_request import SearchRequest
+from limner.web.searching import Column, search
+from limner.web.site import Ask, page, query
+
+MOST_SYSTEMS = 8
+"""Systems side by side."""
+
+
+def asked_in(ask: Ask, *, picture: bytes | None = None) -> SearchRequest:
+    """The search request in a URL."""
+    library = ask.site.library
+    collection = library.known_pool(ask.get("c"))
+    chosen = tuple(ask.all("s")) or tuple(library.names[:1])
+    for name in chosen:
+        library.known_system(name)
+    if len(chosen) > MOST_SYSTEMS:
+        raise LimnerError(f"{len(chosen)} systems: at most {MOST_SYSTEMS} are shown side by side")
+    fix, k = library.known_correction(ask.get("fix")), ask.number("k", 12, low=1, high=50)
+    return SearchRequest(
+        collection, ask.get("q"), ask.get("image"), picture, chosen, fix, k, ask.get("find"), ask.get("split")
+    )
+
+
+def search_page(ask: Ask) -> Response:
+    """The search page, and what was found; while a model is loaded, the query and how far that is."""
+    upload = ask.get("upload")
+    asked = asked_in(ask, picture=ask.site.uploads.get(upload) if upload else None)
+    library = ask.site.library
+    columns, error, job = _found(ask, asked)
+    shown = f"/upload/{upload}" if upload else f"/image?{query(c=asked.collection, id=asked.image, size='view')}"
+    return page(
+        ask, "search.html", status=202 if job else 200, asked=asked, columns=columns, error=error, job=job,
+        upload=upload, picture=shown, link=linker(asked), collections=library.searchable, systems=library.names,
+        corrections=library.corrections, is_index=asked.collection in library.indexes,
+        splits=[] if job else _splits(ask, asked), samples=[] if job or columns else _samples(ask, asked),
+        labelled=any(a.right is not None for column in columns for a in column.answers),
+    )  # fmt: skip
+
+
+def _found(ask: Ask, asked: SearchRequest) -> tuple[list[Column], str, Job | None]:
+    """The columns; or why there are none; or the work to wait for."""
+    try:
+        return search(ask.site.library, asked), "", None
+    except Pending as pending:
+        return [], "", pending.job
+    except LimnerError as refusal:
+        return [], str(refusal), None
+
+
+def _splits(ask: Ask, asked: SearchRequest) -> list[tuple[str, str]]:
+    """The parts that can be searched, with how many images each has."""
+    library = ask.site.library
+    if asked.collection in library.indexes:
+        return []
+    loaded = library.loaded(asked.collection)
+    named = [(name, f"{name}, {_images(loaded.whole, name):,} images") for name in library.splits(asked.collection)]
+    return [("", f"held out, {len(loaded.held.images):,} images"), *named]
+
+
+def _images(whole: object, split: str) -> int:
+    from limner.systems.held_out import part_of
+
+    return len(part_of(whole, split).images)  # type: ignore[arg-type]
+
+
+def _samples(ask: Ask, asked: SearchRequest) -> list[str]:
+    """A few captions to begin with."""
+    library = ask.site.library
+    if asked.collection in library.indexes:
+        return []
+    texts = library.loaded(asked.collection).held.texts
+    return list(texts.values[:: max(1, len(texts) // 4)][:4])
+
+
+def linker(asked: SearchRequest) -> Callable[..., str]:
+    """Makes the words of further searches with the same settings."""
+
+    def link(*, words: str = "", image: str = "", find: str = "", **more: str) -> str:
+        kept = {"c": asked.collection, "s": asked.systems, "fix": asked.correction, "k": asked.k, "split": asked.split}
+        return query(**kept, q=words, image=image, find=find, **more)
+
+    return link
+
+
+def send_picture(ask: Ask) -> Response:
+    """Accepts an uploaded image, checks it, and redirects to its results."""
+    if ask.file is None:
+        raise LimnerError("no image was sent: choose a file")
+    key = ask.site.uploads.keep(ask.file)
+    systems = [value for value in ask.form.getlist("s") if isinstance(value, str)]
+    kept = {name: ask.field(name) for name in ("c", "fix", "k", "find", "split")}
+    return RedirectResponse(f"/search?{query(upload=key, s=systems, **kept)}", 303)
+
+
+def image(ask: Ask) -> Response:
+    """One image of a collection or an index, by its id there."""
+    library = ask.site.library
+    name = library.known_pool(ask.get("c"))
+    opened = (
+        library.indexes[name].open_image if name in library.indexes else of_collection(name, library.loaded(name).whole)
+    )
+    made = ask.site.pictures.get(name, opened, ask.get("id"), ask.get("size", "view"))
+    headers = {"ETag": f'"{made.tag}"', "Cache-Control": "private, max-age=3600"}
+    if ask.request.headers.get("if-none-match") == headers["ETag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(made.data, media_type=made.kind, headers=headers)
+
+
+def sent_picture(ask: Ask) -> Response:
+    """An uploaded image, re-encoded."""
+    data = ask.site.uploads.get(ask.request.path_params["key"])
+    return Response(data, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=600"})

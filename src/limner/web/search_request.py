@@ -1,0 +1,74 @@
+"""What is asked of a search: the query, what to find, where, and how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from limner.core.errors import LimnerError
+
+QUERY = 500
+"""Characters of a query."""
+MOST = 50
+"""Maximum number of results."""
+FOUND = ("images", "texts")
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """A search request.
+
+    Args:
+        collection: The name of a collection or of an index.
+        words: A text query; or
+        image: the id of an image of the collection; or
+        picture: an uploaded image, as checked bytes.
+        systems: Names of the systems to ask.
+        correction: A name that the library knows, or "" for none.
+        k: How many answers.
+        find: "images" or "texts"; "" for what the query is not: images for a text, texts for an image.
+        split: The part of the collection to search: a split, "all", or "" for what is held out.
+    """
+
+    collection: str
+    words: str = ""
+    image: str = ""
+    picture: bytes | None = None
+    systems: tuple[str, ...] = ()
+    correction: str = ""
+    k: int = 12
+    find: str = ""
+    split: str = ""
+
+    def __post_init__(self) -> None:
+        """Checks the values."""
+        if len(self.words) > QUERY:
+            raise LimnerError(f"the query has {len(self.words):,} characters: at most {QUERY} are read")
+        if not 1 <= self.k <= MOST:
+            raise LimnerError(f"k = {self.k}: expected 1 to {MOST}")
+        if self.find not in ("", *FOUND):
+            raise LimnerError(f"find = {self.find[:20]!r}: expected {' or '.join(FOUND)}")
+
+    @property
+    def by_image(self) -> bool:
+        """Whether the query is an image."""
+        return bool(self.image) or self.picture is not None
+
+    @property
+    def finds_images(self) -> bool:
+        """Whether images are found."""
+        return self.find == "images" if self.find else not self.by_image
+
+    @property
+    def direction(self) -> str:
+        """From what to what: "t2i", "i2t", "i2i" or "t2t"."""
+        return f"{'i' if self.by_image else 't'}2{'i' if self.finds_images else 't'}"
+
+    @property
+    def crosses(self) -> bool:
+        """Whether the query is of one kind and the answers of the other."""
+        return self.by_image != self.finds_images
+
+    @property
+    def empty(self) -> bool:
+        """Whether the query is empty."""
+        return not (self.words.strip() or self.by_image)

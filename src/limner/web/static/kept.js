@@ -1,0 +1,23 @@
+// What a browser remembers of a person: small values by name; without room, or where it is not allowed, the usual value.
+export function kept(name, usual) {
+  try {
+    return JSON.parse(localStorage.getItem(name)) ?? usual;
+  } catch {
+    return usual;
+  }
+}
+
+export function keep(name, value) {
+  try {
+    localStorage.setItem(name, JSON.stringify(value));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+export function drop(name) {
+  try {
+    localStorage.removeItem(name);
+  } catch { /* there was nothing to remember */ }
+}

@@ -1,0 +1,82 @@
+// The image to judge: cleared before another is asked for, shown once it is decoded, zoomed about a point, moved by dragging.
+const AHEAD = 6; // decoded images that are kept
+
+export class Picture {
+  constructor(frame) {
+    this.frame = frame;
+    this.turn = 0;
+    this.zoomed = false;
+    this.decoded = new Map();
+    this.drags();
+  }
+
+  // Asks for an image before it is needed.
+  fetch(source) {
+    if (!this.decoded.has(source)) {
+      const image = new Image();
+      image.src = source;
+      const ready = image.decode().then(() => image);
+      ready.catch(() => this.decoded.delete(source));
+      this.decoded.set(source, ready);
+      for (const old of [...this.decoded.keys()].slice(0, -AHEAD)) this.decoded.delete(old);
+    }
+    return this.decoded.get(source);
+  }
+
+  // True once the image is shown, false where it cannot be read, and null where another was asked for meanwhile.
+  async show(source) {
+    const turn = ++this.turn;
+    this.source = source;
+    this.zoomed = false;
+    this.frame.replaceChildren();
+    const image = await this.fetch(source).catch(() => null);
+    if (turn !== this.turn) return null;
+    if (image) this.place(image);
+    return image !== null;
+  }
+
+  place(image) {
+    image.id = "picture";
+    image.alt = "The image to judge";
+    image.draggable = false;
+    this.frame.replaceChildren(image);
+  }
+
+  // About a point of the image, given as shares of its width and height; a larger copy follows when it is decoded.
+  async zoom(on, [x, y] = [0.5, 0.5]) {
+    const turn = this.turn;
+    this.zoomed = on;
+    const centre = () => this.frame.scrollTo(x * this.frame.scrollWidth - this.frame.clientWidth / 2, y * this.frame.scrollHeight - this.frame.clientHeight / 2);
+    if (!on) return;
+    centre();
+    const image = await this.fetch(this.source.replace("size=view", "size=full")).catch(() => null);
+    if (!image || turn !== this.turn || !this.zoomed) return;
+    const { scrollLeft, scrollTop } = this.frame;
+    this.place(image);
+    this.frame.scrollTo(scrollLeft, scrollTop);
+  }
+
+  drags() {
+    let from = null;
+    this.frame.addEventListener("pointerdown", (event) => {
+      this.dragged = false;
+      if (this.zoomed && event.pointerType === "mouse") from = { x: event.clientX, y: event.clientY, left: this.frame.scrollLeft, top: this.frame.scrollTop };
+    });
+    window.addEventListener("pointermove", (event) => {
+      if (!from) return;
+      const [right, down] = [event.clientX - from.x, event.clientY - from.y];
+      if (Math.abs(right) + Math.abs(down) > 4) this.dragged = true;
+      this.frame.scrollTo(from.left - right, from.top - down);
+    });
+    window.addEventListener("pointerup", () => { from = null; });
+  }
+}
+
+// Where a click fell, as shares of the image as it is drawn: it may leave bars at two sides of its frame.
+export function pointOf(event) {
+  const { left, top, width, height } = event.target.getBoundingClientRect();
+  const { naturalWidth, naturalHeight } = event.target;
+  const scale = Math.min(width / naturalWidth, height / naturalHeight);
+  const share = (at, side, drawn) => Math.min(1, Math.max(0, (at - (side - drawn) / 2) / drawn));
+  return [share(event.clientX - left, width, naturalWidth * scale), share(event.clientY - top, height, naturalHeight * scale)];
+}

@@ -1,0 +1,235 @@
+"""Judging in a real browser: never an image under another caption, one key per pair, and a history that survives."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import websites
+from limner.annotate.store.answers import answers, history
+from websites import running
+
+SIZES = ({"width": 390, "height": 844}, {"width": 1024, "height": 768}, {"width": 1440, "height": 900})
+LOOK = "#judge[data-ready]:not([data-locked])"
+CHECKED = "[...document.querySelectorAll('input[name=grade]')].find((each) => each.checked)?.value ?? null"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A site with many tasks of four pairs, each for one person."""
+    path = websites.filled(tmp_path_factory.mktemp("judging") / "answers.db", tasks=12, size=4, replication=1)
+    app = websites.client(path).app
+    with running(app) as where:
+        app.state.address = where
+        yield app
+
+
+@pytest.fixture
+def judge(browser, site):
+    """Opens the page for judging as somebody; errors of scripts fail the test."""
+    contexts, errors = [], []
+
+    def open_page(name, *, viewport=SIZES[1], path="/judge", wait=LOOK, before=None):
+        context = browser.new_context(viewport=viewport, base_url=site.state.address, reduced_motion="reduce")
+        context.add_cookies([{"name": "limner_name", "value": name, "url": site.state.address}])
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        if before is not None:
+            before(page)
+        page.goto(path)
+        page.wait_for_selector(wait)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert errors == []
+
+
+def items(page):
+    return json.loads(page.get_attribute("#judge", "data-task"))["items"]
+
+
+def stored(site, name):
+    """Grade and reasons of what somebody answered, by pair."""
+    found = [each for each in answers(site.state.site.store) if each.annotator == name]
+    return {each.item: (each.grade, each.reasons) for each in found}
+
+
+def waited(page, number):
+    page.wait_for_selector(f"#place:text-is('Pair {number} of 4')")
+    page.wait_for_selector(LOOK)
+
+
+def test_no_image_is_ever_shown_under_another_caption(judge, site):
+    """While the image of a caption is on its way: nothing is shown, no key grades, no clock runs."""
+    page, held, sent = judge("slow"), [], []
+    task = items(page)
+    page.on("request", lambda request: sent.append(request.post_data_json) if "/api/answers" in request.url else None)
+    page.route(
+        "**/image?*", lambda route: route.continue_() if task[0]["picture"] in route.request.url else held.append(route)
+    )
+    page.clock.install()
+    page.reload()
+    waited(page, 1)
+    page.keyboard.press("4")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#judge[data-locked]")
+    for number in (2, 3):  # the one is asked for ahead, the other too: both are still on their way
+        assert page.inner_text("#words") == task[number - 1]["text"]
+        assert page.locator("#shown img").count() == 0
+        assert page.inner_text("#loading") == "Loading the image …"
+        for key in ("1", "i", "Enter"):
+            page.keyboard.press(key)
+        assert page.evaluate(CHECKED) is None
+        assert page.is_disabled("input[name=grade] >> nth=0") and page.is_disabled("button[value=save]")
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    page.clock.fast_forward(60_000)
+    for route in held:
+        route.continue_()
+    waited(page, 2)
+    assert page.get_attribute("#shown img", "src") == task[1]["picture"]
+    assert page.evaluate("document.querySelector('#shown img').complete")
+    page.keyboard.press("4")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#state:text-is('Saved.')")
+    assert [each["item"] for each in sent] == [each["id"] for each in task[:2]]
+    assert sent[1]["milliseconds"] < 60_000
+
+
+def test_an_image_that_cannot_be_loaded_is_said_and_can_be_asked_for_again(judge, site):
+    page, lost = judge("lost"), [True]
+    page.route("**/image?*", lambda route: route.abort() if lost else route.continue_())
+    page.reload()
+    page.wait_for_selector("#reload:not([hidden])")
+    assert "could not be loaded" in page.inner_text("#loading")
+    page.keyboard.press("4")
+    assert page.evaluate(CHECKED) is None
+    lost.clear()
+    page.click("#reload")
+    page.wait_for_selector(LOOK)
+    assert page.is_hidden("#loading")
+
+
+def test_one_key_saves_and_goes_on_and_letters_give_reasons(judge, site):
+    page = judge("one key")
+    task = items(page)
+    page.check("#one-key")
+    page.keyboard.press("4")
+    waited(page, 2)
+    page.keyboard.press("i")
+    page.keyboard.press("c")
+    page.keyboard.press("3")
+    waited(page, 3)
+    page.reload()
+    waited(page, 3)
+    assert page.is_checked("#one-key")
+    page.click(".grades label >> nth=0")  # a tap does the same
+    waited(page, 4)
+    page.keyboard.press("2")
+    page.wait_for_selector("#finished:not([hidden])")
+    assert stored(site, "one key") == {
+        task[0]["id"]: (4, ()), task[1]["id"]: (3, ("not-in-image", "wrong-colour")),
+        task[2]["id"]: (1, ()), task[3]["id"]: (2, ()),
+    }  # fmt: skip
+
+
+def test_grades_stand_in_the_order_of_their_keys(judge):
+    page = judge("order")
+    shown = [each.inner_text().split() for each in page.locator(".grades label").all()]
+    assert shown == [["1", "100%", "no"], ["2", "mostly", "no"], ["3", "partially", "yes"], ["4", "100%", "yes"]]
+    page.keyboard.press("?")
+    rows = [each.inner_text().strip() for each in page.locator("#keymap label").all()]
+    assert rows[:4] == ["100% no", "Mostly no", "Partially yes", "100% yes"]
+    pressed = [page.input_value(f"#key-grade{number}") for number in (1, 2, 3, 4)]
+    assert pressed == ["1", "2", "3", "4"]
+
+
+def test_place_skips_and_undo_survive_a_reload_and_the_end_of_a_task(judge, site):
+    page, store = judge("again"), site.state.site.store
+    task = items(page)
+    page.keyboard.press("s")  # the first one is left for later
+    waited(page, 2)
+    for number, key in ((2, "4"), (3, "1")):
+        waited(page, number)
+        page.keyboard.press(key)
+        page.keyboard.press("Enter")
+    waited(page, 4)
+    page.keyboard.press("ArrowLeft")
+    waited(page, 3)
+    page.reload()
+    waited(page, 3)
+    assert page.evaluate(CHECKED) == "1"
+    page.goto("/judge")  # not the one that was skipped
+    waited(page, 4)
+    page.keyboard.press("u")  # after two reloads: the answer that was given last
+    waited(page, 3)
+    page.wait_for_selector("#state:text-is('Undone.')")
+    assert [row["grade"] for row in history(store, item_id=task[2]["id"])] == [1, None]
+    for number in (3, 4, 1):
+        waited(page, number)
+        page.keyboard.press("2")
+        page.keyboard.press("Enter")
+    page.wait_for_selector("#finished:not([hidden])")
+    page.keyboard.press("Enter")
+    waited(page, 1)
+    assert not {each["id"] for each in items(page)} & {each["id"] for each in task}
+    page.keyboard.press("ArrowLeft")  # back into the task before
+    page.wait_for_url("**at=3")
+    waited(page, 4)
+    assert page.inner_text("#words") == task[3]["text"] and page.evaluate(CHECKED) == "2"
+    page.keyboard.press("ArrowRight")
+    waited(page, 1)
+    assert page.evaluate(CHECKED) is None
+    page.keyboard.press("u")  # of the task before: its last answer was to the first pair
+    page.wait_for_selector("#state:text-is('Undone.')")
+    assert page.inner_text("#words") == task[0]["text"]
+    assert [row["grade"] for row in history(store, item_id=task[0]["id"])] == [2, None]
+
+
+COVERED = """() => [
+  ...document.querySelectorAll('#answer input:not([type=hidden]), #answer button, #words, #shown')
+].filter((each) => {
+  if (!each.checkVisibility()) return false;
+  each.scrollIntoView({block: 'center'});
+  const box = each.getBoundingClientRect();
+  const top = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+  return !(top === each || each.contains(top) || top?.contains(each));
+}).map((each) => each.outerHTML)"""
+BELOW = """() => Math.max(...Array.from(
+  document.querySelectorAll('.grades label, button[value=save]'), (each) => each.getBoundingClientRect().bottom))"""
+CENTRE = """() => {
+  const frame = document.querySelector('#shown');
+  const { scrollLeft, clientWidth, scrollWidth, scrollTop, clientHeight, scrollHeight } = frame;
+  return [(scrollLeft + clientWidth / 2) / scrollWidth, (scrollTop + clientHeight / 2) / scrollHeight];
+}"""
+
+
+@pytest.mark.parametrize("viewport", SIZES, ids=lambda size: str(size["width"]))
+def test_nothing_is_covered_and_the_grades_are_to_be_seen_without_scrolling(judge, viewport):
+    page = judge("covered", viewport=viewport)
+    assert page.evaluate(BELOW) <= viewport["height"]
+    page.keyboard.press("3")
+    assert page.is_visible("#reasons")
+    assert page.evaluate(COVERED) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+
+
+def test_zoom_is_about_the_centre_and_the_image_is_moved_by_dragging(judge):
+    page = judge("zoom")
+    page.keyboard.press("z")
+    page.wait_for_selector("#judge.zoomed #picture[src*=full]")
+    x, y = page.evaluate(CENTRE)
+    assert abs(x - 0.5) < 0.02 and abs(y - 0.5) < 0.02
+    box = page.locator("#shown").bounding_box()
+    page.mouse.move(box["x"] + 200, box["y"] + 200)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 140, box["y"] + 150, steps=3)
+    page.mouse.up()
+    moved = page.evaluate(CENTRE)
+    assert moved[0] > x and moved[1] > y
+    assert page.get_attribute("#zoom", "aria-pressed") == "true"

@@ -1,0 +1,88 @@
+"""Search in a real browser: photographs that fill their cells, high on the screen; details; waiting in place."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import websites
+from websites import running
+
+SIZES = ({"width": 390, "height": 844}, {"width": 1024, "height": 768}, {"width": 1440, "height": 900})
+
+
+@pytest.fixture(scope="module")
+def where(tmp_path_factory):
+    """A site whose systems are ready."""
+    asked = websites.client(tmp_path_factory.mktemp("searched") / "answers.db")
+    websites.patient(asked, "/search?q=dog&fix=csls")
+    with running(asked.app) as address:
+        yield address
+
+
+@pytest.fixture
+def page(browser, where):
+    context = browser.new_context(viewport=SIZES[0], base_url=where, reduced_motion="reduce")
+    made, errors = context.new_page(), []
+    made.on("pageerror", lambda error: errors.append(str(error)))
+    yield made
+    context.close()
+    assert errors == []
+
+
+CELLS = """() => [...document.querySelectorAll('.found.images li')].map((cell) => {
+  const image = cell.querySelector('img'), box = image.getBoundingClientRect(), own = cell.getBoundingClientRect();
+  return [box.width / own.width, box.height / box.width, getComputedStyle(image).objectFit];
+})"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_images_fill_their_cells_and_begin_in_the_first_third_of_the_screen(page, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    page.emulate_media(color_scheme=scheme)
+    for size in SIZES:
+        page.set_viewport_size(size)
+        page.goto("/search?q=a red balloon and a house")
+        page.wait_for_selector(".found.images img")
+        assert page.evaluate("document.querySelector('.found').getBoundingClientRect().top") <= size["height"] / 3
+        for share, ratio, fit in page.evaluate(CELLS):
+            assert share > 0.97 and abs(ratio - 0.75) < 0.02 and fit == "cover"
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+    assert [each["id"] for each in axe.Axe().run(page).response["violations"]] == []
+
+
+def test_a_click_opens_details_and_from_there_what_is_like_it(page):
+    page.set_viewport_size(SIZES[2])
+    page.goto("/search?q=a red balloon")
+    page.click(".found.images li:nth-child(2) > a")
+    page.wait_for_url("**/item?*")
+    assert page.locator(".large img").bounding_box()["width"] > SIZES[2]["width"] / 3
+    assert "Rank for “a red balloon”: colours 2" in page.inner_text("main")
+    page.click("text=Images like this")
+    page.wait_for_selector(".queried img")
+    assert page.locator(".found.images li").count() == 11 or page.locator(".found.images li").count() == 12
+    page.click(".found.images li > a >> nth=0")
+    page.click("text=Captions for this image")
+    page.wait_for_selector(".found.texts li")
+    page.click(".found.texts li > a >> nth=0")
+    page.wait_for_selector("text=Captions like this")
+
+
+def test_waiting_keeps_the_query_and_the_results_appear_in_place(browser, tmp_path, monkeypatch):
+    from limner.web import library
+
+    gate, opened = threading.Event(), library.ready_system
+    monkeypatch.setattr(library, "ready_system", lambda *given, **told: gate.wait(60) and opened(*given, **told))
+    app = websites.client(tmp_path / "answers.db", fresh=True).app
+    with running(app) as address:
+        page = browser.new_context(base_url=address).new_page()
+        page.goto("/search?q=balloon")
+        page.wait_for_selector("#results [role=status]:has-text('training colours')")
+        page.fill("#q", "balloon and")  # what is typed meanwhile stays
+        assert page.is_visible("nav >> text=Failures")
+        gate.set()
+        page.wait_for_selector(".found.images img", timeout=30_000)
+        assert page.input_value("#q") == "balloon and"
+        assert page.locator("#results [role=status]").count() == 0
+        page.context.close()

@@ -1,0 +1,181 @@
+"""Search on the page: what is alike, splits, an index, unknown words, details, and waiting."""
+
+from __future__ import annotations
+
+import re
+import threading
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+import limner
+import websites
+from limner.web import make_app
+from websites import patient, words
+
+IMAGE = re.compile(r'alt="Image ([^",]+), rank (\d+)')
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    return websites.client(tmp_path_factory.mktemp("search") / "answers.db")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return limner.train(websites.world().train, "colours")
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory, model):
+    """A site that serves an index of all images and one of all texts, and no collection."""
+    world, folder = websites.world(), tmp_path_factory.mktemp("indexes")
+    model.save(folder / "model")
+    for name, items in (("photos", world.images), ("captions", world.texts)):
+        made = model.encode_images(items) if name == "photos" else model.encode_texts(items)
+        limner.search.index(
+            folder / f"{name}.index", made, items, system=model, system_name=str(folder / "model"), made_by="colours"
+        )
+    paths = [str(folder / f"{name}.index") for name in ("photos", "captions")]
+    app = make_app([], systems=(), store=folder / "answers.db", indexes=paths)
+    return TestClient(app, base_url="http://localhost", follow_redirects=False)
+
+
+def found(asked, **query):
+    """Ids of the answers of the one column, best first."""
+    reply = patient(asked, "/api/search", params=query)
+    assert reply.status_code == 200, reply.text
+    (column,) = reply.json()["columns"]
+    return [answer["id"] for answer in column["answers"]]
+
+
+def test_a_word_that_the_system_does_not_know_is_named(site, model):
+    known = model.bag.vocabulary[-1]
+    page = words(patient(site, f"/search?q=xyzzy {known}"))
+    assert "xyzzy : not in the vocabulary" in page
+    assert f"{known} : not in" not in page
+    assert "not in the vocabulary" not in words(patient(site, f"/search?q={known}"))
+
+
+@pytest.mark.parametrize("kind", ["images", "texts"])
+def test_what_is_alike_is_what_the_vectors_say_without_itself(site, model, kind):
+    held = websites.world().test
+    items = held.images if kind == "images" else held.texts
+    made = model.encode_images(items) if kind == "images" else model.encode_texts(items)
+    vectors = np.asarray(made.normalised().matrix)
+    query = {"image": items.ids[2]} if kind == "images" else {"q": items.values[2]}
+    ranked = [items.ids[int(n)] for n in np.argsort(-(vectors @ vectors[2]), kind="stable")]
+    assert found(site, find=kind, k=8, **query) == [key for key in ranked if key != items.ids[2]][:8]
+
+
+def test_a_split_and_the_whole_collection_can_be_searched(site, model):
+    world = websites.world()
+    for split, part in (("all", world), ("train", world.train)):
+        expected = model.scores(part).T.top(8)[part.texts.ids[4]]
+        assert found(site, q=part.texts.values[4], split=split, k=8) == expected
+    page = patient(site, "/search?q=dog&split=all").text
+    assert '<option value="all" selected>all, 60 images</option>' in page
+    assert site.get("/search?q=dog&split=nosuch").status_code == 200
+    assert "split" in words(site.get("/search?q=dog&split=nosuch"))
+
+
+def test_an_image_outside_what_is_searched_can_be_asked_with(site):
+    """An image of the training split, searched for among what is held out."""
+    outside = websites.world().train.images.ids[0]
+    ids = found(site, image=outside, find="images", k=5)
+    assert len(ids) == 5 and outside not in ids
+
+
+def test_a_model_that_cannot_read_a_new_image_says_so_without_a_path(site, monkeypatch):
+    from limner.systems.histograms import HistogramModel
+
+    def refused(*_, **__):
+        raise limner.LimnerError("/srv/secret/features.npz: no vector of 'query'")
+
+    patient(site, "/search?q=dog")
+    monkeypatch.setattr(HistogramModel, "encode_images", refused)
+    there = site.post("/search", files={"file": ("x.png", websites.picture(), "image/png")}).headers["location"]
+    page = words(patient(site, there))
+    assert "colours cannot read a new image" in page and "/srv" not in page
+
+
+def test_a_saved_model_is_loaded_and_not_called_training(tmp_path, model, monkeypatch):
+    from limner.web import library
+
+    model.save(tmp_path / "model")
+    app = make_app([websites.world()], systems={"mine": str(tmp_path / "model")}, store=tmp_path / "answers.db")
+    asked = TestClient(app, base_url="http://localhost")
+    gate, opened = threading.Event(), library.ready_system
+    monkeypatch.setattr(library, "ready_system", lambda *given, **told: gate.wait(30) and opened(*given, **told))
+    app.state.site.library.warm()  # as the server does when it starts
+    waiting = asked.get("/search?q=a+red+balloon")
+    assert waiting.status_code == 202 and "loading mine" in waiting.text and "training" not in words(waiting)
+    assert 'value="a red balloon"' in waiting.text
+    gate.set()
+    assert IMAGE.findall(patient(asked, "/search?q=a+red+balloon").text)
+
+
+# --- details ----------------------------------------------------------------------------------------------------
+
+
+def test_details_give_the_ranks_that_the_scores_give(site, model):
+    held = websites.world().test
+    image = held.images.ids[3]
+    scores = model.scores(held)
+    page = patient(site, "/item", params={"id": image, "q": held.texts.values[0]})
+    captions = held.judged(held.judgements.name, "i2t").relevant
+    place = captions.queries.index(image)
+    own = [captions.candidates[int(c)] for c in captions.columns[captions.indptr[place] : captions.indptr[place + 1]]]
+    expected = [str(scores.T.top(len(held.images))[text].index(image) + 1) for text in own]
+    assert re.findall(r'<td class="n">(\d+)</td>', page.text)[: len(own)] == expected
+    asked = scores.T.top(len(held.images))[held.texts.ids[0]].index(image) + 1
+    assert f"colours {asked} ." in words(page)
+    assert len(re.findall("neighbour \\d", page.text)) == 8
+    assert "complete" in words(page)  # a further set of judgements
+
+
+def test_details_of_a_text_and_of_nothing(site):
+    held = websites.world().test
+    page = patient(site, "/item", params={"text": held.texts.ids[1]})
+    assert "Its labelled images" in words(page) and "Captions like this" in words(page)
+    assert site.get("/item?id=nosuch").status_code == 404
+    assert site.get("/item?text=nosuch").status_code == 404
+
+
+# --- an index ---------------------------------------------------------------------------------------------------
+
+
+def test_an_index_is_searched_whole(indexed, model):
+    world = websites.world()
+    expected = model.scores(world).T.top(8)[world.texts.ids[4]]
+    assert found(indexed, q=world.texts.values[4], k=8) == expected
+    page = patient(indexed, "/search?q=xyzzy balloon")
+    assert "60 images searched, exact" in words(page) and "xyzzy : not in the vocabulary" in words(page)
+    shown = indexed.get(re.search(r'src="(/image[^"]+)"', page.text)[1].replace("&amp;", "&"))
+    assert shown.status_code == 200 and shown.headers["content-type"].startswith("image/")
+
+
+def test_what_is_alike_in_an_index_and_across_two_of_one_model(indexed, model):
+    world = websites.world()
+    key = world.images.ids[5]
+    vectors = np.asarray(model.encode_images(world.images).normalised().matrix)
+    ranked = [world.images.ids[int(n)] for n in np.argsort(-(vectors @ vectors[5]), kind="stable")]
+    assert found(indexed, c="photos", image=key, find="images", k=9) == ranked[1:10]
+    assert found(indexed, c="photos", image=key, k=9) == model.scores(world).top(9)[key]
+    assert found(indexed, c="captions", q="a red balloon", find="texts", k=3)
+    detail = patient(indexed, "/item", params={"c": "photos", "id": key})
+    assert len(re.findall("neighbour \\d", detail.text)) == 8
+
+
+def test_an_index_alone_offers_the_search_alone(indexed):
+    page = indexed.get("/").text
+    assert 'href="/search"' in page and 'href="/compare"' not in page and 'href="/judge"' not in page
+    assert "only an index is served" in words(indexed.get("/compare"))
+    assert indexed.get("/image?c=photos&id=nosuch").status_code == 404
+    assert indexed.get("/image?c=photos&id=' OR 1=1 --").status_code == 404
+
+
+def test_an_index_is_refused_by_name_before_the_server_starts(tmp_path):
+    with pytest.raises(limner.LimnerError, match="no index at"):
+        make_app([], systems=(), store=tmp_path / "answers.db", indexes=[str(tmp_path / "nosuch")])
