@@ -11,7 +11,16 @@ from limner.stats.bradley_terry import Preference, bradley_terry
 from limner.stats.correlation import correlation_matrix, kendall_tau_b, spearman
 from limner.stats.dawid_skene import DawidSkene, dawid_skene
 from limner.stats.effects import cliff_delta, cohen_d, cohen_g, odds_ratio, rank_biserial
-from limner.stats.estimators import CrossFit, Estimate, cross_fit, hajek, horvitz_thompson, stratified, sum_of_means
+from limner.stats.estimators import (
+    CrossFit,
+    Estimate,
+    cross_fit,
+    hajek,
+    horvitz_thompson,
+    power_tuning,
+    stratified,
+    sum_of_means,
+)
 from limner.stats.paired import PairedTest, holm, mcnemar, sign_test, wilcoxon
 from limner.stats.randomisation import randomisation, randomisation_of
 from limner.stats.sampling import Drawn, draw, inclusion, neyman, strata_of, systematic
@@ -51,6 +60,7 @@ __all__ = [
     "mean_interval",
     "neyman",
     "odds_ratio",
+    "power_tuning",
     "randomisation",
     "randomisation_of",
     "rank_biserial",
