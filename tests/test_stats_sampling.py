@@ -270,8 +270,8 @@ def test_the_weighted_draws_have_the_mean_of_the_population():
     size, shares = np.bincount(strata).astype(float), np.array([0.7, 0.3])
     f = np.array([[0.2, 1], [0.9, 0], [0.4, 0], [0.7, 1], [0.1, 0]])
     means = np.array([f[strata == h].mean(axis=0) for h in (0, 1)])
-    reach = [np.array([end(f[strata == h], axis=0) for h in (0, 1)]) - means for end in (np.min, np.max)]
-    for x, ends in ((f - means[strata], reach), (np.zeros((5, 0)), [np.zeros((2, 0))] * 2)):
+    corners = np.array([f[[0, 1, 1]], f[[2, 3, 4]]]) - means[:, None]
+    for x, ends in ((f - means[strata], corners), (np.zeros((5, 0)), np.zeros((2, 1, 0)))):
         total = 0.0
         for unit in (1, 3, 4):  # after the pilot of 0 and 2
             order = np.array([0, 2, unit])
@@ -291,7 +291,7 @@ def test_a_judge_narrows_anytime_intervals_and_a_useless_one_does_not_widen_them
     orders = [random.permutation(2000)[:200] for _ in range(40)]
     plain = np.mean([stats.sequential(values[u], [0] * 200, [2000], shares=[1]).half_width for u in orders])
     for name, f in judges.items():
-        how = {"shares": [1], "expected": [f.mean()], "extremes": ([f.min()], [f.max()])}
+        how = {"shares": [1], "expected": [f.mean()], "corners": [[[f.min()], [f.max()]]]}
         found = [stats.sequential(values[u], [0] * 200, [2000], predictions=f[u], **how) for u in orders]
         assert np.mean([e.half_width for e in found]) < plain * (0.75 if name == "good" else 1.03), name
         assert np.mean([e.low <= values.mean() <= e.high for e in found]) > 0.9

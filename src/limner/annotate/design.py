@@ -42,7 +42,8 @@ SECONDS = 8.0
 STRATA = 4
 EACH = 50
 """Units that are drawn from each stratum, at least on average; else there are fewer strata."""
-PILOT = 2
+PILOT = 1
+"""Units that every stratum gives for certain."""
 _Z = 1.96
 _DOUBT = 4.0  # answers' worth of the common rate in each stratum's own
 

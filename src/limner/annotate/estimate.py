@@ -70,7 +70,8 @@ class _Sought:
         shift: The known part.
         outside: Share of the measure outside the design.
         bounds: Bounds of a unit's value.
-        signs: Whether a match of a unit raises the number or lowers it, 1 or -1; without any, all raise it.
+        signs: Of a difference of pairs: 1 where a match of the unit raises it, -1 where it lowers it and the value is
+            that there is no match.
     """
 
     values: Mapping[int, float]
@@ -263,8 +264,9 @@ def _sought(sample: Sample, ranking: Ranking, measure: Measure, rival: Ranking |
     if sample.design.unit == "pair":  # pairs that both systems return cancel
         both = inside.keys() & theirs.keys()
         signs = {n: sign for side, sign in ((inside, 1.0), (theirs, -1.0)) for n in side if n not in both}
-        apart = {n: sign * (inside if sign > 0 else theirs)[n] for n, sign in signs.items()}
-        return _Sought(apart, len(apart) / total, shift - back, (outside + beyond) / total, (-1.0, 1.0), signs)
+        apart = {n: inside[n] if sign > 0 else 1 - theirs[n] for n, sign in signs.items()}  # no match of theirs is 1
+        back += sum(sign < 0 for sign in signs.values()) / total
+        return _Sought(apart, len(apart) / total, shift - back, (outside + beyond) / total, (0.0, 1.0), signs)
     return _query_difference(sample, ranking, rival, measure, inside.keys() | theirs.keys(), (outside + beyond) / total)
 
 
@@ -357,7 +359,7 @@ def _anytime(
     design, units = sample.design, list(sample.units)
     certain = [design.units[n].probability == 1.0 for n in units]
     how: dict[str, Any] = {} if predicted is None else {
-        "predictions": predicted.columns[units], "expected": predicted.means, "extremes": predicted.extremes
+        "predictions": predicted.columns[units], "expected": predicted.means, "corners": predicted.corners
     }  # fmt: skip
     return sequential(
         [sought.values.get(n, 0.0) for n in units],
@@ -375,10 +377,9 @@ def _anytime(
 
 def _beyond(found: Estimate, sought: _Sought) -> Estimate:
     """The interval widened by the part outside the design, which may have any value."""
-    low, high = sought.bounds
-    most = (1.0, -1.0) if low < 0 else (1.0, 0.0)
+    low = -1.0 if sought.signs is not None else sought.bounds[0]
     middle = sought.outside * (found.value if low == 0 else 0.0)
-    ends = max(found.low + low * sought.outside, most[1]), min(found.high + high * sought.outside, most[0])
+    ends = max(found.low + low * sought.outside, low), min(found.high + sought.outside, 1.0)
     return replace(found, value=min(max(found.value + middle, ends[0]), ends[1]), low=ends[0], high=ends[1])
 
 

@@ -20,12 +20,12 @@ class Predicted:
     Args:
         columns: One row for each unit of the design; 0 where it does not matter.
         means: The mean of each column in each stratum, over the units that matter.
-        extremes: The smallest and the largest there.
+        corners: Predictions that have all others of the stratum between them.
     """
 
     columns: FloatArray
     means: FloatArray
-    extremes: tuple[FloatArray, FloatArray]
+    corners: FloatArray
 
     @classmethod
     def of(
@@ -39,16 +39,18 @@ class Predicted:
             scores: What the judge says of every unit.
             signs: For each unit that matters, whether a match raises the number or lowers it, 1 or -1.
         """
-        own = [] if signs is None else [signs]
-        own += [] if scores is None else [scores[matter] * (1.0 if signs is None else signs)]
-        if not own:
+        if scores is None and signs is None:
             return None
-        here, size = codes[matter], np.bincount(codes[matter], minlength=int(codes.max()) + 1)
+        side = np.ones(len(matter)) if signs is None else signs
+        own = [] if signs is None else [side]
+        own += [] if scores is None else [side * scores[matter]]
+        found, here = np.column_stack(own), codes[matter]
+        strata, order = int(codes.max()) + 1, np.abs(found[:, -1])
         every = np.zeros((len(codes), len(own)))
-        every[matter] = np.column_stack(own)
-        low, high = np.full((2, len(size), len(own)), [[[np.inf]], [[-np.inf]]])
-        np.minimum.at(low, here, every[matter])
-        np.maximum.at(high, here, every[matter])
-        sums = np.column_stack([np.bincount(here, weights=column, minlength=len(size)) for column in own])
-        held = size[:, None] > 0
-        return cls(every, sums / np.maximum(size, 1)[:, None], (np.where(held, low, 0.0), np.where(held, high, 0.0)))
+        every[matter] = found
+        means, corners = np.zeros((strata, len(own))), np.zeros((strata, 4, len(own)))
+        for h in np.unique(here).tolist():
+            mine = [np.flatnonzero((here == h) & (side == sign)) for sign in (1.0, -1.0)]
+            ends = [part[end(order[part])] for part in mine if len(part) for end in (np.argmin, np.argmax)]
+            means[h], corners[h] = found[here == h].mean(axis=0), found[np.resize(ends, 4)]
+        return cls(every, means, corners)

@@ -15,14 +15,14 @@ import numpy.typing as npt
 
 from limner.core.errors import LimnerError
 from limner.stats.estimators import Estimate, stratified
-from limner.stats.inputs import Codes, Vector, columns, share, vector
+from limner.stats.inputs import Codes, Vector, columns, numbers, share, vector
 
 Bools = npt.NDArray[np.bool_]
 
 GRID = 401
 """Grid of candidate means."""
 _MOST = 0.5  # fraction of the capital that a bet may lose
-_RIDGE = 10.0  # answers' worth of no slope
+_RIDGE = 20.0  # answers' worth of no slope
 _CHUNK = 64  # draws that are looked at together; means that are out are dropped after each
 
 
@@ -101,7 +101,7 @@ def sequential(
     member: npt.ArrayLike | None = None,
     predictions: npt.ArrayLike | None = None,
     expected: npt.ArrayLike | None = None,
-    extremes: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    corners: npt.ArrayLike | None = None,
     bounds: tuple[float, float] = (0.0, 1.0),
     level: float = 0.95,
 ) -> Estimate:
@@ -123,7 +123,8 @@ def sequential(
         member: Whether each draw is one of the units of the target population; all by default.
         predictions: Predictions of each draw, one or several columns; as in `stratified`.
         expected: The mean prediction in each stratum of the target population.
-        extremes: The smallest and the largest prediction in each.
+        corners: Predictions that have all others of the stratum between them, (strata, corners, columns): the
+            smallest and the largest of one column.
         bounds: The smallest and the largest value.
         level: Coverage of the interval, valid after every draw.
     """
@@ -133,7 +134,7 @@ def sequential(
     own = np.ones(len(y), dtype=bool) if member is None else np.asarray(member, dtype=bool)
     split = np.broadcast_to(np.asarray(shares, dtype=np.float64), (len(y), len(size)))
     f, means = columns(predictions, len(y), "predictions"), columns(expected, len(size), "expected")
-    reach = [columns(each, len(size), "extremes") - means for each in extremes or (means, means)]
+    reach = (means[:, None] if corners is None else numbers(corners, "corners")) - means[:, None]
     low, high = bounds
     if len(y) > pilot:
         known = _Known.before_each_draw(y, h, own, f - means[h], reach, len(size), bounds)
@@ -173,7 +174,7 @@ class _Known:
 
     @classmethod
     def before_each_draw(
-        cls, y: Vector, h: Codes, own: Bools, x: Vector, reach: list[Vector], strata: int, bounds: tuple[float, float]
+        cls, y: Vector, h: Codes, own: Bools, x: Vector, reach: Vector, strata: int, bounds: tuple[float, float]
     ) -> _Known:
         taken = np.zeros((len(y), strata))
         taken[np.arange(len(y)), h] = 1.0
@@ -184,8 +185,8 @@ class _Known:
         slope = _slopes((y - plain[np.arange(len(y)), h]) * own, x, reach)
         seen = _before(mine[:, :, None] * x[:, None, :])
         lifted = (seen * slope[:, None]).sum(axis=2)
-        ends = np.array([slope[:, None] * each for each in reach])
-        low, high = ends.min(axis=0).sum(axis=2), ends.max(axis=0).sum(axis=2)
+        ends = np.einsum("tk,sck->tsc", slope, reach)
+        low, high = ends.min(axis=2), ends.max(axis=2)
         return cls(
             drawn, counts, sums, plain - lifted / (counts + 2), (slope * x).sum(axis=1), -lifted.sum(axis=1), low, high
         )
@@ -196,11 +197,11 @@ def _before(each: Vector) -> Vector:
     return np.asarray(np.cumsum(each, axis=0) - each)
 
 
-def _slopes(residual: Vector, x: Vector, reach: list[Vector]) -> Vector:
+def _slopes(residual: Vector, x: Vector, reach: Vector) -> Vector:
     """The ridge regression of the residuals before each draw on the predictions: (draws, columns)."""
     if not x.shape[1]:
         return np.zeros(x.shape)
-    wide = np.maximum(((reach[1] - reach[0]).max(axis=0) / 2) ** 2 / 3, 1e-12)  # as if it varied evenly
+    wide = np.maximum((np.ptp(reach, axis=1).max(axis=0) / 2) ** 2 / 3, 1e-12)  # as if it varied evenly
     square, product = _before(x[:, :, None] * x[:, None, :]), _before(x * residual[:, None])
     return np.asarray(np.linalg.solve(square + _RIDGE * np.diag(wide), product[:, :, None])[:, :, 0])
 
