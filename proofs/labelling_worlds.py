@@ -16,7 +16,7 @@ import numpy as np
 
 import limner
 from limner.annotate import levels
-from limner.annotate.frames import frame, needed, values
+from limner.annotate.frames import SamplingFrame, frame, needed, values
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure, parse
@@ -50,7 +50,20 @@ class World:
 
 @dataclass(frozen=True)
 class Target:
-    """A number to be estimated: values of its units, and how they make the number."""
+    """A number to be estimated: values of its units, and how they make the number.
+
+    Args:
+        name: Measure and system, or "difference".
+        units: The numbers of the units that matter.
+        values: Their true values.
+        scale: Share of the number that they are.
+        shift: What is known without them.
+        bounds: Of a unit's value.
+        outside: Share of the number that pairs outside the design decide.
+        beyond: What these add to it.
+        signs: Of a difference of pairs: 1 for those of one system, -1 for those of the other, whose value is that
+            they are no match.
+    """
 
     name: str
     units: np.ndarray
@@ -60,10 +73,11 @@ class Target:
     bounds: tuple[float, float] = (0.0, 1.0)
     outside: float = 0.0
     beyond: float = 0.0
+    signs: np.ndarray | None = None
 
     @property
     def true(self) -> float:
-        """The number itself; `beyond` is what pairs outside the design add to it."""
+        """The number itself."""
         return self.shift + self.scale * float(self.values.mean()) + self.beyond
 
 
@@ -144,7 +158,7 @@ def flickr(data: Path) -> tuple[Target, dict[str, np.ndarray | None]]:
 
 def targets(
     world: World, measures: tuple[Measure, ...], planned: Mapping[str, Ranking] | None = None
-) -> tuple[list[tuple[str, tuple[str, ...]]], list[Target]]:
+) -> tuple[SamplingFrame, list[Target]]:
     """The units of a study of the planned systems and every number it estimates, differences among them."""
     made = frame(planned or world.lists, world.known, measures)
     pair = made.unit == "pair"
@@ -155,8 +169,8 @@ def targets(
         parts = [_target(world, name, measure, index, pair, total) for name in world.lists]
         found += parts
         if len(parts) == 2 and not any(each.outside for each in parts):
-            found.append(_difference(str(measure), *parts, total))
-    return list(made.units), found
+            found.append(_difference(str(measure), *parts, total, pair))
+    return made, found
 
 
 def _target(world: World, name: str, measure: Measure, index: dict[Any, int], pair: bool, total: int) -> Target:
@@ -180,18 +194,25 @@ def _target(world: World, name: str, measure: Measure, index: dict[Any, int], pa
     return target
 
 
-def _difference(name: str, one: Target, other: Target, total: float) -> Target:
-    both: dict[int, float] = {}
-    for sign, each in ((1, one), (-1, other)):
-        for unit, value in zip(each.units.tolist(), each.values.tolist(), strict=True):
-            both[unit] = both.get(unit, 0.0) + sign * value
-    units, made = np.array(list(both)), np.array(list(both.values()))
-    return Target(f"{name} difference", units, made, len(units) / total, one.shift - other.shift, (-1.0, 1.0))
+def _difference(name: str, one: Target, other: Target, total: float, pair: bool) -> Target:
+    """One system less the other; pairs that both return cancel out, and of the other's counts that they are wrong."""
+    values = dict(zip(one.units.tolist(), one.values.tolist(), strict=True))
+    theirs = dict(zip(other.units.tolist(), other.values.tolist(), strict=True))
+    name, shift = f"{name} difference", one.shift - other.shift
+    if not pair:
+        apart = {n: values.get(n, 0.0) - theirs.get(n, 0.0) for n in values.keys() | theirs.keys()}
+        units, made = np.array(list(apart)), np.array(list(apart.values()))
+        return Target(name, units, made, len(units) / total, shift, (-1.0, 1.0))
+    mine, back = ([n for n in each if n not in rest] for each, rest in ((values, theirs), (theirs, values)))
+    made = np.array([*(values[n] for n in mine), *(1 - theirs[n] for n in back)])
+    signs = np.repeat([1.0, -1.0], [len(mine), len(back)])
+    units, shift = np.array([*mine, *back]), shift - len(back) / total
+    return Target(name, units, made, len(units) / total, shift, signs=signs)
 
 
-def judges(world: World, units: list[Any]) -> dict[str, np.ndarray | None]:
+def judges(world: World, made: SamplingFrame) -> dict[str, np.ndarray | None]:
     """What each judge says of each unit: of its likeliest pair."""
-    random = np.random.default_rng(1)
+    random, units = np.random.default_rng(1), made.units
     true = np.array([any((q, c) in world.matches for c in cs) for q, cs in units], dtype=float)
     good = np.clip(0.7 * true + 0.15 + 0.25 * random.normal(size=len(true)), 0, 1)
     found: dict[str, np.ndarray | None] = {"none": None, "good": good}

@@ -1,7 +1,8 @@
 """Writes sampling_peers.json: what ppi-python and confseq say of small samples. Run by hand where both can be imported.
 
 `pip install --no-deps ppi-python==0.2.3` needs statsmodels and numba only for what is used here. confseq 0.0.11 comes
-as source in C++ and needs Boost; its `betting.py` is plain Python: put `src/confseq` of the archive on the path.
+as source in C++ and needs Boost; its `betting.py` is plain Python: put `src` of the archive on the path (NumPy 2: set
+`numpy.float_ = numpy.float64` first).
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ def main() -> None:
     x = (random.random(300) < 0.3).astype(float)
     lower, upper = betting_cs(x, alpha=0.05, breaks=1000, parallel=False, running_intersection=True)
     found["confseq"] = {"x": x.tolist(), "low": float(lower[-1]), "high": float(upper[-1])}
+    y = 0.6 * f + 0.8 * random.normal(size=80)
+    tuned = float(np.ravel(ppi_mean_pointestimate(y, f, thin, lam=None))[0])
+    found["tuned"] = {"y": y.tolist(), "estimate": tuned, "lambda": (tuned - y.mean()) / (thin.mean() - f.mean())}
     Path(__file__).with_name("sampling_peers.json").write_text(json.dumps(found) + "\n")
 
 

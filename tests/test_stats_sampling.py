@@ -155,6 +155,63 @@ def test_without_strata_and_for_a_large_population_it_is_ppi_python():
     assert widths[1] > 1, "one more answer may be as far off as the bounds allow: wide bounds cost width"
 
 
+def test_power_tuning_is_that_of_ppi_python():
+    """`ppi_mean_pointestimate(..., lam=None)`; its population is the unlabelled units alone, ours all of them."""
+    held, f, others = FROZEN["tuned"], *(np.array(FROZEN["ppi"][k]) for k in ("f", "unlabelled"))
+    y, every = np.array(held["y"]), np.concatenate([f, others])
+    n, h = len(y), np.zeros(len(y), int)
+    (factor,) = stats.power_tuning(y, f, h, [len(every)])
+    theirs = held["lambda"] * (1 + n / len(others))  # for the mean of all instead of the unlabelled alone
+    # Theirs takes the variance of all predictions, and 1 / n for the covariance.
+    assert factor * np.var(f) / np.var(every, ddof=1) == pytest.approx(theirs, rel=1e-9)
+    same = stats.stratified(
+        y, h, [len(every)], predictions=theirs * f, expected=[theirs * every.mean()], bounds=(-5, 5)
+    )
+    assert same.value == pytest.approx(held["estimate"], abs=1e-12)
+    how = {"predictions": f, "expected": [every.mean()], "bounds": (-5, 5)}
+    tuned = stats.stratified(y, h, [len(every)], tuned=True, **how)
+    assert tuned.value == pytest.approx(held["estimate"], abs=0.02)
+
+
+def test_power_tuning_makes_the_estimate_vary_least():
+    """Against the least variance over a grid of factors, in strata that are sampled unequally."""
+    random = np.random.default_rng(4)
+    h, size = np.repeat([0, 1], [30, 60]), np.array([100, 900])
+    f = random.normal(size=(90, 2))
+    y = 0.7 * f[:, 0] - 0.3 * f[:, 1] + random.normal(size=90) + h
+
+    def variance(a, b):
+        r = y - f @ [a, b]
+        return sum(
+            (size[k] / 1000) ** 2 * (1 - n / size[k]) * np.var(r[h == k], ddof=1) / n for k, n in ((0, 30), (1, 60))
+        )
+
+    grid = np.linspace(-1, 1.5, 251)
+    least = min(((variance(a, b), a, b) for a in grid for b in grid[::5]), key=lambda each: each[0])
+    found = stats.power_tuning(y, f, h, size)
+    assert variance(*found) <= least[0]
+    np.testing.assert_allclose(found, least[1:], atol=0.06)
+
+
+def test_predictions_of_no_use_and_inverted_ones_cost_nothing():
+    random = np.random.default_rng(5)
+    values = (random.random(3000) < 0.3).astype(float)
+    good = 0.6 * values + 0.4 * random.random(3000)
+    judges = {"good": good, "useless": random.random(3000), "adversarial": 1 - good, "constant": np.ones(3000)}
+
+    def study(seed, judge=None):
+        units, h = random_units[seed], np.zeros(100, int)
+        how = {} if judge is None else {"predictions": judge[units], "expected": [judge.mean()], "tuned": True}
+        return stats.stratified(values[units], h, [3000], **how)
+
+    random_units = [random.choice(3000, 100, replace=False) for _ in range(200)]
+    plain = coverage(study, values.mean(), 200)
+    for name, judge in judges.items():
+        covered, half = coverage(lambda seed, judge=judge: study(seed, judge), values.mean(), 200)
+        assert covered > 0.9, name
+        assert half < plain[1] * (0.6 if name in ("good", "adversarial") else 1.02), name
+
+
 # --- confidence sequences ---------------------------------------------------------------------------------------
 
 
@@ -177,21 +234,67 @@ def test_the_sequence_holds_the_truth_at_every_time():
     assert missed <= 16  # of 200 at 95%: more than 16 happens once in 30 if the level were exactly held
 
 
+def slow_sequence(z, lows, highs, grid, level=0.95):
+    """The same bets one after the other, as the paper has them."""
+    means, limit = np.linspace(0, 1, grid), np.log(2 / (1 - level))
+    up, down, out = np.zeros(grid), np.zeros(grid), np.zeros(grid, bool)
+    total, square, seen, found = (lows[0] + highs[0]) / 2, (highs[0] - lows[0]) ** 2 / 4, 1, []
+    for t, value in enumerate(z):
+        bet = np.sqrt(2 * limit / (square / seen * (t + 1) * np.log(t + 2)))
+        up += np.log1p(np.minimum(bet, 0.5 / np.maximum(means - lows[t], 1e-12)) * (value - means))
+        down += np.log1p(-np.minimum(bet, 0.5 / np.maximum(highs[t] - means, 1e-12)) * (value - means))
+        out |= np.maximum(up, down) >= limit
+        total, seen = total + value, seen + 1
+        square += (value - total / seen) ** 2
+        kept = means[~out]
+        found.append((kept[0], kept[-1]) if len(kept) else found[-1])
+    step = 1 / (grid - 1)
+    low, high = np.array(found).T
+    return np.maximum.accumulate(np.clip(low - step, 0, 1)), np.minimum.accumulate(np.clip(high + step, 0, 1))
+
+
+def test_the_sequence_is_that_of_bets_one_after_the_other():
+    random = np.random.default_rng(6)
+    lows, highs = -random.random(300), 1 + random.random(300)
+    for z in (random.uniform(0, 0.4, 300), np.where(np.arange(300) < 150, 0.0, 1.0), random.uniform(lows, highs)):
+        np.testing.assert_array_equal(
+            stats.confidence_sequence(z, lows, highs, grid=101), slow_sequence(z, lows, highs, 101)
+        )
+
+
 def test_the_weighted_draws_have_the_mean_of_the_population():
-    """The conditional mean of the first draw after the pilot, over all units it could have been."""
-    from limner.stats.sequences import _martingale
+    """The conditional mean of the first draw after two others, over all units it could have been; with predictions."""
+    from limner.stats.sequences import _Known, _martingale
 
     values, strata = np.array([1, 0, 0.5, 1, 0]), np.array([0, 0, 1, 1, 1])
     size, shares = np.bincount(strata).astype(float), np.array([0.7, 0.3])
-    total = 0.0
-    for unit in (1, 3, 4):  # after the pilot of 0 and 2
-        order = np.array([0, 2, unit])
-        y, h = values[order], strata[order]
-        z, low, high = _martingale(y, h, np.ones(3, bool), size, size, np.tile(shares, (3, 1)), 2, (0, 1))
-        assert low[0] <= z[0] <= high[0]
-        chance = shares[h[2]] / (size[h[2]] - 1)
-        total += chance * z[0]
-    assert total == pytest.approx(values.mean(), abs=1e-12)
+    f = np.array([[0.2, 1], [0.9, 0], [0.4, 0], [0.7, 1], [0.1, 0]])
+    means = np.array([f[strata == h].mean(axis=0) for h in (0, 1)])
+    corners = np.array([f[[0, 1, 1]], f[[2, 3, 4]]]) - means[:, None]
+    for x, ends in ((f - means[strata], corners), (np.zeros((5, 0)), np.zeros((2, 1, 0)))):
+        total = 0.0
+        for unit in (1, 3, 4):  # after the pilot of 0 and 2
+            order = np.array([0, 2, unit])
+            y, h, own = values[order], strata[order], np.ones(3, bool)
+            known = _Known.before_each_draw(y, h, own, x[order], ends, 2, (0, 1))
+            z, low, high = _martingale(known, y, h, own, size, size, np.tile(shares, (3, 1)), 2, (0, 1))
+            assert low[0] <= z[0] <= high[0]
+            chance = shares[h[2]] / (size[h[2]] - 1)
+            total += chance * z[0]
+        assert total == pytest.approx(values.mean(), abs=1e-12)
+
+
+def test_a_judge_narrows_anytime_intervals_and_a_useless_one_does_not_widen_them():
+    random = np.random.default_rng(7)
+    values = (random.random(2000) < 0.4).astype(float)
+    judges = {"good": 0.7 * values + 0.3 * random.random(2000), "useless": random.random(2000)}
+    orders = [random.permutation(2000)[:200] for _ in range(40)]
+    plain = np.mean([stats.sequential(values[u], [0] * 200, [2000], shares=[1]).half_width for u in orders])
+    for name, f in judges.items():
+        how = {"shares": [1], "expected": [f.mean()], "corners": [[[f.min()], [f.max()]]]}
+        found = [stats.sequential(values[u], [0] * 200, [2000], predictions=f[u], **how) for u in orders]
+        assert np.mean([e.half_width for e in found]) < plain * (0.75 if name == "good" else 1.03), name
+        assert np.mean([e.low <= values.mean() <= e.high for e in found]) > 0.9
 
 
 def test_anytime_intervals_cover_when_one_stops_as_soon_as_they_are_narrow():

@@ -1,10 +1,11 @@
 """Sampling designs: which pairs to label, with which probabilities, and how many labels an interval needs.
 
 A study is for one direction, some systems and some measures. Its units (`limner.annotate.frames`) are cut into strata:
-first places apart from deeper ones, and by what a judge says of them, as many as leave `EACH` units to each. The judge
-decides nothing else: a bad one makes strata that are all alike, which costs next to nothing. Half of a draw is shared
-out by size, half by what the measures need of each stratum (Neyman): from the judge at first, from the answers so far
-in every further `plan` of the same study. Measures that need all matches of a query have a design of levels
+first places apart from deeper ones, and by what a judge says of them, as many as leave `EACH` units to each. Few strata
+are enough, since the estimate uses what the judge says within each of them too, as far as it helps; and they cost
+little where the judge is of no use. Half of a draw is shared out by size, half by what the measures need of each
+stratum (Neyman): from the judge at first, the less the more of all units are drawn; from the answers so far in every
+further `plan` of the same study. Measures that need all matches of a query have a design of levels
 (`limner.annotate.levels`).
 """
 
@@ -28,7 +29,7 @@ from limner.annotate.store.designs import LEVEL, Design, Unit, add_design, add_p
 from limner.annotate.store.tasks import add_tasks
 from limner.annotate.studies import keep_study
 from limner.annotate.tasks import make_tasks
-from limner.core.arrays import FloatArray, IntArray
+from limner.core.arrays import BoolArray, FloatArray, IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
@@ -38,10 +39,11 @@ from limner.stats import Drawn, draw, strata_of
 
 SECONDS = 8.0
 """Seconds a person takes for a pair, where nothing else is said."""
-STRATA = 8
-EACH = 25
+STRATA = 4
+EACH = 50
 """Units that are drawn from each stratum, at least on average; else there are fewer strata."""
-PILOT = 2
+PILOT = 1
+"""Units that every stratum gives for certain."""
 _Z = 1.96
 _DOUBT = 4.0  # answers' worth of the common rate in each stratum's own
 
@@ -281,14 +283,40 @@ def _towards(system: Lists, direction: str) -> Any:
 def _units(found: SamplingFrame, direction: str, judge: Judge | None, strata: int) -> list[Unit]:
     drafts = [Unit(query, candidates, 0) for query, candidates in found.units]
     scores = None if judge is None else _believed(judge, drafts, direction)
-    deeper = np.array(found.ranks) > 1 if found.unit == "pair" else np.zeros(len(drafts), dtype=bool)
-    codes = np.zeros(len(drafts), dtype=np.int64)
-    for group in (~deeper, deeper):
-        if scores is not None and group.any():
-            codes[group] = strata_of(scores[group], strata)
-    codes = np.unique(codes + deeper * (strata + 1), return_inverse=True)[1]
+    codes = cut(found.deeper, scores, strata)
     said = [None] * len(drafts) if scores is None else scores.tolist()
     return [Unit(u.query, u.candidates, int(h), s) for u, h, s in zip(drafts, codes, said, strict=True)]
+
+
+def cut(deeper: BoolArray, scores: FloatArray | None, strata: int) -> IntArray:
+    """The stratum of each unit: first places apart from deeper ones, then by the judge's scores.
+
+    Args:
+        deeper: Whether each unit is a pair that no system returns first.
+        scores: What the judge says of each; None without one.
+        strata: How many in all; each of the two parts has one at least.
+    """
+    codes = np.zeros(len(deeper), dtype=np.int64)
+    for part in (~deeper, deeper):
+        if scores is not None and part.any():
+            codes[part] = strata_of(scores[part], max(round(strata * part.mean()), 1))
+    return np.unique(codes + deeper * (strata + 1), return_inverse=True)[1].astype(np.int64)
+
+
+def shares_of(wanted: FloatArray, size: IntArray, number: int, *, answered: bool) -> FloatArray:
+    """How a draw is shared among strata: half by size, half by need.
+
+    Before anything is answered, need is what the judge believes. That may be wrong, and it costs most where nearly all
+    units are drawn, so it counts the less, the more of them are.
+
+    Args:
+        wanted: Units of each stratum that the measures need.
+        size: Units in each.
+        number: Units to draw.
+        answered: Whether what is needed comes from answers.
+    """
+    by_need = 0.5 if answered else 0.5 * (1 - min(number / size.sum(), 1))
+    return np.asarray(by_need * wanted / wanted.sum() + (1 - by_need) * size / size.sum())
 
 
 def _believed(judge: Judge, units: Sequence[Unit], direction: str) -> FloatArray:
@@ -322,8 +350,10 @@ def _extended(
     made, codes, before = study.design, study.codes, study.design.drawn
     size = np.bincount(codes)
     wanted = _wanted(study, study.spread, half_width / 100)
-    shares = 0.5 * wanted / wanted.sum() + 0.5 * size / size.sum() if made.unit != LEVEL else wanted / wanted.sum()
     number = max(min(int(np.ceil(wanted.sum())), len(codes)) - len(before), 0)
+    paid = number if budget is None else min(number, int(budget / study.costs.mean()))
+    by_size = made.unit != LEVEL
+    shares = shares_of(wanted, size, paid, answered=study.answered) if by_size else wanted / wanted.sum()
     seed_now = seed + len(made.shares)
     found = draw(codes, number, shares=shares, pilot=0 if before else study.pilot, before=before, seed=seed_now)
     kept = _within(study, found, budget)

@@ -17,6 +17,7 @@ from limner.annotate.aggregate import by_majority
 from limner.annotate.frames import needed, values
 from limner.annotate.given import LabelQuality, quality
 from limner.annotate.merge import taken_out
+from limner.annotate.predicted import Predicted
 from limner.annotate.reliability import JudgeQuality, agreement_words, judge_quality, people_agree
 from limner.annotate.scale import relevant
 from limner.annotate.store import Store
@@ -69,6 +70,8 @@ class _Sought:
         shift: The known part.
         outside: Share of the measure outside the design.
         bounds: Bounds of a unit's value.
+        signs: Of a difference of pairs: 1 where a match of the unit raises it, -1 where it lowers it and the value is
+            that there is no match.
     """
 
     values: Mapping[int, float]
@@ -76,6 +79,7 @@ class _Sought:
     shift: float
     outside: float
     bounds: tuple[float, float] = (0.0, 1.0)
+    signs: Mapping[int, float] | None = None
 
 
 def estimates(
@@ -259,11 +263,10 @@ def _sought(sample: Sample, ranking: Ranking, measure: Measure, rival: Ranking |
     ((theirs, beyond, back),) = others
     if sample.design.unit == "pair":  # pairs that both systems return cancel
         both = inside.keys() & theirs.keys()
-        apart = {
-            **{n: v for n, v in inside.items() if n not in both},
-            **{n: -v for n, v in theirs.items() if n not in both},
-        }
-        return _Sought(apart, len(apart) / total, shift - back, (outside + beyond) / total, (-1.0, 1.0))
+        signs = {n: sign for side, sign in ((inside, 1.0), (theirs, -1.0)) for n in side if n not in both}
+        apart = {n: inside[n] if sign > 0 else 1 - theirs[n] for n, sign in signs.items()}  # no match of theirs is 1
+        back += sum(sign < 0 for sign in signs.values()) / total
+        return _Sought(apart, len(apart) / total, shift - back, (outside + beyond) / total, (0.0, 1.0), signs)
     return _query_difference(sample, ranking, rival, measure, inside.keys() | theirs.keys(), (outside + beyond) / total)
 
 
@@ -320,11 +323,11 @@ def _solved(sample: Sample, sought: _Sought, mode: str, level: float) -> Estimat
     if not here:
         raise LimnerError("no answers to what this measure needs yet: label some of the drawn pairs first")
     sizes = np.bincount(codes[matter], minlength=int(codes.max()) + 1).astype(np.float64)
+    predicted = _predicted(sample, sought, matter, codes)
     if mode == "fixed":
-        y = np.array([sought.values[n] for n in here])
-        found = _compact(y, codes[here], sizes, sought.bounds, level)
+        found = _fixed(sought, here, codes, sizes, predicted, level)
     else:
-        found = _anytime(sample, sought, codes, sizes, level)
+        found = _anytime(sample, sought, codes, sizes, predicted, level)
     return _beyond(found.scaled(sought.scale, sought.shift), sought)
 
 
@@ -332,39 +335,51 @@ def _mode(mode: str) -> Any:
     return mode
 
 
-def _compact(y: FloatArray, strata: Any, sizes: FloatArray, bounds: tuple[float, float], level: float) -> Estimate:
-    """The fixed estimate over the non-empty strata."""
+def _predicted(sample: Sample, sought: _Sought, matter: Any, codes: Any) -> Predicted | None:
+    scores = [u.score for u in sample.design.units]
+    judged = None if None in scores else np.array(scores, dtype=np.float64)
+    signs = None if sought.signs is None else np.array([sought.signs[n] for n in matter])
+    return Predicted.of(matter, codes, judged, signs)
+
+
+def _fixed(
+    sought: _Sought, here: list[int], codes: Any, sizes: FloatArray, predicted: Predicted | None, level: float
+) -> Estimate:
+    """The fixed estimate over the non-empty strata; predictions count as far as they help."""
     held = np.flatnonzero(sizes > 0)
-    return stratified(y, np.searchsorted(held, strata), sizes[held], bounds=bounds, level=level)
+    how: dict[str, Any] = {"bounds": sought.bounds, "level": level}
+    if predicted is not None:
+        how |= {"predictions": predicted.columns[here], "expected": predicted.means[held], "tuned": True}
+    return stratified([sought.values[n] for n in here], np.searchsorted(held, codes[here]), sizes[held], **how)
 
 
-def _anytime(sample: Sample, sought: _Sought, codes: Any, sizes: FloatArray, level: float) -> Estimate:
+def _anytime(
+    sample: Sample, sought: _Sought, codes: Any, sizes: FloatArray, predicted: Predicted | None, level: float
+) -> Estimate:
     design, units = sample.design, list(sample.units)
-    member = np.array([n in sought.values for n in units])
-    y = np.array([sought.values.get(n, 0.0) for n in units])
     certain = [design.units[n].probability == 1.0 for n in units]
-    pilot = next((place for place, each in enumerate(certain) if not each), len(units))
-    shares = np.array([design.shares[design.units[n].phase or 0] for n in units])
-    frame = np.bincount(codes, minlength=len(sizes))
+    how: dict[str, Any] = {} if predicted is None else {
+        "predictions": predicted.columns[units], "expected": predicted.means, "corners": predicted.corners
+    }  # fmt: skip
     return sequential(
-        y,
+        [sought.values.get(n, 0.0) for n in units],
         codes[units],
         sizes,
-        shares=shares,
-        pilot=pilot,
-        frame=frame,
-        member=member,
+        shares=np.array([design.shares[design.units[n].phase or 0] for n in units]),
+        pilot=next((place for place, each in enumerate(certain) if not each), len(units)),
+        frame=np.bincount(codes, minlength=len(sizes)),
+        member=[n in sought.values for n in units],
         bounds=sought.bounds,
         level=level,
+        **how,
     )
 
 
 def _beyond(found: Estimate, sought: _Sought) -> Estimate:
     """The interval widened by the part outside the design, which may have any value."""
-    low, high = sought.bounds
-    most = (1.0, -1.0) if low < 0 else (1.0, 0.0)
+    low = -1.0 if sought.signs is not None else sought.bounds[0]
     middle = sought.outside * (found.value if low == 0 else 0.0)
-    ends = max(found.low + low * sought.outside, most[1]), min(found.high + high * sought.outside, most[0])
+    ends = max(found.low + low * sought.outside, low), min(found.high + sought.outside, 1.0)
     return replace(found, value=min(max(found.value + middle, ends[0]), ends[1]), low=ends[0], high=ends[1])
 
 

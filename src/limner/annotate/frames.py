@@ -20,7 +20,7 @@ import numpy as np
 from limner.annotate.bias import grades_at
 from limner.annotate.levels import refuse_unfit
 from limner.annotate.store.designs import LEVEL
-from limner.core.arrays import FloatArray
+from limner.core.arrays import BoolArray, FloatArray
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure
@@ -43,6 +43,11 @@ class SamplingFrame:
     unit: str
     units: tuple[tuple[str, tuple[str, ...]], ...]
     ranks: tuple[int, ...]
+
+    @property
+    def deeper(self) -> BoolArray:
+        """Whether each unit is a pair that no system returns first."""
+        return np.array(self.ranks) > 1 if self.unit == "pair" else np.zeros(len(self.units), dtype=bool)
 
 
 def unit_of(measures: Sequence[Measure]) -> str:

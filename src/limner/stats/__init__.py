@@ -11,7 +11,16 @@ from limner.stats.bradley_terry import Preference, bradley_terry
 from limner.stats.correlation import correlation_matrix, kendall_tau_b, spearman
 from limner.stats.dawid_skene import DawidSkene, dawid_skene
 from limner.stats.effects import cliff_delta, cohen_d, cohen_g, odds_ratio, rank_biserial
-from limner.stats.estimators import CrossFit, Estimate, cross_fit, hajek, horvitz_thompson, stratified, sum_of_means
+from limner.stats.estimators import (
+    CrossFit,
+    Estimate,
+    cross_fit,
+    hajek,
+    horvitz_thompson,
+    power_tuning,
+    stratified,
+    sum_of_means,
+)
 from limner.stats.paired import PairedTest, holm, mcnemar, sign_test, wilcoxon
 from limner.stats.randomisation import randomisation, randomisation_of
 from limner.stats.rank_sets import RankSets, queries_needed, rank_sets, rank_sets_of_means, rank_sets_of_sum
@@ -53,6 +62,7 @@ __all__ = [
     "mean_interval",
     "neyman",
     "odds_ratio",
+    "power_tuning",
     "queries_needed",
     "randomisation",
     "randomisation_of",

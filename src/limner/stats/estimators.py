@@ -17,11 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.errors import LimnerError
-from limner.stats.inputs import Codes, Vector, share, vector
+from limner.stats.inputs import Codes, Vector, columns, share, vector
 
 Mode = Literal["fixed", "anytime"]
 PRIOR = 1.0
 """Weight, in answers, of the pooled variance in each stratum's variance."""
+TUNED = 20
+"""Answers that have to be there for each factor of predictions."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ def stratified(
     *,
     predictions: npt.ArrayLike | None = None,
     expected: npt.ArrayLike | None = None,
+    tuned: bool = False,
     bounds: tuple[float, float] = (0.0, 1.0),
     level: float = 0.95,
 ) -> Estimate:
@@ -110,8 +113,11 @@ def stratified(
         values: One for each sampled unit.
         strata: The stratum of each, numbered from 0.
         sizes: Units of the population in each stratum.
-        predictions: Predictions of each sampled unit, from a model that has not seen its value.
+        predictions: Predictions of each sampled unit, from a model that has not seen its value; several columns if
+            several models predict.
         expected: The mean prediction in each stratum.
+        tuned: Whether each column counts times its own factor (`power_tuning`), so that predictions of no use cost
+            next to nothing, and inverted ones are turned round.
         bounds: The smallest and the largest possible value.
         level: How often the interval is to hold the truth.
 
@@ -121,19 +127,58 @@ def stratified(
     """
     y, size = vector(values), vector(sizes, "sizes")
     h = np.asarray(strata, dtype=np.intp)
-    f = np.zeros(len(y)) if predictions is None else vector(predictions, "predictions")
-    whole = np.zeros(len(size)) if expected is None else vector(expected, "expected")
     n = np.bincount(h, minlength=len(size)).astype(np.float64)
     if len(n) != len(size) or (n > size).any():
         raise LimnerError(f"got strata up to {int(h.max(initial=0))} and sizes of {len(size)}: a stratum lacks units")
-    residual = y - f
+    f, whole = columns(predictions, len(y), "predictions"), columns(expected, len(size), "expected")
+    if f.shape[1] != whole.shape[1]:
+        raise LimnerError(f"got {f.shape[1]} columns of predictions, {whole.shape[1]} of expected: one mean for each")
+    factors = power_tuning(y, f, h, size) if tuned else np.ones(f.shape[1])
+    residual = y - f @ factors
     mean, variance, degrees = _by_stratum(residual, h, n, size, _least(len(y)) * (bounds[1] - bounds[0]) ** 2)
-    value = float((size / size.sum()) @ (whole + mean))
+    if tuned and factors.any():
+        variance *= degrees / max(degrees - len(factors), 1)
+    value = float((size / size.sum()) @ (whole @ factors + mean))
     low, high = _wilson(value, variance, degrees, bounds, level, _least(len(y)))
     simple = float(np.var(y, ddof=1)) / len(y) * (1 - len(y) / size.sum()) if len(y) > 1 else 0.0
     effect = variance / simple if simple > 0 else float("nan")
     value = min(max(value, bounds[0]), bounds[1])
     return Estimate(value, low, high, level, variance, len(y), int(size.sum()), effect)
+
+
+def power_tuning(
+    values: npt.ArrayLike, predictions: npt.ArrayLike, strata: npt.ArrayLike, sizes: npt.ArrayLike
+) -> Vector:
+    """The factors lambda of the predictions that make a stratified difference estimate vary least.
+
+    One factor for each column, common to all strata: with `c_h = W_h^2 (1 - n_h / N_h) / n_h`, the solution of
+    `sum_h c_h cov_h(f, f) lambda = sum_h c_h cov_h(f, y)` (the combined regression estimate of Cochran 1977, 7.10).
+    Without strata that is the power tuning of PPI++ (Angelopoulos, Duchi & Zrnic 2023), with the variance of the
+    labelled predictions. All factors are 0 where fewer than `TUNED` answers are left to each.
+
+    Args:
+        values: One for each sampled unit.
+        predictions: Predictions of each, one or several columns.
+        strata: The stratum of each, numbered from 0.
+        sizes: Units of the population in each stratum.
+
+    >>> power_tuning([0, 1] * 40, [1, 0] * 40, [0] * 80, [800]).round(2)
+    array([-1.])
+    >>> power_tuning([0, 1], [0.1, 0.9], [0, 0], [50])
+    array([0.])
+    """
+    y, size, h = vector(values), vector(sizes, "sizes"), np.asarray(strata, dtype=np.intp)
+    f = columns(predictions, len(y), "predictions")
+    n = np.bincount(h, minlength=len(size)).astype(np.float64)
+    if len(y) - np.count_nonzero(n) < TUNED * f.shape[1]:
+        return np.zeros(f.shape[1])
+    both = np.column_stack([f, y])
+    sums = np.zeros((len(size), both.shape[1]))
+    np.add.at(sums, h, both)
+    apart = both - (sums / np.maximum(n, 1)[:, None])[h]
+    part = (size / size.sum()) ** 2 * (1 - n / size) / (np.maximum(n, 1) * np.maximum(n - 1, 1))
+    product = apart.T @ (apart * part[h, None])
+    return np.asarray(np.linalg.lstsq(product[:-1, :-1], product[:-1, -1], rcond=1e-9)[0])
 
 
 def sum_of_means(

@@ -83,6 +83,21 @@ def binary(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Vector, Vector]:
     return first, second
 
 
+def columns(values: npt.ArrayLike | None, rows: int, name: str) -> Vector:
+    """The values as columns of so many rows; no column where there are none.
+
+    >>> columns([1, 2], 2, "predictions").shape, columns(None, 2, "predictions").shape
+    ((2, 1), (2, 0))
+    """
+    if values is None:
+        return np.zeros((rows, 0))
+    found = numbers(values, name)
+    found = found[:, None] if found.ndim == 1 else found
+    if found.ndim != 2 or len(found) != rows:
+        raise LimnerError(f"{name}: got shape {found.shape}, expected {rows} rows")
+    return found
+
+
 def codes(labels: npt.ArrayLike, n: int, what: str) -> Codes:
     """Labels (of clusters or folds) as integers from 0, one for each of `n` values.
 

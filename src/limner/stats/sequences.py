@@ -8,16 +8,22 @@ draws without replacement: Shekhar et al. 2023, *Risk-limiting financial audits 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
 from limner.core.errors import LimnerError
 from limner.stats.estimators import Estimate, stratified
-from limner.stats.inputs import Vector, share, vector
+from limner.stats.inputs import Codes, Vector, columns, numbers, share, vector
+
+Bools = npt.NDArray[np.bool_]
 
 GRID = 401
 """Grid of candidate means."""
 _MOST = 0.5  # fraction of the capital that a bet may lose
+_RIDGE = 20.0  # answers' worth of no slope
+_CHUNK = 64  # draws that are looked at together; means that are out are dropped after each
 
 
 def confidence_sequence(
@@ -52,23 +58,36 @@ def confidence_sequence(
     z, least, most = vector(draws, "draws"), vector(lows, "lows"), vector(highs, "highs")
     if ((z < least - 1e-9) | (z > most + 1e-9)).any():
         raise LimnerError("draws: got one outside its bounds, expected lows <= draws <= highs")
-    alpha = 1 - share(level, "level")
-    means = np.linspace(bounds[0], bounds[1], grid)
-    up, down, never = np.zeros(grid), np.zeros(grid), np.zeros(grid, dtype=bool)
-    total, square, seen = 0.5 * (least[0] + most[0]), (most[0] - least[0]) ** 2 / 4, 1.0
-    ends = np.empty((2, len(z)))
-    limit, step = np.log(2 / alpha), (bounds[1] - bounds[0]) / (grid - 1)
-    for t, value in enumerate(z):
-        bet = np.sqrt(2 * limit / (square / seen * (t + 1) * np.log(t + 2)))
-        up += np.log1p(np.minimum(bet, _MOST / np.maximum(means - least[t], 1e-12)) * (value - means))
-        down += np.log1p(-np.minimum(bet, _MOST / np.maximum(most[t] - means, 1e-12)) * (value - means))
-        never |= np.maximum(up, down) >= limit
-        total, seen = total + value, seen + 1
-        square += (value - total / seen) ** 2
-        kept = np.flatnonzero(~never)
-        ends[:, t] = (means[kept[0]] - step, means[kept[-1]] + step) if len(kept) else ends[:, t - 1]
+    limit = float(np.log(2 / (1 - share(level, "level"))))
+    means, step = np.linspace(bounds[0], bounds[1], grid), (bounds[1] - bounds[0]) / (grid - 1)
+    bets = _bets(z, (most[0] - least[0]) / 2, (least[0] + most[0]) / 2, limit)
+    ends, capital = np.full((2, len(z)), np.nan), np.zeros((2, grid))
+    for start in range(0, len(z), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        grown = capital[:, None] + _growth(z[part, None], least[part, None], most[part, None], bets[part, None], means)
+        kept = ~np.logical_or.accumulate((grown >= limit).any(axis=0), axis=0)
+        first, last = kept.argmax(axis=1), len(means) - 1 - kept[:, ::-1].argmax(axis=1)
+        ends[:, part] = np.where(kept.any(axis=1), [means[first] - step, means[last] + step], np.nan)
+        means, capital = means[kept[-1]], grown[:, -1, kept[-1]]
+        if not len(means):
+            break  # nothing is left that could be the mean: the last interval stays
     clipped = np.clip(ends, *bounds)
-    return np.maximum.accumulate(clipped[0]), np.minimum.accumulate(clipped[1])
+    return np.fmax.accumulate(clipped[0]), np.fmin.accumulate(clipped[1])
+
+
+def _bets(z: Vector, spread: float, middle: float, limit: float) -> Vector:
+    """What to bet on each draw, from the variance of those before it; one draw is made up to begin with."""
+    seen = np.arange(1, len(z) + 1) + 1.0
+    apart = (z - (middle + np.cumsum(z)) / seen) ** 2
+    square = spread**2 + np.concatenate([[0.0], np.cumsum(apart)[:-1]])
+    return np.asarray(np.sqrt(2 * limit / (square * np.log(seen))))
+
+
+def _growth(z: Vector, least: Vector, most: Vector, bets: Vector, means: Vector) -> Vector:
+    """By how much the log of either capital has grown after each draw, against each mean: (2, draws, means)."""
+    up = np.log1p(np.minimum(bets, _MOST / np.maximum(means - least, 1e-12)) * (z - means))
+    down = np.log1p(-np.minimum(bets, _MOST / np.maximum(most - means, 1e-12)) * (z - means))
+    return np.cumsum([up, down], axis=1)
 
 
 def sequential(
@@ -80,14 +99,19 @@ def sequential(
     pilot: int = 0,
     frame: npt.ArrayLike | None = None,
     member: npt.ArrayLike | None = None,
+    predictions: npt.ArrayLike | None = None,
+    expected: npt.ArrayLike | None = None,
+    corners: npt.ArrayLike | None = None,
     bounds: tuple[float, float] = (0.0, 1.0),
     level: float = 0.95,
 ) -> Estimate:
     """The mean of a population from draws of `limner.stats.sampling.draw`, valid at any time.
 
     Each draw I at time t gives `z_t = (sum of seen y + sum of f over the unseen + (y_I - f_I) / q_t(I)) / N`, whose
-    conditional mean is the population's: f is the mean answer of the stratum so far (without the draw itself), q_t
-    the probability of the draw. `confidence_sequence` does the rest.
+    conditional mean is the population's: q_t is the probability of the draw, and f may be anything that is known before
+    it. Here f is the mean answer of the stratum so far, plus `lambda_t` times the unit's prediction less that of its
+    stratum, with `lambda_t` by ridge regression on the answers so far: predictions of no use soon count for nothing.
+    `confidence_sequence` does the rest.
 
     Args:
         values: Values in the order of the draws.
@@ -97,6 +121,10 @@ def sequential(
         pilot: The first so many draws were certain; they are taken as seen.
         frame: Units that could be drawn in each stratum, where they are more than those of `sizes`.
         member: Whether each draw is one of the units of the target population; all by default.
+        predictions: Predictions of each draw, one or several columns; as in `stratified`.
+        expected: The mean prediction in each stratum of the target population.
+        corners: Predictions that have all others of the stratum between them, (strata, corners, columns): the
+            smallest and the largest of one column.
         bounds: The smallest and the largest value.
         level: Coverage of the interval, valid after every draw.
     """
@@ -105,21 +133,84 @@ def sequential(
     whole = size if frame is None else vector(frame, "frame")
     own = np.ones(len(y), dtype=bool) if member is None else np.asarray(member, dtype=bool)
     split = np.broadcast_to(np.asarray(shares, dtype=np.float64), (len(y), len(size)))
-    once = stratified(y[own], h[own], size, bounds=bounds, level=level) if own.any() else None
+    f, means = columns(predictions, len(y), "predictions"), columns(expected, len(size), "expected")
+    reach = (means[:, None] if corners is None else numbers(corners, "corners")) - means[:, None]
     low, high = bounds
     if len(y) > pilot:
-        z = _martingale(y, h, own, size, whole, split, pilot, bounds)
+        known = _Known.before_each_draw(y, h, own, f - means[h], reach, len(size), bounds)
+        z = _martingale(known, y, h, own, size, whole, split, pilot, bounds)
         lows, highs = confidence_sequence(*z, bounds=bounds, level=level)
         low, high = float(lows[-1]), float(highs[-1])
+    how = {"predictions": f[own], "expected": means, "tuned": True, "bounds": bounds, "level": level}
+    once = stratified(y[own], h[own], size, **how) if own.any() else None
     value = min(max(once.value if once else (low + high) / 2, low), high)
     variance, effect = (once.variance, once.effect) if once else (float("nan"), float("nan"))
     return Estimate(value, low, high, level, variance, int(own.sum()), int(size.sum()), effect, "anytime")
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What is known before each draw.
+
+    Args:
+        drawn: Draws of each stratum so far, (draws, strata).
+        counts: Those that are of the target population.
+        sums: The sum of their values.
+        middle: What each stratum's units are taken for, before their predictions.
+        above: By how much predictions lift each draw above that.
+        rest: The same, summed over all units that are not seen.
+        low: The least that predictions may add in each stratum.
+        high: The most.
+    """
+
+    drawn: Vector
+    counts: Vector
+    sums: Vector
+    middle: Vector
+    above: Vector
+    rest: Vector
+    low: Vector
+    high: Vector
+
+    @classmethod
+    def before_each_draw(
+        cls, y: Vector, h: Codes, own: Bools, x: Vector, reach: Vector, strata: int, bounds: tuple[float, float]
+    ) -> _Known:
+        taken = np.zeros((len(y), strata))
+        taken[np.arange(len(y)), h] = 1.0
+        mine, x = taken * own[:, None], x * own[:, None]
+        drawn, counts, sums = (_before(each) for each in (taken, mine, mine * y[:, None]))
+        overall = (sums.sum(axis=1) + (bounds[0] + bounds[1]) / 2) / (counts.sum(axis=1) + 1)
+        plain = (sums + 2 * overall[:, None]) / (counts + 2)
+        slope = _slopes((y - plain[np.arange(len(y)), h]) * own, x, reach)
+        seen = _before(mine[:, :, None] * x[:, None, :])
+        lifted = (seen * slope[:, None]).sum(axis=2)
+        ends = np.einsum("tk,sck->tsc", slope, reach)
+        low, high = ends.min(axis=2), ends.max(axis=2)
+        return cls(
+            drawn, counts, sums, plain - lifted / (counts + 2), (slope * x).sum(axis=1), -lifted.sum(axis=1), low, high
+        )
+
+
+def _before(each: Vector) -> Vector:
+    """The sum of all rows before each."""
+    return np.asarray(np.cumsum(each, axis=0) - each)
+
+
+def _slopes(residual: Vector, x: Vector, reach: Vector) -> Vector:
+    """The ridge regression of the residuals before each draw on the predictions: (draws, columns)."""
+    if not x.shape[1]:
+        return np.zeros(x.shape)
+    wide = np.maximum((np.ptp(reach, axis=1).max(axis=0) / 2) ** 2 / 3, 1e-12)  # as if it varied evenly
+    square, product = _before(x[:, :, None] * x[:, None, :]), _before(x * residual[:, None])
+    return np.asarray(np.linalg.solve(square + _RIDGE * np.diag(wide), product[:, :, None])[:, :, 0])
+
+
 def _martingale(
+    known: _Known,
     y: Vector,
-    h: npt.NDArray[np.intp],
-    own: npt.NDArray[np.bool_],
+    h: Codes,
+    own: Bools,
     size: Vector,
     whole: Vector,
     shares: Vector,
@@ -127,25 +218,15 @@ def _martingale(
     bounds: tuple[float, float],
 ) -> tuple[Vector, Vector, Vector]:
     """The draws after the pilot as numbers with the right conditional mean, and their bounds."""
-    left, unseen = whole.copy(), size.copy()
-    sums, counts = np.zeros(len(size)), np.zeros(len(size))
-    found = np.empty((3, len(y) - pilot))
-    for t in range(len(y)):
-        k = h[t]
-        if t >= pilot:
-            open_ = np.where(left > 0, np.maximum(shares[t], 1e-12), 0.0)
-            chance = np.divide(open_ / open_.sum(), left, out=np.ones_like(left), where=left > 0)
-            overall = (sums.sum() + (bounds[0] + bounds[1]) / 2) / (counts.sum() + 1)
-            f = (sums + 2 * overall) / (counts + 2)
-            base = sums.sum() + unseen @ f
-            there = (left > 0) & (unseen > 0)
-            ends = [((b - f) / chance)[there] for b in bounds]
-            low, high = min(0.0, ends[0].min(initial=0.0)), max(0.0, ends[1].max(initial=0.0))
-            moved = (y[t] - f[k]) / chance[k] if own[t] else 0.0
-            found[:, t - pilot] = np.array([base + moved, base + low, base + high]) / size.sum()
-        left[k] -= 1
-        if own[t]:
-            unseen[k] -= 1
-            sums[k] += y[t]
-            counts[k] += 1
-    return found[0], found[1], found[2]
+    left, unseen = whole - known.drawn, size - known.counts
+    open_ = np.where(left > 0, np.maximum(shares, 1e-12), 0.0)
+    chance = np.divide(open_ / open_.sum(axis=1, keepdims=True), left, out=np.ones_like(left), where=left > 0)
+    base = known.sums.sum(axis=1) + (unseen * known.middle).sum(axis=1) + known.rest
+    there = (left > 0) & (unseen > 0)
+    low = np.where(there, (bounds[0] - known.middle - known.high) / chance, 0.0).min(axis=1)
+    high = np.where(there, (bounds[1] - known.middle - known.low) / chance, 0.0).max(axis=1)
+    now = np.arange(len(y)), h
+    moved = np.where(own, (y - known.middle[now] - known.above) / chance[now], 0.0)
+    found = (base + each for each in (moved, np.minimum(low, 0.0), np.maximum(high, 0.0)))
+    z, lows, highs = (each[pilot:] / size.sum() for each in found)
+    return z, lows, highs

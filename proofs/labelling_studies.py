@@ -1,0 +1,193 @@
+"""Simulated studies for `few_labels.py`: units are drawn as a plan draws them, and the truth answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from labelling_worlds import Leveled, Target
+
+from limner.annotate.design import EACH, PILOT, STRATA, cut, shares_of, spread_of
+from limner.annotate.levels import BEFORE, LEAST
+from limner.annotate.predicted import Predicted
+from limner.stats import Drawn, Estimate, draw, sequential, stratified, sum_of_means
+
+SEARCHED = 100
+"""Studies of each number of labels that is tried for a wanted half-width."""
+Found = dict[str, list[tuple[float, float, float]]]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Simulated studies of one design: what one worker does.
+
+    Args:
+        kind: "fixed", "anytime", "two draws", "judge alone", "late", "levels", or "labels for" a half-width.
+        world: Name of the world.
+        judge: Name of the judge.
+        labels: Labels that people give.
+        studies: How many are simulated.
+        targets: What is estimated.
+        scores: What the judge says of every unit.
+        deeper: Whether each unit is a pair that no system returns first.
+        drawn: Units that are drawn.
+    """
+
+    kind: str
+    world: str
+    judge: str
+    labels: int
+    studies: int
+    targets: tuple[Target, ...] | tuple[Leveled, ...]
+    scores: np.ndarray | None = None
+    deeper: np.ndarray | None = None
+    drawn: int = 0
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """What every row of it begins with."""
+        return {"kind": self.kind, "world": self.world, "judge": self.judge, "labels": self.labels,
+                "studies": self.studies}  # fmt: skip
+
+    @cached_property
+    def codes(self) -> np.ndarray:
+        """The stratum of every unit."""
+        judged = None if self.kind == "judge alone" else self.scores
+        return cut(self.deeper, judged, max(min(STRATA, self.drawn // EACH), 1))
+
+    @cached_property
+    def shares(self) -> np.ndarray:
+        """How a first draw is shared among strata."""
+        size = np.bincount(self.codes)
+        spread = spread_of(self.codes, size, {}, None if self.kind == "judge alone" else self.scores)
+        return shares_of(size * spread, size, self.drawn, answered=False)
+
+
+def done(job: Job) -> list[dict[str, Any]]:
+    """The rows of a job: how often the interval holds the truth, its half-width and the bias, for each target."""
+    if job.kind.startswith("labels for"):
+        return [{**job.head, "target": job.targets[0].name, "needed": _labels_for(job)}]
+    simulate = _by_levels if job.kind == "levels" else _by_units
+    return [{**job.head, "target": name, **row} for name, row in simulate(job).items()]
+
+
+def _row(found: list[tuple[float, float, float]], true: float) -> dict[str, float]:
+    value, low, high = np.array(found).T
+    half = float((high - low).mean() / 2)
+    covered = float(((low <= true + 1e-12) & (true <= high + 1e-12)).mean())
+    return {"covered": covered, "half": 100 * half, "bias": float(value.mean() - true) / half if half else 0.0}
+
+
+# --- pairs and queries in strata --------------------------------------------------------------------------------
+
+
+def _by_units(job: Job) -> dict[str, dict[str, float]]:
+    """Studies of pairs or queries."""
+    prepared = [_Prepared.of(target, job) for target in job.targets]
+    found: Found = {t.name: [] for t in job.targets}
+    for seed in range(job.studies):
+        drawn = draw(job.codes, job.drawn, shares=job.shares, pilot=PILOT, seed=seed)
+        if job.kind == "two draws":
+            drawn = _further(job.codes, drawn, prepared[0].values, job.drawn, seed)
+        for each in prepared:
+            e = each.estimate(job, drawn)
+            beyond = each.target.outside  # may be anything: in the middle it goes on as inside
+            found[each.target.name].append((e.value + beyond * e.value, e.low, e.high + beyond))
+    return {t.name: _row(found[t.name], t.true) for t in job.targets}
+
+
+def _further(codes: np.ndarray, first: Drawn, known: np.ndarray, number: int, seed: int) -> Drawn:
+    """Half of a draw, and a second half that follows the answers of the first."""
+    before = first.units[: number // 2]
+    size, said = np.bincount(codes), {int(n): float(known[n]) for n in before if np.isfinite(known[n])}
+    rest = number - len(before)
+    shares = shares_of(size * spread_of(codes, size, said, None), size, rest, answered=True)
+    more = draw(codes, rest, shares=shares, before=before, seed=seed + 1_000_000)
+    return Drawn(
+        np.concatenate([before, more.units]), np.concatenate([first.probabilities[: len(before)], more.probabilities])
+    )
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A target with all that does not change from study to study."""
+
+    target: Target
+    values: np.ndarray
+    size: np.ndarray
+    compact: np.ndarray
+    predicted: Predicted | None
+
+    @classmethod
+    def of(cls, target: Target, job: Job) -> _Prepared:
+        values = np.full(len(job.codes), np.nan)
+        values[target.units] = target.values
+        scores, signs = job.scores, target.signs
+        if job.kind == "judge alone" and scores is not None:  # its yes and no instead of people's
+            yes = scores[target.units] >= 0.5
+            values[target.units] = yes if signs is None else yes == (signs > 0)
+            scores = None
+        size = np.bincount(job.codes[target.units], minlength=job.codes.max() + 1).astype(float)
+        predicted = Predicted.of(target.units, job.codes, scores, signs)
+        return cls(target, values, size, np.searchsorted(np.flatnonzero(size), job.codes), predicted)
+
+    def estimate(self, job: Job, found: Drawn) -> Estimate:
+        units, known = found.units, self.predicted
+        mine = ~np.isnan(self.values[units])
+        how: dict[str, Any] = {"bounds": self.target.bounds}
+        if job.kind == "anytime":
+            if known is not None:
+                how |= {"predictions": known.columns[units], "expected": known.means, "corners": known.corners}
+            pilot = int((found.probabilities == 1).argmin())
+            e = sequential(np.nan_to_num(self.values[units]), job.codes[units], self.size, shares=job.shares,
+                           pilot=pilot, frame=np.bincount(job.codes), member=mine, **how)  # fmt: skip
+        else:
+            units = units[mine]
+            if known is not None:
+                how |= {"predictions": known.columns[units], "expected": known.means[self.size > 0], "tuned": True}
+            e = stratified(self.values[units], self.compact[units], self.size[self.size > 0], **how)
+        return e.scaled(self.target.scale, self.target.shift)
+
+
+# --- queries by levels ------------------------------------------------------------------------------------------
+
+
+def _by_levels(job: Job) -> dict[str, dict[str, float]]:
+    """Studies of queries down to a level, as far as the budget goes."""
+    levels, many = job.targets[0].values.shape
+    costs, codes = job.targets[0].costs, np.repeat(np.arange(levels), many)
+    shares = np.array(BEFORE) / np.sqrt(costs)
+    most = int(job.labels / (shares / shares.sum() @ costs)) + LEAST * levels
+    found: Found = {t.name: [] for t in job.targets}
+    flat = {t.name: t.values.ravel() for t in job.targets}
+    for seed in range(job.studies):
+        units = draw(codes, most, shares=shares / shares.sum(), pilot=LEAST, seed=seed).units
+        units = units[: int(np.searchsorted(np.cumsum(costs[codes[units]]), job.labels * (1 + 1e-9), side="right"))]
+        for t in job.targets:
+            ends = (-1.0 if t.name.endswith("difference") else 0.0) - t.given, 1.0 - t.given
+            e = sum_of_means(flat[t.name][units], codes[units], [many] * levels, prior=BEFORE, bounds=ends)
+            found[t.name].append((e.value + t.given, e.low + t.given, e.high + t.given))
+    return {t.name: _row(found[t.name], t.true) for t in job.targets}
+
+
+# --- how many labels --------------------------------------------------------------------------------------------
+
+
+def _labels_for(job: Job) -> int:
+    """The least number of labels whose mean half-width is what the job's name says, by halving."""
+    wanted = float(job.kind.split()[-1])
+    by_level = job.deeper is None
+    if by_level:
+        costs = job.targets[0].costs
+        low, high = int(np.ceil(costs.sum() * LEAST)), int(costs.sum() * job.targets[0].values.shape[1])
+    else:
+        low, high = 20, len(job.deeper)
+    while high - low > max(low // 20, 5):
+        middle = (low + high) // 2
+        kind = "levels" if by_level else "fixed"
+        part = replace(job, kind=kind, labels=middle, studies=SEARCHED, drawn=middle)
+        wide = next(iter((_by_levels if by_level else _by_units)(part).values()))["half"] > wanted
+        low, high = (middle, high) if wide else (low, middle)
+    return high
