@@ -39,7 +39,7 @@ class Workload:
         most: And at most; None for any number.
         people: How many people.
         submitted: Tasks they finished.
-        approved: Those of them that count: neither rejected nor of somebody who was set aside.
+        approved: Those of them that count: neither rejected nor from an excluded annotator.
     """
 
     least: int

@@ -266,7 +266,7 @@ def _refuse_stranger(connection: sa.Connection, annotator_id: int) -> None:
         exclusion.c.kind == "annotator", exclusion.c.target == annotator_id, exclusion.c.lifted.is_(None)
     )
     if not active or connection.scalar(aside) is not None:
-        raise NotAllowed("this annotator is set aside and gets no more tasks: ask a reviewer")
+        raise NotAllowed("this annotator is excluded and gets no more tasks: ask a reviewer")
 
 
 def _own(connection: sa.Connection, annotator_id: int, now: int) -> int | None:
