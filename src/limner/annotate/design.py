@@ -122,9 +122,9 @@ def plan(
         systems: By name: scores, or rankings by direction.
         measures: R@k, S@k, MRR@k and P@k; with any that needs all matches of a query (mAP@R, RP, Recall@k, nDCG, MAP)
             the study takes many more labels.
-        direction: "i2t" or "t2i"; both where left out.
+        direction: "i2t" or "t2i"; both by default.
         half_width: Wanted half-width of the widest interval, in points.
-        budget: At most so many labels in this draw, all directions together.
+        budget: Maximum number of labels in this draw, all directions together.
         judge: Whose beliefs make the strata; it takes no part where a measure needs all matches of a query.
         strata: How many.
         replication: People who judge each pair.
@@ -407,7 +407,7 @@ def _half(share: float, inside: FloatArray, spread: FloatArray, codes: Any, coun
 
 
 def ask(store: Store, made: Design, given: Judgements, units: Sequence[int], replication: int, seed: int) -> int:
-    """Makes tasks of the drawn pairs that nobody is asked for yet, in the order they were drawn."""
+    """Makes tasks for the drawn pairs that are in no task yet, in the order they were drawn."""
     pairs = list(dict.fromkeys(p for n in units for p in made.units[n].pairs(made.direction)))
     if not pairs:
         return 0

@@ -140,7 +140,7 @@ def waiting(store: Store, *, direction: str | None = None, depth: int = TOP) -> 
     Args:
         store: The store.
         direction: Only those that some system proposed in this direction, "i2t" or "t2i": a stage of its own.
-        depth: Of its lists' first so many places.
+        depth: How many of the first places of its lists count.
     """
     found = [(p.image, p.caption) for p in pairs(store) if not p.asked and p.origin == "pool"]
     if direction is None:

@@ -57,7 +57,7 @@ class PreferenceStudy:
 
     @property
     def queries(self) -> tuple[str, ...]:
-        """The queries that are asked with, in order."""
+        """The queries of the study, in order."""
         return tuple(dict.fromkeys(each.query for each in self.rivals))
 
 
@@ -71,7 +71,7 @@ def counted(
 
     Args:
         votes: The votes.
-        names: Order of the rankings; all that occur, sorted, where left out.
+        names: Order of the rankings; all that occur, sorted, by default.
         same: (query, ranking) -> the ranking it counts as, where both show the same list for that query.
     """
     merged = same or {}
@@ -100,7 +100,7 @@ def study(
         positives: Right answers, five or more; as many places are shown as there are.
         others: Wrong answers, at least as many.
         query: The query's id.
-        length: Places shown; the number of positives where left out.
+        length: Places shown; the number of positives by default.
         direction: "t2i" or "i2t".
     """
     size = len(positives) if length is None else length
@@ -207,7 +207,7 @@ def study_of_systems(
 
     Args:
         lists: Each system's ranking, query -> candidate, over the same queries.
-        judgements: Query -> candidate; only with them can measures be set beside the votes.
+        judgements: Query -> candidate; needed to compare measures with the votes.
         queries: How many queries, drawn at random.
         length: Places shown.
         direction: "t2i" or "i2t".

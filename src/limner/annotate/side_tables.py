@@ -32,11 +32,11 @@ SHORTCOMINGS = ("not-in-image", "not-in-caption", "wrong", "grammar")
 
 @dataclass(frozen=True)
 class Workload:
-    """People who did so many tasks (B.1).
+    """People by the number of tasks they did (B.1).
 
     Args:
-        least: Tasks of each, at least.
-        most: And at most; None for any number.
+        least: Minimum number of tasks of each.
+        most: Maximum number of tasks; None for any number.
         people: How many people.
         submitted: Tasks they finished.
         approved: Those of them that count: neither rejected nor from an excluded annotator.

@@ -92,7 +92,7 @@ def make_caption_tasks(
     Args:
         pool: The pairs to judge, (image, caption).
         known: The original pairs, image -> text.
-        near: Pairs in some system's top-25, which are no known negatives.
+        near: Pairs in some system's top-25, which cannot be known negatives.
         controls: Original pairs, image -> text, of which control images are made: those of the development set in the
             paper. `known` by default.
         images: Images per task, the control image among them.

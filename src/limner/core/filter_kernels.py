@@ -93,7 +93,7 @@ def select(near, vectors, bounds, keys, k, room, columns, indptr):  # type: igno
         bounds: Factors, see `Bounds`: of queries, of candidates, both of the second bound; and eps.
         keys: See `Keys`: scale (float32), shift (float32), shift (float64), allowance (float32, rounded up).
         k: How many are wanted; at most the number of columns.
-        room: Products in double precision that may be computed in all.
+        room: Products in double precision that may be computed in total.
         columns: Output, the columns of all rows one after another, in rising order.
         indptr: Output, those of row r are `indptr[r]:indptr[r + 1]`.
 
@@ -165,7 +165,7 @@ def count_near(near, vectors, bounds, indptr, positives, cut, room, above, whose
         indptr: Positives of row r are `indptr[r]:indptr[r + 1]`.
         positives: The column of each positive.
         cut: The pool of every row, empty where all columns count; indptr and columns of the pools, in rising order.
-        room: Products in double precision that may be computed in all.
+        room: Products in double precision that may be computed in total.
         above: Output, one number per positive.
         whose: Output, the positive of each pair that is left.
         columns: Output, the column of each pair that is left; the positive's own is not among them.

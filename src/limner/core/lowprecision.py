@@ -43,7 +43,7 @@ SLACK = 1 + 2.0**-16
 
 
 def accumulation(dimensions: int, unit: float = 2.0**-22) -> float:
-    """The relative error of a sum of so many products, each step with at most `unit`, in whatever order.
+    """The relative error of a sum of this many products, each step with at most `unit`, in any order.
 
     >>> accumulation(1024) < 2.5e-4
     True

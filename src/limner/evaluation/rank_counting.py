@@ -91,7 +91,7 @@ class _Count:
         return (told, kept) if len(told) == len(found) else None
 
     def divided(self, score: PairScores) -> _CountPieces | None:
-        """Counts of pieces of rows add up, once the scores of the positives are known; pools of folds are not cut."""
+        """Once the scores of the positives are known, counts over pieces of rows can be summed; folds are not split."""
         if any(counter.pools is not None for counter in self.counters):
             return None
         known = [score(*np.divmod(counter.keys, counter.width)) for counter in self.counters]

@@ -163,7 +163,7 @@ class Result:
 
     @property
     def statistic(self) -> Statistic:
-        """What sums up the queries of a fold, as `limner.stats` takes it: "mean", "median" or a function."""
+        """The summary statistic over the queries of a fold: "mean", "median" or a function."""
         return self.measure.statistic
 
     def reordered(self, queries: Ids) -> Result:

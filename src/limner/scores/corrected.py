@@ -42,7 +42,7 @@ class CorrectedScores(Scores):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """As the scores below."""
+        """The type of the scores that are corrected."""
         return self.base.dtype
 
     @cached_property
@@ -112,15 +112,15 @@ class CorrectedScores(Scores):
 
     @property
     def block_rows(self) -> int:
-        """As the scores below."""
+        """The type of the scores that are corrected."""
         return self.base.block_rows
 
     def memory(self) -> Any:
-        """As the scores below."""
+        """The type of the scores that are corrected."""
         return self.base.memory()
 
     def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[object]]]:
-        """As the scores below."""
+        """The type of the scores that are corrected."""
         return self.base.workers(wanted)
 
     def stream(
@@ -229,7 +229,7 @@ def _with_statistics(
     known: Statistics | tuple[Statistics, Statistics],
     options: Mapping[str, object],
 ) -> CorrectedScores:
-    """Options that are not given are those of the statistics."""
+    """Options that are not given are taken from the statistics."""
     kind = how if isinstance(how, type) else CORRECTIONS.find(how)
     known_as = known[0].correction if isinstance(known, tuple) else known.correction
     own = asdict(known_as) if kind is type(known_as) else {}

@@ -88,7 +88,7 @@ class Products(Protocol):
 
     @property
     def bound(self) -> float:
-        """No score is above it."""
+        """An upper bound of all scores."""
 
     def memory(self) -> Float32:
         """Memory of a block."""
@@ -104,7 +104,7 @@ class Products(Protocol):
 
 
 def filter_of(scores: Products) -> Filter | None:
-    """A filter for these scores where one applies and pays; None where the float32 way is taken."""
+    """A filter for these scores if one applies and saves time; None to use float32."""
     word = setting()
     if word == "never" or not _fits(scores):
         return None
@@ -157,12 +157,12 @@ class _Turns:
 
 @dataclass(frozen=True, eq=False)
 class Shifted:
-    """What is made of a row of scores s, and in what order: scale s - shift(candidate) - something of the row itself.
+    """How a row of scores s is transformed: scale s - shift(candidate) - a value of the row itself.
 
     Args:
         scale: 1 or 2, or another power of two.
         shift: One number per candidate.
-        own: So many of the best scores of its row decide what is taken off the row; 0 where none do.
+        own: Number of best scores of the row that determine the value of the row; 0 for no such value.
         apply: (scores, places of their candidates) to shifted scores, in float32; may change what it is given.
     """
 

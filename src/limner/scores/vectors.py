@@ -93,7 +93,7 @@ class VectorScores(Scores):
         return super().stream(consume, workers=workers, progress=progress)
 
     def filter(self, workers: int | None) -> Filter | None:
-        """The low-precision way through these scores, where it gives the same answers sooner."""
+        """Low-precision filtering of these scores, if it gives the same result faster."""
         return None if elsewhere(workers) else filter_of(self)
 
     def best_of_columns(self, k: int, *, progress: Progress | None = None) -> Float32 | None:

@@ -49,7 +49,7 @@ def dawid_skene(
         items: Number of the item of each answer.
         labels: Class (0, 1, ...) of each answer.
         n_classes: How many classes there are; the highest label + 1 by default.
-        rounds: At most so many rounds.
+        rounds: Maximum number of rounds.
         tolerance: Stop when the mean log-likelihood of an answer gains less.
 
     >>> found = dawid_skene([0, 1, 2, 0, 1, 2], [0, 0, 0, 1, 1, 1], [1, 1, 0, 0, 0, 0])

@@ -47,7 +47,7 @@ class FailureAnswer:
 
 
 def add_failures(store: Store, found: Iterable[Failure], *, study: str = STUDY, replication: int = 1) -> int:
-    """Adds failures that are to be looked at; those of a query that is there are left out. Returns how many are new."""
+    """Adds failures to judge; a query that is already there is left out. Returns how many are new."""
     if replication < 1:
         raise LimnerError(f"replication {replication}: expected 1 or more people per failure")
     if not study:

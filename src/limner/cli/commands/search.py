@@ -129,7 +129,7 @@ def _is_encoded(asked: Items | Embeddings, bank: Path | None) -> bool:
 def _correction(
     index: Index, correct: str, bank: Path | None, save_bank: Path | None, options: dict[str, object], *, trust: bool
 ) -> dict[str, Any]:
-    """The correction as `index.search` takes it."""
+    """The correction in the form that `index.search` accepts."""
     from limner.scores import Statistics
     from limner.search import read
 

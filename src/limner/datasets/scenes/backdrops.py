@@ -56,7 +56,7 @@ class Scenery:
         self.sheet.paint(Form.of("poly", _steps(*(n for point in points for n in point))), fill)
 
     def strew(self, shape: str, numbers: tuple[float, ...], places: Iterable[tuple[int, int]], fill: Colour) -> None:
-        """The same form in many places."""
+        """Draws the same shape in many places."""
         self.sheet.strew(_form(shape, numbers), fill, [(x * FINE, y * FINE) for x, y in places])
 
     def hills(self, base: float, height: float, fill: Colour) -> None:

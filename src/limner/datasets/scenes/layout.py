@@ -30,7 +30,7 @@ _SIZE_WEIGHTS = {
 
 @dataclass(frozen=True)
 class _Member:
-    """One object before it has a place."""
+    """An object that is not placed yet."""
 
     kind: ObjectKind
     colour: str

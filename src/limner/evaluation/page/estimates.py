@@ -1,4 +1,4 @@
-"""Numbers under the complete truth beside the usual ones: drawn, in words, and what the labels are worth."""
+"""Estimates for the complete truth next to the usual numbers: a chart, a text, and the quality of the labels."""
 
 from __future__ import annotations
 

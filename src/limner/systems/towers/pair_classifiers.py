@@ -100,7 +100,7 @@ class Reading(nn.Module):
         return self.reader.read(texts)
 
     def lengths(self, names: Read, captions: Read) -> tuple[IntArray, IntArray]:
-        """Tokens of both sides."""
+        """Tokens of the queries and of the captions."""
         return names.lengths, captions.lengths
 
     def forward(
@@ -215,7 +215,7 @@ class Tuned(nn.Module):
         return self.pairs.texts(texts)
 
     def lengths(self, names: list[list[int]], captions: list[list[int]]) -> tuple[IntArray, IntArray]:
-        """Tokens of both sides."""
+        """Tokens of the queries and of the captions."""
         first, second = (np.array([len(t) for t in side], dtype=np.int64) for side in (names, captions))
         return first, second
 
