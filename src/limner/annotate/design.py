@@ -355,7 +355,7 @@ def _within(study: _Study, found: Drawn, budget: int | None) -> int:
 
 
 def spread_of(codes: Any, size: Any, labelled: Mapping[int, float], believed: FloatArray | None) -> FloatArray:
-    """The standard deviation of the answers in each stratum: from answers, else from the judge, else the most."""
+    """The standard deviation of the answers in each stratum: from answers, else from the judge, else its maximum."""
     if labelled:
         units = np.array(list(labelled))
         said = np.array(list(labelled.values()))

@@ -16,7 +16,7 @@ Where the terms come from (Cauchy-Schwarz, and Higham 2002, section 3.1, for sum
 - Rounding the sum to bfloat16 changes it by at most 2^-8 of it: eps = 2^-8 + 2^-14 covers this, written in terms of s'.
 - t = 2^-125 (d + sqrt(d) (|a| + max |b|)) covers numbers below 2^-126 that a unit takes as 0, on either way.
 
-The bounds themselves are computed in float32: the factors are rounded up by 2^-16 and eps is larger than it need be,
+The bounds themselves are computed in float32: the factors are rounded up by 2^-16 and eps is larger than necessary,
 which is more than their own rounding can lose.
 
 What the first bound leaves undecided is computed in double precision, pair by pair, and compared by the second bound,

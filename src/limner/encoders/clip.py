@@ -61,7 +61,7 @@ class ClipEncoder(TorchEncoder):
         return list(cut["input_ids"])
 
     def text_vectors(self, tokens: Tensor, filled: Tensor) -> Tensor:
-        """Through the text tower."""
+        """Encodes texts with the text tower."""
         mask = {} if self.filled_up else {"attention_mask": filled.long()}
         return _unit(self.model.get_text_features(input_ids=tokens, **mask))
 

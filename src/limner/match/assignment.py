@@ -273,7 +273,7 @@ class _Rounds:
         return self.starts.get(len(self.done), last).copy()
 
     def _widen(self, edges: Edges, dead: npt.NDArray[np.bool_], prices: FloatArray) -> bool:
-        """Adds open items to the lists of those that want too few; False if none of them has any left to want."""
+        """Adds free items to the lists that are too short; False if no list can grow."""
         closed = np.logical_and.reduceat(np.append(dead[edges.items], True), np.minimum(edges.indptr[:-1], len(edges)))
         closed |= np.diff(edges.indptr) == 0
         floors = np.where(closed & (self._outside(prices) > -np.inf), -np.inf, np.inf)
@@ -315,7 +315,7 @@ class _Rounds:
         return disproved
 
     def _doubts(self, solution: _Solution) -> Wanted:
-        """Asks for those bidders whose profit a pair outside the lists may exceed."""
+        """Requests more candidates for bidders that could gain from a pair outside the lists."""
         sure = self._outside(solution.prices) <= solution.profits + solution.room
         return Wanted(solution.prices, np.where(sure, np.inf, -np.inf))
 

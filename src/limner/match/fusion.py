@@ -372,7 +372,7 @@ def _fuse_rows(
 
 
 def _ranked(system: System, pool: _Pool, start: int, stop: int) -> tuple[Array, Array]:
-    """A system's candidates of some queries, best first, and their ranks from 1; equals share theirs."""
+    """A system's candidates of some queries, best first, and their ranks from 1; ties share a rank."""
     from limner.match import _points
 
     if isinstance(system, Ranking):

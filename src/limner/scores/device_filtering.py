@@ -1,4 +1,4 @@
-"""Filter and verify on a graphics card: bfloat16 tensor cores rule out, a grid of float32 tiles decides.
+"""Filter and verify on a GPU: bfloat16 tensor cores exclude candidates, float32 tiles decide.
 
 The bound is that of `limner.core.lowprecision`, with the largest factors over all candidates; the passes are those of
 `limner.scores.filtering`. Scores are read from products of one shape (`ROWS` by `COLUMNS`, padded with zeros), so that
@@ -139,7 +139,7 @@ def rounded(vectors: Tensor) -> tuple[Tensor, Rounded]:
 
 @dataclass(frozen=True, eq=False)
 class CardFilter:
-    """Filter and verify for scores on a card."""
+    """Filter and verify for scores on a GPU."""
 
     scores: GridScores
 
@@ -182,7 +182,7 @@ class CardNear:
         return self.scores.query_vectors[self.start : self.start + len(self.rows)]
 
     def best(self, choose: Best) -> tuple[Any, Any] | None:
-        """As `choose` of the block itself."""
+        """Like `choose` of a block."""
         return self._chosen(choose, self.candidates(choose.k))
 
     def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[Any, Any] | None:
@@ -193,7 +193,7 @@ class CardNear:
         return self._chosen(choose, *found, apply=shifted.apply)
 
     def above(self, *_: object) -> None:
-        """Ranks are counted in float32 on a card."""
+        """Ranks are counted in float32 on a GPU."""
 
     def _chosen(self, choose: Best, *found: Pairs | None, apply: Any = None) -> tuple[Any, Any] | None:
         told = [pairs[1] for pairs in found if pairs is not None]
@@ -294,7 +294,7 @@ def _whole_sums() -> Iterator[None]:
 
 
 def _kind() -> type[TorchScores]:
-    """The grid and the filter where they are asked for; on a card they are not chosen by themselves."""
+    """The grid and the filter, if requested; on a GPU they are not chosen automatically."""
     return GridScores if setting() == "always" else TorchScores
 
 

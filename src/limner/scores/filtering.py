@@ -216,7 +216,7 @@ class Near:
 
     @property
     def _room(self) -> int:
-        """Products in double precision, for as long as they are a small part of the work."""
+        """The maximum number of products in double precision: a small part of the work."""
         rows, width = self.bits.shape
         return int(rows * max(width // SHARE, 256))
 

@@ -81,5 +81,5 @@ def _hashed(values: Iterable[str]) -> Hashes:
 
 
 def kept(record: TrainedOn | None) -> dict[str, Any]:
-    """The part of a saved model's content that says what it was trained on; nothing where that is not known."""
+    """The part of a saved model's content that says what it was trained on; empty if that is unknown."""
     return {} if record is None else {"trained_on": record.content()}

@@ -66,7 +66,7 @@ def add_failures(store: Store, found: Iterable[Failure], *, study: str = STUDY, 
 
 
 def next_failure(store: Store, annotator_id: int, *, study: str | None = None) -> AskedFailure | None:
-    """A failure that lacks answers and that this annotator has not looked at, the least answered first, or None."""
+    """The next failure for this annotator: one that needs more answers, those with fewest first; or None."""
     given = sa.select(sa.func.count()).where(failure_answer.c.failure_id == failure.c.id)
     answers = given.correlate(failure).scalar_subquery()
     mine = sa.exists().where(failure_answer.c.failure_id == failure.c.id, failure_answer.c.annotator_id == annotator_id)

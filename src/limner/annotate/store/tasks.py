@@ -164,7 +164,7 @@ class TaskState:
         )
 
     def open_to(self, mine: int | None) -> list[Any]:
-        """The items an assignment is asked: its own answers, the controls, and what still lacks answers of others."""
+        """The items that an assignment shows: those it has answered, the controls, and those that need more answers."""
         return [
             item
             for item in self.items
@@ -318,7 +318,7 @@ def _assigned(connection: sa.Connection, number: int, annotator_id: int, now: in
 
 
 def assignment_of(store: Store, annotator_id: int, assignment_id: int) -> Held:
-    """A task as its annotator left it; refused to everybody else."""
+    """A task as its annotator left it; anybody else gets an error."""
     with store.reading() as connection:
         held = _held(connection, assignment_id)
     if held.annotator != annotator_id:

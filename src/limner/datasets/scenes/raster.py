@@ -60,12 +60,12 @@ class Form:
 
 
 class Sheet:
-    """A sheet to paint on, `fine` times as fine as the picture it becomes.
+    """A canvas with `fine` times the resolution of the final picture.
 
     Args:
         width: Width of the picture, in pixels.
         height: Height of the picture.
-        fine: Pixels of the sheet along each side of a pixel of the picture: 1, 2, 4, 8 or 16.
+        fine: Pixels of the canvas along each side of a pixel of the picture: 1, 2, 4, 8 or 16.
 
     >>> sheet = Sheet(3, 1, 2)
     >>> sheet.paint(Form.of("box", (STEPS, 0, 5 * STEPS, 2 * STEPS, 0)), (8, 0, 0))
@@ -160,7 +160,7 @@ def _middles(count: int, reach: int = 0) -> Whole:
 
 
 def _pixels(length: int) -> int:
-    """Pixels that a length takes up at most."""
+    """The maximum number of pixels that a length covers."""
     return -(-length // STEPS)
 
 

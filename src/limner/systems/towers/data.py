@@ -102,7 +102,7 @@ class TrainingPairs:
 
     @cached_property
     def _one_image_each(self) -> Tensor | None:
-        """The image of each text, where no text has two."""
+        """The image of each text, if no text has two images."""
         if len(np.unique(self.text_of)) < len(self.text_of):
             return None
         image = np.full(self.width, -1)
