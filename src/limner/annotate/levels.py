@@ -52,7 +52,7 @@ def refuse_unfit(measures: Iterable[Measure]) -> None:
 
 
 def depth_of(measures: Iterable[Measure]) -> int:
-    """Places of each list that a design of levels looks at."""
+    """How many places of each list a design of levels uses."""
     head = max([HEAD, *(m.k or 0 for m in measures)])
     return head * NEXT
 

@@ -279,8 +279,8 @@ def known_from(labels: Sequence[Label]) -> dict[Key, bool]:
 def trained_again(collection: Collection, known: Mapping[Key, bool], *, train: Collection | None = None) -> Collection:
     """What systems are trained on in a later turn: the training pairs, and every pair that people accepted.
 
-    Pairs that they refused are left out, also where they are original pairs. Scores of a system trained so are for
-    finding more matches among these images, never for reporting how good the system is on them.
+    Pairs that they refused are left out, also where they are original pairs. The scores of such a system serve to
+    find more matches among these images, never for reporting how good the system is on them.
 
     Args:
         collection: What is judged.

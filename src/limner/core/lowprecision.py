@@ -93,7 +93,7 @@ class Rounded:
 
 
 def upward(values: Float64) -> Float32:
-    """float32 numbers that are not below these."""
+    """float32 numbers that are not smaller than these."""
     return np.nextafter(values.astype(np.float32), np.float32(np.inf))
 
 

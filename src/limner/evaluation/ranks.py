@@ -58,7 +58,7 @@ class SystemRanks:
         return found
 
     def only(self, *, systems: Iterable[str] = (), columns: Iterable[str] = ()) -> SystemRanks:
-        """Some of the systems and measures, ranked among themselves; all where none are named."""
+        """Some of the systems and measures, ranked among themselves; all if none are named."""
         rows, named = (
             _chosen(self.systems, systems, "system"),
             _chosen(self.columns, columns, "measure of these systems"),

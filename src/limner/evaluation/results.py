@@ -185,7 +185,7 @@ class Result:
 
 
 def written(measure: str | Measure, results: Iterable[Measured]) -> str:
-    """A measure as results write it: as it was given where one is called so, else as it parses."""
+    """A measure as results write it: as it was given if one has that name, else as it parses."""
     there = {str(result.measure) for result in results}
     return str(measure) if str(measure) in there else str(Measure.parse(measure))
 

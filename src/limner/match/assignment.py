@@ -181,13 +181,13 @@ class _Limits:
 
     @classmethod
     def of(cls, found: Found, prices: FloatArray, m: int, floors: FloatArray | None = None) -> _Limits:
-        """The last pair that was found limits all that were not; where fewer were found there are no others."""
+        """The last pair that was found bounds all others; if fewer were found, there are no others."""
         full = (found.items[:, -1] >= 0) & (found.items.shape[1] < m)
         tops = np.where(full, found.profits[:, -1], -np.inf)
         return cls(prices, tops if floors is None else np.where(floors == np.inf, np.inf, tops))
 
     def at(self, prices: FloatArray) -> FloatArray:
-        """The same at other prices: no profit has risen by more than the greatest fall of a price."""
+        """The same at other prices: no profit rises by more than the largest drop in price."""
         return np.asarray(self.tops + (self.prices - prices).max())
 
 
@@ -252,7 +252,7 @@ class _Rounds:
                 return self._solve_short(edges)
 
     def _solve_short(self, edges: Edges) -> _Solution:
-        """One round in which some bidders stay unassigned, at a cost that keeps them as few as possible."""
+        """One round in which some bidders stay unassigned, at a cost that keeps their number minimal."""
         self.starts.pop(len(self.done), None)
         low, high = self.market.ends()
         null = low - _dense.cost_of_none(low, high, self.n)

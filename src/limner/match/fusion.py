@@ -243,7 +243,7 @@ class FusedScores(Scores):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """As the systems; the finest of them."""
+        """The most precise type of the systems."""
         return np.result_type(*(s.dtype if isinstance(s, Scores) else np.float64 for s in self.systems))
 
     def prepare(self) -> None:

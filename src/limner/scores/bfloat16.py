@@ -28,7 +28,7 @@ _THREAD = local()
 
 @cache
 def has_units() -> bool:
-    """Whether the processor lists bfloat16 units; False where it does not say."""
+    """Whether the CPU reports bfloat16 units; False if unknown."""
     try:
         listed = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -85,7 +85,7 @@ def _float32_products(rows: Float32, columns: Float32) -> None:
 
 
 def products() -> ProductOf:
-    """How products are computed here: by torch where the processor has units for them."""
+    """How products are computed here: by torch if the CPU has units for them."""
     return torch_products if has_units() and find_spec("torch") is not None else emulated_products
 
 
@@ -97,7 +97,7 @@ def emulated_products(rows: Bits, columns: Bits, out: Bits) -> None:
 
 
 def torch_products(rows: Bits, columns: Bits, out: Bits) -> None:
-    """As `emulated_products`, by torch on the processor's bfloat16 units, on one thread."""
+    """Like `emulated_products`, by torch on the CPU's bfloat16 units, on one thread."""
     torch = _torch()
     if not hasattr(_THREAD, "alone"):
         torch.set_num_threads(1)  # of this thread
@@ -131,7 +131,7 @@ def _torch() -> Any:
 
 @contextmanager
 def torch_threads_kept() -> Iterator[None]:
-    """Threads that are told to use one core each change the number that torch takes for new ones."""
+    """Limiting threads to one core each changes the number of threads that torch uses later."""
     torch = sys.modules.get("torch")
     before = torch.get_num_threads() if torch else 0
     try:

@@ -1,4 +1,4 @@
-"""Scores seen through a correction, and what people give for it: a name, a bank of queries, saved statistics."""
+"""Scores seen through a correction, and what users pass for it: a name, a bank of queries, saved statistics."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CorrectedScores(Scores):
     bank: Bank | None = None
 
     def __post_init__(self) -> None:
-        """Takes over the ids; refuses statistics of anything else."""
+        """Uses the ids of the scores; refuses statistics of other candidates."""
         for known in self.bank if isinstance(self.bank, tuple) else (self.bank,):
             if isinstance(known, Statistics):
                 known.refuse_other(self.correction)
@@ -106,7 +106,7 @@ class CorrectedScores(Scores):
         )
 
     def prepare(self) -> None:
-        """Gathers the statistics, those of the scores below first."""
+        """Gathers the statistics, first those of the underlying scores."""
         self.base.prepare()
         _ = self.statistics, self._named
 
@@ -126,7 +126,7 @@ class CorrectedScores(Scores):
     def stream(
         self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
     ) -> Iterator[Result]:
-        """As `Scores.stream`; the best from low-precision products where that gives the same answers sooner."""
+        """Like `Scores.stream`; finds the best with low-precision products if that gives the same result faster."""
         by_filter = getattr(self.base, "filter", None)
         if isinstance(consume, Best) and by_filter is not None:
             shift = self.correction.shift(self.statistics.known)
@@ -198,7 +198,7 @@ def correct(
 
 
 def _as_bank(given: object, scores: Scores, trust: bool) -> Bank | None:
-    """A bank from what people have: arrays are vectors, or scores of the same candidates where scores are a matrix."""
+    """A bank from user input: arrays are vectors, or scores of the same candidates where scores are a matrix."""
     if given is None or isinstance(given, (Embeddings, Scores, Statistics)):
         return given
     if isinstance(given, (str, Path)):
@@ -212,7 +212,7 @@ def _as_bank(given: object, scores: Scores, trust: bool) -> Bank | None:
         return Embeddings.of(rows, prefix="bank-")
     if rows.ndim != 2 or rows.shape[1] != len(scores.candidates):
         raise LimnerError(
-            f"a bank of shape {rows.shape} for scores that are no products of vectors: expected the bank's own scores "
+            f"a bank of shape {rows.shape} for scores that are not products of vectors: expected the bank's own scores "
             f"of the same {len(scores.candidates)} candidates, a row per bank query"
         )
     return Scores.from_matrix(rows, [f"bank-{row}" for row in range(len(rows))], scores.candidates)

@@ -114,7 +114,7 @@ def filter_of(scores: Products) -> Filter | None:
 
 
 def _fits(scores: Products) -> bool:
-    """Whether the bounds hold: nothing overflows, on any way, and sums are not too long."""
+    """Whether the bounds hold: nothing overflows, and sums are not too long."""
     longest = max(scores.query_vectors.max_norm, scores.candidate_vectors.max_norm, scores.bound)
     return longest < LARGEST / 2**20 and accumulation(scores.query_vectors.dim) < 0.125 and min(scores.shape) > 0
 
@@ -142,7 +142,7 @@ class Selective(Protocol):
 
 @dataclass
 class _Turns:
-    """Whether filtering goes on in this pass: it stops where blocks keep more than the bound should leave."""
+    """Whether to keep filtering in this pass: it stops if too many candidates remain after filtering."""
 
     tried: int = 0
     failed: int = 0
@@ -190,7 +190,7 @@ class BestShifted:
 
 @dataclass(frozen=True, eq=False)
 class Near:
-    """Low-precision products of a block of rows, and what can be told from them for sure.
+    """Low-precision products of a block of rows, and what they decide with certainty.
 
     Args:
         start: The query of the first row.
@@ -239,7 +239,7 @@ class Near:
         return places, self.scores.tiles(self.rows, places)
 
     def best(self, choose: Best) -> tuple[npt.NDArray[np.int32], Block] | None:
-        """As `choose` of the block itself."""
+        """Like `choose` of the block itself."""
         found = self.candidates(choose.k)
         if found is None:
             return None
@@ -248,7 +248,7 @@ class Near:
         return places[indices].astype(np.int32), kept
 
     def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[npt.NDArray[np.int32], Block] | None:
-        """As `choose` of the block after the scores have been shifted."""
+        """Like `choose` of the block after the scores have been shifted."""
         allowance = np.full(len(self.bits), ROUNDED * (shifted.scale * self.scores.bound + np.abs(shifted.shift).max()))
         found = [self.candidates(choose.k, Keys(shifted.scale, shifted.shift, allowance))]
         if shifted.own:
@@ -261,7 +261,7 @@ class Near:
         return places[indices].astype(np.int32), kept
 
     def above(self, indptr: Int64, positives: Int64, pools: Pools = NO_POOLS) -> tuple[Int64, Int64, Int64] | None:
-        """How many stand above each positive for sure; and (positives, columns) that only the grid can compare."""
+        """How many are certainly above each positive; and the (positives, columns) that only float32 can compare."""
         from limner.core.filter_kernels import count_near
 
         counts, whose = np.zeros(len(positives), np.int64), np.empty(self._room, np.int64)
@@ -285,7 +285,7 @@ class Filter:
     _own: local = field(default_factory=local)
 
     def stream(self, consume: Any, *, workers: int | None = None, progress: Progress | None = None) -> Iterator[Any]:
-        """As `Scores.stream` for a `Selective` consumer; blocks that the bounds leave open are read in float32."""
+        """Like `Scores.stream` for a `Selective` consumer; blocks that the bounds leave open are read in float32."""
 
         def plain(start: int, stop: int) -> Any:
             if not hasattr(self._own, "block"):
@@ -331,7 +331,7 @@ class Filter:
         return Rounded.of(self.scores.candidate_vectors.matrix)
 
     def _round(self, work_on: Callable[..., Iterator[Any]]) -> None:
-        """As `rounded`, on all threads."""
+        """Like `rounded`, on all threads."""
         matrix = self.scores.candidate_vectors.matrix
         parts = list(work_on(lambda low: Rounded.of(matrix[low : low + 4096]), range(0, len(matrix), 4096)))
         names = [each.name for each in fields(Rounded)]

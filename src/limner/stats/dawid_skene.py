@@ -81,7 +81,7 @@ def _refuse_bad(who: IntArray, what: IntArray, said: IntArray) -> None:
     if not (who.ndim == 1 and who.shape == what.shape == said.shape and len(who)):
         raise LimnerError(f"got {who.shape}, {what.shape}, {said.shape}: expected a rater, an item, a class per answer")
     if min(who.min(), what.min(), said.min()) < 0:
-        raise LimnerError("raters, items and classes are numbered from 0: got a number below")
+        raise LimnerError("raters, items and classes are numbered from 0: got a negative number")
     if len(np.unique(what)) != what.max() + 1:
         raise LimnerError("some item has no answer: number the items that have any, without gaps")
 

@@ -93,7 +93,9 @@ def check_classes(classes: Iterable[str]) -> frozenset[str]:
     for name in found - set(CLASSES):
         raise UnknownName("class of failure", str(name)[:80], CLASSES)
     if not found:
-        raise LimnerError(f"no class: expected what disagrees, or {ALTERNATIVE!r} where nothing does")
+        raise LimnerError(
+            f"no class is marked: expected what disagrees with the query, or {ALTERNATIVE!r} if nothing does"
+        )
     if ALTERNATIVE in found and len(found) > 1:
         raise LimnerError(
             f"{ALTERNATIVE!r} with {', '.join(sorted(found - {ALTERNATIVE}))}: nothing disagrees, or something"
@@ -111,7 +113,7 @@ def judge_failure(
     rating: int,
     milliseconds: int | None = None,
 ) -> bool:
-    """Stores what somebody says of a failure; False where this very answer was stored before.
+    """Stores an answer about a failure; False if this answer is already stored.
 
     Args:
         store: The store.

@@ -232,7 +232,7 @@ def line(numbers: Sequence[int]) -> tuple[int, Mask]:
 
 
 def _near(across: Whole, down: Whole, run: int, fall: int, half: int) -> Mask:
-    """Where points lie no further than `half` from the stretch from (0, 0) to (run, fall)."""
+    """Where points are within `half` of the segment from (0, 0) to (run, fall)."""
     square, long = half**2, run**2 + fall**2
     along = across * run + down * fall
     beside = (across * fall - down * run) ** 2 <= square * long

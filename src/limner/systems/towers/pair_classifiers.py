@@ -53,7 +53,9 @@ class Layers:
         """Checks the values."""
         refuse_below(self, 1, "hidden_dim", "layers", "heads")
         if self.hidden_dim % self.heads:
-            raise LimnerError(f"hidden_dim={self.hidden_dim} with heads={self.heads}: expected a multiple")
+            raise LimnerError(
+                f"hidden_dim={self.hidden_dim} with heads={self.heads}: expected a multiple of the number of heads"
+            )
 
 
 class Reading(nn.Module):

@@ -142,7 +142,7 @@ class TowerInputs:
 
     @classmethod
     def of(cls, inputs: Inputs, collection: Collection, progress: Progress | None) -> TowerInputs:
-        """As the settings say, with the words of the collection's texts."""
+        """The inputs that the settings name, with a vocabulary of the collection's texts."""
         features = source(inputs.features)
         if isinstance(inputs.texts, str) and inputs.texts == "gru":
             known = Vocabulary.fit(collection.texts.values, min_count=inputs.min_count)
@@ -153,7 +153,7 @@ class TowerInputs:
 
     @classmethod
     def after(cls, start: TowersModel, inputs: Inputs) -> TowerInputs:
-        """As a trained model reads them; features of other images may be given."""
+        """The inputs of a trained model; features of other images may be given."""
         features = start.features if inputs.features is None else source(inputs.features)
         if features is None:
             raise LimnerError(
