@@ -91,7 +91,7 @@ class Shares:
 def by_rank(
     given: Iterable[Answer], proposals: Iterable[Proposal], *, depth: int = 5
 ) -> dict[str, dict[int | None, Shares]]:
-    """Table B.2: how people answered what each system proposed at each rank; under None, at all of them together.
+    """Table B.2: the answers to what each system proposed, by rank; None stands for all ranks together.
 
     Every answer to a pooled pair counts for every list that has the pair among its first places, in both directions.
 

@@ -178,7 +178,7 @@ class Comparison(Tabular):
 
     @cached_property
     def agreement(self) -> tuple[list[str], FloatArray]:
-        """Names of the measures, and Kendall's tau-b between the orders they put the systems in."""
+        """Names of the measures, and Kendall's tau-b between their rankings of the systems."""
         if len(self.systems) < 3:
             raise LimnerError(f"agreement of measures needs at least 3 systems, got {len(self.systems)}")
         varied = [n for n in self.lines if len(set(n.values)) > 1 and np.isfinite(n.values).all()]

@@ -29,8 +29,8 @@ def cost_of_none(low: float, high: float, n: int) -> float:
     dear = (high - low + more) * (n + 1)
     if not dear + abs(low) < np.inf:
         raise LimnerError(
-            f"bijective: scores from {low:g} to {high:g} are too far apart to say who goes without: divide them by a "
-            "constant"
+            f"bijective: scores from {low:g} to {high:g} are too far apart to decide which queries stay "
+            "unassigned: divide them by a constant"
         )
     return dear
 

@@ -1,8 +1,8 @@
-"""Cascade: a quick system proposes, a careful one re-ranks what it proposed (Messina et al. 2022).
+"""Cascade: a fast system proposes candidates, a more accurate one re-ranks them (Messina et al. 2022).
 
 The proposer's best candidates of each query are scored again, pair by pair; candidates that score the same keep the
-proposer's order. Scores may be kept in a folder: a run that was killed goes on, and a deeper one scores the new pairs
-only. With a weight below 1 the proposer keeps a say in the order of what it proposed.
+proposer's order. Scores may be kept in a folder: a killed run can be resumed, and a deeper one scores only the new
+pairs. With a weight below 1, the scores of the proposer count too.
 """
 
 from __future__ import annotations

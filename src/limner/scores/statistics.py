@@ -58,11 +58,11 @@ class Statistics:
         return cls(correction, bank.candidates, known, bank.queries if "seen" in known else None)
 
     def named(self, queries: Ids) -> IntArray | None:
-        """Which of the bank's queries have the ids of these, -1 for none; None if it makes no difference."""
+        """The position of each of these ids among the bank's queries, -1 if absent; None if it makes no difference."""
         return None if self.bank is None else self.bank.find(queries)
 
     def rows(self, named: IntArray | None, block: Block) -> IntArray | None:
-        """Which of the bank's queries these are, -1 for none; None if it makes no difference.
+        """The position of each of these queries in the bank, -1 if absent; None if it makes no difference.
 
         Args:
             named: Which of them have their ids.

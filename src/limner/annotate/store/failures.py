@@ -98,7 +98,7 @@ def check_classes(classes: Iterable[str]) -> frozenset[str]:
         )
     if ALTERNATIVE in found and len(found) > 1:
         raise LimnerError(
-            f"{ALTERNATIVE!r} with {', '.join(sorted(found - {ALTERNATIVE}))}: nothing disagrees, or something"
+            f"{ALTERNATIVE!r} with {', '.join(sorted(found - {ALTERNATIVE}))}: choose the alternative alone, or only what disagrees"
         )
     return found
 

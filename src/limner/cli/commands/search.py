@@ -104,7 +104,7 @@ def _refuse_mixed(
 
 
 def _asked(text: list[str] | None, images: list[Path] | None, queries: str | None) -> Items | Embeddings:
-    """The queries: exactly one of the three ways."""
+    """The queries, given in exactly one of three ways."""
     from limner.core.collection import Items
     from limner.core.ids import Ids
     from limner.search import read

@@ -193,7 +193,7 @@ def agreement(report: Report, comparison: Comparison | None) -> list[Heat]:
 
 
 def _over_systems(comparison: Comparison) -> list[Heat]:
-    """Kendall's tau-b between the orders two measures put the systems in, one matrix per direction."""
+    """Kendall's tau-b between the rankings of the systems under each two measures, one matrix per direction."""
     if not any(len(set(n.values)) > 1 and np.isfinite(n.values).all() for n in comparison.lines):
         return []
     names, matrix = comparison.agreement

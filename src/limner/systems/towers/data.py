@@ -163,7 +163,7 @@ class Batches:
         return np.take_along_axis(shares, longest_first, axis=2).reshape(self.count, -1)
 
     def _readers(self, rows: IntArray) -> Iterator[Any]:
-        """The texts of each batch; the places of all words are sent to the device at once."""
+        """The texts of each batch; the positions of all words are sent to the device at once."""
         if not isinstance(self.pairs.texts, Tokens):
             yield from (self.pairs.held[each] for each in torch.from_numpy(rows).to(self.pairs.device))
             return
