@@ -160,9 +160,11 @@ class _Solution:
         return float(np.ptp(2.0**-50 * self.prices) + np.ptp(2.0**-50 * self.profits[self.items >= 0]))
 
     def bounded(self, outside: FloatArray) -> _Solution:
-        """The same with an upper bound of the gap to the optimum, from every bidder's best pair, listed or not, at
-        these prices. For any prices, no assignment has a higher total than the sum of all prices and of every bidder's
-        highest score minus price. The gap comes from bidders that could gain more, and from prices of unassigned items.
+        """The same with an upper bound of the gap to the optimum, at these prices.
+
+        For any prices, no assignment has a higher total than the sum of all prices and of every bidder's highest score
+        minus price. The gap comes from bidders whose best pair, listed or not, would give more, and from prices of
+        unassigned items.
         """
         free = np.ones(len(self.prices), dtype=bool)
         free[self.items[self.items >= 0]] = False

@@ -97,9 +97,8 @@ def check_classes(classes: Iterable[str]) -> frozenset[str]:
             f"no class is marked: expected what disagrees with the query, or {ALTERNATIVE!r} if nothing does"
         )
     if ALTERNATIVE in found and len(found) > 1:
-        raise LimnerError(
-            f"{ALTERNATIVE!r} with {', '.join(sorted(found - {ALTERNATIVE}))}: choose the alternative alone, or only what disagrees"
-        )
+        others = ", ".join(sorted(found - {ALTERNATIVE}))
+        raise LimnerError(f"{ALTERNATIVE!r} with {others}: choose the alternative alone, or only what disagrees")
     return found
 
 

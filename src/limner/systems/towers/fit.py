@@ -100,7 +100,7 @@ def fit(
         task: What is learned.
         training: How.
         criterion: The measured value that says which epoch is best, higher is better; without it the last one is.
-        group: The processes that train together; found out by itself.
+        group: The processes that train together; detected by default.
         progress: Called with (steps done, steps in total).
     """
     group = group or joined(device_named(training.device))
