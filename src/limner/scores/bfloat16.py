@@ -22,7 +22,7 @@ from limner.scores.running import threads
 ProductOf = Callable[[Bits, Bits, Bits], None]
 """Fills bfloat16 products of the rows of two bfloat16 matrices; all three are given as bits."""
 UNITS = frozenset({"amx_bf16", "avx512_bf16", "bf16"})
-"""Names of the processor's bfloat16 units, as Linux lists them."""
+"""Names of the CPU's bfloat16 units, as Linux lists them."""
 _THREAD = local()
 
 

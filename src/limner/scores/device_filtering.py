@@ -274,7 +274,7 @@ class CardNear:
 
 
 def low_products(rows: Tensor, columns: Tensor) -> Tensor:
-    """bfloat16 products of bfloat16 vectors; in float32 and then rounded on the processor, for tests."""
+    """bfloat16 products of bfloat16 vectors; on the CPU, in float32 and then rounded, for tests."""
     if rows.device.type == "cpu":
         return (rows.float() @ columns.float().T).bfloat16()
     with _whole_sums():

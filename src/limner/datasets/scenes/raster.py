@@ -78,7 +78,7 @@ class Sheet:
         self._pixels = np.zeros((height * fine, width * fine), np.uint32)
 
     def paint(self, form: Form, colour: Colour) -> None:
-        """Paints a form; parts outside the sheet are clipped."""
+        """Paints a shape; parts outside the canvas are clipped."""
         (height, width), (rows, columns), left, top = self._pixels.shape, form.mask.shape, form.left, form.top
         x0, y0, x1, y1 = max(left, 0), max(top, 0), min(left + columns, width), min(top + rows, height)
         if x0 < x1 and y0 < y1:
