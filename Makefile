@@ -17,7 +17,7 @@ export LIMNER_DATA := $(if $(DATA),$(abspath $(DATA)))
 # The documentation theme's notice about its successor.
 export NO_MKDOCS_2_WARNING := 1
 
-# Those that need a graphics card are run by name.
+# Those that need a GPU are run by name.
 BENCHMARKS := $(filter-out benchmarks/claims.py benchmarks/hardware.py benchmarks/pages.py $(wildcard benchmarks/*_gpu.py),$(wildcard benchmarks/*.py))
 PROOFS     := $(wildcard proofs/*.py)
 

@@ -6,10 +6,12 @@ import inspect
 import warnings
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import limner
 from limner.cli import app
+from limner.cli.old_names import with_new_names
 from limner.core.errors import LimnerError
 from limner.core.registry import checked, options_of
 from limner.core.renamed import RenamedOption, current, renamed
@@ -91,6 +93,26 @@ def test_at_the_shell_an_old_option_works_and_one_line_says_so():
     assert done.exit_code == 0, done.stderr
     assert done.stderr.count("option --most is now called --limit") == 1
     assert "--most" not in CliRunner().invoke(app, ["explain", "--help"]).stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "old", "new"),
+    [
+        ("pool", "--again", "--new-pairs"),
+        ("tasks", "--real", "--pooled"),
+        ("review", "--set-aside", "--exclude-below"),
+        ("review", "--take-out", "--exclude"),
+        ("study", "--least", "--min-relevant"),
+        ("study", "--most", "--max-relevant"),
+        ("tables", "--most", "--limit"),
+    ],
+)
+def test_old_options_of_annotate_are_hidden_and_still_work(command, old, new, capsys):
+    shell = get_command(app)
+    assert with_new_names(shell, ["annotate", command, old, "5"]) == ["annotate", command, new, "5"]
+    assert capsys.readouterr().err == f"limner: warning: option {old} is now called {new}\n"
+    options = [name for option in shell.commands["annotate"].commands[command].params for name in option.opts]
+    assert new in options and old not in options
 
 
 def test_what_follows_two_dashes_is_left_alone():

@@ -284,7 +284,7 @@ PAIRED += [stats.cohen_d, stats.rank_biserial, stats.cohen_g, stats.odds_ratio, 
 @pytest.mark.parametrize(
     ("a", "b", "message"),
     [
-        ([1, NAN, 0], [1, 1, 0], "a: got nan at position 1 (1 such in all), expected finite"),
+        ([1, NAN, 0], [1, 1, 0], "a: got nan at position 1 (1 in total), expected finite"),
         ([1, 1, 0], [1, math.inf, 0], "b: got inf at position 1"),
         ([1, 0, 1], [1, 0], "got 3 values for a and 2 for b, expected the same queries in the same order"),
         ([], [], "a: got 0 values, expected at least"),

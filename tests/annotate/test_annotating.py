@@ -99,7 +99,7 @@ def test_the_filter_keeps_what_shares_words(world):
     for image, caption, _ in world.judgements:
         own[image].append(texts[caption])
     pool = [(image, caption) for image in list(own)[:4] for caption in texts]
-    kept = alike(pool, world, least=0.25)
+    kept = alike(pool, world, min_bleu=0.25)
     slow = [p for p in pool if bleu([texts[p[1]]], [own[p[0]]], words=content_words)[0] >= 0.25]
     assert kept == slow
     assert 0 < len(kept) < len(pool)
@@ -483,15 +483,15 @@ def test_the_story_at_the_shell(tmp_path, monkeypatch, systems, world):
         args = ("review", "work.db", str(queue[0]["number"]), "--accept", "--reason", "fine")
         assert len(data(*args)["queue"]) == len(queue) - 1
     bad = world.texts.ids[0]
-    assert "--reason" in run("review", "work.db", "--take-out", f"caption={bad}", status=2).output
-    assert "expected image=ID" in run("review", "work.db", "--take-out", bad, "--reason", "x", status=2).output
-    assert data("review", "work.db", "--take-out", f"caption={bad}", "--reason", "x")["taken_out"] == [f"caption={bad}"]
+    assert "--reason" in run("review", "work.db", "--exclude", f"caption={bad}", status=2).output
+    assert "expected image=ID" in run("review", "work.db", "--exclude", bad, "--reason", "x", status=2).output
+    assert data("review", "work.db", "--exclude", f"caption={bad}", "--reason", "x")["taken_out"] == [f"caption={bad}"]
     assert data("aggregate", "work.db")["pairs"] < first["new"]
     found = data("merge", "work.db", "--save", "better.qrels")
     assert len(read_judgements("better.qrels")) == found["directions"][0]["merged"]
     assert set(data("bias", "work.db")["sizes"]) == {"1"}
     assert data("export", "work.db", "answers.csv")["rows"] > 2 * first["new"]
-    again = data("pool", "work.db", *whole, *named, "--again", "15")
+    again = data("pool", "work.db", *whole, *named, "--new-pairs", "15")
     assert again["turn"] == 2 and 0 < again["new"] <= 15  # what is surely no match is not asked
     assert data("tasks", "work.db")["pairs"] == again["new"]
     assert "no store" in run("status", "none.db", status=3).stderr

@@ -477,7 +477,7 @@ def test_who_is_set_aside_gets_nothing(store):
     set_active(store, ada, False)
     exclude(store, "annotator", "bob", reason="fails controls")
     for who in (ada, bob):
-        with pytest.raises(NotAllowed, match="set aside"):
+        with pytest.raises(NotAllowed, match="is excluded"):
             lease(store, who)
 
 

@@ -121,7 +121,7 @@ def test_tasks_of_the_form_from_the_shell_with_controls_from_dev(tmp_path, poole
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--form", "captions", "--real", 5), "--real is for --form pairs"),
+        (("--form", "captions", "--pooled", 5), "--pooled is for --form pairs"),
         (("--form", "captions", "--positives", 1), "--positives is for --form pairs"),
         (("--form", "captions", "--negatives", 0), "--negatives is for --form pairs"),
         (("--images", 6), "--images is for --form captions"),

@@ -318,7 +318,7 @@ def test_the_page_shows_all_places_and_what_the_votes_say(tmp_path):
     truth = world.extra["complete"].T
     with open_store(tmp_path / "a.db") as store:
         add_collection(store, world, spec="scenes")
-        add_study(store, study_of_rankings(truth, queries=2, least=6), name="ours")
+        add_study(store, study_of_rankings(truth, queries=2, min_relevant=6), name="ours")
     seen = {}
     for _ in range(20):
         page = asked.get("/prefer").text

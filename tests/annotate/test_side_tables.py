@@ -48,7 +48,7 @@ def store(tmp_path, world, systems):
         opened.set("original", [[i, t, g] for i, t, g in world.judgements.relevant])
         fill(opened, systems, depth=3, keep=4)
         near = {(p.image, p.caption) for p in proposals(opened)}
-        add_tasks(opened, make_tasks(waiting(opened), world.judgements, near=near, real=6), replication=2)
+        add_tasks(opened, make_tasks(waiting(opened), world.judgements, near=near, pooled=6), replication=2)
         draw, ways = random.Random(3), ("not-in-image", "not-in-caption", "grammar", *(f"wrong-{w}" for w in WRONG))
         for name in ("ada", "bob"):
             who, done = add_annotator(opened, name).id, 0

@@ -282,7 +282,7 @@ def test_an_excluded_annotators_pairs_are_asked_again_and_the_design_stays(where
         early = estimate_of(store).labels
         assert 0 < early == now.labels and now.waiting > 0, "what was drawn before the gap counts, and no more"
         assert drawn_of(store) == before
-        with pytest.raises(NotAllowed, match="set aside"):
+        with pytest.raises(NotAllowed, match="is excluded"):
             lease(store, liar)
         labelling.label(store, truth, name="bob")  # somebody who has not seen these pairs
         (again,) = studies(store)
@@ -446,9 +446,9 @@ def test_a_turn_narrows_at_the_shell(tmp_path, monkeypatch):
     common = ["scenes", "-O", "images=60", "--scores", "a=a.npy", "--scores", "b=b.npy"]
     run = CliRunner().invoke
     assert run(app, ["annotate", "plan", "work.db", *common, "--direction", "t2i", "--budget", "20"]).exit_code == 0
-    done = run(app, ["annotate", "pool", "work.db", *common, "--again", "10", "--strategy", "narrow"])
+    done = run(app, ["annotate", "pool", "work.db", *common, "--new-pairs", "10", "--strategy", "narrow"])
     assert done.exit_code == 0 and "10 further units drawn" in done.output and "limner annotate serve" in done.output
-    done = run(app, ["annotate", "pool", "other.db", *common, "--again", "10", "--strategy", "narrow"])
+    done = run(app, ["annotate", "pool", "other.db", *common, "--new-pairs", "10", "--strategy", "narrow"])
     assert done.exit_code == 3 and "limner annotate plan" in done.output
 
 

@@ -233,7 +233,7 @@ def test_what_cannot_be_trained_is_refused(world):
         limner.train(world, "kcca", images="piramid")
     with pytest.raises(LimnerError, match="give features="):
         limner.train(world, "kcca", images="rbf")
-    with pytest.raises(LimnerError, match="beside a kernel"):
+    with pytest.raises(LimnerError, match="with a kernel object"):
         limner.train(world, "kcca", texts=StringKernel(), weights="idf")
     with pytest.raises(LimnerError, match="no kappas"):
         limner.train(world, "kcca", kappas=(), **SMALL)

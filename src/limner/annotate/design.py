@@ -124,9 +124,9 @@ def plan(
         systems: By name: scores, or rankings by direction.
         measures: R@k, S@k, MRR@k and P@k; with any that needs all matches of a query (mAP@R, RP, Recall@k, nDCG, MAP)
             the study takes many more labels.
-        direction: "i2t" or "t2i"; both where left out.
+        direction: "i2t" or "t2i"; both by default.
         half_width: Wanted half-width of the widest interval, in points.
-        budget: At most so many labels in this draw, all directions together.
+        budget: Maximum number of labels in this draw, all directions together.
         judge: Whose beliefs make the strata; it takes no part where a measure needs all matches of a query.
         strata: How many.
         replication: People who judge each pair.
@@ -236,7 +236,7 @@ def _new(
 
 
 def _strata(found: SamplingFrame, queries: int, wanted: int, half_width: float, budget: int | None) -> int:
-    """As many strata as leave `EACH` units to each; more would cost width where the judge is of no use."""
+    """The number of strata: each has at least `EACH` units. More would widen the interval if the judge is poor."""
     each = float(np.mean([len(c) for _, c in found.units]))
     free = (_Z * 0.5 * min(len(found.units) / queries, 1.0)) ** 2
     number = free / ((half_width / 100) ** 2 + free / len(found.units))
@@ -385,7 +385,7 @@ def _within(study: _Study, found: Drawn, budget: int | None) -> int:
 
 
 def spread_of(codes: Any, size: Any, labelled: Mapping[int, float], believed: FloatArray | None) -> FloatArray:
-    """The standard deviation of the answers in each stratum: from answers, else from the judge, else the most."""
+    """The standard deviation of the answers in each stratum: from answers, else from the judge, else its maximum."""
     if labelled:
         units = np.array(list(labelled))
         said = np.array(list(labelled.values()))
@@ -437,7 +437,7 @@ def _half(share: float, inside: FloatArray, spread: FloatArray, codes: Any, coun
 
 
 def ask(store: Store, made: Design, given: Judgements, units: Sequence[int], replication: int, seed: int) -> int:
-    """Makes tasks of the drawn pairs that nobody is asked for yet, in the order they were drawn."""
+    """Makes tasks for the drawn pairs that are in no task yet, in the order they were drawn."""
     pairs = list(dict.fromkeys(p for n in units for p in made.units[n].pairs(made.direction)))
     if not pairs:
         return 0

@@ -238,8 +238,8 @@ def _summed(
     """What was known, and the mean change of every level."""
     if mode != "fixed":
         raise LimnerError(
-            "anytime intervals of measures that need all matches of a query would take hundreds of queries labelled to "
-            "the end: take mode 'fixed' once the labelling is over"
+            "anytime intervals of measures that need all matches of a query need hundreds of fully labelled queries: "
+            "use mode 'fixed' when the labelling is finished"
         )
     strata = np.array([sample.design.units[n].stratum for n in moved], dtype=np.int64)
     count = np.bincount(strata, minlength=len(levels.BEFORE))

@@ -1,9 +1,9 @@
 """People judging failures (Lymperaiou et al. 2022, section 4.2): what disagrees with the query, and a rating.
 
-People see the query, the image that belongs to it and the one that came, and mark what was misread among object class,
-colour, enumeration, action, size and details, or call the answer a successful alternative. Only what the query mentions
-counts. They rate the answer from 1 to 10. The paper's results are its Table 2 (share of each class), figure 9 (ratings)
-and figure 10 (classes per failure).
+People see the query, the image that belongs to it and the one that was returned, and mark what was misread among object
+class, colour, enumeration, action, size and details, or call the answer a successful alternative. Only what the query
+mentions counts. They rate the answer from 1 to 10. The paper's results are its Table 2 (share of each class), figure 9
+(ratings) and figure 10 (classes per failure).
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class LabelQuality:
     """The given labels under the complete truth.
 
     Args:
-        precision: Share of the given pairs that are true; None where nobody has judged a known positive.
+        precision: Share of the given pairs that are true; None if no known positive was judged.
         recall: Share of all true pairs that are given; None without answers to a design of levels.
         matches: Mean number of true matches of a query, likewise.
     """
@@ -61,7 +61,7 @@ def quality(
     said: Mapping[Key, bool],
     level: float,
 ) -> LabelQuality:
-    """Precision and recall of the given pairs: `limner.annotate.estimate.label_quality` with a sample at hand.
+    """Precision and recall of the given pairs: `limner.annotate.estimate.label_quality` on a given sample.
 
     Args:
         store: With answers.

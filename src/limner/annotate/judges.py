@@ -136,7 +136,7 @@ class StoredJudge:
     name: str
 
     def probabilities(self, pairs: Sequence[Key]) -> FloatArray:
-        """As stored."""
+        """The stored probabilities."""
         refuse_unknown_judge(self.store, self.name)
         said = machine_answers(self.store, self.name)
         middle = float(np.mean(list(said.values()))) if said else 0.5

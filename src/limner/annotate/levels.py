@@ -40,7 +40,7 @@ BEFORE = (0.25, 0.15, 0.05)
 
 
 def refuse_unfit(measures: Iterable[Measure]) -> None:
-    """Refuses what is no mean over queries of values between 0 and 1 that yes and no decide."""
+    """Refuses a measure that is not a mean over queries of values between 0 and 1 that yes and no decide."""
     for measure in measures:
         kind = measure.kind
         plain = measure.statistic == "mean" and kind.bounds == (0.0, 1.0) and not kind.judged
@@ -52,7 +52,7 @@ def refuse_unfit(measures: Iterable[Measure]) -> None:
 
 
 def depth_of(measures: Iterable[Measure]) -> int:
-    """Places of each list that a design of levels looks at."""
+    """How many places of each list a design of levels uses."""
     head = max([HEAD, *(m.k or 0 for m in measures)])
     return head * NEXT
 
@@ -74,7 +74,7 @@ def levels(lists: Mapping[str, Ranking], known: Judgements) -> list[list[tuple[s
 
 
 def _best(lists: Iterable[Ranking], query: str, given: set[str]) -> dict[str, int]:
-    """The best rank of each candidate that is no given positive, in order of it."""
+    """The best rank of each candidate that is not a given positive, in order of rank."""
     best: dict[str, int] = {}
     for ranking in lists:
         for rank, column in enumerate(ranking.indices[ranking.queries.index(query)].tolist()):
@@ -95,7 +95,7 @@ def units_of(made: Sequence[Sequence[tuple[str, ...]]], known: Judgements) -> li
 
 
 def whole(known: Judgements, query: str) -> tuple[str, ...]:
-    """Every candidate of a query that is no given positive."""
+    """Every candidate of a query that is not a given positive."""
     given = set(known.columns[known.rows == known.queries.index(query)].tolist())
     return tuple(c for n, c in enumerate(known.candidates) if n not in given)
 
@@ -176,7 +176,7 @@ def changes(
 
 
 def matches_found(made: Design, units: Sequence[int], said: Mapping[Key, bool]) -> list[float]:
-    """How many matches that are not given each labelled unit has beyond the level above it."""
+    """For each labelled unit, the number of new matches beyond the level above it."""
     many = len(made.units) // (_last(made) + 1)
     found = []
     for n in units:

@@ -121,7 +121,7 @@ def merge(
         further: Other judgements, image -> text, whose positives are added; unknown ids are left out.
         invalid_images: Images to exclude, e.g. duplicates.
         invalid_captions: Captions to exclude, e.g. "there is no image here".
-        name: Name of the in reports new judgements.
+        name: Name of the new judgements in reports.
     """
     bad_images, bad_captions = set(invalid_images), set(invalid_captions)
     images = [key for key in original.queries if key not in bad_images]

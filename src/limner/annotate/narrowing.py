@@ -62,12 +62,12 @@ def narrow(
     replication: int = 1,
     seed: int = 0,
 ) -> list[Narrowed]:
-    """Draws so many further units of the last design of each direction, and writes the tasks.
+    """Draws further units of the last design of each direction, and writes the tasks.
 
     Args:
         store: With a plan (`limner.annotate.plan`) of pairs or queries.
         collection: Its pairs are the given positives.
-        systems: The two that are compared; or one, whose own intervals are to be narrowed.
+        systems: The two that are compared; or one system, to narrow its own intervals.
         number: Units to draw, all directions together.
         direction: "i2t" or "t2i"; every direction that was planned where left out.
         replication: People who judge each pair.

@@ -16,6 +16,7 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
 from limner.core.ranking import Ranking
+from limner.core.renamed import renamed
 from limner.language.overlap import bleu, content_words
 from limner.scores import Scores
 
@@ -71,8 +72,9 @@ def merged(proposals: Iterable[Proposal], *, depth: int = TOP) -> dict[Key, list
     return pool
 
 
-def alike(pool: Iterable[Key], collection: Collection, *, least: float = BLEU) -> list[Key]:
-    """The pairs whose caption shares enough words with the image's own captions: BLEU-pre at least `least`.
+@renamed(least="min_bleu")
+def alike(pool: Iterable[Key], collection: Collection, *, min_bleu: float = BLEU) -> list[Key]:
+    """The pairs whose caption shares enough words with the image's own captions: BLEU-pre of `min_bleu` or more.
 
     Hodosh et al. (2013) left out 86% of all pairs this way, and 3.5% of those that experts call matches. An image
     without captions of its own keeps all its pairs.
@@ -84,7 +86,7 @@ def alike(pool: Iterable[Key], collection: Collection, *, least: float = BLEU) -
         own[image].append(texts.get(caption, ""))
     comparable = [pair for pair in listed if own[pair[0]]]
     values = bleu([texts[c] for _, c in comparable], [own[i] for i, _ in comparable], words=content_words)
-    low = {pair for pair, value in zip(comparable, values, strict=True) if value < least}
+    low = {pair for pair, value in zip(comparable, values, strict=True) if value < min_bleu}
     return [pair for pair in listed if pair not in low]
 
 
@@ -138,7 +140,7 @@ def waiting(store: Store, *, direction: str | None = None, depth: int = TOP) -> 
     Args:
         store: The store.
         direction: Only those that some system proposed in this direction, "i2t" or "t2i": a stage of its own.
-        depth: Of its lists' first so many places.
+        depth: How many of the first places of its lists count.
     """
     found = [(p.image, p.caption) for p in pairs(store) if not p.asked and p.origin == "pool"]
     if direction is None:

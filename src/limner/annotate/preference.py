@@ -24,6 +24,7 @@ from limner.annotate.store.votes import STUDY, Rivals, Vote, add_comparisons, st
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
+from limner.core.renamed import renamed
 from limner.stats.inputs import Vector
 
 FAULTS = {
@@ -56,7 +57,7 @@ class PreferenceStudy:
 
     @property
     def queries(self) -> tuple[str, ...]:
-        """The queries that are asked with, in order."""
+        """The queries of the study, in order."""
         return tuple(dict.fromkeys(each.query for each in self.rivals))
 
 
@@ -70,7 +71,7 @@ def counted(
 
     Args:
         votes: The votes.
-        names: Order of the rankings; all that occur, sorted, where left out.
+        names: Order of the rankings; all that occur, sorted, by default.
         same: (query, ranking) -> the ranking it counts as, where both show the same list for that query.
     """
     merged = same or {}
@@ -99,7 +100,7 @@ def study(
         positives: Right answers, five or more; as many places are shown as there are.
         others: Wrong answers, at least as many.
         query: The query's id.
-        length: Places shown; the number of positives where left out.
+        length: Places shown; the number of positives by default.
         direction: "t2i" or "i2t".
     """
     size = len(positives) if length is None else length
@@ -124,12 +125,13 @@ def _mixed(right: Sequence[bool], positives: Sequence[str], others: Sequence[str
     return tuple(next(good) if each else next(bad) for each in right)
 
 
+@renamed(least="min_relevant", most="max_relevant")
 def study_of_rankings(
     judgements: Judgements,
     *,
     queries: int = QUERIES,
-    least: int = LEAST,
-    most: int = MOST,
+    min_relevant: int = LEAST,
+    max_relevant: int = MOST,
     direction: str = "t2i",
     ties: bool = False,
     seed: int = 0,
@@ -142,24 +144,25 @@ def study_of_rankings(
     Args:
         judgements: Query -> candidate, complete enough that most queries' right answers are all known.
         queries: How many queries.
-        least: Right answers of a query, at least; 5 or more, since ranking D needs a fifth place.
-        most: And at most.
+        min_relevant: Minimum number of right answers of a query; 5 or more, since ranking D needs a fifth place.
+        max_relevant: Maximum number of right answers of a query.
         direction: "t2i" or "i2t": what the queries are.
         ties: Whether people may say that neither is better.
         seed: Another seed, other queries and lists.
     """
-    if not LEAST <= least <= most:
-        raise LimnerError(f"{least} to {most} right answers: expected {LEAST} or more, the smaller number first")
+    if not LEAST <= min_relevant <= max_relevant:
+        raise LimnerError(
+            f"{min_relevant} to {max_relevant} right answers: expected {LEAST} or more, the smaller number first"
+        )
     if queries < 1:
         raise LimnerError(f"{queries} queries: expected 1 or more")
     draw = random.Random(seed)
-    fitting = [
-        q for q, count in zip(judgements.queries, judgements.counts.tolist(), strict=True) if least <= count <= most
-    ]
+    counts = zip(judgements.queries, judgements.counts.tolist(), strict=True)
+    fitting = [query for query, count in counts if min_relevant <= count <= max_relevant]
     if len(fitting) < queries:
         raise LimnerError(
-            f"{len(fitting):,} queries of {judgements.name!r} have {least} to {most} right answers, {queries:,} are "
-            "wanted: ask for fewer queries, or use judgements that know more right answers"
+            f"{len(fitting):,} queries of {judgements.name!r} have {min_relevant} to {max_relevant} right answers, "
+            f"{queries:,} are wanted: ask for fewer queries, or use judgements that know more right answers"
         )
     right = _right(judgements, draw.sample(fitting, queries))
     rivals = [r for query, good in right.items() for r in _asked(query, good, judgements, direction, draw)]
@@ -204,7 +207,7 @@ def study_of_systems(
 
     Args:
         lists: Each system's ranking, query -> candidate, over the same queries.
-        judgements: Query -> candidate; only with them can measures be set beside the votes.
+        judgements: Query -> candidate; needed to compare measures with the votes.
         queries: How many queries, drawn at random.
         length: Places shown.
         direction: "t2i" or "i2t".

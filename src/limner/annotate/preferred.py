@@ -1,7 +1,7 @@
 """What a preference study found: Bradley-Terry scores of the rankings, and which measure agrees with the votes.
 
-A measure agrees with a vote where the preferred list has the higher value of it. Chun et al. (2022, section 4.1) set
-R@k and mAP@R beside the scores of five rankings and find that people side with mAP@R.
+A measure agrees with a vote if it gives the preferred list the higher value. Chun et al. (2022, section 4.1) compare
+R@k and mAP@R with the scores of five rankings, and find that people's preferences agree with mAP@R.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def preferences(
     Args:
         store: The store.
         study: The study's name.
-        measures: Set beside the votes, where the study knows the right answers.
+        measures: Compared with the votes, if the study knows the right answers.
         samples: Bootstrap samples for the intervals of the scores.
     """
     if study not in studies(store):

@@ -20,6 +20,7 @@ from limner.annotate.store.exclusions import exclude
 from limner.annotate.store.schema import assignment as assignments
 from limner.annotate.store.schema import review as reviews
 from limner.core.errors import LimnerError, UnknownId, UnknownName
+from limner.core.renamed import renamed
 from limner.stats import Undefined, alpha_interval, cohen_kappa
 from limner.stats.inputs import Vector
 
@@ -223,19 +224,22 @@ def _record(name: str, own: Sequence[Answer], sums: _Sums, usual: float, thresho
     return Record(name, len(real), len(golden), sum(golden), apart, took, most, tuple(why))
 
 
-def set_aside(store: Store, *, threshold: float = THRESHOLD, least: int = LEAST, by: int | None = None) -> list[str]:
+@renamed(least="min_controls")
+def set_aside(
+    store: Store, *, threshold: float = THRESHOLD, min_controls: int = LEAST, by: int | None = None
+) -> list[str]:
     """Excludes annotators whose share of correct controls is below the threshold; their pairs are asked again.
 
     Args:
         store: The store.
         threshold: Minimum share of correct controls.
-        least: Minimum number of answered controls.
+        min_controls: Minimum number of answered controls.
         by: The reviewer.
 
     Returns:
         The names.
     """
-    poor = [r for r in annotator_table(answers(store)) if r.controls >= least and r.share < threshold]
+    poor = [r for r in annotator_table(answers(store)) if r.controls >= min_controls and r.share < threshold]
     for record in poor:
         reason = f"{record.right} of {record.controls} controls right, below {threshold:.0%}"
         exclude(store, "annotator", record.annotator, reason=reason, by=by)

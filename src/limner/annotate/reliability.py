@@ -69,7 +69,7 @@ class JudgeQuality:
 
 
 def judge_quality(judge: str, direction: str, believed: Sequence[float], people: Sequence[bool]) -> JudgeQuality:
-    """A judge beside people.
+    """A judge compared with people.
 
     Args:
         judge: Its name.

@@ -196,7 +196,7 @@ def differences(
     Args:
         store: With designs and answers.
         lists: Each system's rankings by direction, as deep as the measures look.
-        collection: Whose pairs are given; as the store has it where left out.
+        collection: Whose pairs are given; as the store has it by default.
         mode: "fixed" or "anytime".
         level: Of the intervals. A difference is marked where its interval does not hold 0 at the level that Bonferroni
             asks for, over all these comparisons.

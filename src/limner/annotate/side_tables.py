@@ -32,14 +32,14 @@ SHORTCOMINGS = ("not-in-image", "not-in-caption", "wrong", "grammar")
 
 @dataclass(frozen=True)
 class Workload:
-    """People who did so many tasks (B.1).
+    """People by the number of tasks they did (B.1).
 
     Args:
-        least: Tasks of each, at least.
-        most: And at most; None for any number.
+        least: Minimum number of tasks of each.
+        most: Maximum number of tasks; None for any number.
         people: How many people.
         submitted: Tasks they finished.
-        approved: Those of them that count: neither rejected nor of somebody who was set aside.
+        approved: Those of them that count: neither rejected nor from an excluded annotator.
     """
 
     least: int
@@ -91,7 +91,7 @@ class Shares:
 def by_rank(
     given: Iterable[Answer], proposals: Iterable[Proposal], *, depth: int = 5
 ) -> dict[str, dict[int | None, Shares]]:
-    """Table B.2: how people answered what each system proposed at each rank; under None, at all of them together.
+    """Table B.2: the answers to what each system proposed, by rank; None stands for all ranks together.
 
     Every answer to a pooled pair counts for every list that has the pair among its first places, in both directions.
 

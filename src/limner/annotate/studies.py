@@ -1,4 +1,4 @@
-"""What a plan keeps in the store beside its design: given pairs, the lists of its systems, the wanted half-width.
+"""What a plan keeps in the store besides its design: given pairs, the lists of its systems, the wanted half-width.
 
 So a page that shows intervals, or a later comparison, needs neither the systems nor the collection.
 """

@@ -16,6 +16,7 @@ from limner.annotate.store.contents import Key
 from limner.annotate.store.tasks import Draft, TaskPair
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
+from limner.core.renamed import renamed
 
 REAL = 18
 CAPTIONS = 10
@@ -24,25 +25,26 @@ _TRIES = 10_000
 T = TypeVar("T")
 
 
+@renamed(real="pooled")
 def make_tasks(
     pool: Iterable[Key],
     known: Judgements,
     *,
     near: Iterable[Key] = (),
-    real: int = REAL,
+    pooled: int = REAL,
     positives: int = 1,
     negatives: int = 1,
     seed: int = 0,
     in_order: bool = False,
     reasons: str = "optional",
 ) -> list[Draft]:
-    """Splits a pool into tasks of `real` pairs and controls; the last one may be shorter.
+    """Splits a pool into tasks of `pooled` pairs and controls; the last one may be shorter.
 
     Args:
         pool: The pairs to judge, (image, caption).
         known: The original pairs, image -> text: the source of known positives; never used as negatives.
         near: Pairs in some system's top-25: none of them is taken for a known negative.
-        real: Pooled pairs per task.
+        pooled: Pooled pairs per task.
         positives: Known positives per task.
         negatives: Known negatives per task.
         seed: Another seed, other tasks.
@@ -61,8 +63,8 @@ def make_tasks(
         draw.shuffle(pairs)
     gold, bad = _positives(known, draw), _negatives(known, {*near, *pairs}, draw)
     drafts = []
-    for start in range(0, len(pairs), real):
-        chosen = pairs[start : start + real]
+    for start in range(0, len(pairs), pooled):
+        chosen = pairs[start : start + pooled]
         items = [TaskPair(*pair) for pair in chosen]
         items += [TaskPair(*pair, "gold_pos") for pair in _distinct(gold, positives, chosen)]
         items += [TaskPair(*pair, "gold_neg") for pair in _distinct(bad, negatives, chosen)]
@@ -90,7 +92,7 @@ def make_caption_tasks(
     Args:
         pool: The pairs to judge, (image, caption).
         known: The original pairs, image -> text.
-        near: Pairs in some system's top-25, which are no known negatives.
+        near: Pairs in some system's top-25, which cannot be known negatives.
         controls: Original pairs, image -> text, of which control images are made: those of the development set in the
             paper. `known` by default.
         images: Images per task, the control image among them.

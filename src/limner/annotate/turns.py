@@ -1,9 +1,10 @@
-"""Several turns: learn from the answers whom to trust, propose again, and ask only where it is worth an answer.
+"""Several rounds: learn from the answers which systems to trust, propose new pairs, and ask only about useful ones.
 
-The next step that Chun et al. (2022) leave open. After each turn the systems are weighted by logistic regression on the
-pairs judged so far, against people's yes and no. Beside the systems' scores and ranks it sees whether a caption is like
-one that people accepted for the image, and an image like one they accepted for the caption; alike is what the systems
-score alike. The weighed systems propose again, beyond the first pool; pairs that are surely no match are not asked.
+The next step that Chun et al. (2022) leave open. After each round the systems are weighted by logistic regression on
+the pairs judged so far, with people's yes and no as the target. Its features are the systems' scores and ranks, and
+whether the caption is similar to one that people accepted for the image, or the image to one they accepted for the
+caption; similar means that the systems score them alike. The weighted systems then propose pairs beyond the first pool;
+pairs that are clearly no match are not asked.
 What is asked first is a choice:
 
 - "sure": the likeliest matches.
@@ -218,7 +219,7 @@ def choose(
 
 @dataclass(frozen=True)
 class Turn:
-    """What one turn brought: answers and positives so far."""
+    """The state after one round: answers and positives so far."""
 
     turn: int
     answers: int
@@ -251,7 +252,7 @@ def in_turns(
         turns: Number of rounds; 1 asks the pool in random order.
         strategy: Strategy of the later turns, see `choose`.
         first: Answers in the first turn; an equal share by default.
-        start_depth: The first turn asks pairs among the first so many places of some system's lists.
+        start_depth: The first round asks for pairs among the first `start_depth` places of any system's list.
         seed: Seed of the order within the first turn.
         retrain: Called with all answers before each later turn; gives the candidates of systems that have learned from
             them (`trained_again`). Without it the systems stay, and only their weights are learned.
@@ -278,13 +279,13 @@ def known_from(labels: Sequence[Label]) -> dict[Key, bool]:
 def trained_again(collection: Collection, known: Mapping[Key, bool], *, train: Collection | None = None) -> Collection:
     """What systems are trained on in a later turn: the training pairs, and every pair that people accepted.
 
-    Pairs that they refused are left out, also where they are original pairs. Scores of a system trained so are for
-    finding more matches among these images, never for reporting how good the system is on them.
+    Pairs that they refused are left out, also where they are original pairs. The scores of such a system serve to
+    find more matches among these images, never for reporting how good the system is on them.
 
     Args:
         collection: What is judged.
         known: What people said of its pairs.
-        train: The training part; only accepted pairs are learned from where left out.
+        train: The training part; without it, only accepted pairs are learned from.
     """
     yes = [(image, caption, 1.0) for (image, caption), said in known.items() if said]
     if not yes:

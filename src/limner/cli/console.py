@@ -179,7 +179,7 @@ def table(rows: Iterable[Sequence[object]], *, indent: str = "") -> str:
 
 
 def _plain(value: Any) -> Any:
-    """The same data with only what JSON knows; a number that is not finite has no form there and becomes null."""
+    """The same data with JSON types only; numbers that are not finite become null."""
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):

@@ -122,7 +122,7 @@ def by_direction(source: Source | Mapping[str, Source], collection: Collection) 
 
 
 def unnamed(way: Way) -> list[str]:
-    """A note for every file that holds no ids, so that only its order says what its rows are."""
+    """A note for every file that holds no ids, so that its rows are known by their order only."""
     return [f"{file} holds no ids: its rows are taken in the order of the collection" for file in unnamed_files(way)]
 
 

@@ -45,7 +45,7 @@ def further_images(store: Store, where: str, split: str, *, trust: bool) -> Judg
 
 
 def trained_again(store: Store, names: list[str], held: Collection, whole: Collection) -> dict[str, Lists]:
-    """Systems trained anew on the training part and on the pairs that people accepted so far."""
+    """Systems trained again, on the training part and the pairs that people accepted so far."""
     import limner
     from limner.annotate import turns
     from limner.annotate.aggregate import by_majority
@@ -54,7 +54,7 @@ def trained_again(store: Store, names: list[str], held: Collection, whole: Colle
 
     foreign = next((name for name in names if name not in SYSTEMS), None)
     if foreign is not None or not names:
-        raise typer.BadParameter(f"--retrain: {foreign or 'no system'} is none that limner trains by name")
+        raise typer.BadParameter(f"--retrain: {foreign or 'no system'} is not a system that limner trains by name")
     train = whole.train if "train" in whole.splits else None
     learned = turns.trained_again(held, turns.known_from(by_majority(answers(store))), train=train)
     with progress(f"training {len(names)} systems on {len(learned.judgements):,} pairs"):

@@ -59,7 +59,7 @@ class Cluster:
     def stream(
         self, scores: Scores, consume: Callable[[int, Block], Result], *, progress: Progress | None = None
     ) -> Iterator[Result]:
-        """As `Scores.stream`, on the workers."""
+        """Like `Scores.stream`, on the workers."""
         import ray
 
         rows, width = scores.shape
@@ -83,7 +83,7 @@ class Cluster:
         steady: bool,
         progress: Progress | None = None,
     ) -> State:
-        """As `Scores.fold`, on the workers; states are merged there too, and only the last one comes here."""
+        """Like `Scores.fold`, on the workers; states are merged there too, and only the final one is returned."""
         import ray
 
         spans = Spans.of(*scores.shape, self.cores, step=scores.block_rows)

@@ -75,7 +75,7 @@ def _score_pairs(
 def pair_scores(queries: Array, candidates: Array, rows: IntArray, columns: IntArray) -> Float32:
     """Scores of single pairs, from whole tiles, since only these give exactly the same numbers as blocks.
 
-    The queries of one tile of candidates are brought together: a number does not depend on its place in the tile.
+    The queries of one tile of candidates are grouped: a score does not depend on its position in the tile.
     """
     scores = np.empty(len(rows), dtype=np.float32)
     order = np.argsort(columns // TILE_COLUMNS, kind="stable")
@@ -113,7 +113,7 @@ class _Tasks:
 
 @cache
 def _tasks() -> _Tasks:
-    """Tasks go where their shard is already, so that a shard rarely moves."""
+    """Tasks run where their shard already is, so that a shard rarely moves."""
     import ray
 
     task = ray.remote(num_cpus=1, max_retries=RETRIES)

@@ -76,7 +76,7 @@ def _plain(found: Array) -> Array:
 
 
 def _is_held(value: Any) -> bool:
-    """Whether double precision surely holds a number as it is."""
+    """Whether a number is certainly exact in double precision."""
     if isinstance(value, (int, np.integer)):
         return abs(int(value)) <= 1 << 53
     return isinstance(value, (float, np.floating))

@@ -56,7 +56,7 @@ def _user() -> int:
 
 
 def _is_mine(folder: Path) -> bool:
-    """Makes the folder; whether it is a real one, of this user, closed to all others and writable."""
+    """Makes the folder; returns whether it is a real, writable folder of this user, closed to all others."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         about = folder.lstat()

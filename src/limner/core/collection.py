@@ -155,7 +155,7 @@ class Items:
 
 
 def _kind(values: Sequence[object]) -> str:
-    """What a list holds: strings are texts, all else is pictures; refuses both together."""
+    """What a list holds: strings are texts, everything else is pictures; refuses a mixture."""
     texts = [isinstance(value, str) for value in values]
     if any(texts) and not all(texts):
         row = texts.index(False)

@@ -189,7 +189,7 @@ class Embeddings:
 
 
 def named_vectors(given: Any) -> tuple[list[Any], Any] | None:
-    """(ids, vectors) of what holds both; None for all else.
+    """(ids, vectors) of an object that holds both; None for anything else.
 
     >>> named_vectors({"a": [1.0, 2.0]})
     (['a'], [[1.0, 2.0]])

@@ -67,7 +67,7 @@ def _shift(lower, upper, scale, shift, allowance):  # type: ignore[no-untyped-de
 
 @_jit
 def _collect(upper, least, places):  # type: ignore[no-untyped-def]
-    """Places whose upper bound reaches `least`; how many, which may be more than there is room for."""
+    """Places whose upper bound reaches `least`; returns their number, which may exceed the room."""
     count = 0
     for low in range(0, upper.shape[0], 64):
         high = min(low + 64, upper.shape[0])
@@ -93,7 +93,7 @@ def select(near, vectors, bounds, keys, k, room, columns, indptr):  # type: igno
         bounds: Factors, see `Bounds`: of queries, of candidates, both of the second bound; and eps.
         keys: See `Keys`: scale (float32), shift (float32), shift (float64), allowance (float32, rounded up).
         k: How many are wanted; at most the number of columns.
-        room: Products in double precision that may be computed in all.
+        room: Products in double precision that may be computed in total.
         columns: Output, the columns of all rows one after another, in rising order.
         indptr: Output, those of row r are `indptr[r]:indptr[r + 1]`.
 
@@ -139,7 +139,7 @@ def select(near, vectors, bounds, keys, k, room, columns, indptr):  # type: igno
 
 @_jit
 def _tell(near_lower, near_upper, sure, doubtful):  # type: ignore[no-untyped-def]
-    """How many are above for sure, and how many reach at least as far."""
+    """How many are certainly above, and how many may be."""
     above, reached = np.uint32(0), np.uint32(0)
     for i in range(near_lower.shape[0]):
         above = np.uint32(above + np.uint32(near_lower[i] > sure))
@@ -156,7 +156,7 @@ def _taken(values, places, taken):  # type: ignore[no-untyped-def]
 
 @_jit
 def count_near(near, vectors, bounds, indptr, positives, cut, room, above, whose, columns):  # type: ignore[no-untyped-def]
-    """How many stand above every positive for sure, and the pairs that only the grid can tell.
+    """How many are certainly above every positive, and the pairs that only float32 can decide.
 
     Args:
         near: bfloat16 products as bits, a row per query.
@@ -165,7 +165,7 @@ def count_near(near, vectors, bounds, indptr, positives, cut, room, above, whose
         indptr: Positives of row r are `indptr[r]:indptr[r + 1]`.
         positives: The column of each positive.
         cut: The pool of every row, empty where all columns count; indptr and columns of the pools, in rising order.
-        room: Products in double precision that may be computed in all.
+        room: Products in double precision that may be computed in total.
         above: Output, one number per positive.
         whose: Output, the positive of each pair that is left.
         columns: Output, the column of each pair that is left; the positive's own is not among them.
@@ -218,7 +218,7 @@ def count_near(near, vectors, bounds, indptr, positives, cut, room, above, whose
 
 @_jit
 def _between(lower, upper, sure, doubtful, places):  # type: ignore[no-untyped-def]
-    """Places that are neither above for sure nor below for sure; there is room for all of them."""
+    """Positions that are neither certainly above nor certainly below; the output has room for all of them."""
     count = 0
     for low in range(0, upper.shape[0], 64):
         high = min(low + 64, upper.shape[0])

@@ -132,7 +132,7 @@ class Judgements:
 
     @cached_property
     def digest(self) -> str:
-        """Sixteen hexadecimal digits of what is relevant to what, and how much; the order of ids does not count.
+        """A fingerprint of the judgements: sixteen hexadecimal digits that do not depend on the order of ids.
 
         >>> one, other = (Judgements.from_pairs(pairs) for pairs in (["qa", "pb"], ["pb", "qa"]))
         >>> one.digest == other.digest, one.digest == one.T.digest

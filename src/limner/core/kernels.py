@@ -54,7 +54,7 @@ def count_all(block, indptr, columns, counts):  # type: ignore[no-untyped-def]
 
 @_jit
 def count_against(block, indptr, scores, places, counts):  # type: ignore[no-untyped-def]
-    """As `count_all`, where a block is a piece of its rows: positives have their scores with them.
+    """Like `count_all`, where a block is a piece of its rows: positives have their scores with them.
 
     `places` are relative to the piece: below 0 for positives of earlier pieces, beyond its width for later ones.
     """
@@ -71,7 +71,7 @@ def count_against(block, indptr, scores, places, counts):  # type: ignore[no-unt
 
 @_jit
 def count_pool(block, indptr, places, counts, pools, pool_indptr, pool_columns):  # type: ignore[no-untyped-def]
-    """As `count_all`, each row against its own pool of columns; `places` are places within the pool."""
+    """Like `count_all`, each row against its own pool of columns; `places` are places within the pool."""
     for r in range(block.shape[0]):
         if indptr[r] == indptr[r + 1]:
             continue
@@ -85,7 +85,7 @@ def count_pool(block, indptr, places, counts, pools, pool_indptr, pool_columns):
 
 @_jit
 def _any_above(row, low, high, least):  # type: ignore[no-untyped-def]
-    """Whether any value of a stretch is above `least`; a loop that may stop anywhere would fill no vector lanes.
+    """Whether any value of a segment is above `least`; without an early exit, so that the loop vectorises.
 
     Nor would one whose index might be negative, and so count from the end: unsigned ones are not.
     """
@@ -134,7 +134,7 @@ def locate(lists, indptr, columns, found):  # type: ignore[no-untyped-def]
 
 @_jit
 def filter_lists(lists, indptr, query_pools, candidate_pools, found, lengths):  # type: ignore[no-untyped-def]
-    """Turns places in lists into places in lists filtered to each query's own pool, and counts what is left of them."""
+    """Turns places in lists into places in lists filtered to each query's own pool, and counts those that remain."""
     before = np.zeros(lists.shape[1], np.int64)
     for r in range(lists.shape[0]):
         for i in range(lists.shape[1]):
@@ -148,7 +148,7 @@ def filter_lists(lists, indptr, query_pools, candidate_pools, found, lengths):  
 
 @_jit
 def _first(row, wanted):  # type: ignore[no-untyped-def]
-    """The first place of a value, by whole stretches: a loop that may stop anywhere fills no vector lanes."""
+    """The first position of a value, segment by segment: a loop with an early exit would not vectorise."""
     width = row.shape[0]
     for low in range(0, width, 128):
         high, held = min(low + 128, width), False
@@ -380,7 +380,7 @@ def gather_words(text, spans, gathered, ends):  # type: ignore[no-untyped-def]
 
 @_jit
 def measure_lists(rows, scores, lengths):  # type: ignore[no-untyped-def]
-    """Counts the lines of each query; says whether each query's are together, with scores that do not rise."""
+    """Counts the lines of each query, and checks that they are consecutive, with non-increasing scores."""
     ordered = True
     for i in range(rows.shape[0]):
         if i and rows[i] == rows[i - 1]:

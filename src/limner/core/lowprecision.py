@@ -16,7 +16,7 @@ Where the terms come from (Cauchy-Schwarz, and Higham 2002, section 3.1, for sum
 - Rounding the sum to bfloat16 changes it by at most 2^-8 of it: eps = 2^-8 + 2^-14 covers this, written in terms of s'.
 - t = 2^-125 (d + sqrt(d) (|a| + max |b|)) covers numbers below 2^-126 that a unit takes as 0, on either way.
 
-The bounds themselves are computed in float32: the factors are rounded up by 2^-16 and eps is larger than it need be,
+The bounds themselves are computed in float32: the factors are rounded up by 2^-16 and eps is larger than necessary,
 which is more than their own rounding can lose.
 
 What the first bound leaves undecided is computed in double precision, pair by pair, and compared by the second bound,
@@ -43,7 +43,7 @@ SLACK = 1 + 2.0**-16
 
 
 def accumulation(dimensions: int, unit: float = 2.0**-22) -> float:
-    """The relative error of a sum of so many products, each step with at most `unit`, in whatever order.
+    """The relative error of a sum of this many products, each step with at most `unit`, in any order.
 
     >>> accumulation(1024) < 2.5e-4
     True
@@ -93,7 +93,7 @@ class Rounded:
 
 
 def upward(values: Float64) -> Float32:
-    """float32 numbers that are not below these."""
+    """float32 numbers that are not smaller than these."""
     return np.nextafter(values.astype(np.float32), np.float32(np.inf))
 
 

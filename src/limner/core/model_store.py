@@ -127,7 +127,7 @@ def kind_of(path: str | Path) -> str:
 
 
 def is_model(path: str | Path) -> bool:
-    """Whether a folder says that it is a saved model of limner."""
+    """Whether a folder is marked as a saved model of limner."""
     try:
         return Path(path).is_dir() and bool(kind_of(path))
     except LimnerError:
@@ -230,7 +230,7 @@ def pack(value: object, tensors: dict[str, Array], name: str) -> Any:
 
 
 def unpack(value: object, tensors: Arrays) -> Any:
-    """What `pack` was given, lists for tuples."""
+    """The input of `pack`, with lists in place of tuples."""
     if isinstance(value, dict):
         if set(value) == {_TENSOR}:
             return tensors[value[_TENSOR]]

@@ -126,7 +126,7 @@ def count_pool(
     pool_indptr: Array,
     pool_columns: Array,
 ) -> None:
-    """As `count_all`, each row against its own pool of columns; `places` are places within the pool."""
+    """Like `count_all`, each row against its own pool of columns; `places` are places within the pool."""
     torch = torch_module()
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     for pool in np.unique(pools[rows]):

@@ -230,8 +230,8 @@ def _refuse_uneven(path: Path, lengths: npt.NDArray[np.int64]) -> None:
     cells = len(lengths) * int(lengths.max(initial=0))
     if cells > max(_MOST_CELLS, _MOST_TIMES * int(lengths.sum())):
         raise LimnerError(
-            f"{path}: {len(lengths):,} lists, the longest of {lengths.max():,}, {lengths.sum():,} places in all: as a "
-            f"table that is {cells:,} cells, nearly all of them empty; cut the long lists, or split the file"
+            f"{path}: {len(lengths):,} lists, the longest of {lengths.max():,}, {lengths.sum():,} places in total: as "
+            f"a table that is {cells:,} cells, nearly all of them empty; cut the long lists, or split the file"
         )
 
 

@@ -148,7 +148,7 @@ def load_karpathy_5k(
 
     Args:
         path: Folder with `karpathy_test_5k.tsv` (columns image_id, caption_id, caption) and `coco_test_ids.npy`, or
-            the tsv itself. Where left out, the ids come from the installed package `eccv_caption`, and texts are "".
+            the tsv itself. By default, the ids come from the installed package `eccv_caption`, and texts are "".
         split: "test" or nothing: this is a test split.
         images: Folder with COCO's val2014 or val2017 pictures.
         cxc: `sits_test.csv`; looked for beside the tsv and in `cxc/` next to its folder, then in the package.

@@ -36,7 +36,7 @@ def load_json(
         images: Folder with the pictures.
         restval: Where the 30,504 images of COCO's `restval` go: "train" (as nearly all papers do), "restval" (a
             separate split) or "drop".
-        first: Keep the first so many captions of each image. COCO's test split has 25,010 captions; most papers
+        first: Number of captions to keep of each image. COCO's test split has 25,010 captions; most papers
             report on the first five of each image, 25,000.
         check_images: Open every image; skip and list those that cannot be opened.
         strict: Raise an error instead of listing a warning.

@@ -37,7 +37,9 @@ class ClipEncoder(TorchEncoder):
         self.folder = folder_of(model, what="the encoder 'clip'")
         self.model = pretrained(library.AutoModel.from_pretrained, self.folder).to(self.device).eval()
         if not hasattr(self.model, "get_image_features"):
-            raise LimnerError(f"{self.folder} is a {type(self.model).__name__}: expected CLIP, SigLIP or their kin")
+            raise LimnerError(
+                f"{self.folder} is a {type(self.model).__name__}: expected CLIP, SigLIP or a similar model"
+            )
         self.tokenizer = pretrained(library.AutoTokenizer.from_pretrained, self.folder)
         self.processor = pretrained(library.AutoImageProcessor.from_pretrained, self.folder)
         text = self.model.config.text_config
@@ -59,7 +61,7 @@ class ClipEncoder(TorchEncoder):
         return list(cut["input_ids"])
 
     def text_vectors(self, tokens: Tensor, filled: Tensor) -> Tensor:
-        """Through the text tower."""
+        """Encodes texts with the text tower."""
         mask = {} if self.filled_up else {"attention_mask": filled.long()}
         return _unit(self.model.get_text_features(input_ids=tokens, **mask))
 

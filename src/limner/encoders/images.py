@@ -61,7 +61,7 @@ class EfficientNetLite(TorchEncoder):
         return torch.from_numpy(np.array(centre(picture, self.side)))
 
     def image_vectors(self, pixels: Tensor) -> Tensor:
-        """The mean over the places of the last map."""
+        """The mean over the positions of the last feature map."""
         colours_last = pixels.permute(0, 3, 1, 2).float()  # in memory; their order for torch is images, colours, places
         found: Tensor = self.model.extract_features(colours_last.sub_(127).div_(128))
         return found.mean((2, 3))

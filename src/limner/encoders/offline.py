@@ -32,8 +32,8 @@ def needed(module: str, *, what: str, package: str, extra: str) -> ModuleType:
     Args:
         module: Its name.
         what: The feature that needs it; used in error messages only.
-        package: The package that brings it.
-        extra: The extra of limner that brings the package.
+        package: The package that contains it.
+        extra: The extra of limner that installs the package.
     """
     try:
         return importlib.import_module(module)

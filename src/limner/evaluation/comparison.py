@@ -178,7 +178,7 @@ class Comparison(Tabular):
 
     @cached_property
     def agreement(self) -> tuple[list[str], FloatArray]:
-        """Names of the measures, and Kendall's tau-b between the orders they put the systems in."""
+        """Names of the measures, and Kendall's tau-b between their rankings of the systems."""
         if len(self.systems) < 3:
             raise LimnerError(f"agreement of measures needs at least 3 systems, got {len(self.systems)}")
         varied = [n for n in self.lines if len(set(n.values)) > 1 and np.isfinite(n.values).all()]
@@ -294,7 +294,7 @@ def compare(
 def _estimated(
     reports: Sequence[Evaluated], labels: object | None, collection: Collection | None, mode: str
 ) -> tuple[tuple[EstimatedDifference, ...], list[str]]:
-    """The differences that labels tell, and what to know of them."""
+    """The differences that the labels estimate, with notes."""
     if labels is None:
         lost = any(getattr(report, "estimates", ()) for report in reports)
         return (), [ESTIMATES_LOST] if lost else []
@@ -385,7 +385,7 @@ def _difference(one: tuple[int, Result], other: tuple[int, Result], test: Paired
 
 
 def _corrected(lines: Sequence[Line], family: str) -> tuple[Line, ...]:
-    """The lines with p-values that are corrected over all of them, and the family that counts."""
+    """The lines with p-values corrected over the whole table, and the family that the comparison uses."""
     every = [d.test.p_value for line in lines for d in line.differences]
     adjusted = iter(holm(every).tolist() if every else [])
     return tuple(

@@ -51,7 +51,7 @@ class Estimated:
         return f"{show(e.value)} [{show(e.low)}, {show(e.high)}]"
 
     def row(self) -> dict[str, Any]:
-        """As in the flat form of a report."""
+        """The same columns as the flat form of a report."""
         e = self.estimate
         return {"view": VIEW, "direction": self.direction, "measure": str(self.measure), "value": e.value,
                 "low": e.low, "high": e.high, "queries": self.queries, "left_out": 0}  # fmt: skip
@@ -102,7 +102,7 @@ class EstimatedDifference:
         return f"{self.measure.show_change(e.value)} [{show(e.low)}, {show(e.high)}]"
 
     def row(self, systems: Sequence[str]) -> dict[str, Any]:
-        """As in the flat form of a comparison; there is an interval, and no test."""
+        """The same columns as the flat form of a comparison: an interval, but no test."""
         e, (one, other) = self.estimate, self.values
         return {
             "view": VIEW, "direction": self.direction, "measure": str(self.measure),
@@ -114,7 +114,7 @@ class EstimatedDifference:
 
 
 def _way(labels: Any, what: str) -> Callable[..., Any]:
-    """How labels do something, as they say themselves."""
+    """A description by the labels themselves."""
     how = getattr(labels, what, None)
     if how is None:
         raise LimnerError(
@@ -150,7 +150,7 @@ def estimated_differences(
 
 
 def described(labels: Any, directions: Iterable[str], collection: Collection) -> dict[str, Any]:
-    """What labels say of themselves, for the settings of a report; nothing where they say nothing."""
+    """The description of the labels for the settings of a report; empty if they have none."""
     if getattr(labels, "describer", None) is None:
         return {}
     return {"labels": _way(labels, "describer")(labels, directions, collection)}

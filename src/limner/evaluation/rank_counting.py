@@ -91,7 +91,7 @@ class _Count:
         return (told, kept) if len(told) == len(found) else None
 
     def divided(self, score: PairScores) -> _CountPieces | None:
-        """Counts of pieces of rows add up, once the scores of the positives are known; pools of folds are not cut."""
+        """Once the scores of the positives are known, counts over pieces of rows can be summed; folds are not split."""
         if any(counter.pools is not None for counter in self.counters):
             return None
         known = [score(*np.divmod(counter.keys, counter.width)) for counter in self.counters]
@@ -168,7 +168,7 @@ class _Counter:
         return counts
 
     def from_near(self, near: Near) -> _Open | None:
-        """As `count`, from low-precision products; None where they leave too much open."""
+        """Like `count`, from low-precision products; None if they leave too much undecided."""
         stop = near.start + len(near.bits)
         part = self.part(near.start, stop)
         indptr, pools = self.indptr[near.start : stop + 1] - part.start, NO_POOLS
@@ -181,7 +181,7 @@ class _Counter:
         return _Open(counts, found[1] + part.start, found[2])
 
     def settle(self, source: Any, counted: IntArray, parts: Sequence[_Open]) -> None:
-        """Adds what only the grid can compare."""
+        """Adds the pairs that only float32 can compare."""
         whose = np.concatenate([NONE, *(part.whose for part in parts)])
         if not len(whose):
             return
@@ -192,7 +192,7 @@ class _Counter:
             np.add.at(counted[:, place], whose[found], 1)
 
     def count_piece(self, start: int, low: int, block: Block, scores: Block) -> IntArray:
-        """As `count`, among the columns of a piece that begins at `low`."""
+        """Like `count`, among the columns of a piece that begins at `low`."""
         from limner.core.kernels import count_against
 
         part = self.part(start, start + len(block))

@@ -1,4 +1,4 @@
-"""In which order do measures put systems? Ranks under each measure, their rank correlation, and the chart of both.
+"""How do measures rank systems? Ranks under each measure, their rank correlation, and the chart of both.
 
 Figures 4, 5 and E.3 of Chun et al. (2022): each system is a line from measure to measure; lines that cross are systems
 that two measures order differently.
@@ -58,7 +58,7 @@ class SystemRanks:
         return found
 
     def only(self, *, systems: Iterable[str] = (), columns: Iterable[str] = ()) -> SystemRanks:
-        """Some of the systems and measures, ranked among themselves; all where none are named."""
+        """Some of the systems and measures, ranked among themselves; all if none are named."""
         rows, named = (
             _chosen(self.systems, systems, "system"),
             _chosen(self.columns, columns, "measure of these systems"),

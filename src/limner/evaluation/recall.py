@@ -38,7 +38,7 @@ def depth(report: Report, direction: str, ranks: Sequence[Result]) -> int:
 
 
 def recall_curve(report: Report, ranks: Result, limit: int) -> dict[int, Result]:
-    """R@k for every k up to the limit, as measured where it was, else from the first ranks."""
+    """R@k for every k up to the limit, measured if available, else from the first ranks."""
     measured = {r.measure: r for r in report.results if (r.view, r.direction) == (ranks.view, ranks.direction)}
     return {k: measured.get(Measure("R", k)) or _recall_at(ranks, k) for k in range(1, limit + 1)}
 

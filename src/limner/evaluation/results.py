@@ -163,7 +163,7 @@ class Result:
 
     @property
     def statistic(self) -> Statistic:
-        """What sums up the queries of a fold, as `limner.stats` takes it: "mean", "median" or a function."""
+        """The summary statistic over the queries of a fold: "mean", "median" or a function."""
         return self.measure.statistic
 
     def reordered(self, queries: Ids) -> Result:
@@ -185,7 +185,7 @@ class Result:
 
 
 def written(measure: str | Measure, results: Iterable[Measured]) -> str:
-    """A measure as results write it: as it was given where one is called so, else as it parses."""
+    """A measure as results write it: as it was given if one has that name, else as it parses."""
     there = {str(result.measure) for result in results}
     return str(measure) if str(measure) in there else str(Measure.parse(measure))
 

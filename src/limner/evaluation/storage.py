@@ -182,5 +182,6 @@ def _sound(report: Report) -> Report:
         if r.direction not in DIRECTIONS or not isinstance(r.left_out, int):
             raise ValueError(f"a result of direction {r.direction!r}, {r.left_out!r} queries left out")
         if any(np.shape(column) != (len(r.queries),) for column in columns):
-            raise ValueError(f"{len(r.queries)} queries with columns of {', '.join(str(np.shape(c)) for c in columns)}")
+            shapes = ", ".join(str(np.shape(column)) for column in columns)
+            raise ValueError(f"{len(r.queries)} queries with columns of {shapes}: expected one value for each query")
     return report

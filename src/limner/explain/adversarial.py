@@ -175,7 +175,7 @@ def _antonym(tokens: list[Token], at: int, context: Context) -> str | None:
 
 
 def _antonym_wordnet(tokens: list[Token], at: int, context: Context) -> str | None:
-    """As the paper has it: every adjective, whatever WordNet calls its antonym in any of its meanings."""
+    """Like the paper: every adjective is replaced by WordNet's antonym of any of its meanings."""
     word = tokens[at].low
     found = () if word in FUNCTION else context.wordnet.antonyms(word, "a")
     return context.choose(found).replace("_", " ") if found else None

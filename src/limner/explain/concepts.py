@@ -187,7 +187,7 @@ def _thing(entry: Mapping[str, Any], wordnet: WordNet, faults: Faults, image: st
 
 
 def concept_of(entry: Mapping[str, object], wordnet: WordNet, faults: Faults, image: str = "") -> str:
-    """The synset of an object: as given, or the usual meaning of its name; the name where WordNet has neither."""
+    """The synset of an object: as given, or the usual meaning of its name; the name itself if WordNet has neither."""
     given = str(entry.get("synset") or "")
     name = str(entry.get("name") or given.partition(".")[0]).strip().lower()
     if given in wordnet:

@@ -167,7 +167,7 @@ class Explanations:
 
 
 def _total(value: float | int, *, number: bool = False) -> str:
-    """Counts are whole numbers, all others are shares but for the one that may pass 1."""
+    """Counts are whole numbers; all others are shares, except the one that may exceed 1."""
     if number and not math.isnan(value):
         return f"{value:.2f}"
     return f"{value:,}" if isinstance(value, int) else "–" if math.isnan(value) else f"{value:.1%}"

@@ -116,7 +116,7 @@ def _differs(said: str | None, known: str | None) -> bool:
     return said is not None and known is not None and said != known
 
 
-def setting_words(collection: Collection, wordnet: WordNet, *, least: int = 5) -> dict[str, frozenset[str]]:
+def setting_words(collection: Collection, wordnet: WordNet, *, min_count: int = 5) -> dict[str, frozenset[str]]:
     """Words that captions use of some backgrounds only, with these backgrounds, learned from the captions themselves.
 
     Nouns that name an object of some image are left out: a boat is not a background. Empty if none are known.
@@ -130,7 +130,7 @@ def setting_words(collection: Collection, wordnet: WordNet, *, least: int = 5) -
     found = {}
     for word, counts in seen.items():
         places = frozenset(counts)
-        enough = sum(counts.values()) >= least * len(places) and places < backgrounds
+        enough = sum(counts.values()) >= min_count * len(places) and places < backgrounds
         if enough and word not in FUNCTION_KEPT and not is_modifier(word) and not _names_any(word, kinds, wordnet):
             found[word] = places
     return found

@@ -1,4 +1,4 @@
-"""What denies a word of a caption: opposite adjectives and verbs, and colours that are far from each other."""
+"""What contradicts a word of a caption: opposite adjectives and verbs, and colours that are far from each other."""
 
 from __future__ import annotations
 

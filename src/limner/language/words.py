@@ -97,7 +97,7 @@ class Reader:
         return self._read[caption]
 
     def read(self, caption: str) -> list[tuple[str, str]]:
-        """As `tagged`, but not cached: for a large corpus."""
+        """Like `tagged`, but not cached: for a large corpus."""
         forms = [self._spelt(word) for word in compounds(tokens(caption))]
         kept = [
             (self._lemma(form, tag), tag)

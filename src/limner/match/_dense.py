@@ -24,19 +24,19 @@ def solve(costs: Array) -> tuple[IntArray, IntArray]:
 
 
 def cost_of_none(low: float, high: float, n: int) -> float:
-    """What it must cost to go without, so that as few as possible do: more than all others could gain by it."""
+    """The cost of staying unassigned, so that as few as possible do: more than all others could gain."""
     more = max(1.0, 2.0**-20 * max(abs(low), abs(high)))  # beside large scores 1 is nothing
     dear = (high - low + more) * (n + 1)
     if not dear + abs(low) < np.inf:
         raise LimnerError(
-            f"bijective: scores from {low:g} to {high:g} are too far apart to say who goes without: divide them by a "
-            "constant"
+            f"bijective: scores from {low:g} to {high:g} are too far apart to decide which queries stay "
+            "unassigned: divide them by a constant"
         )
     return dear
 
 
 def library(shape: tuple[int, ...]) -> str:
-    """The library to use: `lapx` pads to a square, which does not pay where one side is much longer."""
+    """The library to use: `lapx` pads to a square, which is slow if one side is much longer."""
     from importlib.util import find_spec
 
     return "lapx" if max(shape) <= 1.5 * min(shape) and find_spec("lap") is not None else "scipy"

@@ -178,7 +178,7 @@ class _Cells:
         block[self.rows[low:high] - start, self.columns[low:high]] = -np.inf
 
     def only(self, rows: IntArray) -> _Cells:
-        """The cells of these rows, numbered as if there were no others."""
+        """The cells of these rows, with rows renumbered from 0."""
         place = np.searchsorted(rows, self.rows)
         kept = rows[np.minimum(place, len(rows) - 1)] == self.rows
         return _Cells(place[kept], self.columns[kept])
@@ -229,19 +229,19 @@ def _nothing(n: int, k: int, dtype: np.dtype[Any]) -> Found:
 
 
 def _spread(found: Found, bidders: IntArray, n: int) -> Found:
-    """What was found for some bidders, as rows among all."""
+    """The results of some bidders, as rows among all bidders."""
     whole = _nothing(n, found.items.shape[1], found.worths.dtype)
     whole.items[bidders], whole.worths[bidders], whole.profits[bidders] = found.items, found.worths, found.profits
     return whole
 
 
 def _stacked(parts: Iterable[list[Found]]) -> list[Found]:
-    """What was found in blocks of rows, one below the other."""
+    """The results of blocks of rows, concatenated."""
     return [Found(*map(np.concatenate, zip(*map(_arrays, each), strict=True))) for each in zip(*parts, strict=True)]
 
 
 def _merged(some: list[Found], others: list[Found]) -> list[Found]:
-    """The best of what two workers found; equals in item order."""
+    """The best that two workers found; ties in item order."""
     return [_merged_pair(a, b) for a, b in zip(some, others, strict=True)]
 
 

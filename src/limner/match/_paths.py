@@ -114,7 +114,7 @@ def _rise(heap, places, distance, place, item):  # type: ignore[no-untyped-def]
 
 @_jit
 def _take_nearest(heap, places, distance, size):  # type: ignore[no-untyped-def]
-    """Takes the nearest item off a heap of this size."""
+    """Removes the nearest item from a heap of this size."""
     top, last = heap[0], heap[size - 1]
     size -= 1
     place = 0
@@ -284,7 +284,7 @@ def collect_rows(block, prices, floors, items, worths, profits):  # type: ignore
 
 @_jit
 def collect_columns(block, first, prices, floors, items, worths, profits):  # type: ignore[no-untyped-def]
-    """As `collect_rows` for every column; row r of the block is item `first` + r."""
+    """Like `collect_rows` for every column; row r of the block is item `first` + r."""
     last = items.shape[1] - 1
     bars = np.empty(block.shape[1])
     for c in range(block.shape[1]):

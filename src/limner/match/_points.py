@@ -13,7 +13,7 @@ _jit: Any = compiled(nogil=True)
 
 @_jit
 def shared_ranks(indices, scores, ranks):  # type: ignore[no-untyped-def]
-    """Ranks from 1 along each row, whose scores do not rise; equal scores share the mean of theirs. -1 ends a row."""
+    """Ranks from 1 along each row of non-increasing scores; ties share their mean rank. -1 ends a row."""
     for r in range(indices.shape[0]):
         low = 0
         while low < indices.shape[1] and indices[r, low] >= 0:
@@ -101,7 +101,7 @@ def _by_points(points, medians, union):  # type: ignore[no-untyped-def]
 
 @_jit
 def _union(row, slots):  # type: ignore[no-untyped-def]
-    """The candidates that any list of a row holds; `slots` says where each stands among them."""
+    """The candidates that any list of a row holds; `slots` gives the position of each."""
     union, size = np.empty(min(row.shape[0], slots.shape[0]), np.int64), 0
     for candidate in row:
         if candidate >= 0 and slots[candidate] < 0:

@@ -160,10 +160,11 @@ class _Solution:
         return float(np.ptp(2.0**-50 * self.prices) + np.ptp(2.0**-50 * self.profits[self.items >= 0]))
 
     def bounded(self, outside: FloatArray) -> _Solution:
-        """The same with a gap from what each bidder's best pair, listed or not, would give it at these prices.
+        """The same with an upper bound of the gap to the optimum, at these prices.
 
-        For any prices, no assignment has more than all prices and every bidder's highest score less price. The gap
-        comes from bidders that could have more, and from prices of unassigned items.
+        For any prices, no assignment has a higher total than the sum of all prices and of every bidder's highest score
+        minus price. The gap comes from bidders whose best pair, listed or not, would give more, and from prices of
+        unassigned items.
         """
         free = np.ones(len(self.prices), dtype=bool)
         free[self.items[self.items >= 0]] = False
@@ -181,13 +182,13 @@ class _Limits:
 
     @classmethod
     def of(cls, found: Found, prices: FloatArray, m: int, floors: FloatArray | None = None) -> _Limits:
-        """The last pair that was found limits all that were not; where fewer were found there are no others."""
+        """The last pair that was found bounds all others; if fewer were found, there are no others."""
         full = (found.items[:, -1] >= 0) & (found.items.shape[1] < m)
         tops = np.where(full, found.profits[:, -1], -np.inf)
         return cls(prices, tops if floors is None else np.where(floors == np.inf, np.inf, tops))
 
     def at(self, prices: FloatArray) -> FloatArray:
-        """The same at other prices: no profit has risen by more than the greatest fall of a price."""
+        """The same at other prices: no profit rises by more than the largest drop in price."""
         return np.asarray(self.tops + (self.prices - prices).max())
 
 
@@ -252,7 +253,7 @@ class _Rounds:
                 return self._solve_short(edges)
 
     def _solve_short(self, edges: Edges) -> _Solution:
-        """One round in which some bidders stay unassigned, at a cost that keeps them as few as possible."""
+        """One round in which some bidders stay unassigned, at a cost that keeps their number minimal."""
         self.starts.pop(len(self.done), None)
         low, high = self.market.ends()
         null = low - _dense.cost_of_none(low, high, self.n)
@@ -273,7 +274,7 @@ class _Rounds:
         return self.starts.get(len(self.done), last).copy()
 
     def _widen(self, edges: Edges, dead: npt.NDArray[np.bool_], prices: FloatArray) -> bool:
-        """Adds open items to the lists of those that want too few; False if none of them has any left to want."""
+        """Adds free items to the lists that are too short; False if no list can grow."""
         closed = np.logical_and.reduceat(np.append(dead[edges.items], True), np.minimum(edges.indptr[:-1], len(edges)))
         closed |= np.diff(edges.indptr) == 0
         floors = np.where(closed & (self._outside(prices) > -np.inf), -np.inf, np.inf)
@@ -315,7 +316,7 @@ class _Rounds:
         return disproved
 
     def _doubts(self, solution: _Solution) -> Wanted:
-        """Asks for those bidders whose profit a pair outside the lists may exceed."""
+        """Requests more candidates for bidders that could gain from a pair outside the lists."""
         sure = self._outside(solution.prices) <= solution.profits + solution.room
         return Wanted(solution.prices, np.where(sure, np.inf, -np.inf))
 

@@ -54,7 +54,7 @@ class Csls(Correction):
         return {"near": _columns.mean_of_best(bank, self.k, limit=self.limit(bank))}
 
     def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int]:
-        """Twice a score, less the candidate's neighbourhood; the row's own is that of its k best."""
+        """Twice the score minus the mean of the candidate's neighbourhood and of the query's k best."""
         return 2.0, known["near"], self.k
 
     def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:

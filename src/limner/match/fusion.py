@@ -243,7 +243,7 @@ class FusedScores(Scores):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """As the systems; the finest of them."""
+        """The most precise type of the systems."""
         return np.result_type(*(s.dtype if isinstance(s, Scores) else np.float64 for s in self.systems))
 
     def prepare(self) -> None:
@@ -372,7 +372,7 @@ def _fuse_rows(
 
 
 def _ranked(system: System, pool: _Pool, start: int, stop: int) -> tuple[Array, Array]:
-    """A system's candidates of some queries, best first, and their ranks from 1; equals share theirs."""
+    """A system's candidates of some queries, best first, and their ranks from 1; ties share a rank."""
     from limner.match import _points
 
     if isinstance(system, Ranking):

@@ -1,8 +1,8 @@
-"""Cascade: a quick system proposes, a careful one re-ranks what it proposed (Messina et al. 2022).
+"""Cascade: a fast system proposes candidates, a more accurate one re-ranks them (Messina et al. 2022).
 
 The proposer's best candidates of each query are scored again, pair by pair; candidates that score the same keep the
-proposer's order. Scores may be kept in a folder: a run that was killed goes on, and a deeper one scores the new pairs
-only. With a weight below 1 the proposer keeps a say in the order of what it proposed.
+proposer's order. Scores may be kept in a folder: a killed run can be resumed, and a deeper one scores only the new
+pairs. With a weight below 1, the scores of the proposer count too.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Block = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Cascade(Ranking):
-    """A re-ranked ranking that knows what it cost.
+    """A re-ranked ranking with its cost.
 
     Args:
         pairs: Pairs that were scored now.
@@ -106,7 +106,7 @@ def cascade(
     ['a', 'b']
     """
     if not 0 < weight <= 1:
-        raise LimnerError(f"weight={weight}: expected the scorer's say, above 0 and up to 1")
+        raise LimnerError(f"weight={weight}: expected the weight of the scorer, above 0 and up to 1")
     scorer, wanted = as_scorer(scorer), _depth(depth, proposer)
     proposed = _proposed(proposer, wanted, rest)
     sides = _values(queries, proposed.queries, "query"), _values(candidates, proposed.candidates, "candidate")
@@ -211,7 +211,7 @@ def _store(scorer: Scorer, cache: str | Path | None, name: str | None) -> RowSto
 
 @dataclass
 class _Asking:
-    """Asks a scorer for the pairs of a ranking, some at a time, and keeps what it says."""
+    """Scores the pairs of a ranking in batches, and keeps the scores."""
 
     scorer: Scorer
     sides: tuple[Sequence[Any], Sequence[Any]]

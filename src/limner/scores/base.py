@@ -331,7 +331,7 @@ class Runner(Protocol):
     def stream(
         self, scores: Scores, consume: Callable[[int, Block], Result], *, progress: Progress | None
     ) -> Iterator[Result]:
-        """As `Scores.stream`; the scores are prepared."""
+        """Like `Scores.stream`; the scores are prepared."""
 
     def fold(
         self,
@@ -342,7 +342,7 @@ class Runner(Protocol):
         steady: bool,
         progress: Progress | None,
     ) -> State:
-        """As `Scores.fold`; the scores are prepared."""
+        """Like `Scores.fold`; the scores are prepared."""
 
 
 RUNNER: ContextVar[Runner | None] = ContextVar("RUNNER", default=None)
@@ -394,7 +394,7 @@ class Best:
         return indices + np.int32(low), scores
 
     def join(self, parts: Sequence[tuple[npt.NDArray[np.int32], Block]]) -> tuple[npt.NDArray[np.int32], Block]:
-        """The best of all columns: pieces stand in candidate order, so that equal scores keep it."""
+        """The best of all columns: pieces are in candidate order, so that ties keep that order."""
         indices, scores = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))
         places, kept = self(0, scores)
         return np.take_along_axis(indices, places, axis=1), kept

@@ -22,13 +22,13 @@ from limner.scores.running import threads
 ProductOf = Callable[[Bits, Bits, Bits], None]
 """Fills bfloat16 products of the rows of two bfloat16 matrices; all three are given as bits."""
 UNITS = frozenset({"amx_bf16", "avx512_bf16", "bf16"})
-"""Names of the processor's bfloat16 units, as Linux lists them."""
+"""Names of the CPU's bfloat16 units, as Linux lists them."""
 _THREAD = local()
 
 
 @cache
 def has_units() -> bool:
-    """Whether the processor lists bfloat16 units; False where it does not say."""
+    """Whether the CPU reports bfloat16 units; False if unknown."""
     try:
         listed = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -85,7 +85,7 @@ def _float32_products(rows: Float32, columns: Float32) -> None:
 
 
 def products() -> ProductOf:
-    """How products are computed here: by torch where the processor has units for them."""
+    """How products are computed here: by torch if the CPU has units for them."""
     return torch_products if has_units() and find_spec("torch") is not None else emulated_products
 
 
@@ -97,7 +97,7 @@ def emulated_products(rows: Bits, columns: Bits, out: Bits) -> None:
 
 
 def torch_products(rows: Bits, columns: Bits, out: Bits) -> None:
-    """As `emulated_products`, by torch on the processor's bfloat16 units, on one thread."""
+    """Like `emulated_products`, by torch on the CPU's bfloat16 units, on one thread."""
     torch = _torch()
     if not hasattr(_THREAD, "alone"):
         torch.set_num_threads(1)  # of this thread
@@ -107,7 +107,7 @@ def torch_products(rows: Bits, columns: Bits, out: Bits) -> None:
 
 
 def keeps_bound(products: ProductOf, dimensions: int) -> bool:
-    """Whether a unit adds up as the bound supposes: random, cancelling, growing and shrinking terms are tried."""
+    """Whether sums on this CPU keep to the bound; tried with random, cancelling, growing and shrinking terms."""
     rng = np.random.default_rng(1)
     rows = rng.standard_normal((96, dimensions)).astype(np.float32)
     rows[32:64] *= np.exp2(rng.integers(-20, 20, (32, dimensions)))
@@ -131,7 +131,7 @@ def _torch() -> Any:
 
 @contextmanager
 def torch_threads_kept() -> Iterator[None]:
-    """Threads that are told to use one core each change the number that torch takes for new ones."""
+    """Limiting threads to one core each changes the number of threads that torch uses later."""
     torch = sys.modules.get("torch")
     before = torch.get_num_threads() if torch else 0
     try:

@@ -1,4 +1,4 @@
-"""Scores seen through a correction, and what people give for it: a name, a bank of queries, saved statistics."""
+"""Scores seen through a correction, and what users pass for it: a name, a bank of queries, saved statistics."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CorrectedScores(Scores):
     bank: Bank | None = None
 
     def __post_init__(self) -> None:
-        """Takes over the ids; refuses statistics of anything else."""
+        """Uses the ids of the scores; refuses statistics of other candidates."""
         for known in self.bank if isinstance(self.bank, tuple) else (self.bank,):
             if isinstance(known, Statistics):
                 known.refuse_other(self.correction)
@@ -42,7 +42,7 @@ class CorrectedScores(Scores):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """As the scores below."""
+        """The type of the scores that are corrected."""
         return self.base.dtype
 
     @cached_property
@@ -106,27 +106,27 @@ class CorrectedScores(Scores):
         )
 
     def prepare(self) -> None:
-        """Gathers the statistics, those of the scores below first."""
+        """Gathers the statistics, first those of the underlying scores."""
         self.base.prepare()
         _ = self.statistics, self._named
 
     @property
     def block_rows(self) -> int:
-        """As the scores below."""
+        """The type of the scores that are corrected."""
         return self.base.block_rows
 
     def memory(self) -> Any:
-        """As the scores below."""
+        """The type of the scores that are corrected."""
         return self.base.memory()
 
     def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[object]]]:
-        """As the scores below."""
+        """The type of the scores that are corrected."""
         return self.base.workers(wanted)
 
     def stream(
         self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
     ) -> Iterator[Result]:
-        """As `Scores.stream`; the best from low-precision products where that gives the same answers sooner."""
+        """Like `Scores.stream`; finds the best with low-precision products if that gives the same result faster."""
         by_filter = getattr(self.base, "filter", None)
         if isinstance(consume, Best) and by_filter is not None:
             shift = self.correction.shift(self.statistics.known)
@@ -198,7 +198,7 @@ def correct(
 
 
 def _as_bank(given: object, scores: Scores, trust: bool) -> Bank | None:
-    """A bank from what people have: arrays are vectors, or scores of the same candidates where scores are a matrix."""
+    """A bank from user input: arrays are vectors, or scores of the same candidates where scores are a matrix."""
     if given is None or isinstance(given, (Embeddings, Scores, Statistics)):
         return given
     if isinstance(given, (str, Path)):
@@ -212,7 +212,7 @@ def _as_bank(given: object, scores: Scores, trust: bool) -> Bank | None:
         return Embeddings.of(rows, prefix="bank-")
     if rows.ndim != 2 or rows.shape[1] != len(scores.candidates):
         raise LimnerError(
-            f"a bank of shape {rows.shape} for scores that are no products of vectors: expected the bank's own scores "
+            f"a bank of shape {rows.shape} for scores that are not products of vectors: expected the bank's own scores "
             f"of the same {len(scores.candidates)} candidates, a row per bank query"
         )
     return Scores.from_matrix(rows, [f"bank-{row}" for row in range(len(rows))], scores.candidates)
@@ -229,7 +229,7 @@ def _with_statistics(
     known: Statistics | tuple[Statistics, Statistics],
     options: Mapping[str, object],
 ) -> CorrectedScores:
-    """Options that are not given are those of the statistics."""
+    """Options that are not given are taken from the statistics."""
     kind = how if isinstance(how, type) else CORRECTIONS.find(how)
     known_as = known[0].correction if isinstance(known, tuple) else known.correction
     own = asdict(known_as) if kind is type(known_as) else {}

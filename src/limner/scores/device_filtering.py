@@ -1,4 +1,4 @@
-"""Filter and verify on a graphics card: bfloat16 tensor cores rule out, a grid of float32 tiles decides.
+"""Filter and verify on a GPU: bfloat16 tensor cores exclude candidates, float32 tiles decide.
 
 The bound is that of `limner.core.lowprecision`, with the largest factors over all candidates; the passes are those of
 `limner.scores.filtering`. Scores are read from products of one shape (`ROWS` by `COLUMNS`, padded with zeros), so that
@@ -61,7 +61,7 @@ class GridScores(TorchScores):
         return block
 
     def pairs(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """Scores of single pairs, which stand by rising row."""
+        """Scores of single pairs, sorted by row."""
         torch = _cuda.torch_module()
         scores = torch.empty(len(rows), device=rows.device)
         starts = torch.arange(0, len(self.queries) + ROWS, ROWS, device=rows.device)
@@ -75,7 +75,7 @@ class GridScores(TorchScores):
         return scores
 
     def filter(self, workers: int | None) -> CardFilter | None:
-        """The low-precision way through these scores."""
+        """Low-precision filtering of these scores."""
         fits = self.bound < LARGEST / 2**20 and accumulation(self.query_vectors.shape[1]) < 0.125
         asked = setting() == "always" and not elsewhere(workers)
         return CardFilter(self) if asked and fits and min(self.shape) > 0 else None
@@ -83,7 +83,7 @@ class GridScores(TorchScores):
     def stream(
         self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
     ) -> Iterator[Result]:
-        """As `Scores.stream`; the best from low-precision products."""
+        """Like `Scores.stream`; the best from low-precision products."""
         if isinstance(consume, Selective) and (near := self.filter(workers)):
             return near.stream(consume, workers=workers, progress=progress)
         return super().stream(consume, workers=workers, progress=progress)
@@ -113,7 +113,7 @@ def _padded(vectors: Tensor, rows: int) -> Tensor:
 
 
 def _by_row(rows: Tensor, values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Values of each row beside one another, -inf after the last; and where each value was put."""
+    """The values of each row side by side, padded with -inf, and the position of each value."""
     torch = _cuda.torch_module()
     order = rows.sort(stable=True)
     many = torch.bincount(rows, minlength=count)
@@ -139,7 +139,7 @@ def rounded(vectors: Tensor) -> tuple[Tensor, Rounded]:
 
 @dataclass(frozen=True, eq=False)
 class CardFilter:
-    """Filter and verify for scores on a card."""
+    """Filter and verify for scores on a GPU."""
 
     scores: GridScores
 
@@ -150,12 +150,12 @@ class CardFilter:
         return _padded(near, -(-len(near) // CHUNK) * CHUNK), lengths
 
     def near(self, start: int, stop: int) -> CardNear:
-        """What can be told of some rows."""
+        """What low-precision products decide for some rows."""
         near, lengths = rounded(self.scores.query_vectors[start:stop])
         return CardNear(start, self.scores, near, self.columns[0], Bounds.of(lengths, self.columns[1]))
 
     def stream(self, consume: Any, *, workers: int | None = None, progress: Progress | None = None) -> Iterator[Any]:
-        """As `Scores.stream` for a `Selective` consumer; blocks that the bounds leave open are read in float32."""
+        """Like `Scores.stream` for a `Selective` consumer; blocks that the bounds leave open are read in float32."""
         n = self.scores.shape[0]
 
         def work(start: int) -> Any:
@@ -168,7 +168,7 @@ class CardFilter:
 
 @dataclass(frozen=True, eq=False)
 class CardNear:
-    """Some rows and all columns in bfloat16, and what can be told from their products for sure."""
+    """Some rows and all columns in bfloat16, and what their products decide with certainty."""
 
     start: int
     scores: GridScores
@@ -182,18 +182,18 @@ class CardNear:
         return self.scores.query_vectors[self.start : self.start + len(self.rows)]
 
     def best(self, choose: Best) -> tuple[Any, Any] | None:
-        """As `choose` of the block itself."""
+        """Like `choose` of a block."""
         return self._chosen(choose, self.candidates(choose.k))
 
     def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[Any, Any] | None:
-        """As `choose` of the block after the scores have been shifted."""
+        """Like `choose` of the block after the scores have been shifted."""
         found = [self.candidates(choose.k, shifted)]
         if shifted.own:
             found.append(self.candidates(shifted.own))
         return self._chosen(choose, *found, apply=shifted.apply)
 
     def above(self, *_: object) -> None:
-        """Ranks are counted in float32 on a card."""
+        """Ranks are counted in float32 on a GPU."""
 
     def _chosen(self, choose: Best, *found: Pairs | None, apply: Any = None) -> tuple[Any, Any] | None:
         told = [pairs[1] for pairs in found if pairs is not None]
@@ -274,7 +274,7 @@ class CardNear:
 
 
 def low_products(rows: Tensor, columns: Tensor) -> Tensor:
-    """bfloat16 products of bfloat16 vectors; in float32 and then rounded on the processor, for tests."""
+    """bfloat16 products of bfloat16 vectors; on the CPU, in float32 and then rounded, for tests."""
     if rows.device.type == "cpu":
         return (rows.float() @ columns.float().T).bfloat16()
     with _whole_sums():
@@ -294,17 +294,17 @@ def _whole_sums() -> Iterator[None]:
 
 
 def _kind() -> type[TorchScores]:
-    """The grid and the filter where they are asked for; on a card they are not chosen by themselves."""
+    """The grid and the filter, if requested; on a GPU they are not chosen automatically."""
     return GridScores if setting() == "always" else TorchScores
 
 
 @KINDS.register("tensors")
 def of_tensors(*given: Any, **options: Any) -> TorchScores:
-    """As `TorchScores.of`."""
+    """Like `TorchScores.of`."""
     return _kind().of(*given, **options)
 
 
 @KINDS.register("sent")
 def sent(*given: Any, **options: Any) -> TorchScores:
-    """As `TorchScores.sent`."""
+    """Like `TorchScores.sent`."""
     return _kind().sent(*given, **options)

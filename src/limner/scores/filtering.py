@@ -1,11 +1,11 @@
 """Exact answers from low-precision products: filter with a bound, verify on the grid.
 
-A block of products is computed in bfloat16, several times faster than in float32 where the processor has units for it.
+A block of products is computed in bfloat16, several times faster than in float32 if the CPU has units for it.
 The bound of `limner.core.lowprecision` rules out nearly all candidates; what is left is computed in double precision,
 and what is still undecided, with every score that is returned, is read from the grid of tiles that `VectorScores` uses.
 Lists, counts and scores are those of the float32 way to the bit.
 
-`LIMNER_LOW_PRECISION` says when: "never" (default), "auto" (if torch is there, the processor has bfloat16 units and a
+`LIMNER_LOW_PRECISION` says when: "never" (default), "auto" (if torch is there, the CPU has bfloat16 units and a
 short measurement finds them faster for these vectors), or "always": also on a processor without such units, where the
 same products are computed in float32 and rounded, which is slower and meant for tests.
 """
@@ -88,7 +88,7 @@ class Products(Protocol):
 
     @property
     def bound(self) -> float:
-        """No score is above it."""
+        """An upper bound of all scores."""
 
     def memory(self) -> Float32:
         """Memory of a block."""
@@ -104,7 +104,7 @@ class Products(Protocol):
 
 
 def filter_of(scores: Products) -> Filter | None:
-    """A filter for these scores where one applies and pays; None where the float32 way is taken."""
+    """A filter for these scores if one applies and saves time; None to use float32."""
     word = setting()
     if word == "never" or not _fits(scores):
         return None
@@ -114,7 +114,7 @@ def filter_of(scores: Products) -> Filter | None:
 
 
 def _fits(scores: Products) -> bool:
-    """Whether the bounds hold: nothing overflows, on any way, and sums are not too long."""
+    """Whether the bounds hold: nothing overflows, and sums are not too long."""
     longest = max(scores.query_vectors.max_norm, scores.candidate_vectors.max_norm, scores.bound)
     return longest < LARGEST / 2**20 and accumulation(scores.query_vectors.dim) < 0.125 and min(scores.shape) > 0
 
@@ -142,7 +142,7 @@ class Selective(Protocol):
 
 @dataclass
 class _Turns:
-    """Whether filtering goes on in this pass: it stops where blocks keep more than the bound should leave."""
+    """Whether to keep filtering in this pass: it stops if too many candidates remain after filtering."""
 
     tried: int = 0
     failed: int = 0
@@ -157,12 +157,12 @@ class _Turns:
 
 @dataclass(frozen=True, eq=False)
 class Shifted:
-    """What is made of a row of scores s, and in what order: scale s - shift(candidate) - something of the row itself.
+    """How a row of scores s is transformed: scale s - shift(candidate) - a value of the row itself.
 
     Args:
         scale: 1 or 2, or another power of two.
         shift: One number per candidate.
-        own: So many of the best scores of its row decide what is taken off the row; 0 where none do.
+        own: Number of best scores of the row that determine the value of the row; 0 for no such value.
         apply: (scores, places of their candidates) to shifted scores, in float32; may change what it is given.
     """
 
@@ -190,7 +190,7 @@ class BestShifted:
 
 @dataclass(frozen=True, eq=False)
 class Near:
-    """Low-precision products of a block of rows, and what can be told from them for sure.
+    """Low-precision products of a block of rows, and what they decide with certainty.
 
     Args:
         start: The query of the first row.
@@ -216,7 +216,7 @@ class Near:
 
     @property
     def _room(self) -> int:
-        """Products in double precision, for as long as they are a small part of the work."""
+        """The maximum number of products in double precision: a small part of the work."""
         rows, width = self.bits.shape
         return int(rows * max(width // SHARE, 256))
 
@@ -239,7 +239,7 @@ class Near:
         return places, self.scores.tiles(self.rows, places)
 
     def best(self, choose: Best) -> tuple[npt.NDArray[np.int32], Block] | None:
-        """As `choose` of the block itself."""
+        """Like `choose` of the block itself."""
         found = self.candidates(choose.k)
         if found is None:
             return None
@@ -248,7 +248,7 @@ class Near:
         return places[indices].astype(np.int32), kept
 
     def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[npt.NDArray[np.int32], Block] | None:
-        """As `choose` of the block after the scores have been shifted."""
+        """Like `choose` of the block after the scores have been shifted."""
         allowance = np.full(len(self.bits), ROUNDED * (shifted.scale * self.scores.bound + np.abs(shifted.shift).max()))
         found = [self.candidates(choose.k, Keys(shifted.scale, shifted.shift, allowance))]
         if shifted.own:
@@ -261,7 +261,7 @@ class Near:
         return places[indices].astype(np.int32), kept
 
     def above(self, indptr: Int64, positives: Int64, pools: Pools = NO_POOLS) -> tuple[Int64, Int64, Int64] | None:
-        """How many stand above each positive for sure; and (positives, columns) that only the grid can compare."""
+        """How many are certainly above each positive; and the (positives, columns) that only float32 can compare."""
         from limner.core.filter_kernels import count_near
 
         counts, whose = np.zeros(len(positives), np.int64), np.empty(self._room, np.int64)
@@ -285,7 +285,7 @@ class Filter:
     _own: local = field(default_factory=local)
 
     def stream(self, consume: Any, *, workers: int | None = None, progress: Progress | None = None) -> Iterator[Any]:
-        """As `Scores.stream` for a `Selective` consumer; blocks that the bounds leave open are read in float32."""
+        """Like `Scores.stream` for a `Selective` consumer; blocks that the bounds leave open are read in float32."""
 
         def plain(start: int, stop: int) -> Any:
             if not hasattr(self._own, "block"):
@@ -331,7 +331,7 @@ class Filter:
         return Rounded.of(self.scores.candidate_vectors.matrix)
 
     def _round(self, work_on: Callable[..., Iterator[Any]]) -> None:
-        """As `rounded`, on all threads."""
+        """Like `rounded`, on all threads."""
         matrix = self.scores.candidate_vectors.matrix
         parts = list(work_on(lambda low: Rounded.of(matrix[low : low + 4096]), range(0, len(matrix), 4096)))
         names = [each.name for each in fields(Rounded)]

@@ -1,4 +1,4 @@
-"""What people give to make scores from: items of any kind, their ids, the labels of a table, a scorer of pairs."""
+"""What users make scores from: items of any kind, their ids, the labels of a table, a scorer of pairs."""
 
 from __future__ import annotations
 

@@ -44,12 +44,12 @@ class PartOfScores(Scores):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """As in the underlying scores."""
+        """The same as for the underlying scores."""
         return self.base.dtype
 
     @property
     def bound(self) -> float:
-        """As in the underlying scores."""
+        """The same as for the underlying scores."""
         return self.base.bound
 
     def prepare(self) -> None:
@@ -62,7 +62,7 @@ class PartOfScores(Scores):
         return len(self.rows), len(self.columns)
 
     def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[object]]]:
-        """As in the underlying scores."""
+        """The same as for the underlying scores."""
         return self.base.workers(wanted)
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:

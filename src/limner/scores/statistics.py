@@ -27,7 +27,7 @@ SEEN = 16
 
 
 def some_places(width: int) -> IntArray:
-    """Places of a few candidates, all over."""
+    """Positions of a few candidates, evenly spaced."""
     return np.unique(np.linspace(0, width - 1, min(SEEN, width)).round().astype(np.int64))
 
 
@@ -58,11 +58,11 @@ class Statistics:
         return cls(correction, bank.candidates, known, bank.queries if "seen" in known else None)
 
     def named(self, queries: Ids) -> IntArray | None:
-        """Which of the bank's queries have the ids of these, -1 for none; None where it does not matter."""
+        """The position of each of these ids among the bank's queries, -1 if absent; None if it makes no difference."""
         return None if self.bank is None else self.bank.find(queries)
 
     def rows(self, named: IntArray | None, block: Block) -> IntArray | None:
-        """Which of the bank's queries these are, -1 for none; None where it does not matter.
+        """The position of each of these queries in the bank, -1 if absent; None if it makes no difference.
 
         Args:
             named: Which of them have their ids.
@@ -76,7 +76,7 @@ class Statistics:
         return np.where(same, found, -1)
 
     def refuse_other(self, correction: Correction) -> None:
-        """Refuses to stand in for another correction, or for the same with other options."""
+        """Refuses use for another correction, or for the same one with other options."""
         if correction != self.correction:
             raise LimnerError(
                 f"the statistics are of {self.correction}, requested is {correction}: expected the same; gather them "

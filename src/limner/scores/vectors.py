@@ -87,17 +87,17 @@ class VectorScores(Scores):
     def stream(
         self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
     ) -> Iterator[Result]:
-        """As `Scores.stream`; from low-precision products where that gives the same answers sooner."""
+        """Like `Scores.stream`; uses low-precision products if that gives the same result faster."""
         if isinstance(consume, Selective) and (near := self.filter(workers)):
             return near.stream(consume, workers=workers, progress=progress)
         return super().stream(consume, workers=workers, progress=progress)
 
     def filter(self, workers: int | None) -> Filter | None:
-        """The low-precision way through these scores, where it gives the same answers sooner."""
+        """Low-precision filtering of these scores, if it gives the same result faster."""
         return None if elsewhere(workers) else filter_of(self)
 
     def best_of_columns(self, k: int, *, progress: Progress | None = None) -> Float32 | None:
-        """The k highest scores of every candidate, by the low-precision way; None where that does not pay."""
+        """The k highest scores of every candidate, with low-precision filtering; None if that saves no time."""
         return None if elsewhere(None) else best_of_columns(self, self.T, k, progress=progress)
 
     def piece(self, start: int, stop: int, low: int, high: int) -> Float32:
@@ -134,7 +134,7 @@ class VectorScores(Scores):
 
 
 def _fill(block: Float32, rows: Float32, columns: Float32) -> None:
-    """Products of whole tiles, of one shape: a score depends on its two vectors only, not on where they stand."""
+    """Products of whole tiles, of one shape: a score depends on its two vectors only, not on their positions."""
     rows, width = _padded(rows, TILE_ROWS), len(columns)
     whole = width - width % TILE_COLUMNS
     for low in range(0, whole, TILE_COLUMNS):

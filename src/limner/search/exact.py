@@ -77,7 +77,7 @@ def _few(queries: Embeddings, blocks: Iterable[tuple[int, Float32]], k: int, max
 
 @dataclass
 class _Held:
-    """Rows that may be among the best, with their places."""
+    """Rows that may be among the best, with their positions."""
 
     k: int
     rows: list[Float32] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What an index may be asked with: vectors of any kind, or items that its system encodes."""
+"""Queries of an index: vectors of any kind, or items that its system encodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Queries = object
 
 
 def as_vectors(given: object) -> Embeddings | None:
-    """Vectors that were given as such; None where the queries are items."""
+    """The queries that are vectors already; None if the queries are items."""
     if isinstance(given, Embeddings):
         return given
     if isinstance(given, (str, bytes, Items)) or not hasattr(given, "__len__") or not len(given):

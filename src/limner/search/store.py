@@ -256,7 +256,7 @@ def schema(about: About) -> Any:
 
 
 def batch(about: About, ids: list[str], vectors: Float32, values: list[Any], pictures: list[bytes | None]) -> Any:
-    """Rows as the table takes them."""
+    """Rows in the format of the table."""
     import pyarrow as pa
 
     flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).ravel())
@@ -339,7 +339,7 @@ def _turn(where: str) -> AbstractContextManager[Any]:
 
 @contextmanager
 def _explained(where: str) -> Iterator[None]:
-    """Turns what LanceDB raises into one clear line."""
+    """Turns an error of LanceDB into one clear line."""
     try:
         yield
     except LimnerError:

@@ -9,7 +9,7 @@ much, `p (1 - p) / variance` (the effective sample size of Kish 1965), and Stude
   A mean over folds is a weighted mean; so is a sum of means that share clusters.
 - A variance that is estimated from few hits is not known well. With E clusters that carry the hits (or the misses, if
   they are fewer), `E = (sum t)^2 / (sum t^2)`, it is mixed with the variance of clusters that succeed or fail as a
-  whole, E parts to 1. So equal values are no certainty. For differences, E clusters carry what differs, and where
+  whole, E parts to 1. So equal values do not give certainty. For differences, E clusters carry what differs, and where
   nothing differs it is taken that one cluster more would.
 - Near an end, where Wilson's interval covers too little, its inner limit is the one-sided one of Clopper and Pearson
   if that reaches further, as Brown, Cai & DasGupta (2001) do with Poisson's.

@@ -49,7 +49,7 @@ def dawid_skene(
         items: Number of the item of each answer.
         labels: Class (0, 1, ...) of each answer.
         n_classes: How many classes there are; the highest label + 1 by default.
-        rounds: At most so many rounds.
+        rounds: Maximum number of rounds.
         tolerance: Stop when the mean log-likelihood of an answer gains less.
 
     >>> found = dawid_skene([0, 1, 2, 0, 1, 2], [0, 0, 0, 1, 1, 1], [1, 1, 0, 0, 0, 0])
@@ -81,7 +81,7 @@ def _refuse_bad(who: IntArray, what: IntArray, said: IntArray) -> None:
     if not (who.ndim == 1 and who.shape == what.shape == said.shape and len(who)):
         raise LimnerError(f"got {who.shape}, {what.shape}, {said.shape}: expected a rater, an item, a class per answer")
     if min(who.min(), what.min(), said.min()) < 0:
-        raise LimnerError("raters, items and classes are numbered from 0: got a number below")
+        raise LimnerError("raters, items and classes are numbered from 0: got a negative number")
     if len(np.unique(what)) != what.max() + 1:
         raise LimnerError("some item has no answer: number the items that have any, without gaps")
 

@@ -198,8 +198,8 @@ def sum_of_means(
         values: One for each sampled unit.
         parts: The population of each, numbered from 0.
         sizes: Units in each population.
-        prior: A standard deviation for each population that counts as one answer more: few equal answers are no
-            certainty.
+        prior: A standard deviation for each population that counts as one answer more: a few equal answers do not
+            give certainty.
         bounds: Of the sum.
         level: How often the interval is to hold the truth.
 

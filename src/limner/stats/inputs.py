@@ -53,7 +53,7 @@ def refuse_non_finite(array: Vector, what: str) -> None:
     if len(bad):
         place = bad[0, 0] if array.ndim == 1 else tuple(int(i) for i in bad[0])
         raise LimnerError(
-            f"{what}: got {array[tuple(bad[0])]} at position {place} ({len(bad)} such in all), expected finite "
+            f"{what}: got {array[tuple(bad[0])]} at position {place} ({len(bad)} in total), expected finite "
             "numbers; leave these queries out of every system first"
         )
 

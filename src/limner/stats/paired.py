@@ -181,7 +181,7 @@ def _by_cluster(
 
 
 def _swaps_normal(sums: Vector) -> float:
-    """Normal approximation with continuity correction: one swap moves the sum by twice a cluster's."""
+    """Normal approximation with continuity correction: swapping one cluster changes the sum by twice its value."""
     from scipy.special import ndtr
 
     half_step = int(np.gcd.reduce(np.rint(2 * np.abs(sums)).astype(np.int64))) / 2

@@ -118,7 +118,7 @@ def sequential(
         strata: The stratum of each.
         sizes: Units in each stratum of the target population.
         shares: How draws were shared among strata: one row, or one row for each draw.
-        pilot: The first so many draws were certain; they are taken as seen.
+        pilot: The number of first draws that were certain; they are taken as seen.
         frame: Units that could be drawn in each stratum, where they are more than those of `sizes`.
         member: Whether each draw is one of the units of the target population; all by default.
         predictions: Predictions of each draw, one or several columns; as in `stratified`.

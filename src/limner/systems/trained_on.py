@@ -48,8 +48,8 @@ class TrainedOn:
     def saw(self, collection: Collection) -> npt.NDArray[np.bool_]:
         """Which images of a collection were trained on.
 
-        An id alone says little: two folders may both hold IMG_0001.jpg. An image is known again by its id and one of
-        its captions; where it has no caption, by its id.
+        An id alone says little: two folders may both hold IMG_0001.jpg. An image is recognised by its id and one of
+        its captions; without a caption, by its id.
         """
         known = np.isin(_hashed(collection.images.ids), self.images)
         if not known.any():
@@ -81,5 +81,5 @@ def _hashed(values: Iterable[str]) -> Hashes:
 
 
 def kept(record: TrainedOn | None) -> dict[str, Any]:
-    """The part of a saved model's content that says what it was trained on; nothing where that is not known."""
+    """The part of a saved model's content that says what it was trained on; empty if that is unknown."""
     return {} if record is None else {"trained_on": record.content()}

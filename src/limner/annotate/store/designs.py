@@ -92,7 +92,7 @@ def add_design(
 
 
 def fill_units(store: Store, number: int, candidates: Mapping[int, Sequence[str]]) -> None:
-    """Writes what units hold whose candidates were left open when the design was made."""
+    """Writes the candidates of units that were not known when the design was made."""
     rows = [{"unit": unit, "held": json.dumps(list(each))} for unit, each in candidates.items()]
     mine = (design_unit.c.design_id == number, design_unit.c.number == sa.bindparam("unit"))
     with store.writing() as connection:

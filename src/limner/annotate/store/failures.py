@@ -47,7 +47,7 @@ class FailureAnswer:
 
 
 def add_failures(store: Store, found: Iterable[Failure], *, study: str = STUDY, replication: int = 1) -> int:
-    """Adds failures that are to be looked at; those of a query that is there are left out. Returns how many are new."""
+    """Adds failures to judge; a query that is already there is left out. Returns how many are new."""
     if replication < 1:
         raise LimnerError(f"replication {replication}: expected 1 or more people per failure")
     if not study:
@@ -66,7 +66,7 @@ def add_failures(store: Store, found: Iterable[Failure], *, study: str = STUDY, 
 
 
 def next_failure(store: Store, annotator_id: int, *, study: str | None = None) -> AskedFailure | None:
-    """A failure that lacks answers and that this annotator has not looked at, the least answered first, or None."""
+    """The next failure for this annotator: one that needs more answers, those with fewest first; or None."""
     given = sa.select(sa.func.count()).where(failure_answer.c.failure_id == failure.c.id)
     answers = given.correlate(failure).scalar_subquery()
     mine = sa.exists().where(failure_answer.c.failure_id == failure.c.id, failure_answer.c.annotator_id == annotator_id)
@@ -93,11 +93,12 @@ def check_classes(classes: Iterable[str]) -> frozenset[str]:
     for name in found - set(CLASSES):
         raise UnknownName("class of failure", str(name)[:80], CLASSES)
     if not found:
-        raise LimnerError(f"no class: expected what disagrees, or {ALTERNATIVE!r} where nothing does")
-    if ALTERNATIVE in found and len(found) > 1:
         raise LimnerError(
-            f"{ALTERNATIVE!r} with {', '.join(sorted(found - {ALTERNATIVE}))}: nothing disagrees, or something"
+            f"no class is marked: expected what disagrees with the query, or {ALTERNATIVE!r} if nothing does"
         )
+    if ALTERNATIVE in found and len(found) > 1:
+        others = ", ".join(sorted(found - {ALTERNATIVE}))
+        raise LimnerError(f"{ALTERNATIVE!r} with {others}: choose the alternative alone, or only what disagrees")
     return found
 
 
@@ -111,7 +112,7 @@ def judge_failure(
     rating: int,
     milliseconds: int | None = None,
 ) -> bool:
-    """Stores what somebody says of a failure; False where this very answer was stored before.
+    """Stores an answer about a failure; False if this answer is already stored.
 
     Args:
         store: The store.

@@ -168,7 +168,7 @@ class TaskState:
         )
 
     def open_to(self, mine: int | None) -> list[Any]:
-        """The items an assignment is asked: its own answers, the controls, and what still lacks answers of others."""
+        """The items that an assignment shows: those it has answered, the controls, and those that need more answers."""
         return [
             item
             for item in self.items
@@ -270,7 +270,7 @@ def _refuse_stranger(connection: sa.Connection, annotator_id: int) -> None:
         exclusion.c.kind == "annotator", exclusion.c.target == annotator_id, exclusion.c.lifted.is_(None)
     )
     if not active or connection.scalar(aside) is not None:
-        raise NotAllowed("this annotator is set aside and gets no more tasks: ask a reviewer")
+        raise NotAllowed("this annotator is excluded and gets no more tasks: ask a reviewer")
 
 
 def _own(connection: sa.Connection, annotator_id: int, now: int) -> int | None:
@@ -322,7 +322,7 @@ def _assigned(connection: sa.Connection, number: int, annotator_id: int, now: in
 
 
 def assignment_of(store: Store, annotator_id: int, assignment_id: int) -> Held:
-    """A task as its annotator left it; refused to everybody else."""
+    """A task as its annotator left it; anybody else gets an error."""
     with store.reading() as connection:
         held = _held(connection, assignment_id)
     if held.annotator != annotator_id:

@@ -95,12 +95,12 @@ def add_comparisons(
 
 
 def next_comparison(store: Store, annotator_id: int, *, study: str | None = None) -> ListComparison | None:
-    """A comparison this annotator has not voted on and that lacks votes, the least voted first; None when none is.
+    """The next comparison for this annotator: one without their vote that needs more votes, the fewest first; or None.
 
     Args:
         store: The store.
         annotator_id: Who is asked.
-        study: Of this study only; of any where left out.
+        study: Name of the study; any by default.
     """
     given = sa.select(sa.func.count()).where(vote.c.comparison_id == comparison.c.id)
     votes = given.correlate(comparison).scalar_subquery()

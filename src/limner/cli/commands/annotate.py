@@ -19,6 +19,7 @@ from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading,
 from limner.cli.studies import further_images, pictures, remember, several, trained_again
 from limner.cli.training import SYSTEM, Features
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.renamed import renamed
 
 if TYPE_CHECKING:
     from limner.annotate.pool import Lists
@@ -34,6 +35,7 @@ STRATEGY = "narrow"
 
 
 @app.command()
+@renamed(again="new_pairs")
 def pool(
     store: Where,
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
@@ -51,11 +53,11 @@ def pool(
         word("Pool a random sample of queries: i2t=1261, t2i=1333. Repeatable.", metavar="DIRECTION=N"),
     ] = None,
     seed: Annotated[int, word("Another seed, other queries.", metavar="N", min=0)] = 0,
-    again: Annotated[
-        int | None, word("A further round: number of pairs, chosen from the answers so far.", metavar="N")
+    new_pairs: Annotated[
+        int | None, word("A further round: add this many new pairs, chosen from the answers so far.", metavar="N")
     ] = None,
     retrain: Annotated[
-        bool, flag("--retrain", "Of a further turn: train the systems anew, on accepted pairs too.")
+        bool, flag("--retrain", "In a further round: first train the systems again, with the accepted pairs.")
     ] = False,
     strategy: Annotated[str, word("Strategy of a further round: sure, unsure, disagree, mixed, or narrow.")] = "sure",
     split: Split = None,
@@ -65,7 +67,7 @@ def pool(
 ) -> None:
     """Pool what several systems rank high, both directions, into a store; each pair records which systems proposed it.
 
-    With --again, the systems are weighted by the answers so far and propose pairs beyond the first pool; clear
+    With --new-pairs, the systems are weighted by the answers so far and propose pairs beyond the first pool; clear
     mismatches are left out. With --strategy narrow, a plan is extended instead, by the labels that narrow the
     comparison of the two systems most.
 
@@ -73,26 +75,28 @@ def pool(
       $ limner annotate pool work.db scenes --system histograms --system colours
       $ limner annotate pool work.db scenes --system histograms --queries i2t=50 --queries t2i=80
       $ limner annotate pool work.db captions.csv --scores mine=S.npy --run theirs=t2i.run --bleu 0.25
-      $ limner annotate pool work.db scenes --system histograms --system colours --again 100
-      $ limner annotate pool work.db scenes --system histograms --system colours --again 100 --strategy narrow
-      $ limner annotate pool work.db scenes --system histograms --system colours --again 100 --retrain
+      $ limner annotate pool work.db scenes --system histograms --system colours --new-pairs 100
+      $ limner annotate pool work.db scenes --system histograms --system colours --new-pairs 100 --strategy narrow
+      $ limner annotate pool work.db scenes --system histograms --system colours --new-pairs 100 --retrain
     """
     whole = load(collection, option)
     systems, held = several(system or [], scores or [], run or [], whole, split, features=features, trust=trust)
-    if retrain and (again is None or scores or run):
-        raise typer.BadParameter("--retrain is for a further turn (--again N) of systems that limner trains (--system)")
-    if queries and again is None:
+    if retrain and (new_pairs is None or scores or run):
+        raise typer.BadParameter(
+            "--retrain is for a further round (--new-pairs N) of systems that limner trains (--system)"
+        )
+    if queries and new_pairs is None:
         systems = dict(_subsampled(systems, queries, max(keep, depth), seed))
     with opened(store, create=True) as db:
-        if again is None:
+        if new_pairs is None:
             remember(db, held, collection, loading(option), split)
             data: dict[str, Any] = dict(_filled(db, systems, held, depth, max(keep, depth), bleu))
         elif strategy == STRATEGY:
-            data = _narrowed(db, held, systems, again)
+            data = _narrowed(db, held, systems, new_pairs)
         else:
             if retrain:
                 systems = trained_again(db, system or [], held, whole)
-            data = _again(db, systems, again, strategy)
+            data = _further(db, systems, new_pairs, strategy)
     answer(_pooled(data, store), data, as_json=as_json)
 
 
@@ -121,12 +125,12 @@ def _filled(
 ) -> dict[str, int]:
     from limner.annotate.pool import alike, fill
 
-    filtered = None if bleu is None else lambda pairs: alike(pairs, held, least=bleu)
+    filtered = None if bleu is None else lambda pairs: alike(pairs, held, min_bleu=bleu)
     with progress(f"pooling {len(systems)} systems") as told:
         return fill(store, systems, depth=depth, keep=keep, filtered=filtered, progress=told)
 
 
-def _again(store: Store, systems: Mapping[str, Lists], number: int, strategy: str) -> dict[str, int]:
+def _further(store: Store, systems: Mapping[str, Lists], number: int, strategy: str) -> dict[str, int]:
     from limner.annotate.aggregate import by_majority
     from limner.annotate.store.answers import answers
     from limner.annotate.store.contents import add_pairs, pairs
@@ -161,11 +165,12 @@ def _pooled(data: Mapping[str, Any], store: str) -> str:
 
 
 @app.command()
+@renamed(real="pooled")
 def tasks(
     store: Where,
     replication: Annotated[int, word("Number of people who judge each pair.", metavar="N", min=1)] = 1,
     form: Annotated[str, word("pairs (20 pairs), or captions (six images, ten captions each).")] = "pairs",
-    real: Annotated[int | None, word("Pooled pairs per task.", metavar="N", min=1, show_default="18")] = None,
+    pooled: Annotated[int | None, word("Pooled pairs per task.", metavar="N", min=1, show_default="18")] = None,
     positives: Annotated[int | None, word("Known positives per task.", metavar="N", min=0, show_default="1")] = None,
     negatives: Annotated[
         int | None, word("Known negatives per task, ranked by no system.", metavar="N", min=0, show_default="1")
@@ -206,7 +211,7 @@ def tasks(
 
     how = _of_form(
         form,
-        pairs={"real": real, "positives": positives, "negatives": negatives, "reasons": reasons},
+        pairs={"pooled": pooled, "positives": positives, "negatives": negatives, "reasons": reasons},
         captions={"images": images, "captions": captions, "controls": controls},
     )
     with opened(store) as db:

@@ -13,6 +13,7 @@ import typer
 from limner.cli.console import answer, progress, table
 from limner.cli.options import Json, flag, saved, word
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.renamed import renamed
 
 if TYPE_CHECKING:
     from limner.annotate.store import Store
@@ -87,6 +88,7 @@ def _status(data: Mapping[str, Any], doubtful: int, store: str) -> str:
     return "\n".join(lines)
 
 
+@renamed(set_aside="exclude_below", take_out="exclude")
 def review(
     store: Where,
     assignment: Annotated[int | None, typer.Argument(metavar="NUMBER", help="The task to decide on.")] = None,
@@ -95,11 +97,11 @@ def review(
         bool, flag("--reject", "Its answers no longer count, and the task goes to somebody else.")
     ] = False,
     reason: Annotated[str | None, word("The reason; it is stored.", metavar="TEXT")] = None,
-    set_aside: Annotated[
+    exclude_below: Annotated[
         float | None,
         word("Exclude annotators with a lower share of correct controls, e.g. 0.7.", metavar="SHARE", min=0, max=1),
     ] = None,
-    take_out: Annotated[
+    exclude: Annotated[
         list[str] | None, word("Exclude image=ID, caption=ID or annotator=NAME, with --reason.", metavar="KIND=ID")
     ] = None,
     as_json: Json = False,
@@ -109,8 +111,8 @@ def review(
     Examples:
       $ limner annotate review work.db
       $ limner annotate review work.db 12 --reject --reason "both controls wrong"
-      $ limner annotate review work.db --set-aside 0.7
-      $ limner annotate review work.db --take-out caption=248212 --reason "says that there is no image"
+      $ limner annotate review work.db --exclude-below 0.7
+      $ limner annotate review work.db --exclude caption=248212 --reason "says that there is no image"
     """
     from limner.annotate import quality
 
@@ -121,8 +123,8 @@ def review(
             if not (accept or reject) or not reason:
                 raise typer.BadParameter("give --accept or --reject, and --reason TEXT")
             quality.review(db, assignment, "accept" if accept else "reject", reason=reason)
-        aside = quality.set_aside(db, threshold=set_aside) if set_aside is not None else []
-        out = _taken_out(db, take_out or [], reason)
+        aside = quality.set_aside(db, threshold=exclude_below) if exclude_below is not None else []
+        out = _excluded(db, exclude or [], reason)
         queue = quality.review_queue(db)
     rows = [
         {"number": d.assignment, "annotator": d.annotator, "wrong": len(d.wrong), "controls": d.controls,
@@ -130,21 +132,21 @@ def review(
         for d in queue
     ]  # fmt: skip
     listed = [f"{r['number']:6}  {r['annotator']}: {r['wrong']} of {r['controls']} controls wrong" for r in rows]
-    lines = [f"set aside: {', '.join(aside) or 'nobody'}"] if set_aside is not None else []
-    lines += [f"taken out: {', '.join(out)}"] if out else []
+    lines = [f"annotators excluded: {', '.join(aside) or 'none'}"] if exclude_below is not None else []
+    lines += [f"excluded: {', '.join(out)}"] if out else []
     data = {"queue": rows, "set_aside": aside, "taken_out": out}
     answer("\n".join([*lines, *listed] or ["nothing to review"]), data, as_json=as_json)
 
 
-def _taken_out(store: Store, words: list[str], reason: str | None) -> list[str]:
+def _excluded(store: Store, words: list[str], reason: str | None) -> list[str]:
     from limner.annotate.store.exclusions import exclude
 
     for each in words:
         kind, equals, target = each.partition("=")
         if not equals or kind not in ("image", "caption", "annotator"):
-            raise typer.BadParameter(f"--take-out got {each!r}: expected image=ID, caption=ID or annotator=NAME")
+            raise typer.BadParameter(f"--exclude got {each!r}: expected image=ID, caption=ID or annotator=NAME")
         if not reason:
-            raise typer.BadParameter("--take-out needs --reason TEXT, which is stored")
+            raise typer.BadParameter("--exclude needs --reason TEXT, which is stored")
         exclude(store, kind, target, reason=reason)
     return words
 

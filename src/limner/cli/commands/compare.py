@@ -111,7 +111,7 @@ def _worse(compared: Comparison) -> list[str]:
 
 
 def agreement_text(compared: Comparison) -> str:
-    """Kendall's tau-b between the orders that the measures put the systems in, as a triangle."""
+    """Kendall's tau-b between the rankings of the systems under each two measures, as a triangle."""
     names, taus = compared.agreement
     head = ["", *(str(number + 1) for number in range(len(names)))]
     rows = [

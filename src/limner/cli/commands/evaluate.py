@@ -151,7 +151,7 @@ def evaluate(
 
 
 def _refuse_unknown(measures: str | None) -> None:
-    """Refuses what is no measure before anything is read or trained."""
+    """Refuses an unknown measure before anything is read or trained."""
     from limner.evaluation.measures import parse
 
     if measures is not None:

@@ -1,4 +1,4 @@
-"""limner annotate failures, classes: people say what is wrong with wrong answers, and what they said."""
+"""limner annotate failures, classes: people judge wrong answers, and a summary of their judgements."""
 
 from __future__ import annotations
 

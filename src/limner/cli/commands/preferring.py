@@ -14,6 +14,7 @@ from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading,
 from limner.cli.studies import remember, several
 from limner.cli.training import SYSTEM, Features
 from limner.core.errors import UnknownName
+from limner.core.renamed import renamed
 
 if TYPE_CHECKING:
     from limner.annotate.preference import PreferenceStudy
@@ -26,6 +27,7 @@ DIRECTIONS = ("t2i", "i2t")
 Name = Annotated[str, word("Name of the study.", "--study")]
 
 
+@renamed(least="min_relevant", most="max_relevant")
 def study(
     store: Where,
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
@@ -37,9 +39,11 @@ def study(
     scores: Annotated[list[str] | None, word("Similarities, images by texts. Repeatable.", metavar="NAME=FILE")] = None,
     run: Annotated[list[str] | None, word("A TREC run. Repeatable, both directions.", metavar="NAME=FILE")] = None,
     queries: Annotated[int, word("Queries, drawn at random.", metavar="N", min=1)] = 40,
-    least: Annotated[int, word("Right answers of a query, at least.", metavar="N", min=5)] = 5,
-    most: Annotated[int, word("Right answers of a query, and places shown, at most.", metavar="N", min=1)] = 8,
-    people: Annotated[int, word("So many people compare every two lists.", metavar="N", min=1)] = 8,
+    min_relevant: Annotated[int, word("Minimum number of relevant candidates of a query.", metavar="N", min=5)] = 5,
+    max_relevant: Annotated[
+        int, word("Maximum number of relevant candidates of a query, and length of a list.", metavar="N", min=1)
+    ] = 8,
+    people: Annotated[int, word("Number of people who compare each two lists.", metavar="N", min=1)] = 8,
     ties: Annotated[bool, flag("--ties", "People may say that neither is better.")] = False,
     direction: Annotated[str, word("t2i or i2t.")] = "t2i",
     name: Name = "preference",
@@ -66,10 +70,11 @@ def study(
     how: dict[str, Any] = {"queries": queries, "direction": direction, "ties": ties, "seed": seed}
     if system or scores or run:
         lists, held = several(system or [], scores or [], run or [], whole, split, features=features, trust=trust)
-        made = _of_systems(lists, _truth(held, judgements, direction), length=most, **how)
+        made = _of_systems(lists, _truth(held, judgements, direction), length=max_relevant, **how)
     else:
         held = part(whole, split)
-        made = _of_rankings(_truth(held, judgements, direction), least=least, most=most, **how)
+        how |= {"min_relevant": min_relevant, "max_relevant": max_relevant}
+        made = _of_rankings(_truth(held, judgements, direction), **how)
     with opened(store, create=True) as db:
         remember(db, held, collection, loading(option), split)
         added = add_study(db, made, name=name, people=people, seed=seed)

@@ -1,4 +1,4 @@
-"""limner ranks: the order in which measures put systems, and the chart of it."""
+"""limner ranks: the ranking of systems under each measure, as a table and a chart."""
 
 from __future__ import annotations
 

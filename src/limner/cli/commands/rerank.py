@@ -149,7 +149,7 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 def _queries(judge: object, collection: Collection, features: Path | None) -> list[Any]:
-    """What the scorer takes for an image: what it says itself, or the words of the file name."""
+    """The input of the scorer for an image: its own choice, or the words of the file name."""
     if hasattr(judge, "queries"):
         return list(judge.queries(collection, features=features))
     if features is not None:

@@ -104,7 +104,7 @@ def _refuse_mixed(
 
 
 def _asked(text: list[str] | None, images: list[Path] | None, queries: str | None) -> Items | Embeddings:
-    """The queries: exactly one of the three ways."""
+    """The queries, given in exactly one of three ways."""
     from limner.core.collection import Items
     from limner.core.ids import Ids
     from limner.search import read
@@ -129,7 +129,7 @@ def _is_encoded(asked: Items | Embeddings, bank: Path | None) -> bool:
 def _correction(
     index: Index, correct: str, bank: Path | None, save_bank: Path | None, options: dict[str, object], *, trust: bool
 ) -> dict[str, Any]:
-    """The correction as `index.search` takes it."""
+    """The correction in the form that `index.search` accepts."""
     from limner.scores import Statistics
     from limner.search import read
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from limner.cli.commands.answers import Where, opened
 from limner.cli.console import answer, progress, table
 from limner.cli.options import Json, word
+from limner.core.renamed import renamed
 
 if TYPE_CHECKING:
     from limner.annotate.side_tables import Refuted, Shares, Workload
@@ -15,13 +16,14 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, Any] = {}  # a subcommand of annotate
 
 
+@renamed(most="limit")
 def tables(
     store: Where,
     depth: Annotated[int, word("Places that were pooled.", metavar="K", min=1)] = 5,
     further: Annotated[
         list[Path] | None, word("Judgements that may refuse original pairs too. Repeatable.", "--with", metavar="FILE")
     ] = None,
-    most: Annotated[int, word("How many refuted original pairs to list.", metavar="N", min=0)] = 20,
+    limit: Annotated[int, word("How many refuted original pairs to list.", metavar="N", min=0)] = 20,
     as_json: Json = False,
 ) -> None:
     """Show people by workload, answers by system and rank, reasons by system, and original pairs called "100% no".
@@ -52,7 +54,7 @@ def tables(
         "refuted": [vars(r) for r in refuted],
     }
     parts = [_workload(work), *(_ranks(s, rows) for s, rows in ranks.items())]
-    parts += [_shares("shortcomings, %", short), _shares("wrong in, %", wrong), _refuted(refuted[:most], len(refuted))]
+    parts += [_shares("shortcomings, %", short), _shares("wrong in, %", wrong), _refuted(refuted[:limit], len(refuted))]
     answer("\n\n".join(parts), data, as_json=as_json)
 
 
@@ -88,5 +90,5 @@ def _percent(share: float) -> str:
 def _refuted(found: list[Refuted], total: int) -> str:
     rows = [(r.caption, r.image, f"{r.refusals} of {r.answers}", r.text) for r in found]
     head = f"{total:,} original pairs that somebody called 100% no"
-    more = "\nTake one out: limner annotate review STORE --take-out caption=ID --reason TEXT" if rows else ""
+    more = "\nTo exclude one: limner annotate review STORE --exclude caption=ID --reason TEXT" if rows else ""
     return f"{head}\n{table([('caption', 'image', 'answers', 'text'), *rows])}{more}" if rows else head

@@ -97,7 +97,7 @@ def _encoder(name: str, options: dict[str, object], cache: Path | None, *, trust
 
 
 def _summariser(corpus: str, name: str | None, options: dict[str, Any], *, trust: bool) -> Any:
-    """The summariser of a summary; refused beside anything else, where it would do nothing."""
+    """The summariser of a summary; refused with any other corpus, where it would have no effect."""
     from limner.explain.corpora import summariser
 
     if corpus != "summary":

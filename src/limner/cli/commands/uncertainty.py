@@ -28,7 +28,7 @@ def uncertainty(
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Set how unsure a model is of each query beside the number of its right answers (figure 3b of ECCV Caption).
+    """Compare the uncertainty of a model with the number of right answers, query by query (figure 3b of ECCV Caption).
 
     Examples:
       $ limner uncertainty scenes --model pcme/

@@ -1,4 +1,4 @@
-"""The six backgrounds. Each draws on a sheet twice as fine as the picture, in picture coordinates."""
+"""The six backgrounds. Each draws on a canvas of twice the resolution, in picture coordinates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FINE = 2
 
 
 def _steps(*lengths: float) -> list[int]:
-    """Lengths in picture pixels as steps of the sheet."""
+    """Lengths in picture pixels as steps of the canvas."""
     return [round(length * FINE * STEPS) for length in lengths]
 
 
@@ -56,7 +56,7 @@ class Scenery:
         self.sheet.paint(Form.of("poly", _steps(*(n for point in points for n in point))), fill)
 
     def strew(self, shape: str, numbers: tuple[float, ...], places: Iterable[tuple[int, int]], fill: Colour) -> None:
-        """The same form in many places."""
+        """Draws the same shape in many places."""
         self.sheet.strew(_form(shape, numbers), fill, [(x * FINE, y * FINE) for x, y in places])
 
     def hills(self, base: float, height: float, fill: Colour) -> None:
@@ -74,7 +74,7 @@ class Scenery:
             self.strew("oval", (-11.7, -6.75, 11.7, 6.75), [(x, y)], fill)
 
     def dots(self, rx: float, ry: float, places: Iterable[tuple[int, int]], fill: Colour) -> None:
-        """Small ovals around the middles of pixels of the sheet."""
+        """Small ovals around the middles of pixels of the canvas."""
         self.strew("oval", (-rx, -ry, rx + 1 / FINE, ry + 1 / FINE), places, fill)
 
     def spots(self, count: int, top: float, bottom: float) -> list[tuple[int, int]]:

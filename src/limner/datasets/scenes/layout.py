@@ -30,7 +30,7 @@ _SIZE_WEIGHTS = {
 
 @dataclass(frozen=True)
 class _Member:
-    """One object before it has a place."""
+    """An object that is not placed yet."""
 
     kind: ObjectKind
     colour: str
@@ -94,7 +94,7 @@ class _Stage:
         self.objects: list[SceneObject] = []
 
     def place(self, members: list[_Member]) -> None:
-        """Places a group, near or on or in front of or over what is there already; what does not fit is left out."""
+        """Places a group near, on, in front of or above existing objects; objects that do not fit are left out."""
         if not members:
             return
         kind, dice = members[0].kind, self.dice

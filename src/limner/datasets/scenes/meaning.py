@@ -30,7 +30,7 @@ class Entity:
 
     Args:
         noun: A kind or a category, such as "dog" or "animal".
-        colour: One of `COLOURS`, or None if nothing is said.
+        colour: One of `COLOURS`, or None if the text does not say.
         size: One of `SIZES`, or None.
         place: "air" or "water", or None.
         number: How many.

@@ -142,7 +142,7 @@ class Pen:
 
 @dataclass(frozen=True)
 class Frame:
-    """Where the grid lies on a sheet: steps = (units - origin) * scale, rounded."""
+    """Where the grid lies on a canvas: steps = (units - origin) * scale, rounded."""
 
     left: float
     top: float

@@ -60,12 +60,12 @@ class Form:
 
 
 class Sheet:
-    """A sheet to paint on, `fine` times as fine as the picture it becomes.
+    """A canvas with `fine` times the resolution of the final picture.
 
     Args:
         width: Width of the picture, in pixels.
         height: Height of the picture.
-        fine: Pixels of the sheet along each side of a pixel of the picture: 1, 2, 4, 8 or 16.
+        fine: Pixels of the canvas along each side of a pixel of the picture: 1, 2, 4, 8 or 16.
 
     >>> sheet = Sheet(3, 1, 2)
     >>> sheet.paint(Form.of("box", (STEPS, 0, 5 * STEPS, 2 * STEPS, 0)), (8, 0, 0))
@@ -78,7 +78,7 @@ class Sheet:
         self._pixels = np.zeros((height * fine, width * fine), np.uint32)
 
     def paint(self, form: Form, colour: Colour) -> None:
-        """Paints a form; parts outside the sheet are clipped."""
+        """Paints a shape; parts outside the canvas are clipped."""
         (height, width), (rows, columns), left, top = self._pixels.shape, form.mask.shape, form.left, form.top
         x0, y0, x1, y1 = max(left, 0), max(top, 0), min(left + columns, width), min(top + rows, height)
         if x0 < x1 and y0 < y1:
@@ -160,7 +160,7 @@ def _middles(count: int, reach: int = 0) -> Whole:
 
 
 def _pixels(length: int) -> int:
-    """Pixels that a length takes up at most."""
+    """The maximum number of pixels that a length covers."""
     return -(-length // STEPS)
 
 
@@ -232,7 +232,7 @@ def line(numbers: Sequence[int]) -> tuple[int, Mask]:
 
 
 def _near(across: Whole, down: Whole, run: int, fall: int, half: int) -> Mask:
-    """Where points lie no further than `half` from the stretch from (0, 0) to (run, fall)."""
+    """Where points are within `half` of the segment from (0, 0) to (run, fall)."""
     square, long = half**2, run**2 + fall**2
     along = across * run + down * fall
     beside = (across * fall - down * run) ** 2 <= square * long

@@ -120,7 +120,7 @@ def _findings(report: Report, compared: Comparison | None, content: dict[str, An
 
 
 def _present(name: str, content: dict[str, object]) -> bool:
-    """Whether a section has anything to say; curves and ranks say so themselves when they have not."""
+    """Whether a section has content; curves and ranks handle missing content themselves."""
     needs = {
         "estimated": "estimates",
         "systems": "contests",

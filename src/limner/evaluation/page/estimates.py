@@ -1,4 +1,4 @@
-"""Numbers under the complete truth beside the usual ones: drawn, in words, and what the labels are worth."""
+"""Estimates for the complete truth next to the usual numbers: a chart, a text, and the quality of the labels."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _row(found: Estimated) -> tuple[str, str, str, str, str]:
 
 
 def _facts(report: Report, found: Sequence[Estimated]) -> list[str]:
-    """What a reader has to know of the labels behind the numbers."""
+    """What a reader should know about the labels behind the numbers."""
     first, often = found[0].estimate, "at least " if found[0].estimate.mode == "anytime" else ""
     looked = "to be looked at once" if first.mode == "fixed" else "may be looked at after every answer"
     effects = [e.estimate.effect for e in found if math.isfinite(e.estimate.effect)]

@@ -22,7 +22,7 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class Returned:
-    """One returned item: its rank, how it is shown, and what is known of it."""
+    """One returned item: its rank, how it is shown, and what is known about it."""
 
     rank: int
     item: Shown

@@ -128,7 +128,7 @@ def _scaled(marked: Marked, across: float, down: float) -> tuple[str, str, str, 
 
 
 def _size(image: str, collection: Collection) -> tuple[float, float]:
-    """Width and height of the picture in whose pixels the boxes are."""
+    """Width and height of the picture that the boxes refer to, in pixels."""
     row = collection.images.ids.index(image)
     fields = collection.images.fields
     if "width" in fields and "height" in fields:

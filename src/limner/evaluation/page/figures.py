@@ -85,12 +85,12 @@ def steps(limit: float) -> list[float]:
 
 
 def height_of(value: float, top: float) -> float:
-    """Where a value stands on an axis from 0 to `top`."""
+    """The position of a value on an axis from 0 to `top`."""
     return BOTTOM - (BOTTOM - TOP) * value / top
 
 
 def log_place(value: float, limit: float) -> float:
-    """Where a rank stands on a logarithmic axis from 1 to `limit`."""
+    """The position of a rank on a logarithmic axis from 1 to `limit`."""
     return LEFT + (RIGHT - LEFT) * math.log(value) / math.log(limit) if limit > 1 else (LEFT + RIGHT) / 2
 
 

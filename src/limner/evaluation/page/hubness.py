@@ -90,7 +90,7 @@ def _figure(value: float | int) -> str:
 
 
 def chance(counts: Sequence[int], hubs: Hubs, queries: int) -> list[float]:
-    """The chance of at most each of these counts, were the k nearest drawn at random.
+    """The probability of at most each of these counts if the k nearest were drawn at random.
 
     That is the distribution function of Binomial(queries, k / candidates).
     """

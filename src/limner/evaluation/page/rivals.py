@@ -193,7 +193,7 @@ def agreement(report: Report, comparison: Comparison | None) -> list[Heat]:
 
 
 def _over_systems(comparison: Comparison) -> list[Heat]:
-    """Kendall's tau-b between the orders two measures put the systems in, one matrix per direction."""
+    """Kendall's tau-b between the rankings of the systems under each two measures, one matrix per direction."""
     if not any(len(set(n.values)) > 1 and np.isfinite(n.values).all() for n in comparison.lines):
         return []
     names, matrix = comparison.agreement
@@ -220,7 +220,7 @@ def _over_queries(direction: str, results: list[Result]) -> Heat | None:
 
 
 def _comparable(result: Result, queries: Sequence[str]) -> FloatArray:
-    """Values in the order of these queries, higher better; never found counts lowest."""
+    """Values in the order of these queries, higher is better; a candidate that is never found counts lowest."""
     values = result.values[result.queries.positions(queries)] if len(queries) else result.values[:0]
     finite = np.where(np.isfinite(values), values, values[np.isfinite(values)].max(initial=0) + 1)
     return np.asarray(finite * result.measure.kind.better)

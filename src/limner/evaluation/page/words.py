@@ -39,7 +39,7 @@ def count(number: int, one: str, many: str) -> str:
 
 
 def number(measure: Measure, value: float) -> str:
-    """A measure's number for running text: shares with a percent sign, what is infinite or undefined as a sign."""
+    """A measure's number for running text: shares with a percent sign, infinite and undefined values as a symbol."""
     return plain(measure, value) + ("%" if measure.kind.percent and math.isfinite(value) else "")
 
 

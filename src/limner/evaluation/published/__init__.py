@@ -236,7 +236,7 @@ def _measure_name(key: str | tuple[str, str]) -> str:
 
 
 def _most(name: str) -> float:
-    """The maximum of a column, as a multiple of a share: a composite sums its parts over both directions."""
+    """The maximum value of a column: 1 for a share, more for a composite, which sums its parts over both directions."""
     try:
         return float(2 * len(Measure.parse(name.split()[-1]).parts) or 1)
     except LimnerError:

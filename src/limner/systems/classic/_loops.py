@@ -69,7 +69,7 @@ def places(products, lengths, indptr, columns, out):  # type: ignore[no-untyped-
     """The rank of each query's best positive among all candidates by cosine, from 1; ties share the mean rank.
 
     Args:
-        products: Dot products, queries by candidates. The query norm does not affect the order, and is left out.
+        products: Dot products, queries by candidates. The query norm does not affect the order, and is not needed.
         lengths: Lengths of the candidates.
         indptr: Positives of query q are `indptr[q]:indptr[q + 1]`.
         columns: The column of each positive.

@@ -107,7 +107,7 @@ def _linear() -> npt.NDArray[np.int64]:
 
 @cache
 def _bent() -> npt.NDArray[np.int64]:
-    """The cube root of CIELAB, straight near black, of every share of white."""
+    """The nonlinearity of CIELAB: a cube root, linear near black. Values are relative to white."""
     share = np.arange(2**_BITS + 1) / 2**_BITS
     root = np.ones(len(share))
     for _ in range(12):  # Newton's steps: operations that are rounded exactly, which a library's cube root is not

@@ -1,4 +1,4 @@
-"""What every model of two kernels has: kernels, the training items they compare with, and its folder."""
+"""The common part of models with two kernels: kernels, training items, saving and loading."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class KernelModel:
             return cls(**given, trained_on=trained_on, features_file=file)
 
     def _content(self) -> dict[str, object]:
-        """What makes the model, as plain values and arrays; a subclass adds what it learned."""
+        """The content of the model as plain values and arrays; a subclass adds what it learned."""
         return {
             "name": self.name,
             "image_kernel": kernel_state.kernel_state(self.image_kernel),

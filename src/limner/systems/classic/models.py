@@ -204,7 +204,7 @@ class TwoWayScores(Scores):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """As the matrices."""
+        """The type of the matrices."""
         return self.forward.dtype
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:

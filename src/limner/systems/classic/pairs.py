@@ -84,7 +84,7 @@ def text_kernel(kernel: Any, weights: str | None = None, *, usual: str = "root i
     """A text kernel by name with weights of words, default weights if none are given; or the kernel itself."""
     if not isinstance(kernel, str):
         if weights is not None:
-            raise LimnerError(f"weights={weights!r} beside a kernel that is given: set them in the kernel")
+            raise LimnerError(f"weights={weights!r} with a kernel object: set them in the kernel")
         return kernel
     made = TEXTS.find(kernel)
     weighted = "weights" in inspect.signature(made).parameters

@@ -202,12 +202,12 @@ def train(
         variant: The system: one of the thirty names of `SYSTEMS`, or NN, Tri5Sem, Tri5Lin as the paper's text has it.
         corpus: A file with one sentence in each line, for systems with BNC in their name, Tri5Sem among them.
         features: Of all images by id, in place of the pictures; an `Embeddings`, `Histograms`, or a file of either.
-        rank: Of each kernel at most, for KCCA: its leading eigenvectors; whole kernels where left out.
-        precision: Of KCCA: "double" or "single"; single from 2,000 training images on where nothing is said.
+        rank: Of each kernel at most, for KCCA: its leading eigenvectors; whole kernels by default.
+        precision: Of KCCA: "double" or "single"; single from 2,000 training images on by default.
         side: The shorter side of pictures in pixels.
         seed: Draws the points that visual words are learned from.
         workers: Threads; all cores by default.
-        progress: Called with (work done, work in all), counted in pictures.
+        progress: Called with (work done, work in total), counted in pictures.
     """
     asked = system(variant)
     options: dict[str, Any] = {"features": features, "side": side, "seed": seed, "workers": workers}

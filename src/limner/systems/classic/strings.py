@@ -45,7 +45,7 @@ class StringKernel:
         weights: "none", "idf", or "root idf", of which each side of the product has its own: with "root idf" a
             sequence counts with the product of its words' idf, with "idf" with that product squared.
         match: lambda_m.
-        captions: Keep so many captions of each document (1 for BoW1); all of them where None.
+        captions: Number of captions to keep of each document (1 for BoW1); None for all.
         reader: How a caption becomes words.
 
     >>> kernel = StringKernel(length=2).fit([["a dog runs"], ["a cat sleeps"]])

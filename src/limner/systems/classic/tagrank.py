@@ -126,7 +126,7 @@ class FittedTagRank:
 
 
 def _places(side: Sentences) -> tuple[npt.NDArray[np.int64], FloatArray]:
-    """The place of each word in its sentence from 1, and the mean place of the same word in that sentence."""
+    """The position of each word in its sentence, from 1, and the mean position of the same word in it."""
     sentence = np.repeat(np.arange(len(side.starts) - 1), np.diff(side.starts))
     places = np.arange(len(side.words)) - side.starts[sentence] + 1
     _, same = np.unique(np.stack([sentence, side.words]), axis=1, return_inverse=True)

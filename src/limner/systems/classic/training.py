@@ -111,7 +111,7 @@ class GridSearch:
         return dict.fromkeys(TASKS, (one,))
 
     def add(self, pair: KernelPair, found: Directions, measured: list[Trial]) -> None:
-        """Takes a solution in, and drops those that no chosen setting needs, since each is as large as a kernel."""
+        """Adds a solution, and drops those that no chosen setting needs, since each is as large as a kernel."""
         self.trials += measured
         self._held[measured[0].setting.solution] = (pair, found)
         wanted = {s.solution for settings in self.settings.values() for s in settings}

@@ -136,7 +136,7 @@ class VisualWords:
             sizes: Words by feature, `WORDS` by default; a feature that is left out is not used.
             side: The shorter side of pictures, in pixels.
             most: Pictures to learn from.
-            points: Points of each picture, all where it has fewer.
+            points: Points of each picture; all if it has fewer.
             seed: Draws pictures, points and the first words.
             workers: Threads; all cores by default.
             progress: Called with (pictures done, pictures in total).

@@ -104,7 +104,7 @@ class TrainingPairs:
 
     @cached_property
     def _one_image_each(self) -> Tensor | None:
-        """The image of each text, where no text has two."""
+        """The image of each text, if no text has two images."""
         if len(np.unique(self.text_of)) < len(self.text_of):
             return None
         image = np.full(self.width, -1)
@@ -165,7 +165,7 @@ class Batches:
         return np.take_along_axis(shares, longest_first, axis=2).reshape(self.count, -1)
 
     def _readers(self, rows: IntArray) -> Iterator[Any]:
-        """The texts of each batch; the places of all words are sent to the device at once."""
+        """The texts of each batch; the positions of all words are sent to the device at once."""
         if not isinstance(self.pairs.texts, Tokens):
             yield from (self.pairs.held[each] for each in torch.from_numpy(rows).to(self.pairs.device))
             return

@@ -1,7 +1,7 @@
 """The trainer: whatever is learned in steps, with Adam, a decaying rate, early stopping, checkpoints and logs.
 
 It knows nothing of images and texts. A `Task` gives batches, the loss of one, and what is measured after an epoch; the
-best epoch by that measure is kept. With a folder, a run that was stopped goes on where it was, to the bit: weights,
+best epoch by that measure is kept. With a folder, a run that was stopped continues where it was, to the bit: weights,
 moments, generators, the place in the order of the epoch, and the best weights so far are all in the checkpoint.
 """
 
@@ -47,13 +47,13 @@ class Task(Protocol):
         """Batches in an epoch."""
 
     def batches(self, epoch: int, start: int) -> Iterator[Any]:
-        """The batches of an epoch from number `start` on: the same ones whenever it is asked."""
+        """The batches of an epoch from number `start` on: the same on every call."""
 
     def loss(self, batch: Any) -> Tensor:
         """The loss value."""
 
     def measure(self) -> Mapping[str, float]:
-        """What the weights are worth now, on what was not trained on; empty if there is nothing to measure with."""
+        """What the weights achieve now, on data that was not trained on; empty if there is nothing to measure with."""
 
 
 @dataclass
@@ -100,7 +100,7 @@ def fit(
         task: What is learned.
         training: How.
         criterion: The measured value that says which epoch is best, higher is better; without it the last one is.
-        group: The processes that train together; found out by itself.
+        group: The processes that train together; detected by default.
         progress: Called with (steps done, steps in total).
     """
     group = group or joined(device_named(training.device))
@@ -219,7 +219,7 @@ class _Run:
         return {**how, **getattr(self.task, "settings", {}), **shape}
 
     def _resume(self) -> None:
-        """Goes on from the checkpoint in the folder, if there is one."""
+        """Continues from the checkpoint in the folder, if there is one."""
         path = None if self.folder is None else self.folder / CHECKPOINT
         if path is None or not path.is_file():
             return

@@ -21,7 +21,7 @@ _SECONDS = 0.2  # the live line is not renewed more often; to read the loss, a G
 
 
 class Log:
-    """One row per epoch: `log.csv`, renewed whole, and scalars for TensorBoard under `tensorboard/`.
+    """One row per epoch: `log.csv`, rewritten in full, and scalars for TensorBoard under `tensorboard/`.
 
     Args:
         folder: The run's folder; None writes nothing.
@@ -82,7 +82,7 @@ class Live:
         steps: Steps of the whole run.
         progress: Called with (steps done, steps in total); where it has `note(text)`, that gets the loss and dev
             values. None shows a line of its own on a terminal, and nothing elsewhere.
-        quiet: Says nothing at all, as all processes but one should.
+        quiet: Prints nothing; for all processes but one.
     """
 
     def __init__(self, steps: int, *, progress: Progress | None, quiet: bool = False) -> None:
@@ -127,6 +127,6 @@ class Live:
             note(text)
 
     def close(self) -> None:
-        """Takes the line away."""
+        """Clears the line."""
         if self._bar is not None:
             self._bar.stop()

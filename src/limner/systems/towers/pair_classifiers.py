@@ -53,7 +53,9 @@ class Layers:
         """Checks the values."""
         refuse_below(self, 1, "hidden_dim", "layers", "heads")
         if self.hidden_dim % self.heads:
-            raise LimnerError(f"hidden_dim={self.hidden_dim} with heads={self.heads}: expected a multiple")
+            raise LimnerError(
+                f"hidden_dim={self.hidden_dim} with heads={self.heads}: expected a multiple of the number of heads"
+            )
 
 
 class Reading(nn.Module):
@@ -100,7 +102,7 @@ class Reading(nn.Module):
         return self.reader.read(texts)
 
     def lengths(self, names: Read, captions: Read) -> tuple[IntArray, IntArray]:
-        """Tokens of both sides."""
+        """Tokens of the queries and of the captions."""
         return names.lengths, captions.lengths
 
     def forward(
@@ -215,7 +217,7 @@ class Tuned(nn.Module):
         return self.pairs.texts(texts)
 
     def lengths(self, names: list[list[int]], captions: list[list[int]]) -> tuple[IntArray, IntArray]:
-        """Tokens of both sides."""
+        """Tokens of the queries and of the captions."""
         first, second = (np.array([len(t) for t in side], dtype=np.int64) for side in (names, captions))
         return first, second
 

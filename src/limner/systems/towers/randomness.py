@@ -12,7 +12,7 @@ from torch import Tensor
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Draws from this seed inside; outside, torch goes on as if nothing had been drawn.
+    """Draws from this seed inside; outside, the state of torch is unchanged.
 
     >>> with seeded(1):
     ...     one = torch.rand(2)
@@ -34,7 +34,7 @@ def states(device: torch.device) -> dict[str, Tensor]:
 
 
 def restore(kept: Mapping[str, Tensor], device: torch.device) -> None:
-    """Goes on drawing where the states were kept."""
+    """Continues drawing from the saved states."""
     torch.set_rng_state(kept["cpu"])
     if device.type == "cuda" and "cuda" in kept:
         torch.cuda.set_rng_state(kept["cuda"], device)

@@ -114,7 +114,7 @@ class Margin:
 
 @dataclass(frozen=True, kw_only=True)
 class Several:
-    """What PVSE has beside.
+    """The additional settings of PVSE.
 
     Args:
         heads: Vectors per item.
@@ -134,7 +134,7 @@ class Several:
 
 @dataclass(frozen=True, kw_only=True)
 class Uncertain:
-    """What PCME has beside.
+    """The additional settings of PCME.
 
     Args:
         samples: Samples of each item, in training and for matching probabilities.

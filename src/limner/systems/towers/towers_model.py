@@ -132,7 +132,7 @@ class TowersModel:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The weights, the words, and how many of them are read."""
+        """Identifies the model by its weights, vocabulary and `max_tokens`."""
         words = None if self.vocabulary is None else self.vocabulary.words
         told = json.dumps([self.variant, words, self.settings["inputs"]["max_tokens"]])
         return f"{self.variant} {checkpoints.short_fingerprint(self.module, told)}"

@@ -111,7 +111,7 @@ class Plan:
     start: TowersModel | None = None
 
     def groups(self) -> dict[str, dict[str, Any]]:
-        """Plain values by group, as a saved model keeps them; objects that are no plain values are named only."""
+        """Plain values by group, as a saved model keeps them; of other objects, only the name is kept."""
         kept: dict[str, Any] = {"shape": self.shape, "training": self.training}
         kept |= {type(each).__name__.lower(): each for each in self.own}
         told = {name: {k: _plain(v) for k, v in asdict(each).items()} for name, each in kept.items()}
@@ -149,7 +149,7 @@ class TowerInputs:
 
     @classmethod
     def of(cls, inputs: Inputs, collection: Collection, progress: Progress | None) -> TowerInputs:
-        """As the settings say, with the words of the collection's texts."""
+        """The inputs that the settings name, with a vocabulary of the collection's texts."""
         features = source(inputs.features)
         encoder = trainable(features) if inputs.unfreeze else None
         if isinstance(inputs.texts, str) and inputs.texts == "gru":
@@ -161,7 +161,7 @@ class TowerInputs:
 
     @classmethod
     def after(cls, start: TowersModel, inputs: Inputs) -> TowerInputs:
-        """As a trained model reads them; features of other images may be given."""
+        """The inputs of a trained model; features of other images may be given."""
         features = start.features if inputs.features is None else source(inputs.features)
         if features is None:
             raise LimnerError(
@@ -279,7 +279,7 @@ class TowersTask:
 
 
 STRUCTURE = ("word_dim", "hidden_dim", "embedding_dim", "cell", "pooling", "heads")
-"""Settings that say which weights there are: a model that is begun with fixes them."""
+"""Settings that determine the weights: an initial model fixes them."""
 
 
 def _start(variant: str, given: Any) -> TowersModel | None:
@@ -293,7 +293,7 @@ def _start(variant: str, given: Any) -> TowersModel | None:
 
 
 def _as_begun(start: TowersModel, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with the structure of the model that is begun with; refuses others."""
+    """The options with the structure of the initial model; refuses a different structure."""
     groups = [values for name, values in start.settings.items() if name != "training"]
     fixed = {name: value for values in groups for name, value in values.items() if name in STRUCTURE}
     for name, value in fixed.items():

@@ -1,8 +1,9 @@
-"""The forward pass of BERT and its kin for scoring pairs, without what scoring does not need.
+"""The forward pass of BERT and similar models for scoring pairs, without what scoring does not need.
 
 All tokens of a batch stand in one row, without padding; only attention is computed pair by pair, for all pairs of one
-length at once. Queries, keys and values are one product. In the last layer only the first token goes on, since nothing
-but its state is used: of the twelve products of d x d numbers per token that a layer has, two are left there. Weights
+length at once. Queries, keys and values are one product. In the last layer only the first token is computed, since
+only its state is
+used: of the twelve products of d x d numbers per token that a layer has, two are left there. Weights
 are held reversed than the library holds them: so some processors multiply a fifth faster.
 The numbers are those of the library's own pass, up to rounding.
 """
@@ -30,7 +31,7 @@ FIRST_POSITION = {"bert": 0, "roberta": 2, "xlm-roberta": 2, "camembert": 2}
 
 @dataclass(frozen=True)
 class Norm:
-    """A layer norm: weight, bias and the small number."""
+    """A layer norm: weight, bias and epsilon."""
 
     weight: Tensor
     bias: Tensor
@@ -210,7 +211,7 @@ def fits(config: object) -> bool:
 
 
 def lengths_in_batches(lengths: IntArray, *, budget: int) -> Iterator[IntArray]:
-    """Rows by length, the longest first, so many at a time that their tokens fit the budget; nothing is padded.
+    """Rows by length, the longest first, in batches whose tokens fit the budget; nothing is padded.
 
     >>> [rows.tolist() for rows in lengths_in_batches(np.array([3, 9, 2, 4, 8]), budget=17)]
     [[1, 4], [3, 0, 2]]

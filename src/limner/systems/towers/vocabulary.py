@@ -51,7 +51,7 @@ class Vocabulary:
 
     @classmethod
     def fit(cls, texts: Iterable[str], *, min_count: int = 2) -> Vocabulary:
-        """Learns the words that are in at least so many texts, in order of the alphabet."""
+        """Learns the words that are in at least `min_count` texts, in alphabetical order."""
         seen = Counter(word for text in texts for word in set(words(text)))
         known = sorted(word for word, count in seen.items() if count >= min_count)
         if not known:

@@ -49,5 +49,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """There is no way back: answers would be lost."""
-    raise LimnerError("a store is never moved down: put back a copy")
+    """There is no downgrade: answers would be lost."""
+    raise LimnerError("there is no downgrade: restore a copy of the file instead")
