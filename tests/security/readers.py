@@ -275,6 +275,24 @@ def _board(*names: str) -> Callable[[Path], Any]:
     return read
 
 
+PROBES = {
+    "a.json": {"0": {"filename": "a.jpg", "caption": "a dog", "caption2": "dog", "negative_caption": "a car"}},
+    "b.json": [{"image_path": "a.jpg", "true_caption": "the dog eats", "false_caption": "eats the dog"}],
+    "c.json": [
+        {"image_0": "a", "image_1": "b", "caption_0": "x eats y", "caption_1": "y eats x", "collapsed_tag": "O"}
+    ],
+    "d.json": {"x": {"image_file": "a", "caption": "two", "foil": "three", "linguistic_phenomena": "counting"}},
+}
+
+
+def _probed(folder: Path) -> Any:
+    from limner.datasets.probes import read_probe
+    from limner.explain.probing import probe
+
+    found = read_probe(folder)
+    return str(probe(found)), found.collection().describe()
+
+
 def _scored(folder: Path) -> Any:
     return limner.Scores.load(folder / "s.npy", range(4), range(6)).top(2).indices
 
@@ -328,6 +346,12 @@ VECTORS = {
         seeds(lambda: {"a.json": LISTS}), {"": spoil.of_json}, lambda f: limner.Ranking.load(f / "a.json"), 4
     ),
     "report": Reader(_report, {"": spoil.of_json}, _reported, 6),
+    "probes": Reader(
+        seeds(lambda: {name: json.dumps(content).encode() for name, content in PROBES.items()}),
+        {"": spoil.of_json},
+        _probed,
+        4,
+    ),
     "mteb results": Reader(
         seeds(lambda: {f"{name}/T.json": json.dumps(MTEB).encode() for name in ("org__a", "org__b")}),
         {"": spoil.of_json},
