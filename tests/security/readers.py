@@ -126,7 +126,26 @@ FLICKR = {
     "text/CrowdFlowerAnnotations.txt": b"a.jpg\tb.jpg#2\t0.5\t1\t1\n",
 }
 
+
+@seeds
+def _shard() -> Files:
+    import tarfile
+
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, data in {
+            "1.png": picture("PNG"),
+            "1.txt": b"a dog",
+            "1.json": b'{"captions": ["a dog", "dog"]}',
+        }.items():
+            told = tarfile.TarInfo(name)
+            told.size = len(data)
+            tar.addfile(told, io.BytesIO(data))
+    return {"x.tar": out.getvalue()}
+
+
 DATASETS = {
+    "webdataset": Reader(_shard, {"": spoil.of_bytes}, loaded("{}/x.tar", check_images=True), 3),
     "csv": Reader(seeds(lambda: {"t.csv": _csv(",")}), {"": spoil.of_text}, loaded("{}/t.csv"), 6),
     "tsv": Reader(seeds(lambda: {"t.tsv": _csv("\t")}), {"": spoil.of_text}, loaded("{}/t.tsv"), 4),
     "csv.gz": Reader(

@@ -14,6 +14,7 @@ from typing import Any
 
 from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError
+from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.core.paths import damage_told, read_json
 from limner.datasets._read import At, Notes, existing, json_lines, refuse, table
@@ -70,8 +71,8 @@ class Probe:
         values = [self.pictures.get(image) for image in images]
         return Collection(
             self.name,
-            Items(images, values),
-            Items(list(row.values()), texts, kind="text"),
+            Items(Ids(images, what="image"), values),
+            Items(Ids(row.values(), what="text"), texts, kind="text"),
             Judgements.from_pairs(sorted(pairs), queries=images, candidates=list(row.values())),
         )
 

@@ -35,7 +35,8 @@ def scenes_probe(cases: int = 200, *, seed: int = 0) -> Probe:
     """
     if cases < 1:
         raise LimnerError(f"a probe needs at least one case; got cases={cases}")
-    made, pictures = [], {}
+    made: list[ProbeCase] = []
+    pictures: dict[str, Drawing] = {}
     for number in range(cases):
         subset = SUBSETS[number % 2]
         scenes, texts = _drawn(Dice(seed, number, STREAM), subset, seed, number)
