@@ -126,7 +126,26 @@ FLICKR = {
     "text/CrowdFlowerAnnotations.txt": b"a.jpg\tb.jpg#2\t0.5\t1\t1\n",
 }
 
+
+@seeds
+def _shard() -> Files:
+    import tarfile
+
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, data in {
+            "1.png": picture("PNG"),
+            "1.txt": b"a dog",
+            "1.json": b'{"captions": ["a dog", "dog"]}',
+        }.items():
+            told = tarfile.TarInfo(name)
+            told.size = len(data)
+            tar.addfile(told, io.BytesIO(data))
+    return {"x.tar": out.getvalue()}
+
+
 DATASETS = {
+    "webdataset": Reader(_shard, {"": spoil.of_bytes}, loaded("{}/x.tar", check_images=True), 3),
     "csv": Reader(seeds(lambda: {"t.csv": _csv(",")}), {"": spoil.of_text}, loaded("{}/t.csv"), 6),
     "tsv": Reader(seeds(lambda: {"t.tsv": _csv("\t")}), {"": spoil.of_text}, loaded("{}/t.tsv"), 4),
     "csv.gz": Reader(
@@ -275,6 +294,24 @@ def _board(*names: str) -> Callable[[Path], Any]:
     return read
 
 
+PROBES = {
+    "a.json": {"0": {"filename": "a.jpg", "caption": "a dog", "caption2": "dog", "negative_caption": "a car"}},
+    "b.json": [{"image_path": "a.jpg", "true_caption": "the dog eats", "false_caption": "eats the dog"}],
+    "c.json": [
+        {"image_0": "a", "image_1": "b", "caption_0": "x eats y", "caption_1": "y eats x", "collapsed_tag": "O"}
+    ],
+    "d.json": {"x": {"image_file": "a", "caption": "two", "foil": "three", "linguistic_phenomena": "counting"}},
+}
+
+
+def _probed(folder: Path) -> Any:
+    from limner.datasets.probes import read_probe
+    from limner.explain.probing import probe
+
+    found = read_probe(folder)
+    return str(probe(found)), found.collection().describe()
+
+
 def _scored(folder: Path) -> Any:
     return limner.Scores.load(folder / "s.npy", range(4), range(6)).top(2).indices
 
@@ -328,6 +365,12 @@ VECTORS = {
         seeds(lambda: {"a.json": LISTS}), {"": spoil.of_json}, lambda f: limner.Ranking.load(f / "a.json"), 4
     ),
     "report": Reader(_report, {"": spoil.of_json}, _reported, 6),
+    "probes": Reader(
+        seeds(lambda: {name: json.dumps(content).encode() for name, content in PROBES.items()}),
+        {"": spoil.of_json},
+        _probed,
+        4,
+    ),
     "mteb results": Reader(
         seeds(lambda: {f"{name}/T.json": json.dumps(MTEB).encode() for name in ("org__a", "org__b")}),
         {"": spoil.of_json},

@@ -45,6 +45,7 @@ EXPLAIN = ("explain", "captions.csv", "--images", "I.npy", "--texts", "T.npy", "
         ("r.json", ("compare", "r.json", "r.json")),
         ("r.json", ("report", "r.json")),
         ("r.json", ("board", "r.json")),
+        ("r.json", ("probe", "r.json")),
         ("r/a__b/T.json", ("board", "r")),
         ("t.jsonl", ("data", "describe", "t.jsonl")),
         ("dataset_x.json", ("data", "describe", "karpathy:dataset_x.json")),

@@ -43,22 +43,27 @@ class Way:
     system: str | None = None
     trust: bool = False
     features: str | None = None
+    encoder: str | None = None
+    cache: Path | None = None
 
     @property
     def kind(self) -> str:
-        """Which of the four inputs it is; refuses none, several and incomplete ones."""
+        """Which of the five inputs it is; refuses none, several and incomplete ones."""
         if (self.images is None) != (self.texts is None):
             raise typer.BadParameter("--images and --texts go together: give the embeddings of both sides")
         given = {"embeddings": self.images, "matrix": self.scores, "runs": self.runs, "system": self.system}
+        given["encoder"] = self.encoder
         named = [kind for kind, value in given.items() if value]
         if len(named) != 1:
             raise typer.BadParameter(
                 f"got {' and '.join(named) or 'no system'} to evaluate: give one of --images with --texts, --scores, "
-                "--run, --system"
+                "--run, --system, --encoder"
             )
         if self.features is not None and named[0] != "system":
             raise typer.BadParameter("--features is for --system: a model that was trained on a file of features")
-        if named[0] in ("runs", "system") and (self.image_ids or self.text_ids):
+        if self.cache is not None and named[0] != "encoder":
+            raise typer.BadParameter("--cache is for --encoder: other systems are not encoded")
+        if named[0] in ("runs", "system", "encoder") and (self.image_ids or self.text_ids):
             raise typer.BadParameter("--image-ids and --text-ids are for --images with --texts, and for --scores")
         return named[0]
 

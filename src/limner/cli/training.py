@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from limner.cli.console import progress
 from limner.cli.options import word
+from limner.core.errors import LimnerError
+from limner.systems.held_out import hold_out
 from limner.systems.opening import OpenSystem, WithFeatures, features_of, find_system, open_system
 
 if TYPE_CHECKING:
@@ -40,6 +43,36 @@ def trained(
     return found.scores, found.collection, list(found.notes)
 
 
+def encoded_by(
+    name: str, whole: Collection, split: str | None, *, cache: Path | None = None, trust: bool = False
+) -> tuple[Scores, Collection, list[str]]:
+    """Scores of an encoder whose vectors are kept, so that the next run does not encode the same items again.
+
+    Args:
+        name: An encoder of one space for images and texts, such as 'clip(model=DIR)', or a saved model.
+        whole: The collection.
+        split: The part to measure.
+        cache: The folder of the vectors; the one shared by all commands by default.
+        trust: Whether files may name custom code.
+    """
+    from limner.encoders.cache import Cached, remembering
+    from limner.systems.opening import ENCODER, MODEL
+
+    found = find_system(name, trust=trust)
+    if found.kind not in (ENCODER, MODEL):
+        raise LimnerError(
+            f"--encoder {name}: expected an encoder of 'limner encoders', such as 'clip(model=DIR)', or a saved model; "
+            "a system that is trained now is given with --system"
+        )
+    if found.kind == ENCODER:
+        kept = remembering(found.given) if cache is None else Cached(found.given, cache)
+        found = replace(found, given=kept)
+    elif cache is not None:
+        raise LimnerError(f"--cache with {name}, a saved model: only vectors of encoders are kept; leave it out")
+    opened = found.on(hold_out(whole, [found], split), stage=progress)
+    return opened.scores, opened.collection, list(opened.notes)
+
+
 def opened_on(
     name: str, whole: Collection, split: str | None, *, features: str | None = None, trust: bool = False
 ) -> OpenSystem:
@@ -68,8 +101,6 @@ def opened_together(
     Returns:
         The systems, the part they are for, and notes.
     """
-    from limner.systems.held_out import hold_out
-
     listed = [find_system(name, trust=trust) for name in names]
     parts = hold_out(whole, listed, split)
     given = None if features is None else as_features(features)

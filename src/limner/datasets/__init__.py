@@ -155,6 +155,13 @@ _FORMS = (
         _OWN,
     ),
     Dataset(
+        "webdataset",
+        "WebDataset shards: tars of images and captions, as img2dataset writes them",
+        "limner.datasets.webdataset:load_webdataset",
+        ("*.tar",),
+        _OWN,
+    ),
+    Dataset(
         "folder",
         "a folder of images with captions.csv (or tsv, jsonl, parquet) in it or next to it",
         "limner.datasets.tables:load_folder",

@@ -19,6 +19,7 @@ from limner.core.errors import LimnerError, shown
 from limner.core.files import replacing, replacing_folder
 from limner.datasets.tables import IMAGE_ENDINGS
 from limner.datasets.trec import write_qrels
+from limner.datasets.webdataset import write_webdataset
 
 _SCALARS = (str, int, float, bool, type(None), np.generic)
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
@@ -28,7 +29,7 @@ _TAKEN = ("image", "caption", "captions", "id", "image_id", "split", "grade", "l
 
 
 def write(collection: Collection, path: str | Path) -> tuple[str, ...]:
-    """Writes the format given by the file ending: .csv, .tsv, .jsonl, .parquet, .qrels, or none for a folder.
+    """Writes the format of the file ending: .csv, .tsv, .jsonl, .parquet, .qrels, .tar, or none for a folder.
 
     Returns:
         What the form cannot hold, one sentence each.
@@ -42,7 +43,10 @@ def write(collection: Collection, path: str | Path) -> tuple[str, ...]:
         return tuple(further + _further_judgements(collection))
     if path.suffix == "":
         return write_folder(collection, path)
-    raise LimnerError(f"{path}: cannot write {path.suffix!r}; expected {', '.join(_TABLES + _QRELS)}, or a folder")
+    if path.suffix == ".tar":
+        return write_webdataset(collection, path)
+    known = ", ".join((*_TABLES, *_QRELS, ".tar"))
+    raise LimnerError(f"{path}: cannot write {path.suffix!r}; expected {known}, or a folder")
 
 
 def write_table(collection: Collection, path: str | Path) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from limner.evaluation.comparison import Comparison, compare
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.hubs import Hubs
 from limner.evaluation.measures import Measure
+from limner.evaluation.meter import RetrievalMeter
 from limner.evaluation.report import Report
 from limner.evaluation.tuning import corrected, tune
 
@@ -24,6 +25,7 @@ __all__ = [
     "Hubs",
     "Measure",
     "Report",
+    "RetrievalMeter",
     "breakdown",
     "compare",
     "corrected",

@@ -23,7 +23,15 @@ Spec = Annotated[
     str,
     typer.Argument(metavar="COLLECTION", help="scenes, flickr8k:DIR, captions.csv, a folder, ...: see 'data list'."),
 ]
-FORMS = {"csv": ".csv", "tsv": ".tsv", "jsonl": ".jsonl", "parquet": ".parquet", "qrels": ".qrels", "folder": ""}
+FORMS = {
+    "csv": ".csv",
+    "tsv": ".tsv",
+    "jsonl": ".jsonl",
+    "parquet": ".parquet",
+    "qrels": ".qrels",
+    "webdataset": ".tar",
+    "folder": "",
+}
 
 
 @app.command("list")

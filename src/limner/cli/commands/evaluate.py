@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache as cached_call
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,7 +29,7 @@ from limner.cli.options import (
     saved,
     word,
 )
-from limner.cli.training import SYSTEM, Features, trained
+from limner.cli.training import SYSTEM, Features, encoded_by, trained
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -52,6 +54,10 @@ Missing = Annotated[
 ]
 Images = Annotated[Path | None, word("Embeddings of the images: npy, npz, safetensors, parquet.", metavar="FILE")]
 Runs = Annotated[list[Path] | None, word("Or a TREC run, or JSON lists; twice for both directions.", metavar="FILE")]
+Encoders = Annotated[
+    list[str] | None,
+    word("Or an encoder, 'clip(model=DIR)': encode, evaluate, report; several are compared.", metavar="NAME"),
+]
 PerImage = Annotated[int | None, word("Texts per image, all in order; instead of a COLLECTION.", metavar="N", min=1)]
 Ways = Annotated[
     list[str] | None,
@@ -81,6 +87,8 @@ def evaluate(
     scores: Annotated[Path | None, word("Or a similarity matrix, images by texts: npy.", metavar="FILE")] = None,
     run: Runs = None,
     system: Annotated[str | None, word(f"Or a system: {SYSTEM}")] = None,
+    encoder: Encoders = None,
+    cache: Annotated[Path | None, word("Of --encoder: folder of the vectors.", metavar="DIR")] = None,
     features: Features = None,
     image_ids: Annotated[Path | None, word("Ids of the image rows, one per line.", metavar="FILE")] = None,
     text_ids: Annotated[Path | None, word("Ids of the text rows, one per line.", metavar="FILE")] = None,
@@ -127,27 +135,56 @@ def evaluate(
       $ limner evaluate captions.csv --images I.npy --texts T.npy --correct csls --bank BI.npy --bank BT.npy
       $ limner evaluate multi30k:DIR --images I.npy --texts T.npy --by language --rename 't2i=image retrieval'
       $ limner evaluate scenes --system histograms --estimate work.db
+      $ limner evaluate flickr8k:DIR --encoder 'open-clip(model=ViT-B-32, weights=FILE)' --save report.html
+      $ limner evaluate flickr8k:DIR --encoder 'clip(model=A)' --encoder 'clip(model=B)' --cache vectors
     """
     refuse_report_ending(save)
     _refuse_unknown(measures)
     if cluster is not None and workers is not None:
         raise typer.BadParameter("--workers with --cluster: the cluster sets the number of workers; give one of them")
-    way = Way(images, texts, image_ids, text_ids, scores, tuple(run or ()), system, trust, features)
-    source, truth, notes, dev = _given(collection, way, per_image, split, option, direction or [])
-    if correct or tune or bank or save_bank:
-        source = corrected(source, correct, tune, dev, bank=bank, keep=save_bank, trust=trust)
-    how: dict[str, Any] = {"measures": measures, "protocol": protocol or None, "ties": ties, "unretrieved": unretrieved}
-    how["missing"] = missing
-    how["groups"] = None if groups is None else _groups(groups, truth)
-    how["judgements"] = _beside(truth, judgements or [])
-    with on_cluster(cluster), labels_of(estimate) as labels:
-        how |= {"labels": labels, "mode": mode}
-        report = _measured(source, truth, name or _name(way, correct), notes, {**how, "workers": workers})
-    parts = _parts(report, truth, by or [])
-    report = report.renamed(_names(rename))
-    _save(report, _page_truth(truth, how["judgements"]), save or [])
-    told = {"by": [row for part in parts for row in part.rows()]} if parts else {}
-    answer("\n\n".join(map(str, [report, *parts])), summary(report) | told, as_json=as_json)
+    sides = images, texts, image_ids, text_ids, scores, tuple(run or ()), system, trust, features
+    ways = [Way(*sides, encoder=each, cache=cache) for each in encoder or [None]]
+    if len(ways) > 1 and (name or save_bank or by):
+        raise typer.BadParameter("--name, --by and --save-bank are for one --encoder: leave them out")
+    whole = cached_call(lambda: load(str(collection), option))
+    reports, parts = [], []
+    for way in ways:
+        source, truth, notes, dev = _given(collection, way, per_image, split, whole, direction or [])
+        if correct or tune or bank or save_bank:
+            source = corrected(source, correct, tune, dev, bank=bank, keep=save_bank, trust=trust)
+        how: dict[str, Any] = {"measures": measures, "protocol": protocol or None, "ties": ties}
+        how |= {"unretrieved": unretrieved, "missing": missing}
+        how["groups"] = None if groups is None else _groups(groups, truth)
+        how["judgements"] = _beside(truth, judgements or [])
+        with on_cluster(cluster), labels_of(estimate) as labels:
+            how |= {"labels": labels, "mode": mode}
+            report = _measured(source, truth, name or _name(way, correct), notes, {**how, "workers": workers})
+        parts += _parts(report, truth, by or [])
+        reports.append(report.renamed(_names(rename)))
+        _save(reports[-1], _page_truth(truth, how["judgements"]), _files(save or [], way, len(ways)))
+    _answer(reports, parts, as_json=as_json)
+
+
+def _files(files: list[Path], way: Way, many: int) -> list[Path]:
+    """Where a report goes: of several encoders, each into a file of its own."""
+    if many == 1:
+        return files
+    label = re.sub(r"[^\w.-]+", "-", str(way.encoder)).strip("-.")
+    return [file.with_name(f"{file.stem}-{label}{file.suffix}") for file in files]
+
+
+def _answer(reports: list[Report], parts: list[Breakdown], *, as_json: bool) -> None:
+    """Prints the report with its breakdowns; several reports with their comparison."""
+    if len(reports) == 1:
+        told = {"by": [row for part in parts for row in part.rows()]} if parts else {}
+        answer("\n\n".join(map(str, [reports[0], *parts])), summary(reports[0]) | told, as_json=as_json)
+        return
+    from limner.evaluation import compare
+
+    with progress(f"comparing {len(reports)} encoders"):
+        compared = compare(reports)
+    data = {"reports": [summary(report) for report in reports], "comparison": compared.describe()}
+    answer("\n\n".join(map(str, [*reports, compared])), data, as_json=as_json)
 
 
 def _refuse_unknown(measures: str | None) -> None:
@@ -175,7 +212,7 @@ def _given(
     way: Way,
     per_image: int | None,
     split: str | None,
-    words: list[str] | None,
+    loaded: Callable[[], Collection],
     directions: Sequence[str],
 ) -> tuple[Any, Collection | Judgements, list[str], Any]:
     """The system, the truth, notes for the reader, and what gives scores and collection of another split."""
@@ -187,11 +224,18 @@ def _given(
         return opened(way, made, made, directions), made, [], partial(_on, way, made)
     if kind == "runs" and is_qrels(spec):
         return *_qrels(spec, way.runs, directions), None
-    whole = load(spec, words)
-    if kind == "system":
-        return *trained(str(way.system), whole, split, features=way.features, trust=way.trust), partial(_on, way, whole)
+    whole = loaded()
+    if kind in ("system", "encoder"):
+        return *_run_system(way, whole, split), partial(_on, way, whole)
     chosen = part(whole, split)
     return opened(way, whole, chosen, directions), chosen, unnamed(way), partial(_on, way, whole)
+
+
+def _run_system(way: Way, whole: Collection, split: str | None) -> tuple[Any, Collection, list[str]]:
+    """The scores of a system or encoder, the part they are for, and notes."""
+    if way.encoder is not None:
+        return encoded_by(way.encoder, whole, split, cache=way.cache, trust=way.trust)
+    return trained(str(way.system), whole, split, features=way.features, trust=way.trust)
 
 
 def _parts(report: Report, truth: Any, fields: list[str]) -> list[Breakdown]:
@@ -223,8 +267,8 @@ def _on(way: Way, whole: Collection, split: str) -> tuple[Any, Collection]:
             f"--tune {split}: {whole.name!r} has no split {split!r} (its splits: {there}); add a column 'split' to its "
             "table, name another split, or give the options yourself, as in --correct 'csls(k=10)'"
         )
-    if way.kind == "system":
-        return trained(str(way.system), whole, split, features=way.features, trust=way.trust)[:2]
+    if way.kind in ("system", "encoder"):
+        return _run_system(way, whole, split)[:2]
     chosen = part(whole, split)
     return opened(way, whole, chosen), chosen
 
@@ -271,7 +315,7 @@ def _qrels(spec: str, runs: tuple[Path, ...], directions: Sequence[str]) -> tupl
 
 def _name(way: Way, correct: str | None) -> str:
     """Default name of a system in a report: its own name, or its file, and its correction."""
-    stem = way.system or Path(str(way.scores or (way.runs[0] if way.runs else way.images))).stem
+    stem = way.encoder or way.system or Path(str(way.scores or (way.runs[0] if way.runs else way.images))).stem
     return f"{stem} + {correct}" if correct else stem
 
 

@@ -96,7 +96,7 @@ def perceptual_hash(picture: Image) -> np.uint64:
     grey = np.asarray(picture.convert("L").resize((HASHED, HASHED), 1), dtype=np.float64)
     low = _cosines() @ grey @ _cosines().T
     bits = low.ravel() > np.median(low.ravel()[1:])
-    return np.packbits(bits).view(np.uint64)[0]
+    return np.uint64(np.packbits(bits).view(np.uint64)[0])
 
 
 def _regions(picture: Image) -> FloatArray:

@@ -1,0 +1,107 @@
+"""limner probe: does a system read its captions? Hard negatives, beside baselines that see no image."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limner.cli.console import answer, progress, warn
+from limner.cli.inputs import Way, opened
+from limner.cli.options import Json, Trust, refuse_ending, saved, word
+from limner.cli.training import SYSTEM, opened_on
+
+if TYPE_CHECKING:
+    from limner.core.collection import Collection
+    from limner.datasets.probes import Probe
+
+
+def probe(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="PROBE",
+            help="A file or folder in the form of SugarCrepe(++), ARO, VALSE, NegBench or Winoground; or scenes.",
+        ),
+    ],
+    image_folder: Annotated[Path | None, word("The folder of the images.", metavar="DIR")] = None,
+    system: Annotated[str | None, word(f"The system: {SYSTEM}")] = None,
+    images: Annotated[Path | None, word("Or embeddings of the images, with ids.", metavar="FILE")] = None,
+    texts: Annotated[Path | None, word("Embeddings of the captions, in order of --save-texts.", metavar="FILE")] = None,
+    scores: Annotated[Path | None, word("Or a matrix of scores, images by captions: npy.", metavar="FILE")] = None,
+    corpus: Annotated[
+        str | None, word("A COLLECTION whose captions train the language model.", metavar="COLLECTION")
+    ] = None,
+    cases: Annotated[int, word("Of scenes: how many cases.", metavar="N", min=1)] = 200,
+    seed: Annotated[int, word("Of scenes: seed.", metavar="N", min=0)] = 0,
+    name: Annotated[str | None, word("Name of the system in the table.")] = None,
+    save: Annotated[list[Path] | None, word("Write it: .json .csv .txt. Repeatable.", metavar="FILE")] = None,
+    save_texts: Annotated[
+        Path | None, word("Write images and captions as a table to encode: csv.", metavar="FILE")
+    ] = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Measure a system on hard negatives: pair accuracy, and text, image and group score.
+
+    Every table has two baselines that see no image, a language model of captions and length: a subset that they solve
+    says nothing about a system. Without a system, only these are shown.
+
+    Examples:
+      $ limner probe sugar-crepe/data --image-folder val2017 --system 'clip(model=DIR)'
+      $ limner probe winoground.jsonl --image-folder images --system 'clip(model=DIR)'
+      $ limner probe valse/ --corpus flickr8k:DIR
+      $ limner probe scenes --system MODEL
+    """
+    from limner.explain.probing import probe as measured
+
+    refuse_ending(save, (".json", ".csv", ".txt"), "probe")
+    refuse_ending([save_texts] if save_texts else None, (".csv",), "table")
+    given = _probe(source, image_folder, cases, seed)
+    warn(given.warnings)
+    pairs = given.collection()
+    written = [] if save_texts is None else [_listed(pairs, save_texts)]
+    way = Way(images, texts, None, None, scores, (), system, trust)
+    found, told = _scores(way, pairs, trust), None if corpus is None else _captions(corpus)
+    with progress(f"probing with {len(given.cases):,} cases"):
+        made = measured(given, found, name=name or _named(way), corpus=told)
+    saved([*written, *(made.save(file) for file in save or [])])
+    answer(str(made), made.describe(), as_json=as_json)
+
+
+def _probe(source: str, folder: Path | None, cases: int, seed: int) -> Probe:
+    from limner.datasets.probes import read_probe
+    from limner.datasets.scenes.probes import scenes_probe
+
+    if source == "scenes" and not Path(source).exists():
+        if folder is not None:
+            raise typer.BadParameter("--image-folder with scenes: its pictures are drawn; leave it out")
+        return scenes_probe(cases, seed=seed)
+    return read_probe(source, images=folder)
+
+
+def _scores(way: Way, pairs: Collection, trust: bool) -> Any:
+    if not (way.images or way.texts or way.scores or way.system):
+        return None
+    if way.kind == "system":
+        return opened_on(str(way.system), pairs, "all", trust=trust).scores
+    return opened(way, pairs, pairs)
+
+
+def _named(way: Way) -> str:
+    return Path(str(way.system or way.scores or way.images or "system")).stem
+
+
+def _captions(corpus: str) -> list[str]:
+    from limner.cli.options import load
+
+    return [str(text) for text in load(corpus, None).texts.values]
+
+
+def _listed(pairs: Collection, file: Path) -> Path:
+    from limner.core.files import write_text
+    from limner.evaluation.tables import to_csv
+
+    write_text(file, to_csv([{"id": i, "text": t} for i, t in zip(pairs.texts.ids, pairs.texts.values, strict=True)]))
+    return file

@@ -1,0 +1,100 @@
+"""Probe pairs in the built-in world: the same words with swapped roles, and both pictures.
+
+"A red dog and a blue cup" beside "a blue dog and a red cup"; "a dog to the left of a cup" beside "a cup to the left of
+a dog". A system that reads captions as bags of words cannot tell them apart.
+"""
+
+from __future__ import annotations
+
+from limner.core.errors import LimnerError
+from limner.datasets.probes import Probe, ProbeCase
+from limner.datasets.scenes import Drawing
+from limner.datasets.scenes.dice import Dice
+from limner.datasets.scenes.grammar import article
+from limner.datasets.scenes.layout import extent
+from limner.datasets.scenes.meaning import Entity, Meaning
+from limner.datasets.scenes.scene import Scene, SceneObject
+from limner.datasets.scenes.world import BACKGROUNDS, COLOURS, KINDS, SIDE, WATERSIDE, ObjectKind
+
+STREAM = 3
+SUBSETS = ("colours", "places")
+_GROUND, _WIDEST, _TALLEST = 140, 66, 80
+_HORIZON, _WATER = 66, 32
+
+
+def scenes_probe(cases: int = 200, *, seed: int = 0) -> Probe:
+    """Cases of two pictures and two captions, half with swapped colours, half with swapped places.
+
+    Args:
+        cases: How many.
+        seed: Seed of the world.
+
+    >>> made = scenes_probe(2)
+    >>> [sorted(made.cases[0].right[0].split()) == sorted(made.cases[0].right[1].split()), len(made.pictures)]
+    [True, 4]
+    """
+    if cases < 1:
+        raise LimnerError(f"a probe needs at least one case; got cases={cases}")
+    made: list[ProbeCase] = []
+    pictures: dict[str, Drawing] = {}
+    for number in range(cases):
+        subset = SUBSETS[number % 2]
+        scenes, texts = _drawn(Dice(seed, number, STREAM), subset, seed, number)
+        names = tuple(f"probe-{number:05d}-{side}" for side in (0, 1))
+        made.append(ProbeCase(f"{number:05d}", subset, names, texts))
+        pictures |= {name: Drawing(scene) for name, scene in zip(names, scenes, strict=True)}
+    return Probe("scenes", tuple(made), pictures)
+
+
+def meanings(dice: Dice, subset: str) -> tuple[list[ObjectKind], list[str], str, tuple[Meaning, Meaning]]:
+    """Two kinds, two colours, a background, and the two meanings."""
+    background = dice.choose(BACKGROUNDS)
+    fit = [
+        kind for kind in KINDS.values() if background in kind.backgrounds and "ground" in kind.places and _fits(kind)
+    ]
+    kinds, colours = dice.shuffled(fit)[:2], dice.shuffled(COLOURS)[:2]
+    first, second = (Entity(kind.name) for kind in kinds)
+    if subset == "places":
+        told = Meaning((first, second), "left of"), Meaning((second, first), "left of")
+    else:
+        names = [kind.name for kind in kinds]
+        told = tuple(  # type: ignore[assignment]  # two of them
+            Meaning(tuple(Entity(name, colour=colour) for name, colour in zip(names, given, strict=True)))
+            for given in (colours, colours[::-1])
+        )
+    return kinds, colours, background, told
+
+
+def _fits(kind: ObjectKind) -> bool:
+    width, height = extent(kind, "medium")
+    return "ground" in kind.places and width <= _WIDEST and height <= _TALLEST
+
+
+def _drawn(dice: Dice, subset: str, seed: int, number: int) -> tuple[list[Scene], tuple[str, str]]:
+    kinds, colours, background, told = meanings(dice, subset)
+    orders = ([0, 1], [1, 0]) if subset == "places" else ([0, 1], [0, 1])
+    paints = (colours, colours) if subset == "places" else (colours, colours[::-1])
+    scenes = [
+        _scene(background, [kinds[k] for k in order], [paint[k] for k in order], seed, 2 * number + side)
+        for side, (order, paint) in enumerate(zip(orders, paints, strict=True))
+    ]
+    return scenes, (_sentence(told[0]), _sentence(told[1]))
+
+
+def _scene(background: str, kinds: list[ObjectKind], colours: list[str], seed: int, index: int) -> Scene:
+    """Two objects side by side on the ground."""
+    objects = []
+    for at, (kind, colour) in enumerate(zip(kinds, colours, strict=True)):
+        width, height = extent(kind, "medium")
+        middle = SIDE // 4 + at * SIDE // 2
+        box = (middle - width // 2, _GROUND - height, middle - width // 2 + width, _GROUND)
+        objects.append(SceneObject(kind.name, colour, "medium", box, "ground"))
+    shore = _HORIZON + (_WATER if background in WATERSIDE else 0)
+    return Scene(seed, index, background, tuple(objects), _HORIZON, shore)
+
+
+def _sentence(meaning: Meaning) -> str:
+    """Always the same form, so that two captions differ in the order of their words alone."""
+    phrases = [f"{e.colour} {e.noun}" if e.colour else e.noun for e in meaning.entities]
+    joint = " to the left of " if meaning.relation else " and "
+    return joint.join(f"{article(phrase)} {phrase}" for phrase in phrases)

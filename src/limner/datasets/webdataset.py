@@ -1,0 +1,172 @@
+"""WebDataset shards: tar files in which an image and its caption share a name, as img2dataset writes them.
+
+`000000012.jpg` with `000000012.txt`, or with `000000012.json` that holds "caption" or "captions". Nothing is unpacked:
+images stay in their tar and are read when they are opened. Only plain files of a tar are looked at, so that links and
+names that lead elsewhere do nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError
+from limner.core.files import replacing
+from limner.core.images import open_image
+from limner.core.paths import parse_json
+from limner.datasets._build import Assembly, Check
+from limner.datasets._read import At, existing, refuse
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")
+LARGEST_TEXT = 1 << 20
+"""Bytes of a caption or its JSON."""
+
+
+@dataclass(frozen=True)
+class InTar:
+    """An image inside a tar that is not compressed, read when it is called."""
+
+    path: str
+    start: int
+    size: int
+    name: str
+
+    def __call__(self) -> Image:
+        """Opens the image."""
+        with open(self.path, "rb") as file:
+            file.seek(self.start)
+            return open_image(file.read(self.size), name=self.name)
+
+
+def load_webdataset(
+    path: str | Path, *, split: str | None = None, strict: bool = False, check_images: Check = False
+) -> Collection:
+    """Shards of WebDataset and img2dataset.
+
+    Args:
+        path: A .tar file, or a folder of them.
+        split: Only this split; a shard `train-000.tar` is of the split "train".
+        strict: Refuse what would be a warning, such as an image without a caption.
+        check_images: Open every image.
+    """
+    source = existing(path, what="WebDataset shard or folder")
+    shards = [source] if source.is_file() else sorted(source.glob("*.tar"))
+    made = Assembly(source.stem, strict=strict)
+    for shard in shards:
+        for key, parts in _samples(shard):
+            _add(made, shard, key, parts)
+    if not made.texts.row:
+        refuse(At(source), "no image with a caption; expected files such as 00012.jpg and 00012.txt in a tar")
+    return made.finish(split=split, check_images=check_images)
+
+
+def _samples(shard: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The files of a tar that share a name, in order; images as places, captions as text."""
+    found: dict[str, dict[str, Any]] = {}
+    with tarfile.open(shard, "r:") as tar:
+        for member in tar:
+            if not member.isreg():
+                continue
+            folder, _, base = member.name.rpartition("/")
+            stem, dot, ending = base.partition(".")
+            key, kind = (f"{folder}/{stem}" if folder else stem), f"{dot}{ending}".lower()
+            parts = found.setdefault(key, {})
+            if kind in IMAGES:
+                parts["image"] = InTar(str(shard), member.offset_data, member.size, key)
+            elif kind in (".txt", ".json"):
+                parts[kind] = _text(tar, member, shard)
+    yield from found.items()
+
+
+def _text(tar: tarfile.TarFile, member: tarfile.TarInfo, shard: Path) -> str:
+    if member.size > LARGEST_TEXT:
+        refuse(At(shard), f"{member.name} has {member.size:,} bytes; expected a caption of at most {LARGEST_TEXT:,}")
+    held = tar.extractfile(member)
+    try:
+        return "" if held is None else held.read().decode("utf-8")
+    except UnicodeDecodeError:
+        refuse(At(shard), f"{member.name} is not UTF-8; save it as UTF-8")
+
+
+def _add(made: Assembly, shard: Path, key: str, parts: dict[str, Any]) -> None:
+    at, said = At(shard), _captions(shard, key, parts)
+    if "image" not in parts:
+        made.notes.add(at, "a caption without an image is skipped")
+        return
+    if key in made.images.row:
+        refuse(at, f"{key!r} comes a second time; names must be unique over all shards")
+    if not said:
+        made.notes.add(at, "an image without a caption is skipped")
+        return
+    part = shard.stem.rpartition("-")[0] if shard.stem.rpartition("-")[2].isdigit() else ""
+    made.image(key, at, split=part if part in ("train", "val", "dev", "test") else None, value=parts["image"])
+    for number, text in enumerate(said):
+        made.text(f"{key}#{number}", text, key, at)
+
+
+def _captions(shard: Path, key: str, parts: dict[str, Any]) -> list[str]:
+    """The captions of a sample: those of its JSON, or its text."""
+    if ".json" in parts:
+        content = parse_json(parts[".json"], where=f"{shard}: {key}.json")
+        listed = content.get("captions", [content.get("caption")]) if isinstance(content, dict) else []
+        found = [text for text in listed if isinstance(text, str) and text.strip()] if isinstance(listed, list) else []
+        if found:
+            return found
+    text = parts.get(".txt", "").strip()
+    return [text] if text else []
+
+
+def write_webdataset(collection: Collection, path: str | Path) -> tuple[str, ...]:
+    """Writes a tar with an image, its first caption (.txt) and all captions (.json) under one name.
+
+    Args:
+        collection: What to write.
+        path: A new .tar file.
+
+    Returns:
+        What a tar cannot hold.
+    """
+    own: dict[int, list[str]] = {}
+    for row, column in zip(collection.judgements.rows, collection.judgements.columns, strict=True):
+        own.setdefault(int(row), []).append(str(collection.texts.values[column]))
+    lost = [row for row, value in enumerate(collection.images.values) if value is None or row not in own]
+    with replacing(path) as draft, tarfile.open(draft, "w", format=tarfile.PAX_FORMAT) as tar:
+        for row in (row for row in range(len(collection.images)) if row not in set(lost)):
+            key, (ending, data) = f"{row:09d}", _encoded(collection, row)
+            content = {"caption": own[row][0], "captions": own[row], "key": key, "image": collection.images.ids[row]}
+            _put(tar, f"{key}{ending}", data)
+            _put(tar, f"{key}.txt", own[row][0].encode())
+            _put(tar, f"{key}.json", json.dumps(content, ensure_ascii=False).encode())
+    said = [f"{len(lost):,} images without a file or a caption are left out"] if lost else []
+    said += ["a tar has no splits: write one for each, as train-000000.tar"] if collection.splits else []
+    return (*said, "images are named by number; their ids are in the json")
+
+
+def _put(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    told = tarfile.TarInfo(name)
+    told.size = len(data)
+    tar.addfile(told, io.BytesIO(data))
+
+
+def _encoded(collection: Collection, row: int) -> tuple[str, bytes]:
+    """The bytes of an image with the ending of their form; drawn ones as PNG."""
+    value = collection.images.values[row]
+    if isinstance(value, (str, Path)):
+        ending = Path(value).suffix.lower()
+        if ending in IMAGES:
+            try:
+                return ending, Path(value).read_bytes()
+            except OSError as error:
+                raise LimnerError(f"image {value} cannot be read: {error.strerror or error}") from error
+    out = io.BytesIO()
+    collection.images.open(row).save(out, "PNG")
+    return ".png", out.getvalue()

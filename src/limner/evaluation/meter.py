@@ -1,0 +1,109 @@
+"""RetrievalMeter: retrieval measures inside a training loop, batch by batch.
+
+Vectors of a validation set are collected on the CPU as they are computed; `compute` ranks everything against everything
+once, so that the numbers are those of `limner.evaluate` and not means over batches, which depend on the batch size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from limner.core.arrays import Float32, array
+from limner.core.collection import Collection, Items
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError
+from limner.core.ids import Ids
+from limner.core.judgements import Judgements
+from limner.evaluation.evaluate import evaluate
+from limner.evaluation.measures import parse
+from limner.evaluation.report import Report
+from limner.scores import Scores
+
+
+class RetrievalMeter:
+    """Collects vectors of images and texts and measures retrieval in both directions.
+
+    Args:
+        measures: What to measure.
+        similarity: "cosine" or "dot".
+
+    >>> meter = RetrievalMeter("R@1")
+    >>> meter.update([[1.0, 0.0]], [[0.9, 0.1], [0.1, 0.9]], images=["a"], owners=["a", "b"])
+    >>> meter.update([[0.0, 1.0]], [[0.2, 0.8]], images=["b"], owners=["b"])
+    >>> meter.compute()
+    {'i2t R@1': 1.0, 't2i R@1': 1.0}
+    """
+
+    def __init__(self, measures: str = "R@1 R@5 R@10", *, similarity: str = "cosine") -> None:
+        parse(measures)
+        self.measures, self.similarity = measures, similarity
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets everything: call it before each validation."""
+        self._images: dict[str, Float32] = {}
+        self._texts: list[Float32] = []
+        self._owners: list[str] = []
+
+    def update(
+        self,
+        image_vectors: Any,
+        text_vectors: Any,
+        *,
+        images: Sequence[object] | None = None,
+        owners: Sequence[object] | None = None,
+    ) -> None:
+        """Adds a batch.
+
+        Args:
+            image_vectors: One row per image: an array, a list, or a tensor on any device.
+            text_vectors: One row per text.
+            images: The id of each image; an image that comes again is kept once. Without ids, every row is a new image.
+            owners: The id of the image that each text belongs to. Without them, text n belongs to image n of the batch.
+        """
+        pictures, texts = (_rows(given, what) for given, what in ((image_vectors, "image"), (text_vectors, "text")))
+        names = [f"image-{len(self._images) + n}" for n in range(len(pictures))] if images is None else _ids(images)
+        belong = list(names) if owners is None else _ids(owners)
+        for what, listed, rows in (("image", names, pictures), ("text", belong, texts)):
+            if len(listed) != len(rows):
+                raise LimnerError(
+                    f"got {len(rows)} {what} vectors and {len(listed)} ids for them: expected one id each"
+                )
+        for name, row in zip(names, pictures, strict=True):
+            self._images.setdefault(name, row)
+        self._texts += list(texts)
+        self._owners += belong
+
+    def report(self, name: str = "model") -> Report:
+        """Everything that was collected, measured as `limner.evaluate` does, with intervals and values per query."""
+        lost = [owner for owner in dict.fromkeys(self._owners) if owner not in self._images]
+        if not self._texts or lost:
+            problem = (
+                f"texts belong to images that were not given, such as {lost[0]!r}" if lost else "nothing was added"
+            )
+            raise LimnerError(f"{problem}: call update with all images and texts of the validation set first")
+        texts, names = Ids(f"text-{n}" for n in range(len(self._texts))), Ids(self._images)
+        pairs = Judgements.from_pairs(zip(self._owners, texts, strict=True), queries=names, candidates=texts)
+        images = Items(names, [None] * len(names))
+        truth = Collection("validation", images, Items(texts, [""] * len(texts), kind="text"), pairs)
+        sides = Embeddings(images.ids, np.stack(list(self._images.values()))), Embeddings(texts, np.stack(self._texts))
+        scores = Scores.from_embeddings(*sides, similarity=self.similarity)
+        return evaluate({"i2t": scores, "t2i": scores.T}, truth, measures=self.measures, name=name, keep=0)
+
+    def compute(self) -> dict[str, float]:
+        """The numbers by direction and measure, for a logger."""
+        return {f"{r.direction} {r.measure}": r.value for r in self.report().results}
+
+
+def _rows(given: Any, what: str) -> Float32:
+    rows = array(given, f"{what} vectors")
+    if rows.ndim != 2:
+        raise LimnerError(f"{what} vectors: got shape {rows.shape}, expected a row per {what}")
+    return np.array(rows, dtype=np.float32)  # a copy: the batch may be overwritten
+
+
+def _ids(given: Sequence[object]) -> list[str]:
+    return [str(each.item() if hasattr(each, "item") else each) for each in given]

@@ -1,0 +1,271 @@
+"""probe: does a system read its captions? Accuracy on hard negatives, beside baselines that see no image.
+
+- Pair accuracy: the right caption scores higher than every foil. Equal scores count as a guess between them, so that a
+  system that cannot tell captions apart gets what chance gives.
+- Text score: each of two images prefers its own caption. Image score: each of two captions prefers its own image. Group
+  score: both (Thrush et al. 2022). Equal scores do not count here, as published.
+
+Every table carries two blind baselines: a bigram language model of captions, and length. A subset that they solve says
+nothing about images.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from limner import stats
+from limner.core.arrays import FloatArray
+from limner.core.errors import LimnerError
+from limner.core.files import write_text
+from limner.core.frames import Tabular, by_column
+from limner.core.paths import place_for
+from limner.datasets.probes import Probe, ProbeCase
+from limner.evaluation.plain import plain
+from limner.evaluation.tables import Grid, plain_text, to_csv
+from limner.language.bigram import BigramModel, words
+from limner.scores import Scores
+
+PAIR, TEXT, IMAGE, GROUP = "pair accuracy", "text score", "image score", "group score"
+BLIND = ("bigrams", "length")
+FOLDS = 5
+SOLVED = 0.1
+"""A blind baseline this far above chance solves a subset, if its interval is above chance too."""
+
+_SYSTEM = "system"
+CaptionScore = Callable[[ProbeCase, str], float]
+
+
+@dataclass(frozen=True)
+class ProbeLine:
+    """One measure on one subset.
+
+    Args:
+        subset: The subset; "all" for all of them.
+        measure: `PAIR`, `TEXT`, `IMAGE` or `GROUP`.
+        cases: How many cases.
+        chance: What guessing gives.
+        system: The system's value with its interval; None without a system.
+        blind: Values of the blind baselines by name, with their intervals.
+    """
+
+    subset: str
+    measure: str
+    cases: int
+    chance: float
+    system: stats.Interval | None
+    blind: dict[str, stats.Interval]
+
+    @property
+    def solved_blind(self) -> bool:
+        """Whether a baseline that sees no image is clearly better than chance."""
+        return any(each.low > self.chance and each.estimate >= self.chance + SOLVED for each in self.blind.values())
+
+
+@dataclass(frozen=True)
+class ProbeReport(Tabular):
+    """The results of a probe. Prints as a table.
+
+    Args:
+        system: Name of the system; "" without one.
+        probe: Name of the probe.
+        lines: By subset and measure.
+        notes: What a reader must know.
+    """
+
+    system: str
+    probe: str
+    lines: tuple[ProbeLine, ...]
+    notes: tuple[str, ...] = ()
+
+    def line(self, measure: str = PAIR, *, subset: str = "all") -> ProbeLine:
+        """One line by its measure and subset."""
+        found = [line for line in self.lines if (line.subset, line.measure) == (subset, measure)]
+        if not found:
+            there = "; ".join(f"{line.subset} {line.measure}" for line in self.lines)
+            raise LimnerError(f"no line {subset} {measure}: there are {there}")
+        return found[0]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One flat record per line: the form of the CSV file."""
+        return [_record(line) for line in self.lines]
+
+    def _columns(self) -> dict[str, list[Any]]:
+        return by_column(self.rows())
+
+    def describe(self) -> dict[str, Any]:
+        """Plain values that hold the whole report."""
+        return {"system": self.system, "probe": self.probe, "lines": plain(self.rows()), "notes": list(self.notes)}
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the report: .json, .csv or .txt."""
+        target = Path(path)
+        forms = {
+            ".json": lambda: json.dumps({"limner": "probe", **self.describe()}),
+            ".csv": lambda: to_csv(self.rows()),
+        }
+        forms[".txt"] = lambda: str(self)
+        if target.suffix.lower() not in forms:
+            raise LimnerError(f"{target} ends in {target.suffix!r}: a probe is written as {', '.join(forms)}")
+        write_text(place_for(target), forms[target.suffix.lower()]())
+        return target
+
+    def __str__(self) -> str:
+        head = ["subset", "measure", "cases", "chance", *([self.system] if self.system else []), *BLIND, "solved blind"]
+        rows = [tuple(head)]
+        for line in self.lines:
+            values = [*([line.system] if line.system else []), *(line.blind[name] for name in BLIND)]
+            cells = [line.subset, line.measure, f"{line.cases:,}", f"{100 * line.chance:.1f}", *map(_shown, values)]
+            rows.append((*cells, "yes" if line.solved_blind else ""))
+        title = f"{self.system + ' on ' if self.system else ''}{self.probe}"
+        return "\n\n".join([title, plain_text(Grid(title, tuple(rows))), *(f"note: {note}" for note in self.notes)])
+
+
+def _shown(value: stats.Interval) -> str:
+    return f"{100 * value.estimate:.1f} [{100 * value.low:.1f}, {100 * value.high:.1f}]"
+
+
+def _record(line: ProbeLine) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "subset": line.subset,
+        "measure": line.measure,
+        "cases": line.cases,
+        "chance": line.chance,
+    }
+    named = {"system": line.system} if line.system else {}
+    for name, value in {**named, **line.blind}.items():
+        record |= {name: value.estimate, f"{name}_low": value.low, f"{name}_high": value.high}
+    return {**record, "solved_blind": line.solved_blind}
+
+
+def probe(
+    given: Probe, scores: Scores | None = None, *, name: str = "system", corpus: Sequence[str] | None = None
+) -> ProbeReport:
+    """Measures a system on a probe, beside baselines that see no image.
+
+    Args:
+        given: The probe.
+        scores: Of the system, images by texts of `given.collection()`; None for the baselines alone.
+        name: Name of the system in the table.
+        corpus: Captions to train the language model on. Without it, the right captions of the probe itself, in five
+            folds by image, so that no case is scored by a model that has seen its captions.
+
+    Returns:
+        The report.
+    """
+    blind: dict[str, CaptionScore] = {
+        "bigrams": _bigrams(given, corpus),
+        "length": lambda _, text: -float(len(words(text))),
+    }
+    tables = {
+        each: [_table(case, lambda c, _, t, s=score: s(c, t)) for case in given.cases] for each, score in blind.items()
+    }
+    if scores is not None:
+        tables[_SYSTEM] = _scored(given, scores)
+    lines = []
+    subsets = list(dict.fromkeys(case.subset for case in given.cases))
+    for subset in ["all", *(subsets if len(subsets) > 1 else [])]:
+        rows = [row for row, case in enumerate(given.cases) if subset in ("all", case.subset)]
+        held = {each: [table[row] for row in rows] for each, table in tables.items()}
+        lines += _lines(subset, [given.cases[row] for row in rows], held)
+    notes = ["the language model was trained on the right captions of this probe, in five folds by image"]
+    said = tuple(notes if corpus is None else [f"the language model was trained on {len(corpus):,} captions"])
+    return ProbeReport(name if scores is not None else "", given.name, tuple(lines), said)
+
+
+def _bigrams(given: Probe, corpus: Sequence[str] | None) -> CaptionScore:
+    if corpus is not None:
+        model = BigramModel(corpus)
+        return lambda _, text: model.score(text)
+    images = {image: row for row, image in enumerate(dict.fromkeys(case.images[0] for case in given.cases))}
+    fold = {case.id: images[case.images[0]] % FOLDS for case in given.cases}
+    models = [
+        BigramModel(text for case in given.cases if fold[case.id] != f for text in case.right) for f in range(FOLDS)
+    ]
+    return lambda case, text: models[fold[case.id]].score(text)
+
+
+def _table(case: ProbeCase, score: Callable[[ProbeCase, str, str], float]) -> FloatArray:
+    """The scores of a case: images by captions, right ones first."""
+    texts = (*case.right, *case.foils)
+    return np.array([[score(case, image, text) for text in texts] for image in case.images])
+
+
+def _unseen(case: ProbeCase, score: CaptionScore) -> FloatArray:
+    """The scores of a case by a baseline that sees no image."""
+    return _table(case, lambda each, _, text: score(each, text))
+
+
+def _scored(given: Probe, scores: Scores) -> list[FloatArray]:
+    collection = given.collection()
+    row = {image: at for at, image in enumerate(scores.queries)}
+    column = {text: collection.texts.ids[at] for at, text in enumerate(collection.texts.values)}
+    place = {text: at for at, text in enumerate(scores.candidates)}
+    lost = [i for i in collection.images.ids if i not in row] + [t for t in collection.texts.ids if t not in place]
+    if lost:
+        raise LimnerError(f"the scores lack {len(lost):,} images or texts of the probe, such as {lost[0]!r}")
+    matrix = scores.matrix()
+    return [_table(case, lambda _, i, t: float(matrix[row[i], place[column[t]]])) for case in given.cases]
+
+
+# --- measures ---------------------------------------------------------------------------------------------------
+
+
+def _lines(subset: str, cases: list[ProbeCase], tables: dict[str, list[FloatArray]]) -> list[ProbeLine]:
+    """The lines of one subset: pair accuracy, or the three scores of two images."""
+    found = []
+    for paired, measures in ((False, (PAIR,)), (True, (PAIR, TEXT, IMAGE, GROUP))):
+        rows = [row for row, case in enumerate(cases) if case.paired is paired]
+        for measure in measures if rows else ():
+            chosen = [cases[row] for row in rows]
+            clusters = [case.images[0] for case in chosen]
+            values = {
+                each: stats.mean_interval(
+                    [value(case, t[row], measure) for case, row in zip(chosen, rows, strict=True)], clusters=clusters
+                )
+                for each, t in tables.items()
+            }
+            chance = float(np.mean([_chance(case, measure) for case in chosen]))
+            blind = {each: values[each] for each in BLIND}
+            found.append(ProbeLine(subset, measure, len(chosen), chance, values.get(_SYSTEM), blind))
+    return found
+
+
+def value(case: ProbeCase, scores: FloatArray, measure: str) -> float:
+    """What one case counts, from its scores: images by captions, right ones first.
+
+    >>> case = ProbeCase("0", "swap", ("a", "b"), ("x", "y"))
+    >>> [value(case, np.array([[2.0, 1.0], [3.0, 4.0]]), m) for m in (PAIR, TEXT, IMAGE, GROUP)]
+    [1.0, 1.0, 0.0, 0.0]
+    """
+    if measure == PAIR:
+        if case.paired:
+            return float(np.mean([_best(scores[0], 1), _best(scores[1][::-1], 1)]))
+        return _best(scores[0], len(case.right))
+    text = scores[0, 0] > scores[0, 1] and scores[1, 1] > scores[1, 0]
+    image = scores[0, 0] > scores[1, 0] and scores[1, 1] > scores[0, 1]
+    return float({TEXT: text, IMAGE: image, GROUP: text and image}[measure])
+
+
+def _best(scores: FloatArray, right: int) -> float:
+    """Whether all right captions score above all foils; a tie with n foils is a guess among n + 1."""
+    lowest, foils = scores[:right].min(), scores[right:]
+    if (foils > lowest).any():
+        return 0.0
+    return 1.0 / (1 + int((foils == lowest).sum()))
+
+
+def _chance(case: ProbeCase, measure: str) -> float:
+    """What a random order of the captions gives: r right ones before f foils in r! f! of (r + f)! orders."""
+    if measure == PAIR:
+        if case.paired:
+            return 0.5
+        right, foils = len(case.right), len(case.foils)
+        orders = np.arange(1, right + 1) / np.arange(foils + 1, foils + right + 1)
+        return float(np.prod(orders))
+    return 1 / 6 if measure == GROUP else 1 / 4

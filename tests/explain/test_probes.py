@@ -1,0 +1,287 @@
+"""Probes: known answers on hand-made sets, every form of file, the built-in pairs, and baselines that see no image."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import limner
+from limner import LimnerError
+from limner.cli import app
+from limner.datasets.probes import Probe, ProbeCase, read_probe
+from limner.datasets.scenes.dice import Dice
+from limner.datasets.scenes.probes import STREAM, meanings, scenes_probe
+from limner.explain.probing import GROUP, IMAGE, PAIR, TEXT, _chance, probe, value
+from limner.language.bigram import BigramModel
+
+FILES = {
+    "sugarcrepe.json": {"0": {"filename": "a.jpg", "caption": "a dog and a cat", "negative_caption": "a car"}},
+    "plus.json": [
+        {"id": 3, "filename": "a.jpg", "caption": "a dog", "caption2": "one dog", "negative_caption": "a cat"},
+    ],
+    "aro.json": [{"image_path": "a.jpg", "true_caption": "the dog eats", "false_caption": "eats the dog", "bbox_x": 1}],
+    "valse.json": {
+        "x_1": {"image_file": "a.jpg", "caption": "two dogs", "foil": "three dogs", "linguistic_phenomena": "counting"}
+    },
+    "negbench.csv": "image_path,correct_answer,caption_0,caption_1,caption_2,caption_3,correct_answer_template\n"
+    "a.jpg,1,no dog,a dog,no cat,two cars,positive\n",
+    "winoground.jsonl": {
+        "id": 7, "image_0": "a.jpg", "image_1": "b.jpg", "caption_0": "x eats y", "caption_1": "y eats x",
+        "collapsed_tag": "Object",
+    },
+}  # fmt: skip
+
+
+def written(folder, *names):
+    for name in names or FILES:
+        content = FILES[name]
+        (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [
+        ("sugarcrepe.json", ProbeCase("0", "sugarcrepe", ("a.jpg",), ("a dog and a cat",), ("a car",))),
+        ("plus.json", ProbeCase("0", "plus", ("a.jpg",), ("a dog", "one dog"), ("a cat",))),
+        ("aro.json", ProbeCase("0", "aro", ("a.jpg",), ("the dog eats",), ("eats the dog",))),
+        ("valse.json", ProbeCase("x_1", "counting", ("a.jpg",), ("two dogs",), ("three dogs",))),
+        ("negbench.csv", ProbeCase("0", "positive", ("a.jpg",), ("a dog",), ("no dog", "no cat", "two cars"))),
+        ("winoground.jsonl", ProbeCase("7", "Object", ("a.jpg", "b.jpg"), ("x eats y", "y eats x"))),
+    ],
+)
+def test_every_form_is_read(tmp_path, name, case):
+    assert read_probe(written(tmp_path, name) / name, images=tmp_path).cases == (case,)
+    assert read_probe(tmp_path / name, images=tmp_path).pictures["a.jpg"] == str(tmp_path / "a.jpg")
+
+
+def test_a_folder_is_a_probe_of_subsets(tmp_path):
+    found = read_probe(written(tmp_path))
+    assert len(found.cases) == 6 and len({case.id for case in found.cases}) == 6
+    pairs = found.collection()
+    assert len(pairs.images) == 2 and len(pairs.texts) == len(set(pairs.texts.values))
+    assert pairs.judgements.grade("b.jpg", pairs.texts.ids[pairs.texts.values.index("y eats x")]) == 1.0
+
+
+def test_a_caption_that_is_right_and_wrong_is_left_out_and_told(tmp_path):
+    same = {"0": {"filename": "a", "caption": "x", "negative_caption": "x"}, "1": {"filename": "a", "caption": "x",
+            "negative_caption": "y"}}  # fmt: skip
+    (tmp_path / "p.json").write_text(json.dumps(same))
+    found = read_probe(tmp_path / "p.json")
+    assert [case.id for case in found.cases] == ["1"] and "right and wrong" in found.warnings[0]
+
+
+# --- measures ---------------------------------------------------------------------------------------------------
+
+TWO = ProbeCase("0", "s", ("a", "b"), ("x", "y"))
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [
+        ([[2, 1], [1, 2]], (1, 1, 1, 1)),
+        ([[1, 2], [2, 1]], (0, 0, 0, 0)),
+        ([[2, 1], [3, 4]], (1, 1, 0, 0)),  # the second image is closer to everything
+        ([[2, 3], [1, 4]], (0.5, 0, 1, 0)),
+        ([[1, 1], [1, 1]], (0.5, 0, 0, 0)),  # equal scores are a guess for pairs, and no answer as published
+    ],
+)
+def test_two_images_and_two_captions(scores, expected):
+    table = np.array(scores, dtype=float)
+    assert tuple(value(TWO, table, m) for m in (PAIR, TEXT, IMAGE, GROUP)) == expected
+
+
+@pytest.mark.parametrize(
+    ("right", "scores", "expected"),
+    [
+        (1, [3, 1, 2], 1.0),
+        (1, [2, 3, 1], 0.0),
+        (1, [2, 2, 1], 1 / 2),
+        (1, [2, 2, 2], 1 / 3),
+        (2, [3, 2, 1], 1.0),
+        (2, [3, 1, 2], 0.0),
+    ],
+)
+def test_captions_beside_foils(right, scores, expected):
+    case = ProbeCase("0", "s", ("a",), tuple("xy"[:right]), tuple("pqr"[: len(scores) - right]))
+    assert value(case, np.array([scores], dtype=float), PAIR) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("right", "foils"), [(1, 1), (1, 3), (2, 1), (2, 2)])
+def test_chance_is_the_mean_over_all_orders(right, foils):
+    case = ProbeCase("0", "s", ("a",), tuple("xy"[:right]), tuple("pqr"[:foils]))
+    orders = list(itertools.permutations(range(right + foils)))
+    assert _chance(case, PAIR) == pytest.approx(
+        np.mean([value(case, np.array([order], dtype=float), PAIR) for order in orders])
+    )
+
+
+@pytest.mark.parametrize("measure", [TEXT, IMAGE, GROUP])
+def test_chance_of_two_images_is_the_mean_over_all_orders(measure):
+    orders = [np.array(o, dtype=float).reshape(2, 2) for o in itertools.permutations(range(4))]
+    assert _chance(TWO, measure) == pytest.approx(np.mean([value(TWO, order, measure) for order in orders]))
+
+
+def test_a_system_by_hand():
+    cases = tuple(
+        ProbeCase(str(n), "even" if n % 2 == 0 else "odd", (f"i{n}",), (f"right {n}",), (f"wrong {n}",))
+        for n in range(8)
+    )
+    given = Probe("hand", cases, {})
+    pairs = given.collection()
+    matrix = np.zeros((8, 16))
+    for n in range(8):
+        column = pairs.texts.values.index(f"right {n}" if n % 2 == 0 or n == 1 else f"wrong {n}")
+        matrix[n, column] = 1
+    scores = limner.Scores.from_matrix(matrix, pairs.images.ids, pairs.texts.ids)
+    report = probe(given, scores, name="hand")
+    assert report.line(subset="even").system.estimate == 1.0
+    assert report.line(subset="odd").system.estimate == 0.25
+    assert report.line().system.estimate == 0.625 and report.line().cases == 8
+    assert "hand on hand" in str(report) and report.rows()[0]["system"] == 0.625
+    with pytest.raises(LimnerError, match="no line"):
+        report.line(GROUP)
+    with pytest.raises(LimnerError, match="lack"):
+        probe(given, limner.Scores.from_matrix(matrix[:3], pairs.images.ids[:3], pairs.texts.ids))
+
+
+# --- baselines --------------------------------------------------------------------------------------------------
+
+
+def test_the_bigram_model_by_hand():
+    model = BigramModel(["a dog", "a cat", "the dog"])
+    for before in ("a", "the", "dog", "unseen", "<s>"):
+        known = {"a", "dog", "cat", "the", "</s>"}
+        rest = 1 - sum(model.probability(word, before) for word in known)
+        assert rest == pytest.approx(model.probability("never seen", before))  # all that is left is for one more word
+    lower = (2 + 1) / (9 + 5 + 1)  # "dog", twice among nine words and ends, five kinds
+    assert model.probability("dog", "a") == pytest.approx((1 - 0.75) / 2 + 0.75 * 2 / 2 * lower)
+    pairs = [("a", "<s>"), ("dog", "a"), ("</s>", "dog")]
+    by_hand = sum(math.log(model.probability(word, before)) for word, before in pairs) / 3
+    assert model.score("A dog.") == pytest.approx(by_hand)
+
+
+def test_blind_baselines_solve_what_can_be_solved_without_looking():
+    right = [f"a man rides the horse number {n}" for n in range(60)]
+    cases = tuple(
+        ProbeCase(str(n), "order", (f"i{n}",), (text,), (" ".join(text.split()[::-1]),)) for n, text in enumerate(right)
+    )
+    line = probe(Probe("order", cases, {})).line()
+    assert line.blind["bigrams"].estimate > 0.95 and line.solved_blind and line.blind["length"].estimate == 0.5
+    longer = tuple(ProbeCase(str(n), "length", (f"i{n}",), (t,), (f"{t} indeed",)) for n, t in enumerate(right))
+    assert probe(Probe("length", longer, {})).line().blind["length"].estimate == 1.0
+
+
+def test_the_language_model_never_sees_the_case_it_scores():
+    """Captions of nonsense words that occur once: a model that had seen them would know them."""
+    rng = np.random.default_rng(0)
+    word = lambda: "".join(rng.choice(list("bcdfghjk"), 8))  # noqa: E731
+    cases = tuple(
+        ProbeCase(str(n), "s", (f"i{n}",), (f"{word()} {word()}",), (f"{word()} {word()}",)) for n in range(40)
+    )
+    assert probe(Probe("nonsense", cases, {})).line().blind["bigrams"].estimate == 0.5
+
+
+# --- the built-in pairs -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return scenes_probe(60)
+
+
+def test_the_captions_of_a_pair_have_the_same_words_and_are_true_of_one_picture_each(drawn):
+    for number, case in enumerate(drawn.cases):
+        first, second = case.right
+        assert first != second and sorted(first.split()) == sorted(second.split())
+        *_, told = meanings(Dice(0, number, STREAM), case.subset)
+        scenes = [drawn.pictures[image].scene for image in case.images]
+        assert [[meaning.true_of(scene) for meaning in told] for scene in scenes] == [[True, False], [False, True]]
+    by_background = {drawing.scene.background: drawing for drawing in drawn.pictures.values()}
+    assert len(by_background) == 6 and {drawing().size for drawing in by_background.values()} == {(160, 160)}
+    assert scenes_probe(3).cases == drawn.cases[:3] and scenes_probe(3, seed=1).cases != drawn.cases[:3]
+
+
+def scored(given, score):
+    pairs = given.collection()
+    matrix = np.array([[score(given.pictures[i].scene, text) for text in pairs.texts.values] for i in pairs.images.ids])
+    return limner.Scores.from_matrix(matrix, pairs.images.ids, pairs.texts.ids)
+
+
+def bag_of_words(scene, text):
+    """How many words of the caption name something in the picture."""
+    there = {word for thing in scene.objects for word in (thing.kind, thing.colour)}
+    return float(sum(word in there for word in text.split()))
+
+
+def reader(scene, text):
+    """Reads the order of words: the left object, and the colour before a noun."""
+    left, right = sorted(scene.objects, key=lambda thing: thing.box[0])
+    if "left" in text:
+        first, _, second = text.partition(" to the left of ")
+        return float((left.kind in first) + (right.kind in second))
+    return float(sum(f"{thing.colour} {thing.kind}" in text for thing in scene.objects))
+
+
+def test_a_bag_of_words_scores_chance_and_a_reader_does_not(drawn):
+    blind, reading = (probe(drawn, scored(drawn, score)) for score in (bag_of_words, reader))
+    for subset in ("all", "colours", "places"):
+        assert blind.line(subset=subset).system.estimate == 0.5 == blind.line(subset=subset).chance
+        assert blind.line(GROUP, subset=subset).system.estimate == 0.0
+        assert reading.line(subset=subset).system.estimate == 1.0
+        assert reading.line(GROUP, subset=subset).system.estimate == 1.0
+        assert not reading.line(subset=subset).solved_blind
+
+
+# --- real data and the shell ------------------------------------------------------------------------------------
+
+
+def test_valse():
+    folder = Path(os.environ.get("LIMNER_DATA", "/nowhere")) / "valse"
+    if not folder.is_dir():
+        pytest.skip("needs $LIMNER_DATA/valse")
+    found = read_probe(folder)
+    report = probe(found)
+    assert len(found.cases) > 5000 and report.line(subset="actions").solved_blind
+
+
+def shell(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_the_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = scenes_probe(10)
+    np.save("S.npy", scored(given, reader).matrix())
+    done = shell("probe", "scenes", "--cases", 10, "--scores", "S.npy", "--save", "r.json", "--save", "r.csv", "--json")
+    assert done.exit_code == 0, done.stderr
+    lines = json.loads(done.stdout)["lines"]
+    assert lines[0]["system"] == 1.0 and json.loads(Path("r.json").read_text())["probe"] == "scenes"
+    written(tmp_path, "sugarcrepe.json")
+    plain = shell("probe", "sugarcrepe.json", "--save-texts", "t.csv")
+    assert plain.exit_code == 0 and "bigrams" in plain.stdout and "t0,a dog and a cat" in Path("t.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (("none.json",), 3, "none.json"),
+        (("p.json", "--scores", "S.npy"), 3, "(2, 2)"),
+        (("p.json", "--save", "x.html"), 3, ".html"),
+        (("scenes", "--image-folder", "."), 2, "drawn"),
+        (("p.json", "--image-folder", "nowhere"), 3, "nowhere"),
+    ],
+)
+def test_what_is_refused(tmp_path, monkeypatch, words, status, says):
+    monkeypatch.chdir(tmp_path)
+    Path("p.json").write_text(json.dumps(FILES["sugarcrepe.json"]))
+    np.save("S.npy", np.zeros((2, 2)))
+    done = shell("probe", *words)
+    assert done.exit_code == status and says in done.stderr and "Traceback" not in done.stderr, done.stderr
