@@ -18,7 +18,19 @@ from PIL import Image
 
 import limner
 from limner.evaluation import recall
-from limner.evaluation.page import examples, figures, headline, hubness, labels, pictures, ranks, render, rivals, words
+from limner.evaluation.page import (
+    examples,
+    figures,
+    headline,
+    hubness,
+    labels,
+    pictures,
+    ranks,
+    render,
+    rivals,
+    views,
+    words,
+)
 from limner.evaluation.page.truth import Truth, missing, relevant_in, spread
 
 N = 24
@@ -238,7 +250,7 @@ def test_success_and_hit_at_k_are_one_number(world):
     both = limner.Report(
         "s", "c", (*(x for x in r.results if x.view == "pairs"), *(x for x in s.results if x.view == "complete"))
     )
-    card = headline.cards(both)[0]
+    card = headline.cards(both, Truth(None))[0]
     assert [name for name, _, _ in card.views] == ["pairs", "complete, S@1"]
 
 
@@ -514,3 +526,31 @@ def test_long_captions_are_cut_at_a_word():
     assert pictures.shortened("one two three", 9) == "one two…"
     assert pictures.shortened("a" * 200, 9) == "a" * 9 + "…"
     assert pictures.shortened("short") == "short"
+
+
+# --- views in words, and chance ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_chance_is_what_all_orders_of_the_candidates_say(k):
+    for relevant in (1, 2, 3):
+        hits = [min(order[:relevant]) < k for order in itertools.permutations(range(5))]
+        assert views.hit_chances([relevant], 5, k)[0] == pytest.approx(np.mean(hits))
+
+
+def test_the_headline_has_chance_and_says_which_view_every_number_is_of(world):
+    report = system(world, 0, measures="R@1 R@5 MedR mAP@R")
+    card = next(card for card in headline.cards(report, Truth(world)) if card.title.startswith("Text"))
+    assert card.chance == f"{100 / N:.1f}%" and card.view == "pairs"
+    assert headline.cards(report, Truth(None))[0].chance == ""
+    page = render(report, collection=world)
+    assert f"A random ranking has {100 / N:.1f}% (R@1, pairs)." in page
+    assert "only the caption written for the image counts as relevant" in page
+    assert "<dt>R@5, pairs</dt>" in page
+
+
+def test_the_table_of_image_queries_shows_the_images(world):
+    report = system(world, 0)
+    tables = {t.name: t for t in examples.query_tables(report, Truth(world), pictures.Gallery(world))}
+    assert all(item is not None and item.picture for *_, item in tables["i2t"].rows)
+    assert all(item is None for *_, item in tables["t2i"].rows)

@@ -106,6 +106,11 @@ def enrolled(asked: TestClient, name: str, role: str) -> TestClient:
     return mine
 
 
+def read_guideline(name: str, version: str = "2") -> str:
+    """A script for a browser whose person has read the guideline."""
+    return f"""localStorage.setItem("limner-guideline:{name}", '"{version}"')"""
+
+
 def endless() -> Throttle:
     """Turns without end, for a test that is about something else."""
     return Throttle(1_000_000, 1.0)

@@ -30,14 +30,14 @@ def judge(browser, site):
     """Opens the page for judging as somebody; errors of scripts fail the test."""
     contexts, errors = [], []
 
-    def open_page(name, *, viewport=SIZES[1], path="/judge", wait=LOOK, before=None):
+    def open_page(name, *, viewport=SIZES[1], path="/judge", wait=LOOK, read=True):
         context = browser.new_context(viewport=viewport, base_url=site.state.address, reduced_motion="reduce")
         context.add_cookies([{"name": "limner_name", "value": name, "url": site.state.address}])
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))
-        if before is not None:
-            before(page)
+        if read:
+            page.add_init_script(websites.read_guideline(name))
         page.goto(path)
         page.wait_for_selector(wait)
         return page
@@ -233,3 +233,52 @@ def test_zoom_is_about_the_centre_and_the_image_is_moved_by_dragging(judge):
     moved = page.evaluate(CENTRE)
     assert moved[0] > x and moved[1] > y
     assert page.get_attribute("#zoom", "aria-pressed") == "true"
+
+
+def test_the_guideline_is_read_first_and_again_when_it_changes_and_no_time_is_counted(judge, site):
+    from limner.annotate.guideline import GuidelineExample, revise
+
+    store = site.state.site.store
+    page, sent = judge("reader", wait="#guide[open]", read=False), []
+    page.on("request", lambda request: sent.append(request.post_data_json) if "/api/answers" in request.url else None)
+    assert "100% no" in page.inner_text("#guide")
+    page.keyboard.press("4")  # keys rest while it is read
+    assert page.evaluate(CHECKED) is None
+    page.clock.install()
+    page.clock.fast_forward(60_000)
+    page.click("#guide button:has-text('Begin')")
+    page.wait_for_selector(LOOK)
+    page.keyboard.press("4")
+    page.keyboard.press("Enter")
+    waited(page, 2)
+    assert sent[0]["milliseconds"] < 60_000 and sent[0]["guideline"] == "2"
+    page.reload()
+    waited(page, 2)
+    assert page.locator("#guide[open]").count() == 0
+    page.keyboard.press("h")
+    page.wait_for_selector("#guide[open]")
+    page.keyboard.press("Escape")
+    image = websites.world().test.images.ids[0]
+    made = revise(store, "Look twice.", [GuidelineExample(image, "two boats", 3, "One of them is a ship.")])
+    page.reload()
+    page.wait_for_selector("#guide[open]:has-text('Look twice.')")
+    assert "3 partially yes. One of them is a ship." in page.inner_text("#guide")
+    page.click("#guide button:has-text('Begin')")
+    waited(page, 2)
+    page.keyboard.press("1")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#state:text-is('Saved.')")
+    found = {a.guideline: a.grade for a in answers(store) if a.annotator == "reader"}
+    assert found == {"2": 4, made.version: 1}
+
+
+def test_practice_gives_feedback_and_stores_nothing(judge, site):
+    before = len(history(site.state.site.store))
+    page = judge("learner", path="/practice", wait=".grades")
+    for number in (1, 2, 3):
+        assert page.inner_text("h1") == f"Practice: pair {number} of 3"
+        page.click(".grades button >> nth=3")
+        page.wait_for_selector(".feedback")
+        page.click("a.main")
+    page.wait_for_selector(LOOK)
+    assert len(history(site.state.site.store)) == before

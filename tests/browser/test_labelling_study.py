@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import limner
+import websites
 from limner.annotate.results import studies
 from limner.annotate.store import open_store
 from limner.annotate.store.answers import answers
@@ -92,6 +93,7 @@ def run(folder, *words):
 def person(browser, server, name):
     context = browser.new_context(base_url=server.url, viewport=SIZES[1], reduced_motion="reduce")
     context.add_cookies([{"name": "limner_name", "value": name, "url": server.url}])
+    context.add_init_script(websites.read_guideline(name))
     return context.new_page()
 
 

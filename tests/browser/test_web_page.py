@@ -36,6 +36,7 @@ def opened(browser, address):
             base_url=address.state.address,
         )  # fmt: skip
         contexts.append(context)
+        context.add_init_script(websites.read_guideline(name))
         context.add_cookies([{"name": "limner_name", "value": name, "url": address.state.address}])
         page = context.new_page()
         page.on("request", lambda request: asked.append(request.url))
@@ -159,6 +160,7 @@ def test_a_persons_path_from_search_to_a_metric_that_moved(browser, tmp_path):
         page.wait_for_selector("text=tasks made", timeout=60_000)
         for context, name in ((first, "first"), (second, "second")):
             context.add_cookies([{"name": "limner_name", "value": name, "url": where}])
+            context.add_init_script(websites.read_guideline(name))
             mine = context.new_page()
             arrive(mine, "/judge")
             for number in range(2):
@@ -336,6 +338,7 @@ def test_judging_works_without_scripts(opened, address):
 
 PAGES = [
     "/", "/search", "/search?q=balloon&fix=csls&k=6", "/compare", "/failures", "/judge", "/prefer", "/admin", "/nosuch",
+    f"/item?id={websites.world().test.images.ids[0]}", "/practice?grade=2", "/admin/disagreements",
 ]  # fmt: skip
 
 

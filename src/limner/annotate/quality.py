@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean, mean, median
@@ -29,7 +29,7 @@ THRESHOLD = 0.7
 LEAST = 4
 """Minimum number of controls before an annotator is excluded."""
 DECISIONS = ("accept", "reject")
-_QUICK = 0.25  # of the median time of all answers
+_QUICK = 0.25  # of the median time of the others' answers
 Level = Literal["nominal", "ordinal", "interval"]
 
 
@@ -181,10 +181,15 @@ def annotator_table(given: Sequence[Answer], *, threshold: float = THRESHOLD) ->
     for answer in given:
         by_person.setdefault(answer.annotator, []).append(answer)
         sums.add(answer)
-    times = [a.milliseconds for a in given if a.milliseconds is not None]
-    usual = median(times) if times else math.nan
-    records = [_record(name, own, sums, usual, threshold) for name, own in by_person.items()]
+    times = {name: [a.milliseconds for a in own if a.milliseconds is not None] for name, own in by_person.items()}
+    records = [_record(name, own, sums, _usual(times, name), threshold) for name, own in by_person.items()]
     return sorted(records, key=lambda r: (-len(r.suspicious), r.annotator))
+
+
+def _usual(times: Mapping[str, Sequence[int]], name: str) -> float:
+    """The median time of everybody else's answers; NaN if none was measured."""
+    others = np.array([each for who, own in times.items() if who != name for each in own])
+    return float(np.median(others)) if len(others) else math.nan
 
 
 class _Sums:

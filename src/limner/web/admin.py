@@ -14,14 +14,20 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from limner.core.errors import LimnerError
 from limner.web import studies
 from limner.web.effect import FORMS
+from limner.web.guideline import as_lines
 from limner.web.jobs import Job, Pending
 from limner.web.judging import judged_collection, whole
 from limner.web.site import ROLES, Ask, page
 from limner.web.team import accounts_of
-from limner.web.watching import people_of
+from limner.web.watching import Known, people_of
 
 MOST = 50
 """Rows of a table that grows with the number of people or tasks."""
+
+MOST_SQUARE = 12
+"""People in the agreement matrix; with more, the lowest values are listed."""
+STEP = 20
+"""Disagreements on a page."""
 
 _calls = itertools.count()
 
@@ -37,6 +43,8 @@ class Work:
 
 def admin_page(ask: Ask) -> Response:
     """Everything on one page."""
+    from limner.annotate.guideline import newest
+    from limner.annotate.scale import GRADES
     from limner.annotate.store.contents import counts
     from limner.annotate.store.exclusions import exclusions
     from limner.annotate.store.people import annotators
@@ -65,12 +73,50 @@ def admin_page(ask: Ask) -> Response:
         "most": MOST,
         "lowest": _lowest,
         "exclusions": exclusions(store),
+        "guideline": newest(store),
+        "examples": as_lines(newest(store)),
+        "matrix": _matrix(people),
+        "texts": _texts(ask, people),
+        "grades": GRADES,
         "ids": {each.name: each.id for each in annotators(store)},
         **(accounts_of(ask) if site.team else {}),
     }
     nothing_yet = people is None or not people.answers
     again = job is not None or (comparing is not None and nothing_yet)
     return page(ask, "admin.html", headers={"Refresh": "2"} if again else None, **known)
+
+
+def _matrix(people: Known | None) -> list[tuple[str, list[tuple[float, int] | None]]]:
+    """Kappa of every two people as rows of a square; None on the diagonal and where two share no pair."""
+    kappas = people.agreed.kappas if people and people.agreed else {}
+    names = sorted({name for both in kappas for name in both})
+    if len(names) > MOST_SQUARE:
+        return []
+    known = {**kappas, **{(other, one): value for (one, other), value in kappas.items()}}
+    return [(one, [known.get((one, other)) for other in names]) for one in names]
+
+
+def _texts(ask: Ask, people: Known | None) -> dict[str, str]:
+    """The words of the captions in the queue for review."""
+    from limner.annotate.store.contents import caption_texts
+
+    queue = people.queue[:MOST] if people else []
+    return caption_texts(ask.site.store, [answer.caption for each in queue for answer in each.wrong])
+
+
+def disagreements_page(ask: Ask) -> Response:
+    """Pairs that people graded differently, with everybody's answer."""
+    from limner.annotate.scale import GRADES
+    from limner.annotate.store.contents import caption_texts
+
+    people, comparing = people_of(ask)
+    disputed, start = people.disputed if people else [], ask.number("start", 0)
+    listed = disputed[start : start + STEP]
+    return page(
+        ask, "disagreements.html", listed=listed, start=start, step=STEP, total=len(disputed), comparing=comparing,
+        texts=caption_texts(ask.site.store, [each.caption for each in listed]), grades=GRADES,
+        collection=judged_collection(ask), headers={"Refresh": "2"} if comparing and not people else None,
+    )  # fmt: skip
 
 
 def _shown(value: float, digits: int = 2) -> str:

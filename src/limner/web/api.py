@@ -120,8 +120,8 @@ def _failure_answer() -> dict[str, Any]:
 
 def _search_words(corrections: Iterable[str]) -> tuple[object, ...]:
     """The words of an address that searches."""
-    systems = {"type": "array", "items": _words(), "maxItems": 8}
-    fixes = {"type": "string", "enum": ["", *corrections]}
+    systems: dict[str, object] = {"type": "array", "items": _words(), "maxItems": 8}
+    fixes: dict[str, object] = {"type": "string", "enum": ["", *corrections]}
     return (
         _COLLECTION,
         _in_address("q", _words(QUERY), "text query"),
@@ -148,14 +148,15 @@ def _failure_words() -> tuple[object, ...]:
     )
 
 
-def description(corrections: Iterable[str] = CORRECTIONS) -> dict[str, Any]:
-    """The OpenAPI document, with the corrections that are offered."""
+def description(corrections: Iterable[str] = CORRECTIONS, versions: Iterable[str] = ()) -> dict[str, Any]:
+    """The OpenAPI document, with the corrections that are offered and the versions of the guideline."""
     from limner.annotate.scale import REASONS
 
     grade, reasons = _whole(1, 4), {"type": "array", "items": {"type": "string", "enum": list(REASONS)}, "maxItems": 20}
     answer = _object(
-        ("item", "key", "grade"), item=_NUMBER, key=_KEY, grade=grade, reasons=reasons, milliseconds=_MILLISECONDS
-    )
+        ("item", "key", "grade"), item=_NUMBER, key=_KEY, grade=grade, reasons=reasons, milliseconds=_MILLISECONDS,
+        guideline={"type": "string", "enum": ["", *versions]},
+    )  # fmt: skip
     sure = {"properties": {"grade": {"enum": [1, 4]}}}  # reasons are asked for the two middle grades only
     answer |= {"if": sure, "then": {"properties": {"reasons": {"maxItems": 0}}}}
     choice = {"type": "string", "enum": ["left", "right", "tie"]}
@@ -192,4 +193,7 @@ def description(corrections: Iterable[str] = CORRECTIONS) -> dict[str, Any]:
 
 def openapi(ask: Ask) -> Response:
     """The description of all this."""
-    return JSONResponse(description(ask.site.library.corrections))
+    from limner.annotate.guideline import guidelines
+
+    versions = [each.version for each in guidelines(ask.site.store)]
+    return JSONResponse(description(ask.site.library.corrections, versions))

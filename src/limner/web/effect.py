@@ -17,7 +17,7 @@ from starlette.responses import Response
 from limner.core.errors import LimnerError, UnknownName
 from limner.web.jobs import Job
 from limner.web.judging import judged_collection
-from limner.web.pages import MEASURES, with_bound
+from limner.web.side_by_side import MEASURES, with_bound
 from limner.web.site import Ask, page
 
 if TYPE_CHECKING:

@@ -193,21 +193,46 @@ def _explained(ready: OpenSystem, loaded: Loaded, direction: str, job: Job) -> E
 
 
 def _distances(scores: Scores, held: Collection, direction: str, queries: Sequence[str], job: Job) -> list[Distance]:
-    """Rank and score of the best relevant candidate of every failed query, and the score of its first answer."""
+    """How far away the truth of every failed query is."""
+    return [
+        Distance(place.rank, place.truth, place.returned) for place in placed(scores, held, direction, queries, job)
+    ]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the truth of a query is.
+
+    Args:
+        query: Its id.
+        rank: Rank of the best relevant candidate.
+        truth: Its score.
+        first: The candidate that came first.
+        returned: Its score.
+    """
+
+    query: str
+    rank: int
+    truth: float
+    first: str
+    returned: float
+
+
+def placed(scores: Scores, held: Collection, direction: str, queries: Sequence[str], job: Job) -> list[Place]:
+    """Rank and score of the best relevant candidate of every query, and its first answer; ties by order."""
     pairs = held.judged(held.judgements.name, direction).relevant
-    places = {key: column for column, key in enumerate(scores.candidates)}
+    columns = {key: column for column, key in enumerate(scores.candidates)}
     found = []
     for low in range(0, len(queries), _AT_ONCE):
         some = queries[low : low + _AT_ONCE]
         block = np.asarray(scores.restrict(queries=some).block(0, len(some)))
         for query, row in zip(some, block, strict=True):
-            place = pairs.queries.index(query)
-            right = [
-                places[pairs.candidates[int(c)]] for c in pairs.columns[pairs.indptr[place] : pairs.indptr[place + 1]]
-            ]
+            at = pairs.queries.index(query)
+            right = [columns[pairs.candidates[int(c)]] for c in pairs.columns[pairs.indptr[at] : pairs.indptr[at + 1]]]
             best = max(right, key=lambda column: (row[column], -column))
             rank = 1 + int((row > row[best]).sum()) + int((row[:best] == row[best]).sum())
-            found.append(Distance(rank, float(row[best]), float(row.max())))
+            first = int(row.argmax())
+            found.append(Place(query, rank, float(row[best]), scores.candidates[first], float(row[first])))
         job.told(low + len(some), len(queries))
     return found
 

@@ -30,7 +30,8 @@ _KEY = re.compile(r"[A-Za-z0-9_-]{8,64}")
 
 def judge_page(ask: Ask) -> Response:
     """The pair to judge next, or one of the annotator's own history; the progress if none is left."""
-    from limner.annotate.scale import GRADES, GUIDELINE, REASONS
+    from limner.annotate.guideline import newest
+    from limner.annotate.scale import GRADES, REASONS
     from limner.annotate.store.tasks import progress_of
 
     store, me = ask.site.store, ask.site.annotator(ask.visitor)
@@ -43,7 +44,8 @@ def judge_page(ask: Ask) -> Response:
     at = min(ask.number("at", _first(held)), len(held.items) - 1)
     return page(
         ask, "judge.html", held=held, at=at, item=held.items[at], mine=mine, grades=dict(sorted(GRADES.items())),
-        reasons=REASONS, guideline=GUIDELINE, key=secrets.token_urlsafe(16), task=json.dumps(task_of(ask, held)),
+        reasons=REASONS, guideline=newest(store), collection=judged_collection(ask),
+        key=secrets.token_urlsafe(16), task=json.dumps(task_of(ask, held)),
         source=picture_of(judged_collection(ask), held.items[at]), exact="at" in ask.request.query_params,
         done=sum(item.grade is not None for item in held.items), enough=can_stop(ask),
     )  # fmt: skip
@@ -125,7 +127,8 @@ def judge_form(ask: Ask) -> Response:
         return RedirectResponse(f"/judge?{query(assignment=there or None, at=at)}", 303)
     reasons = [value for value in ask.form.getlist("reason") if isinstance(value, str)]
     grade = whole(ask.field("grade"), "grade", high=4)
-    _save(ask, item, ask.field("key"), grade, reasons if grade in (2, 3) else [], None)
+    why = reasons if grade in (2, 3) else []
+    _save(ask, item, ask.field("key"), grade, why, None, ask.field("guideline"))
     return RedirectResponse("/judge", 303)
 
 
@@ -170,14 +173,19 @@ def fitting() -> Iterator[None]:
         raise
 
 
-def _save(ask: Ask, item: int, key: object, grade: int, reasons: list[str], milliseconds: int | None) -> Saved:
+def _save(
+    ask: Ask, item: int, key: object, grade: int, reasons: list[str], milliseconds: int | None, guideline: object
+) -> Saved:
+    """Stores an answer under the version of the guideline that was read."""
+    from limner.annotate.guideline import known_version
     from limner.annotate.scale import check_reasons
     from limner.annotate.store.answers import submit
 
     me, why = ask.site.annotator(ask.visitor), check_reasons(reasons, grade)
-    checked = answer_key(key)
+    given: dict[str, Any] = {"grade": grade, "reasons": why, "milliseconds": milliseconds}
+    checked, version = answer_key(key), known_version(ask.site.store, guideline)
     with fitting():
-        return submit(ask.site.store, me, item, key=checked, grade=grade, reasons=why, milliseconds=milliseconds)
+        return submit(ask.site.store, me, item, key=checked, guideline=version, **given)
 
 
 def _withdraw(ask: Ask, item: int, key: object) -> Saved:
@@ -224,14 +232,14 @@ def api_task(ask: Ask) -> Response:
 
 def api_answer(ask: Ask) -> Response:
     """Stores an answer. The response is sent when the answer is on disk."""
-    given = body(ask, ("item", "key", "grade", "reasons", "milliseconds"), ("item", "key", "grade"))
+    given = body(ask, ("item", "key", "grade", "reasons", "milliseconds", "guideline"), ("item", "key", "grade"))
     reasons = given.get("reasons", [])
     if not isinstance(reasons, list) or not all(isinstance(reason, str) for reason in reasons):
         raise LimnerError("reasons: expected a list of names")
     took = given.get("milliseconds")
     milliseconds = None if took is None else whole(took, "milliseconds", low=0, high=86_400_000)
     item, grade = json_whole(given["item"], "item"), json_whole(given["grade"], "grade", high=4)
-    return _told(_save(ask, item, given["key"], grade, reasons, milliseconds))
+    return _told(_save(ask, item, given["key"], grade, reasons, milliseconds, given.get("guideline")))
 
 
 def json_whole(value: object, what: str, *, high: int = NUMBER) -> int:

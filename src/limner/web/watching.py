@@ -14,6 +14,7 @@ from limner.web.jobs import Job, Pending
 from limner.web.site import Ask
 
 if TYPE_CHECKING:
+    from limner.annotate.overview import Disagreement, Throughput
     from limner.annotate.quality import Agreement, Doubtful, Record
     from limner.annotate.store import Store
 
@@ -33,6 +34,8 @@ class Known:
         records: What everybody has done.
         queue: Finished tasks with a wrong control.
         agreed: How far people agree; None if two people are lacking.
+        disputed: Pairs with different grades.
+        pace: Answers by day, and what is left.
     """
 
     state: tuple[int, ...]
@@ -40,6 +43,8 @@ class Known:
     records: list[Record]
     queue: list[Doubtful]
     agreed: Agreement | None
+    disputed: list[Disagreement]
+    pace: Throughput
 
 
 class Dated(Protocol):
@@ -97,11 +102,15 @@ def people_of(ask: Ask) -> tuple[Known | None, Job | None]:
 
 
 def _worked_out(store: Store) -> Known:
+    from limner.annotate.overview import disagreements, throughput
     from limner.annotate.quality import agreement, annotator_table, review_queue
     from limner.annotate.store.answers import answers, latest
+    from limner.annotate.store.tasks import progress
 
     state = latest(store)  # first: what comes in between is counted next time
     given = answers(store)
     several = len({answer.annotator for answer in given}) > 1
     agreed = agreement(given, samples=SAMPLES) if several else None
-    return Known(state, len(given), annotator_table(given), review_queue(store, given), agreed)
+    pace = throughput(given, asked=progress(store)["asked"], now=store.now())
+    people = annotator_table(given), review_queue(store, given), agreed
+    return Known(state, len(given), *people, disagreements(given), pace)

@@ -319,6 +319,14 @@ def caption_text(store: Store, key: str) -> str:
     return str(text)
 
 
+def caption_texts(store: Store, keys: Iterable[str]) -> dict[str, str]:
+    """The words of several captions, by id."""
+    wanted = list(dict.fromkeys(keys))
+    with store.reading() as connection:
+        rows = connection.execute(sa.select(caption.c.key, caption.c.text).where(caption.c.key.in_(wanted))).all()
+    return {str(key): str(text) for key, text in rows}
+
+
 def counts(store: Store) -> dict[str, int]:
     """The number of rows of each kind."""
     tables = {"images": image, "captions": caption, "systems": system, "proposals": proposal, "pairs": pair}

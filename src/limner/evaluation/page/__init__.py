@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from limner.core.collection import Collection
-from limner.evaluation.page import estimates, headline, hubness, labels, ranks, rivals
+from limner.evaluation.page import estimates, headline, hubness, labels, ranks, rivals, views
 from limner.evaluation.page import examples as queries
 from limner.evaluation.page.failures import Failures, section
 from limner.evaluation.page.method import method
@@ -66,7 +66,7 @@ def render(
     truth, gallery = Truth(collection), Gallery(collection)
     compared = rivals.comparison_of(report, others, comparison)
     content = {
-        **_measured(report, others, compared),
+        **_measured(report, others, compared, truth),
         **_seen(report, truth, gallery, examples),
         **method(report),
         "failures": section(failures, collection, gallery),
@@ -78,11 +78,12 @@ def render(
     return written("report.html", report=report, collection=collection, **content)
 
 
-def _measured(report: Report, others: Sequence[Report], compared: Comparison | None) -> dict[str, object]:
+def _measured(report: Report, others: Sequence[Report], compared: Comparison | None, truth: Truth) -> dict[str, object]:
     """The sections that need only the numbers."""
     return {
         "lead": headline.lead(report),
-        "cards": headline.cards(report),
+        "cards": headline.cards(report, truth),
+        "views": views.explained(report),
         "tables": headline.tables(report),
         "estimates": estimates.estimate_panels(report),
         "estimate_legend": estimates.legend(),

@@ -17,6 +17,7 @@ from limner.evaluation.report import Report
 from limner.evaluation.results import Result
 
 SHOWN = 5
+THUMBNAILS = 60  # rows of a table of image queries that show the image: each adds some kilobytes to the page
 """How many of the returned items an example shows."""
 
 
@@ -182,7 +183,7 @@ class QueryTable:
     title: str
     name: str
     heads: Sequence[str]
-    rows: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]  # id, caption, (shown, sortable) per column
+    rows: Sequence[tuple[str, str, Sequence[tuple[str, str]], Shown | None]]  # id, caption, columns, image
     about: str
 
 
@@ -200,7 +201,11 @@ def _query_table(report: Report, truth: Truth, gallery: Gallery, direction: str,
     queries = [decisive[0].queries[int(row)] for row in order(decisive)[:most]]
     total = len(decisive[0].queries)
     about = f"All {count(total, 'query', 'queries')}" if total <= most else f"The {most:,} hardest of {total:,} queries"
-    rows = [(q, _caption(gallery, direction, q), [_sortable(judge, q) for judge in judges]) for q in queries]
+    rows = [
+        (q, _caption(gallery, direction, q), [_sortable(judge, q) for judge in judges],
+         gallery.query(direction, q) if direction == "i2t" and place < THUMBNAILS else None)
+        for place, q in enumerate(queries)
+    ]  # fmt: skip
     return QueryTable(direction_title(direction), direction, [_head(judge) for judge in judges], rows, about)
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from limner.evaluation.estimated import VIEW, Estimated
 from limner.evaluation.measures import Measure
+from limner.evaluation.page.truth import Truth
+from limner.evaluation.page.views import chance
 from limner.evaluation.page.words import count, direction_title, nouns, number, plain, span, style_of, views_of
 from limner.evaluation.report import Report
 from limner.evaluation.results import Result
@@ -32,7 +34,18 @@ class HeadlineTable:
 
 @dataclass(frozen=True)
 class Card:
-    """The main number of one direction, the same under other views, and two or three more."""
+    """The main number of one direction, the same under other views, and two or three more.
+
+    Args:
+        title: The direction.
+        about: Queries and candidates.
+        measure: The main measure.
+        meaning: What it counts, in words.
+        views: Name, style and number of each view.
+        more: Further numbers of the first view.
+        view: The name of the first view.
+        chance: What a random ranking reaches on the main measure under the first view; "" where it is not known.
+    """
 
     title: str
     about: str
@@ -40,6 +53,8 @@ class Card:
     meaning: str
     views: Sequence[tuple[str, str, Cell]]  # name, style, number
     more: Sequence[tuple[str, str]]
+    view: str = ""
+    chance: str = ""
 
 
 def directions_of(report: Report) -> list[str]:
@@ -53,20 +68,22 @@ def main_result(results: Sequence[Result]) -> Result:
     return min(hits, key=lambda r: r.measure.k or 0) if hits else results[0]
 
 
-def cards(report: Report) -> list[Card]:
+def cards(report: Report, truth: Truth) -> list[Card]:
     """One card per direction."""
-    return [_card(report, d, [r for r in report.results if r.direction == d]) for d in directions_of(report)]
+    return [_card(report, truth, d, [r for r in report.results if r.direction == d]) for d in directions_of(report)]
 
 
-def _card(report: Report, direction: str, results: list[Result]) -> Card:
+def _card(report: Report, truth: Truth, direction: str, results: list[Result]) -> Card:
     main = main_result([r for r in results if r.view == results[0].view])
     same = [r for r in results if alike(r.measure, main.measure)]
     views = [(_view(r, main), style_of(report, r.view), _cell(r)) for r in same]
     estimates = [e for e in report.estimates if e.direction == direction and e.measure == main.measure]
     views += [(f"{VIEW}, {count(e.labels, 'label', 'labels')}", "", _estimate_cell(e)) for e in estimates]
+    random = chance(report, truth, main)
     return Card(
-        direction_title(direction), _about(report, main), str(main.measure), meaning(main), views, _more(results, main)
-    )
+        direction_title(direction), _about(report, main), str(main.measure), meaning(main), views, _more(results, main),
+        main.view, "" if random is None else number(main.measure, random),
+    )  # fmt: skip
 
 
 def alike(a: Measure, b: Measure) -> bool:

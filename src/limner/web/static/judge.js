@@ -13,6 +13,8 @@ const grades = [...form.querySelectorAll("input[name=grade]")];
 const reasons = [...form.querySelectorAll("input[name=reason]")];
 const picture = new Picture(at("shown"));
 const SKIPS = `limner-skips:${root.dataset.who}`;
+const guide = at("guide");
+const READ = `limner-guideline:${root.dataset.who}`;
 const LAST = 999999; // the last pair of a task, whatever its number
 let place = Number(root.dataset.at);
 let since = 0;
@@ -142,7 +144,7 @@ function save() {
   skip.forget(item);
   say("Saving …");
   const milliseconds = Math.min(86400000, Math.round(performance.now() - since));
-  outbox.add("/api/answers", { item: item.id, key: newKey(), grade, reasons: why, milliseconds });
+  outbox.add("/api/answers", { item: item.id, key: newKey(), grade, reasons: why, milliseconds, guideline: guide.dataset.version });
   const next = open(place + 1) ?? (changed && place + 1 < items.length ? place + 1 : undefined);
   if (next === undefined) { progress(); finish(); } else show(next);
 }
@@ -219,7 +221,7 @@ function reason(name) {
 
 const keys = new Keys({
   grade1: () => choose(1), grade2: () => choose(2), grade3: () => choose(3), grade4: () => choose(4),
-  save, back, next, skip, undo: () => undo(), zoom: () => zoom(), reasons: why, help: () => at("help").showModal(),
+  save, back, next, skip, undo: () => undo(), zoom: () => zoom(), reasons: why, help: () => at("help").showModal(), guideline: () => guide.showModal(),
   ...Object.fromEntries(reasons.map((box) => [box.value, () => reason(box.value)])),
 });
 keys.table(at("keymap"), at("use-keys"), at("usual-keys"));
@@ -240,10 +242,16 @@ at("reload").addEventListener("click", () => look(items[place]));
 at("one-key").checked = kept("limner-one-key", false) === true;
 at("one-key").closest("label").hidden = false;
 at("one-key").addEventListener("change", () => { keep("limner-one-key", at("one-key").checked); middle(); });
-for (const id of ["zoom", "keys"]) at(id).hidden = false;
+at("guide-button").addEventListener("click", () => guide.showModal());
+// Reading the guideline is no time of an answer.
+guide.addEventListener("close", () => { keep(READ, guide.dataset.version); since = performance.now(); });
+for (const id of ["zoom", "keys", "guide-button"]) at(id).hidden = false;
 window.addEventListener("beforeunload", (event) => { if (outbox.kept.length) event.preventDefault(); });
 const undoing = location.hash === "#undo"; // of the last answer of an earlier task
 show("exact" in root.dataset ? place : open(place) ?? place, { focus: false });
 root.dataset.ready = ""; // keys are heard from here on
 if (undoing) undo({ last: true }); else if (!("exact" in root.dataset)) finish();
 outbox.send();
+// Before the first pair, and whenever there is a new version.
+const read = kept(READ, "first" in guide.dataset ? "" : guide.dataset.version);
+if (read !== guide.dataset.version) guide.showModal();

@@ -3,14 +3,14 @@ import { kept, keep } from "./kept.js";
 
 const USUAL = {
   grade1: ["1"], grade2: ["2"], grade3: ["3"], grade4: ["4"], save: ["Enter"], back: ["ArrowLeft", "Backspace"],
-  next: ["ArrowRight"], reasons: ["r"], zoom: ["z"], skip: ["s"], undo: ["u"], help: ["?"],
+  next: ["ArrowRight"], reasons: ["r"], zoom: ["z"], skip: ["s"], undo: ["u"], help: ["?"], guideline: ["h"],
   "not-in-image": ["i"], "not-in-caption": ["n"], grammar: ["m"], "wrong-quantity": ["q"], "wrong-colour": ["c"],
   "wrong-size": ["d"], "wrong-species": ["p"], "wrong-gender": ["g"], "wrong-age": ["a"], "wrong-action": ["t"],
   "wrong-emotion": ["e"], "wrong-location": ["l"], "wrong-orientation": ["o"], "wrong-other": ["w"],
 };
 const NAMES = {
   grade1: "100% no", grade2: "Mostly no", grade3: "Partially yes", grade4: "100% yes", save: "Save and go on", back: "Back",
-  next: "Next", reasons: "Reasons", zoom: "Zoom", skip: "Skip", undo: "Undo", help: "This help",
+  next: "Next", reasons: "Reasons", zoom: "Zoom", skip: "Skip", undo: "Undo", help: "This help", guideline: "Guideline",
 };
 const nameOf = (name) => NAMES[name] || `Reason: ${name.replace("wrong-", "wrong ").replaceAll("-", " ")}`;
 const STORE = "limner-keys";

@@ -1,0 +1,121 @@
+"""The guideline of the pair form: what annotators read before they judge, with examples.
+
+A new wording is a new version. Versions are kept, and every answer stores the version that was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from itertools import count, takewhile
+
+from limner.annotate.scale import GUIDELINE, check_grade
+from limner.annotate.store import Store
+from limner.core.errors import LimnerError
+
+TEXT = """\
+Read the caption, look at the image, and decide whether the caption describes it.
+100% yes: everything the caption says can be seen. It need not mention everything in the image.
+Partially yes: the main thing is right, and a detail is wrong or cannot be seen.
+Mostly no: a detail is right, and the main thing is wrong.
+100% no: the caption describes another image.
+Judge what is there, not how well it is written. Zoom in before you say that something is missing.
+"""
+MOST_TEXT, MOST_EXAMPLES = 20_000, 50
+
+
+@dataclass(frozen=True)
+class GuidelineExample:
+    """A pair with the grade it should get.
+
+    Args:
+        image: Id of the image.
+        text: The caption.
+        grade: The right grade.
+        why: One sentence that says why.
+    """
+
+    image: str
+    text: str
+    grade: int
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Guideline:
+    """One version of the guideline.
+
+    Args:
+        version: "2" for the one that comes with limner, then "2.1", "2.2", ...
+        text: One rule in each line.
+        examples: Pairs with their grades.
+    """
+
+    version: str
+    text: str
+    examples: tuple[GuidelineExample, ...] = ()
+
+    @property
+    def lines(self) -> list[str]:
+        """The rules."""
+        return [line.strip() for line in self.text.splitlines() if line.strip()]
+
+
+def guidelines(store: Store) -> list[Guideline]:
+    """All versions, oldest first; the first one comes with limner."""
+    kept = takewhile(lambda held: held is not None, (store.setting(_name(number)) for number in count(1)))
+    made = [
+        Guideline(f"{GUIDELINE}.{number}", held["text"], tuple(GuidelineExample(**each) for each in held["examples"]))
+        for number, held in enumerate(kept, start=1)
+    ]
+    return [Guideline(GUIDELINE, TEXT), *made]
+
+
+def newest(store: Store) -> Guideline:
+    """The version that annotators read now."""
+    return guidelines(store)[-1]
+
+
+def revise(store: Store, text: str, examples: Iterable[GuidelineExample] = ()) -> Guideline:
+    """Makes a new version; without a change the newest one stays.
+
+    Args:
+        store: The store.
+        text: One rule in each line.
+        examples: Pairs with their grades.
+    """
+    listed = tuple(examples)
+    _refuse_bad(text, listed)
+    now = newest(store)
+    if (text.strip(), listed) == (now.text.strip(), now.examples):
+        return now
+    words = text.strip() + "\n"
+    wanted = {"text": words, "examples": [asdict(each) for each in listed]}
+    for number in count(len(guidelines(store))):
+        if store.set(_name(number), wanted, replace=False) == wanted:  # somebody else may have been first
+            return Guideline(f"{GUIDELINE}.{number}", words, listed)
+    raise AssertionError("there is always a free number")
+
+
+def known_version(store: Store, version: object) -> str:
+    """A version that an annotator says to have read; the newest where none is given."""
+    if version in (None, ""):
+        return newest(store).version
+    if version not in [each.version for each in guidelines(store)]:
+        raise LimnerError(f"guideline {str(version)[:20]!r}: there is no such version; load the page again")
+    return str(version)
+
+
+def _name(number: int) -> str:
+    return f"guideline {GUIDELINE}.{number}"
+
+
+def _refuse_bad(text: str, examples: tuple[GuidelineExample, ...]) -> None:
+    if not text.strip() or len(text) > MOST_TEXT:
+        raise LimnerError(f"a guideline of {len(text):,} characters: expected 1 to {MOST_TEXT:,}")
+    if len(examples) > MOST_EXAMPLES:
+        raise LimnerError(f"{len(examples)} examples: expected at most {MOST_EXAMPLES}")
+    for each in examples:
+        check_grade(each.grade)
+        if not each.image or not each.text.strip():
+            raise LimnerError("an example needs an image and a caption")

@@ -1,0 +1,99 @@
+"""What a lead looks at while people judge: where they disagree, how fast it goes, and how much is left."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from statistics import median, pvariance
+
+from limner.annotate.scale import relevant
+from limner.annotate.store.answers import Answer
+
+DAY = 86_400_000
+DAYS = 14
+"""Days of the chart."""
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """A pair that people graded differently.
+
+    Args:
+        image: Id of the image.
+        caption: Id of the caption.
+        answers: All valid answers to it.
+        spread: Difference of the highest and the lowest grade.
+        opposed: Whether one person says yes and another no.
+    """
+
+    image: str
+    caption: str
+    answers: tuple[Answer, ...]
+    spread: int
+    opposed: bool
+
+
+def disagreements(given: Sequence[Answer]) -> list[Disagreement]:
+    """Pairs with different grades, the widest first; controls are left out."""
+    by_pair: dict[int, list[Answer]] = {}
+    for answer in given:
+        if answer.role == "real":
+            by_pair.setdefault(answer.pair, []).append(answer)
+    found = [_disagreement(own) for own in by_pair.values() if len({a.grade for a in own}) > 1]
+    return sorted(found, key=lambda d: (-d.opposed, -d.spread, -pvariance([a.grade for a in d.answers]), d.image))
+
+
+def _disagreement(own: Sequence[Answer]) -> Disagreement:
+    grades = [answer.grade for answer in own]
+    opposed = len({relevant(grade) for grade in grades}) > 1
+    return Disagreement(own[0].image, own[0].caption, tuple(own), max(grades) - min(grades), opposed)
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """How fast it goes.
+
+    Args:
+        days: Answers of each of the last days, oldest first.
+        today: Answers of the last 24 hours.
+        people: How many people gave them.
+        seconds: Median time of an answer; NaN if none was measured.
+        left: Answers that are still asked for.
+    """
+
+    days: tuple[tuple[date, int], ...]
+    today: int
+    people: int
+    seconds: float
+    left: int
+
+    @property
+    def work_left(self) -> float:
+        """Hours of work left for one person at the median time; NaN if no time was measured."""
+        return self.left * self.seconds / 3600
+
+    @property
+    def days_left(self) -> float:
+        """Days left at the rate of the last 24 hours; NaN if nobody answered."""
+        return self.left / self.today if self.today else math.nan
+
+
+def throughput(given: Sequence[Answer], *, asked: int, now: int) -> Throughput:
+    """The answers by day, and what is left.
+
+    Args:
+        given: The valid answers.
+        asked: Answers to pooled pairs that are asked for in all.
+        now: The time, in milliseconds since 1970.
+    """
+    day = datetime.fromtimestamp(now / 1000, UTC).date()
+    counted = Counter(datetime.fromtimestamp(answer.added / 1000, UTC).date() for answer in given)
+    days = tuple((when, counted[when]) for when in (day - timedelta(days=n) for n in reversed(range(DAYS))))
+    recent = [answer for answer in given if answer.added > now - DAY]
+    times = [answer.milliseconds for answer in given if answer.milliseconds is not None]
+    done = sum(answer.role == "real" for answer in given)
+    seconds = median(times) / 1000 if times else math.nan
+    return Throughput(days, len(recent), len({a.annotator for a in recent}), seconds, max(0, asked - done))

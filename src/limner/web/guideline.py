@@ -1,0 +1,104 @@
+"""The guideline on the page: read before the first pair, practised with three pairs, and edited by an admin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from starlette.responses import RedirectResponse, Response
+
+from limner.core.errors import LimnerError, UnknownId
+from limner.web.judging import judged_collection, whole
+from limner.web.site import Ask, page
+
+if TYPE_CHECKING:
+    from limner.annotate.guideline import Guideline, GuidelineExample
+
+PRACTICE = 3
+FROM_LABELS = {True: "The caption was written for this image.", False: "The caption was written for another image."}
+SEPARATOR = "|"
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """What is said of a practice answer."""
+
+    agrees: bool
+    words: str
+
+
+def practice_page(ask: Ask) -> Response:
+    """One practice pair; with a grade, what the guideline says of it. Nothing is stored."""
+    from limner.annotate.guideline import newest
+    from limner.annotate.scale import GRADES
+
+    pairs = _pairs(ask, newest(ask.site.store))
+    number = ask.number("n", 1, low=1, high=len(pairs))
+    grade = ask.number("grade", 0, high=4)
+    pair = pairs[number - 1]
+    return page(
+        ask, "practice.html", pair=pair, number=number, total=len(pairs), grade=grade,
+        grades=dict(sorted(GRADES.items())), collection=judged_collection(ask),
+        feedback=feedback(pair, grade) if grade else None,
+    )  # fmt: skip
+
+
+def feedback(pair: GuidelineExample, grade: int) -> Feedback:
+    """Whether a grade is the guideline's, or beside it on the same side of yes and no."""
+    from limner.annotate.scale import GRADES, relevant
+
+    agrees = relevant(grade) == relevant(pair.grade)
+    said = f"The guideline says {pair.grade}, {GRADES[pair.grade]}"
+    if grade == pair.grade:
+        return Feedback(True, f"Yes: {pair.grade}, {GRADES[pair.grade]}. {pair.why}".strip())
+    return Feedback(agrees, f"{'Close. ' if agrees else ''}{said}. {pair.why}".strip())
+
+
+def _pairs(ask: Ask, guideline: Guideline) -> Sequence[GuidelineExample]:
+    """The first examples; without enough of them, labelled pairs and a pair of two images."""
+    from limner.annotate.guideline import GuidelineExample
+
+    examples = guideline.examples[:PRACTICE]
+    if len(examples) == PRACTICE:
+        return examples
+    held = ask.site.library.loaded(judged_collection(ask)).held
+    own: dict[str, str] = {}
+    for image, text, grade in held.judgements:
+        if grade > 0 and text in held.texts.ids:
+            own.setdefault(image, str(held.texts.values[held.texts.ids.index(text)]))
+    images = list(own)
+    shown = [
+        (images[n], images[n if n != 1 else (len(images) // 2 + 1) % len(images)])
+        for n in range(min(PRACTICE, len(images)))
+    ]
+    made = [GuidelineExample(i, own[j], 4 if i == j else 1, FROM_LABELS[i == j]) for i, j in shown]
+    return [*examples, *made][:PRACTICE]
+
+
+def edit(ask: Ask) -> Response:
+    """Makes a new version of the guideline from the form of an admin."""
+    from limner.annotate.guideline import revise
+
+    examples = [_example(ask, line) for line in ask.field("examples").splitlines() if line.strip()]
+    revise(ask.site.store, ask.field("text").replace("\r\n", "\n"), examples)
+    return RedirectResponse("/admin#guideline", 303)
+
+
+def _example(ask: Ask, line: str) -> GuidelineExample:
+    """An example: image | caption | grade | why."""
+    from limner.annotate.guideline import GuidelineExample
+
+    parts = [part.strip() for part in line.split(SEPARATOR)]
+    if len(parts) not in (3, 4):
+        raise LimnerError(f"example {line[:60]!r}: expected image | caption | grade | why")
+    images = ask.site.library.loaded(judged_collection(ask)).whole.images
+    if parts[0] not in images.ids:
+        raise UnknownId(f"example {line[:60]!r}: no image {parts[0][:80]!r}")
+    return GuidelineExample(parts[0], parts[1], whole(parts[2], "grade", high=4), parts[3] if len(parts) == 4 else "")
+
+
+def as_lines(guideline: Guideline) -> str:
+    """The examples as the form has them."""
+    rows = [(each.image, each.text, str(each.grade), each.why) for each in guideline.examples]
+    return "\n".join(f" {SEPARATOR} ".join(row) for row in rows)

@@ -1,0 +1,75 @@
+"""What a lead looks at: disagreements, throughput, the guideline and its versions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+import limner
+from limner.annotate.guideline import GuidelineExample, guidelines, known_version, newest, revise
+from limner.annotate.overview import DAY, disagreements, throughput
+from limner.annotate.quality import annotator_table
+from limner.annotate.store import open_store
+from limner.annotate.store.answers import Answer
+
+NOW = 1_700_000_000_000
+
+
+def given(person, pair, grade, *, role="real", ago=0, took=4000):
+    return Answer(1, 1, 1, pair, pair, person, f"i{pair}", f"t{pair}", role, grade, (), 1, took, "2", NOW - ago)
+
+
+def test_yes_against_no_comes_first_then_the_widest_and_controls_do_not_count():
+    listed = [
+        given("a", 1, 4), given("b", 1, 4),  # the same
+        given("a", 2, 4), given("b", 2, 3),  # both yes
+        given("a", 3, 1), given("b", 3, 4),
+        given("a", 4, 2), given("b", 4, 3),
+        given("a", 5, 1, role="gold_neg"), given("b", 5, 4, role="gold_neg"),
+        given("a", 6, 1),  # alone
+    ]  # fmt: skip
+    found = disagreements(listed)
+    assert [(each.image, each.spread, each.opposed) for each in found] == [
+        ("i3", 3, True), ("i4", 1, True), ("i2", 1, False),
+    ]  # fmt: skip
+    assert [answer.annotator for answer in found[0].answers] == ["a", "b"]
+
+
+def test_throughput_counts_days_people_and_what_is_left():
+    listed = [given("a", n, 4, ago=n * DAY // 2, took=2000 + 1000 * n) for n in range(4)]
+    listed += [given("b", 9, 1, role="gold_neg", took=None)]
+    pace = throughput(listed, asked=10, now=NOW)
+    assert (pace.today, pace.people, pace.left, pace.seconds) == (3, 2, 6, 3.5)
+    assert sum(many for _, many in pace.days) == 5 and len(pace.days) == 14
+    assert pace.work_left == pytest.approx(6 * 3.5 / 3600) and pace.days_left == 2.0
+    none = throughput([], asked=3, now=NOW)
+    assert none.left == 3 and math.isnan(none.seconds) and math.isnan(none.days_left)
+
+
+def test_a_quick_person_is_seen_against_the_others_also_when_they_give_most_answers():
+    """With the median of all answers, the quick one would set the pace."""
+    listed = [given("quick", n, 4 - n % 2, took=300) for n in range(30)]
+    listed += [given("slow", n, 4, took=4000) for n in range(5)]
+    records = {record.annotator: record for record in annotator_table(listed)}
+    assert "answers in 0.3 s, others in 4.0 s" in records["quick"].suspicious
+    assert records["slow"].suspicious == ()
+
+
+def test_versions_of_the_guideline_are_kept_and_unchanged_words_make_none(tmp_path):
+    with open_store(tmp_path / "work.db") as store:
+        first = newest(store)
+        assert first.version == "2" and len(first.lines) == 6
+        example = GuidelineExample("i1", "a dog", 4, "There it is.")
+        second = revise(store, "Look.\nLook again.", [example])
+        assert revise(store, "Look.\nLook again.\n", [example]) == second
+        third = revise(store, "Look once.", [replace(example, grade=3)])
+        assert [each.version for each in guidelines(store)] == ["2", "2.1", "2.2"]
+        assert guidelines(store)[1] == second and newest(store) == third
+        assert known_version(store, None) == "2.2" and known_version(store, "2.1") == "2.1"
+        with pytest.raises(limner.LimnerError, match="no such version"):
+            known_version(store, "9")
+        for text, examples in (("", ()), ("x", [replace(example, grade=7)]), ("x", [replace(example, text=" ")])):
+            with pytest.raises(limner.LimnerError):
+                revise(store, text, examples)

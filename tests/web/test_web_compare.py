@@ -1,0 +1,89 @@
+"""Side by side: intervals, p-values and the best in a row are the library's; who wins where is counted slowly."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+import limner
+import websites
+from limner.web import make_app
+from websites import patient, words
+
+
+@pytest.fixture(scope="module")
+def matrices():
+    """Scores of three systems: one that knows much, one that knows little, and the same one again."""
+    held = websites.world(100).test
+    truth = np.array([[(held.judgements.grade(i, t) or 0) > 0 for t in held.texts.ids] for i in held.images.ids])
+    noise = np.random.default_rng(0).normal(size=(2, *truth.shape))
+    good, bad = (weight * truth + some for weight, some in zip((3.0, 0.7), noise, strict=True))
+    return {"good": good, "bad": bad, "again": good}
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory, matrices):
+    folder = tmp_path_factory.mktemp("compare")
+    for name, matrix in matrices.items():
+        np.save(folder / f"{name}.npy", matrix)
+    files = {name: folder / f"{name}.npy" for name in matrices}
+    app = make_app([websites.world(100)], systems={}, matrices=files, store=folder / "answers.db")
+    return TestClient(app, base_url="http://localhost")
+
+
+def test_intervals_p_values_and_the_best_are_those_of_the_library(asked, matrices):
+    held = websites.world(100).test
+    reports = [
+        limner.evaluate(
+            limner.Scores.from_matrix(matrices[name], held.images.ids, held.texts.ids),
+            held,
+            measures="R@1 R@5 R@10 mAP@R",
+            name=name,
+        )
+        for name in ("good", "bad")
+    ]
+    comparison = limner.compare(reports, samples=10_000)
+    page = patient(asked, "/compare?s=good&s=bad").text
+    plain = html.unescape(words(patient(asked, "/compare?s=good&s=bad")))
+    good, bad = (report.results[0] for report in reports)
+    show = good.measure.show
+    line = comparison.line("R@1", direction="i2t", view=good.view)
+    difference = line.differences[0]
+    assert f"<strong>{show(good.value)}</strong>" in page and f"<strong>{show(bad.value)}</strong>" not in page
+    assert f"{show(good.interval.low)} to {show(good.interval.high)}" in plain
+    p = difference.p_adjusted
+    said = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    assert f"−{show(good.value - bad.value)}, {said}" in plain
+    assert "(Holm)" in plain
+    assert "p = 1.000" in words(patient(asked, "/compare?s=good&s=again"))
+
+
+@pytest.mark.parametrize("direction", ["t2i", "i2t"])
+def test_wins_are_the_queries_that_a_slow_count_finds(asked, matrices, direction):
+    held = websites.world(100).test
+    pairs = held.judged(held.judgements.name, direction)
+    ranks = {}
+    for name in ("good", "bad"):
+        matrix = matrices[name].T if direction == "t2i" else matrices[name]
+        queries, others = (held.texts.ids, held.images.ids)[:: 1 if direction == "t2i" else -1]
+        for query, row in zip(queries, matrix.astype(np.float32), strict=True):
+            best = max(row[n] for n, key in enumerate(others) if (pairs.grade(query, key) or 0) > 0)
+            ranks[name, query] = 1 + int((row > best).sum())
+    won = [q for q in queries if ranks["good", q] == 1 < ranks["bad", q]]
+    page = patient(asked, f"/wins?a=good&b=bad&d={direction}")
+    assert f"{len(won)} of {len(queries)} queries" in words(page).replace(" ", " ")
+    apart = [int(n.replace(",", "")) for n in re.findall(r"([\d,]+) places apart", page.text)]
+    expected = sorted((ranks["bad", q] - ranks["good", q] for q in won), reverse=True)
+    assert apart == expected[:24]
+    better = [q for q in queries if ranks["bad", q] < ranks["good", q]]
+    other = patient(asked, f"/wins?a=bad&b=good&d={direction}&kind=better")
+    assert f"{len(better)} of {len(queries)} queries" in words(other)
+
+
+def test_wins_of_nonsense_are_refused(asked):
+    for bad in ("a=nosuch", "kind=x", "order=x", "d=x"):
+        assert asked.get(f"/wins?{bad}").status_code == 404

@@ -1,0 +1,77 @@
+"""The guideline and the lead's view: edited, practised, disagreements, review with images, time left."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import websites
+from limner.annotate.guideline import newest
+from limner.annotate.store.answers import answers
+from websites import settled, words
+
+
+@pytest.fixture
+def asked(tmp_path):
+    return websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=6))
+
+
+def judged(asked, name, grades):
+    asked.cookies.set("limner_name", name)
+    task = asked.post("/api/task", json={}).json()["task"]
+    for item, grade in zip(task["items"], grades, strict=True):
+        body = {"item": item["id"], "key": f"{name}-{item['id']:08d}", "grade": grade, "milliseconds": 1500}
+        assert asked.post("/api/answers", json=body).status_code == 200
+    return task
+
+
+def test_an_admin_edits_the_guideline_and_answers_carry_its_version(asked):
+    image = websites.world().test.images.ids[0]
+    form = {"text": "Look twice.", "examples": f"{image} | a red boat | 3 | It is orange.\n"}
+    assert asked.post("/admin/guideline", data=form).status_code == 303
+    made = newest(asked.app.state.site.store)
+    assert (made.version, made.text, made.examples[0].why) == ("2.1", "Look twice.\n", "It is orange.")
+    page = asked.get("/judge").text
+    assert "Look twice." in page and f'name="guideline" value="{made.version}"' in page
+    judged(asked, "one", [4, 4, 1, 1, 2, 3])
+    assert {each.guideline for each in answers(asked.app.state.site.store)} == {"2.1"}
+    assert f"{image} | a red boat | 3 | It is orange." in asked.get("/admin").text
+    for bad in ("nosuch | a | 3", "no parts", f"{image} | a | 9"):
+        assert asked.post("/admin/guideline", data={**form, "examples": bad}).status_code in (400, 404)
+    body = {"item": 1, "key": "k" * 12, "grade": 4, "guideline": "77"}
+    assert asked.post("/api/answers", json=body).status_code == 400
+
+
+def test_practice_uses_the_examples_first_and_says_what_the_guideline_says(asked):
+    image = websites.world().test.images.ids[3]
+    asked.post("/admin/guideline", data={"text": "Look.", "examples": f"{image} | a red boat | 2 | No boat."})
+    first = words(asked.get("/practice?n=1&grade=4"))
+    assert "a red boat" in first and "The guideline says 2, mostly no. No boat." in first
+    assert "Close. The guideline says 2" in words(asked.get("/practice?n=1&grade=1"))
+    assert "Yes: 2, mostly no." in words(asked.get("/practice?n=1&grade=2"))
+    assert "written for this image" in words(asked.get("/practice?n=2&grade=1"))
+    assert asked.get("/practice?n=4").status_code == 400
+
+
+def test_disagreements_show_everybodys_answer_with_image_and_caption(asked):
+    task = judged(asked, "one", [4, 4, 1, 2, 3, 1])
+    judged(asked, "two", [4, 1, 1, 2, 4, 1])
+    settled(asked)
+    page = asked.get("/admin/disagreements")
+    assert "2 pairs have different grades" in words(page)
+    images = re.findall(r'alt="Image ([^"]+)"', page.text)
+    wanted = [re.search("id=([^&]+)", task["items"][n]["picture"])[1] for n in (1, 4)]
+    assert images == wanted  # yes against no first
+    assert words(page).count("100% yes") >= 2 and "one" in words(page) and "1.5" in words(page)
+    admin = words(settled(asked))
+    assert "See 2 disagreements" in admin and "12 of 12" in admin
+
+
+def test_time_left_and_the_agreement_matrix_are_shown(asked):
+    judged(asked, "one", [4, 4, 1, 2, 3, 1])
+    admin = words(settled(asked))
+    assert "6 answers: about 0.0 hours of work at 1.5 s each" in admin
+    judged(asked, "two", [4, 1, 1, 2, 4, 1])
+    page = settled(asked).text
+    assert 'class="square"' in page and "Answers by day" in page
