@@ -39,8 +39,8 @@ def confidence_sequence(
     """The interval after each draw, for draws whose conditional mean, given earlier draws, is the target mean.
 
     The hedged capital of Waudby-Smith & Ramdas (2024, section 4.4), `max(K+ / 2, K- / 2)`, with their predictable
-    plug-in bets `sqrt(2 log(2 / alpha) / (v_{t-1} t log(1 + t)))`, truncated so that no draw can lose more than half; or
-    somewhat more, where draws may be further apart than `span`.
+    plug-in bets `sqrt(2 log(2 / alpha) / (v_{t-1} t log(1 + t)))`, truncated so that no draw can lose more than half,
+    or somewhat more where draws may be further apart than `span`.
 
     Args:
         draws: One number each.
