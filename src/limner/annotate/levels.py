@@ -35,7 +35,7 @@ NEXT = 5
 """How many times more places the second level holds."""
 LEAST = 6
 """Queries of each level that are labelled at least."""
-BEFORE = (0.25, 0.15, 0.05)
+BEFORE = (0.25, 0.15, 0.1)
 """Standard deviations of the changes that are expected before anything is labelled."""
 
 

@@ -21,7 +21,7 @@ Bools = npt.NDArray[np.bool_]
 
 GRID = 401
 """Grid of candidate means."""
-_MOST = 0.5  # fraction of the capital that a bet may lose
+_LOSS = (0.5, 0.75)  # fraction of the capital that a bet may lose, as a rule and at most
 _RIDGE = 20.0  # answers' worth of no slope
 _CHUNK = 64  # draws that are looked at together; means that are out are dropped after each
 
@@ -34,11 +34,13 @@ def confidence_sequence(
     bounds: tuple[float, float] = (0.0, 1.0),
     level: float = 0.95,
     grid: int = GRID,
+    span: float = np.inf,
 ) -> tuple[Vector, Vector]:
     """The interval after each draw, for draws whose conditional mean, given earlier draws, is the target mean.
 
     The hedged capital of Waudby-Smith & Ramdas (2024, section 4.4), `max(K+ / 2, K- / 2)`, with their predictable
-    plug-in bets `sqrt(2 log(2 / alpha) / (v_{t-1} t log(1 + t)))`, truncated so that no draw can lose more than half.
+    plug-in bets `sqrt(2 log(2 / alpha) / (v_{t-1} t log(1 + t)))`, truncated so that no draw can lose more than half,
+    or somewhat more where draws may be further apart than `span`.
 
     Args:
         draws: One number each.
@@ -47,6 +49,7 @@ def confidence_sequence(
         bounds: Bounds of the mean itself.
         level: Coverage of the whole sequence.
         grid: Number of candidate means.
+        span: How far apart draws usually are at most.
 
     Returns:
         The lower and the upper ends, one for each draw; never wider than before.
@@ -61,10 +64,11 @@ def confidence_sequence(
     limit = float(np.log(2 / (1 - share(level, "level"))))
     means, step = np.linspace(bounds[0], bounds[1], grid), (bounds[1] - bounds[0]) / (grid - 1)
     bets = _bets(z, (most[0] - least[0]) / 2, (least[0] + most[0]) / 2, limit)
+    loss = np.clip(_LOSS[0] * (most - least) / span, *_LOSS)
     ends, capital = np.full((2, len(z)), np.nan), np.zeros((2, grid))
     for start in range(0, len(z), _CHUNK):
         part = slice(start, start + _CHUNK)
-        grown = capital[:, None] + _growth(z[part, None], least[part, None], most[part, None], bets[part, None], means)
+        grown = capital[:, None] + _growth(*(each[part, None] for each in (z, least, most, bets, loss)), means)
         kept = ~np.logical_or.accumulate((grown >= limit).any(axis=0), axis=0)
         first, last = kept.argmax(axis=1), len(means) - 1 - kept[:, ::-1].argmax(axis=1)
         ends[:, part] = np.where(kept.any(axis=1), [means[first] - step, means[last] + step], np.nan)
@@ -83,10 +87,10 @@ def _bets(z: Vector, spread: float, middle: float, limit: float) -> Vector:
     return np.asarray(np.sqrt(2 * limit / (square * np.log(seen))))
 
 
-def _growth(z: Vector, least: Vector, most: Vector, bets: Vector, means: Vector) -> Vector:
+def _growth(z: Vector, least: Vector, most: Vector, bets: Vector, loss: Vector, means: Vector) -> Vector:
     """By how much the log of either capital has grown after each draw, against each mean: (2, draws, means)."""
-    up = np.log1p(np.minimum(bets, _MOST / np.maximum(means - least, 1e-12)) * (z - means))
-    down = np.log1p(-np.minimum(bets, _MOST / np.maximum(most - means, 1e-12)) * (z - means))
+    up = np.log1p(np.minimum(bets, loss / np.maximum(means - least, 1e-12)) * (z - means))
+    down = np.log1p(-np.minimum(bets, loss / np.maximum(most - means, 1e-12)) * (z - means))
     return np.cumsum([up, down], axis=1)
 
 
@@ -139,7 +143,8 @@ def sequential(
     if len(y) > pilot:
         known = _Known.before_each_draw(y, h, own, f - means[h], reach, len(size), bounds)
         z = _martingale(known, y, h, own, size, whole, split, pilot, bounds)
-        lows, highs = confidence_sequence(*z, bounds=bounds, level=level)
+        span = 1.25 * (high - low) * whole.sum() / size.sum()  # a little more than without strata and predictions
+        lows, highs = confidence_sequence(*z, bounds=bounds, level=level, span=span)
         low, high = float(lows[-1]), float(highs[-1])
     how = {"predictions": f[own], "expected": means, "tuned": True, "bounds": bounds, "level": level}
     once = stratified(y[own], h[own], size, **how) if own.any() else None
