@@ -173,9 +173,9 @@ class EndpointJudge:
             found = json.loads(fenced[1] if fenced else content)
             value = found["match"]
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-            raise NoAnswer('what came back is not of the form {"match": p}') from None
+            raise NoAnswer('the answer is not of the form {"match": p}') from None
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-            raise NoAnswer("the probability that came back is not a number from 0 to 1")
+            raise NoAnswer("the probability in the answer is not a number from 0 to 1")
         return float(value)
 
     def _clean(self, text: str) -> str:
@@ -252,7 +252,7 @@ def ask_all(
 
 @dataclass
 class _Tally:
-    """What came of a run so far."""
+    """The result of a run so far."""
 
     new: int = 0
     failed: int = 0

@@ -6,7 +6,7 @@ by the given positives alone, the true value is `v_0 + sum_l (v_l - v_{l-1})`. T
 each change is estimated from a random sample of queries of its own: deep levels cost many labels and change little, so
 few queries have to be labelled to the end. The last level is the whole pool, so the sum has no bias, whatever the
 systems are like; a ratio with an estimated number of matches would have one. Any measure of a query can be estimated
-so, of any system, also of one that came after the labelling. A judge takes no part: levels chosen by a bad one would
+so, of any system, also of one that is added after the labelling. No judge is used: levels chosen by a bad one would
 cost width.
 
 Neyman 1938 (sampling in two phases); Giles 2008 (multilevel Monte Carlo), for the allocation.

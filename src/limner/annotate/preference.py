@@ -94,7 +94,7 @@ def study(
 ) -> list[Rivals]:
     """The ten comparisons of the paper's study for one query: rankings A to E, each with its known fault.
 
-    With five places, ranking C shows what E shows; the paper asks all ten all the same and counts C as E there.
+    With five places, ranking C shows what E shows; the paper still asks all ten comparisons, and counts C as E there.
 
     Args:
         positives: Right answers, five or more; as many places are shown as there are.

@@ -73,5 +73,5 @@ def _gathered(encoded: Any, count: int) -> npt.NDArray[np.float32]:
             matrix = np.empty((count, part["vector"].shape[1]), dtype=np.float32)
         matrix[part["row"]] = part["vector"]
     if matrix is None:
-        raise LimnerError(f"nothing came back for {count} items")
+        raise LimnerError(f"the cluster returned nothing for {count} items")
     return matrix

@@ -131,7 +131,7 @@ _OPENED: dict[str, object] = {}
 
 
 def opened(array: Array | Mapped) -> Array:
-    """An array that came as an argument of a task."""
+    """An array that is an argument of a task."""
     return array.open() if isinstance(array, Mapped) else array
 
 

@@ -1,7 +1,7 @@
 """compare: which system is better, by how much, and is the difference significant?
 
 Every pair of systems is compared query by query. The test follows the data: McNemar for hits and misses of independent
-queries, Fisher's randomisation for everything else. Every test goes by image where several captions belong to one.
+queries, Fisher's randomisation for everything else. Tests are by image if several captions belong to one.
 P-values are corrected by Holm: over all comparisons of the table, since a reader looks for marks in all of it; or, with
 `family="line"`, over the pairs of systems of each line. Both are kept, and the table says which one it shows.
 """

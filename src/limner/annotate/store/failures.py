@@ -1,4 +1,4 @@
-"""Failures that people look at: kept with what came instead of the truth, one answer per person."""
+"""Failures that people judge: each with the relevant and the returned item, and one answer per person."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from limner.explain.labels import ALTERNATIVE, CLASSES
 STUDY = "failures"
 """What a study of failures is called that was given no name."""
 RATINGS = range(1, 11)
-"""How similar in meaning what came and the truth are, given the query; 10 is best."""
+"""How similar in meaning the returned and the relevant item are, given the query; 10 is best."""
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ def add_tasks(store: Store, drafts: Iterable[Draft], *, replication: int = 1, tu
         try:
             return [_added(store, connection, draft, numbers, replication, turn) for draft in listed]
         except sa.exc.IntegrityError as error:
-            raise LimnerError("a pair is asked by a task already: make tasks of new pairs only") from error
+            raise LimnerError("a pair is in another task already: make tasks of new pairs only") from error
 
 
 def _refuse_bad(drafts: Sequence[Draft], replication: int) -> None:

@@ -52,7 +52,7 @@ def compare(
     """Compare systems query by query: differences with intervals, p-values and significance marks.
 
     A star marks a significant difference of two systems; with more, letters name the systems that one is better than.
-    Every test goes by image where several captions belong to one.
+    Tests are by image if several captions belong to one image.
 
     Examples:
       $ limner compare ours.json baseline.json

@@ -249,7 +249,7 @@ class KernelPair:
 
 
 def _scales(values: Matrix, kappa: float, kind: type[np.floating[Any]]) -> tuple[int, Matrix, Matrix]:
-    """How many eigenvalues count, and s and the weights of a (or b) for those."""
+    """The number of eigenvalues above the threshold and, for these, s and the weights of a (or b)."""
     count = int((values > _NOTHING * values[0]).sum())
     held = values[:count]
     return count, np.sqrt(held / (held + kappa)).astype(kind), (1 / np.sqrt(held * (held + kappa))).astype(kind)

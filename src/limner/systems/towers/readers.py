@@ -104,7 +104,7 @@ class TextReader(ABC):
         return {"kind": self.kind, "max_tokens": self.max_tokens}
 
     def save(self, folder: Path) -> None:  # noqa: B027  # most backbones lie elsewhere
-        """Writes what only this reader has."""
+        """Writes the files that only this kind of reader needs."""
 
 
 class WordsReader(TextReader):
@@ -221,7 +221,7 @@ def reader_of(
     min_count: int,
     device: torch.device,
 ) -> TextReader:
-    """A reader by what an option names.
+    """The reader that an option names.
 
     Args:
         backbone: None or "words", "use-multilingual", or a folder or name of a transformer.

@@ -42,7 +42,7 @@ class Stored:
     others: Encoded | None = None
 
     def vectors(self, items: Items, progress: Progress | None = None) -> Float32:
-        """The vectors of these items; those that are not there are encoded, where it is known how."""
+        """The vectors of these items; missing ones are encoded if the encoder is known."""
         if self.others is not None:
             return self._completed(items, self.others, progress)
         try:
