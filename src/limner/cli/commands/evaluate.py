@@ -141,8 +141,8 @@ def evaluate(
     refuse_report_ending(save)
     if cluster is not None and workers is not None:
         raise typer.BadParameter("--workers with --cluster: the cluster sets the number of workers; give one of them")
-    sides = images, texts, image_ids, text_ids, scores, tuple(run or ()), system, trust, features
-    ways = [Way(*sides, encoder=each, cache=cache) for each in encoder or [None]]
+    given = Way(images, texts, image_ids, text_ids, scores, tuple(run or ()), system, trust, features, cache=cache)
+    ways = [replace(given, encoder=each) for each in encoder] if encoder else [given]
     if len(ways) > 1 and (name or save_bank or by):
         raise typer.BadParameter("--name, --by and --save-bank are for one --encoder: leave them out")
     whole = cached_call(lambda: load(str(collection), option))
@@ -153,7 +153,7 @@ def evaluate(
         source, truth, notes, dev = _given(collection, way, per_image, split, whole, direction or [])
         if correct or tune or bank or save_bank:
             source = corrected(source, correct, tune, dev, bank=bank, keep=save_bank, trust=trust)
-        beside = {"groups": _groups(groups, truth), "judgements": _beside(truth, judgements or [])}
+        beside: dict[str, Any] = {"groups": _groups(groups, truth), "judgements": _beside(truth, judgements or [])}
         with on_cluster(cluster), labels_of(estimate) as labels:
             report = _measured(source, truth, name or _name(way, correct), notes, {**how, **beside, "labels": labels})
         parts += _parts(report, truth, by or [])
