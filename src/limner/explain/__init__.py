@@ -1,4 +1,4 @@
-"""explain: what is wrong with an answer, and whether the system reads the query at all."""
+"""explain: what is wrong with an answer or a data set, and whether the system reads the query at all."""
 
 from typing import TYPE_CHECKING
 
@@ -6,12 +6,14 @@ if TYPE_CHECKING:
     from limner.explain import (
         adversarial,
         agreement,
+        audit,
         blindness,
         concepts,
         corpora,
         failures,
         labels,
         opposites,
+        probing,
         reading,
         rules,
         showing,
@@ -25,12 +27,14 @@ else:
 __all__ = [
     "adversarial",
     "agreement",
+    "audit",
     "blindness",
     "concepts",
     "corpora",
     "failures",
     "labels",
     "opposites",
+    "probing",
     "reading",
     "rules",
     "showing",

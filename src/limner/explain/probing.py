@@ -162,9 +162,7 @@ def probe(
         "bigrams": _bigrams(given, corpus),
         "length": lambda _, text: -float(len(words(text))),
     }
-    tables = {
-        each: [_table(case, lambda c, _, t, s=score: s(c, t)) for case in given.cases] for each, score in blind.items()
-    }
+    tables = {each: [_unseen(case, score) for case in given.cases] for each, score in blind.items()}
     if scores is not None:
         tables[_SYSTEM] = _scored(given, scores)
     lines = []

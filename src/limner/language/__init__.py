@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from limner.language import (
+        bigram,
+        identify,
         inflection,
         overlap,
         spelling,
@@ -17,6 +19,8 @@ else:
     __getattr__ = submodules(__name__)
 
 __all__ = [
+    "bigram",
+    "identify",
     "inflection",
     "overlap",
     "spelling",

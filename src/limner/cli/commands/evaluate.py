@@ -142,26 +142,24 @@ def evaluate(
     _refuse_unknown(measures)
     if cluster is not None and workers is not None:
         raise typer.BadParameter("--workers with --cluster: the cluster sets the number of workers; give one of them")
-    sides = images, texts, image_ids, text_ids, scores, tuple(run or ()), system, trust, features
-    ways = [Way(*sides, encoder=each, cache=cache) for each in encoder or [None]]
+    given = Way(images, texts, image_ids, text_ids, scores, tuple(run or ()), system, trust, features, cache=cache)
+    ways = [replace(given, encoder=each) for each in encoder] if encoder else [given]
     if len(ways) > 1 and (name or save_bank or by):
         raise typer.BadParameter("--name, --by and --save-bank are for one --encoder: leave them out")
     whole = cached_call(lambda: load(str(collection), option))
+    how: dict[str, Any] = {"measures": measures, "protocol": protocol or None, "ties": ties}
+    how |= {"unretrieved": unretrieved, "missing": missing, "mode": mode, "workers": workers}
     reports, parts = [], []
     for way in ways:
         source, truth, notes, dev = _given(collection, way, per_image, split, whole, direction or [])
         if correct or tune or bank or save_bank:
             source = corrected(source, correct, tune, dev, bank=bank, keep=save_bank, trust=trust)
-        how: dict[str, Any] = {"measures": measures, "protocol": protocol or None, "ties": ties}
-        how |= {"unretrieved": unretrieved, "missing": missing}
-        how["groups"] = None if groups is None else _groups(groups, truth)
-        how["judgements"] = _beside(truth, judgements or [])
+        beside: dict[str, Any] = {"groups": _groups(groups, truth), "judgements": _beside(truth, judgements or [])}
         with on_cluster(cluster), labels_of(estimate) as labels:
-            how |= {"labels": labels, "mode": mode}
-            report = _measured(source, truth, name or _name(way, correct), notes, {**how, "workers": workers})
+            report = _measured(source, truth, name or _name(way, correct), notes, {**how, **beside, "labels": labels})
         parts += _parts(report, truth, by or [])
         reports.append(report.renamed(_names(rename)))
-        _save(reports[-1], _page_truth(truth, how["judgements"]), _files(save or [], way, len(ways)))
+        _save(reports[-1], _page_truth(truth, beside["judgements"]), _files(save or [], way, len(ways)))
     _answer(reports, parts, as_json=as_json)
 
 
@@ -290,10 +288,12 @@ def _page_truth(truth: Any, judgements: dict[str, Judgements] | None) -> Any:
     return truth if judgements is None else with_judgements(truth, judgements)[0]
 
 
-def _groups(file: Path, truth: Any) -> dict[str, str]:
+def _groups(file: Path | None, truth: Any) -> dict[str, str] | None:
     from limner.core.judgements import Judgements
     from limner.datasets.trec import read_groups
 
+    if file is None:
+        return None
     if not isinstance(truth, Judgements):
         raise typer.BadParameter("--groups is for a qrels file: the texts of a collection are grouped by image already")
     return read_groups(file)

@@ -27,6 +27,10 @@ from limner.datasets.scenes.world import BACKGROUNDS, CATEGORIES, COLOURS, KINDS
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+else:
+    from limner.core.lazy import submodules
+
+    __getattr__ = submodules(__name__)
 
 __all__ = [
     "BACKGROUNDS",
