@@ -70,8 +70,7 @@ def _broken(line: str, width: int) -> list[str]:
     starts = [found.end() for found in re.finditer(r"^ *|(?<=\S) {2,}(?=\S)", line)]
     indent = max(start for start in starts if start <= width // 2)
     rest = re.sub(" {2,}", "  ", line[indent:])
-    kept = {"break_long_words": False, "break_on_hyphens": False}
-    broken = textwrap.wrap(rest, width - indent, **kept) or [""]
+    broken = textwrap.wrap(rest, width - indent, break_long_words=False, break_on_hyphens=False) or [""]
     return [line[:indent] + broken[0], *(" " * indent + each for each in broken[1:])]
 
 
