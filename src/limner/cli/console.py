@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,8 +40,38 @@ def shown(text: str) -> str:
 
 
 def answer(text: str, data: Mapping[str, object], *, as_json: bool) -> None:
-    """Prints the result as text or as JSON."""
-    put(as_text(data) if as_json else shown(text))
+    """Prints the result as text, within the width of a terminal, or as JSON."""
+    put(as_text(data) if as_json else _within_terminal(shown(text)))
+
+
+def _within_terminal(text: str) -> str:
+    """A text as it fits the terminal; a file or a pipe gets every line whole."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return text
+    return fitted(text, shutil.get_terminal_size().columns)
+
+
+def fitted(text: str, width: int) -> str:
+    r"""Breaks lines that are too long between words; what follows stays below its column.
+
+    >>> print(fitted("csls  similarity corrected by the mean of the nearest neighbours", 40))
+    csls  similarity corrected by the mean
+          of the nearest neighbours
+    """
+    return "\n".join(each for line in text.split("\n") for each in _broken(line, max(width, 20)))
+
+
+def _broken(line: str, width: int) -> list[str]:
+    """One line as several, the further ones indented to the last column that begins in the left half."""
+    if len(line) <= width:
+        return [line]
+    if not line.strip("-─= "):
+        return [line[:width]]
+    starts = [found.end() for found in re.finditer(r"^ *|(?<=\S) {2,}(?=\S)", line)]
+    indent = max(start for start in starts if start <= width // 2)
+    rest = re.sub(" {2,}", "  ", line[indent:])
+    broken = textwrap.wrap(rest, width - indent, break_long_words=False, break_on_hyphens=False) or [""]
+    return [line[:indent] + broken[0], *(" " * indent + each for each in broken[1:])]
 
 
 class Unprinted(LimnerError):

@@ -144,10 +144,12 @@ def _systems(world: Collection) -> Chapter:
     seen, unseen = world.train, world.test
     data = {"systems": [BASELINE, BETTER], "trained on": len(seen.images), "measured on": len(unseen.images)}
     text = (
-        f"{BASELINE:<12}colours and edges of the picture against words of the caption, joined in closed form\n"
-        f"{BETTER:<12}kernel canonical correlation: visual words of colour, texture and SIFT against bags of words,\n"
-        f"{'':<12}its settings chosen on {len(world.dev.images):,} further pictures (Hodosh et al. 2013)\n"
-        f"Both learned from {len(seen.images):,} pictures and are measured on {len(unseen.images):,} others with "
+        f"{BASELINE:<12}colours and edges of the picture against words of the caption,\n"
+        f"{'':<12}joined in closed form\n"
+        f"{BETTER:<12}kernel canonical correlation: visual words of colour, texture and\n"
+        f"{'':<12}SIFT against bags of words, its settings chosen on {len(world.dev.images):,} further\n"
+        f"{'':<12}pictures (Hodosh et al. 2013)\n"
+        f"Both learned from {len(seen.images):,} pictures and are measured on {len(unseen.images):,} others with\n"
         f"{len(unseen.texts):,} captions."
     )
     return Chapter("Two simple systems", text, data)
@@ -163,8 +165,13 @@ def _numbers(reports: Sequence[Report], collection: Collection) -> Chapter:
             cells += [f"{100 * value:.1f}" for value in values]
             data[f"{view} {direction}"] = dict(zip((BASELINE, BETTER, "chance"), values, strict=True))
         rows.append((shown, *cells))
-    above = " " * len(_DIRECTIONS["t2i"]) + "".join(f"{label:^33}" for label in _LABELS.values())
-    lines = [row[0].ljust(len(_DIRECTIONS["t2i"])) + "".join(cell.rjust(11) for cell in row[1:]) for row in rows]
+    first, widths = len(_DIRECTIONS["t2i"]), [len(name) + 1 for name in head[1:]]
+    across = sum(widths) // len(_LABELS)
+    above = " " * first + "".join(f"{label:^{across}}" for label in _LABELS.values())
+    lines = [
+        row[0].ljust(first) + "".join(cell.rjust(width) for cell, width in zip(row[1:], widths, strict=True))
+        for row in rows
+    ]
     return Chapter("How often is the first answer right?", "\n".join([above.rstrip(), *lines]), data)
 
 
@@ -208,7 +215,8 @@ def _gain(difference: Difference) -> str:
 def _where(folder: Path, seconds: float) -> Chapter:
     text = (
         f"Query by query: limner compare {folder / 'report.json'} {folder / 'baseline.json'}\n"
-        "With your own embeddings, similarities, runs, or images and captions: limner evaluate --help\n"
+        "With your own embeddings, similarities, runs, or images and captions:\n"
+        "limner evaluate --help\n"
         f"Done in {seconds:.0f} s. The report: {folder / 'report.html'}"
     )
     return Chapter(
@@ -217,7 +225,7 @@ def _where(folder: Path, seconds: float) -> Chapter:
 
 
 def _wrapped(text: str) -> str:
-    return textwrap.fill(text, 90, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(text, 76, break_long_words=False, break_on_hyphens=False)
 
 
 def _r1(report: Report, direction: str, view: str) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from limner.core.arrays import FloatArray, IntArray
+from limner.core.arrays import FloatArray
 from limner.evaluation.page.truth import Truth
 from limner.evaluation.page.words import style_of, views_of
 from limner.evaluation.protocols import PROTOCOLS
@@ -56,14 +56,14 @@ def chance(report: Report, truth: Truth, result: Result) -> float | None:
         return None
     pairs = judged.relevant
     rows = [pairs.queries.index(query) for query in result.queries if query in pairs.queries]
-    counts = np.diff(np.asarray(pairs.indptr))[rows]
-    return float(hit_chances(counts, top.n_candidates, result.measure.k or 1).mean()) if len(counts) else None
+    counts = [int(pairs.indptr[row + 1] - pairs.indptr[row]) for row in rows]
+    return float(hit_chances(counts, top.n_candidates, result.measure.k or 1).mean()) if counts else None
 
 
-def hit_chances(relevant: IntArray | Sequence[int], candidates: int, k: int) -> FloatArray:
+def hit_chances(relevant: Sequence[int], candidates: int, k: int) -> FloatArray:
     """The probability that a random order of the candidates has a relevant one among the first k, per query.
 
-    >>> hit_chances([1, 2], 10, 1).tolist()
+    >>> hit_chances([1, 2], 10, 1).round(3).tolist()
     [0.1, 0.2]
     """
     wrong = candidates - np.asarray(relevant, dtype=np.float64)

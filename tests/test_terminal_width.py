@@ -1,0 +1,71 @@
+"""Everything fits a terminal of 80 columns, and no word is broken."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import click
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from limner.cli import app, console
+
+WIDE = (
+    "R@k       1 if any of the first k is relevant, else 0" + 40 * " " + "[Hodosh, Young & Hockenmaier 2013, section 5]"
+)
+LINES = [
+    "csls                      Cross-domain similarity local scaling: 2 s(i, t) - mean of the k best of t - mean of i",
+    "   a story without columns that is longer than the terminal is wide, with an indent that stays where it was",
+    WIDE,
+    "-" * 120,
+    "/a/very/long/path/" + "x" * 100,
+    "short",
+]
+
+
+@pytest.mark.parametrize("width", [40, 80, 100])
+def test_lines_are_broken_between_words_and_nothing_is_lost(width):
+    for line in LINES:
+        broken = console.fitted(line, width).split("\n")
+        long = [each for each in broken if len(each) > width]
+        assert all(len(max(each.split(), key=len)) > width // 2 for each in long)
+        if line.strip("-"):
+            assert " ".join(broken).split() == line.split()
+    assert console.fitted("\n".join(LINES), 400) == "\n".join(LINES)
+
+
+def test_a_terminal_gets_broken_lines_and_a_pipe_whole_ones(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setenv("COLUMNS", "80")
+    for stream, longest in ((Terminal(), 80), (io.StringIO(), len(WIDE))):
+        monkeypatch.setattr("sys.stdout", stream)
+        console.answer(WIDE, {}, as_json=False)
+        assert max(map(len, stream.getvalue().splitlines())) <= longest
+    assert WIDE in stream.getvalue()
+
+
+def commands(command, path=()):
+    """The words of every command."""
+    yield path
+    if hasattr(command, "list_commands"):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            yield from commands(command.get_command(context, name), (*path, name))
+
+
+def test_help_fits_eighty_columns_without_breaking_words():
+    """Words of a very wide help are all there in the narrow one."""
+    shown = {}
+    for path in commands(typer.main.get_command(app)):
+        for width in (80, 300):
+            done = CliRunner().invoke(app, [*path, "--help"], terminal_width=width, env={"COLUMNS": str(width)})
+            shown[width] = done.output
+        assert max(map(len, shown[80].splitlines())) <= 80, path
+        words = {width: set(re.findall(r"[^\s│╭╮╰╯─]+", text)) for width, text in shown.items()}
+        assert words[300] <= words[80], path
+    assert len(list(commands(typer.main.get_command(app)))) > 40
