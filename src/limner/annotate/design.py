@@ -127,7 +127,8 @@ def plan(
         direction: "i2t" or "t2i"; both where left out.
         half_width: Wanted half-width of the widest interval, in points.
         budget: At most so many labels in this draw, all directions together.
-        judge: Whose beliefs make the strata; it takes no part where a measure needs all matches of a query.
+        judge: Whose beliefs make the strata and help the estimates; it takes no part where a measure needs all matches
+            of a query.
         strata: How many.
         replication: People who judge each pair.
         seconds: That a person takes for a pair.
