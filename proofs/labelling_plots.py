@@ -9,6 +9,8 @@ from typing import Any
 RESULTS = Path(__file__).parent / "results"
 COLOURS = {"none": "#444444", "good": "#0072b2", "useless": "#e69f00", "adversarial": "#d55e00", "captions": "#009e73",
            "crowd": "#cc79a7"}  # fmt: skip
+COVERING = ("useless", "adversarial", "captions")
+"""Judges whose lines lie on others."""
 LOOKS = {"fixed": "one look", "anytime": "any time"}
 
 
@@ -66,7 +68,7 @@ def _widths(axes: Any, held: list[dict[str, Any]]) -> None:
         for judge in dict.fromkeys(r["judge"] for r in held):
             mine = sorted((r["labels"], r["half"]) for r in held if (r["kind"], r["judge"]) == (kind, judge))
             if mine and (kind == "fixed" or judge in ("none", "good")):
-                look = {"color": COLOURS[judge], "marker": "o", "ms": 3, "lw": 1.2}
+                look = {"color": COLOURS[judge], "marker": "o", "ms": 3, "lw": 1.2 if judge in COVERING else 3}
                 axes.plot(*zip(*mine, strict=True), style, label=f"{judge}, {LOOKS[kind]}", **look)
     axes.set(xscale="log", yscale="log")
     axes.set_xticks([100, 300, 1000], ["100", "300", "1,000"])
