@@ -94,18 +94,19 @@ def _answer(store: Store) -> None:
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
-    """Seconds and peak memory of both."""
+    """Seconds of work and peak memory of both."""
     images, answers = (500, 5_000) if options.quick else (5_000, 100_000)
     with tempfile.TemporaryDirectory() as folder:
         for measure, goal in (("R@1", "<= 60"), ("mAP@R", "<= 60")):
             cost = measured(Task(planning, folder, images, measure))
             log("\n".join(cost.value))
-            note = f"{5 * images:,} captions as queries, {images:,} images, two systems; peak {cost.peak:,.0f} MB"
-            yield Claim(f"plan for {measure}, seconds", cost.wall, goal=goal, note=note)
+            note = f"{5 * images:,} captions as queries, {images:,} images, two systems; "
+            note += f"{cost.wall:.1f} s on the clock, peak {cost.peak:,.0f} MB"
+            yield Claim(f"plan for {measure}, CPU seconds", cost.cpu, goal=goal, note=note)
         cost = measured(Task(estimating, folder, images, answers))
         log(str(cost.value))
-        note = f"{cost.value['labels']:,} labels over {cost.value['queries']:,} queries"
-        yield Claim("estimate of P@5, seconds", cost.wall, goal="<= 20", note=note)
+        note = f"{cost.value['labels']:,} labels over {cost.value['queries']:,} queries; {cost.wall:.1f} s on the clock"
+        yield Claim("estimate of P@5, CPU seconds", cost.cpu, goal="<= 10", note=note)
         yield Claim("estimate of P@5, peak memory, MB", cost.peak, goal="<= 2000", note=note)
 
 

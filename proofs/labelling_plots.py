@@ -8,7 +8,10 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 COLOURS = {"none": "#444444", "good": "#0072b2", "useless": "#e69f00", "adversarial": "#d55e00", "captions": "#009e73",
-           "crowd": "#009e73"}  # fmt: skip
+           "crowd": "#cc79a7"}  # fmt: skip
+COVERING = ("useless", "adversarial", "captions")
+"""Judges whose lines lie on others."""
+LOOKS = {"fixed": "one look", "anytime": "any time"}
 
 
 def rows() -> list[dict[str, Any]]:
@@ -18,44 +21,57 @@ def rows() -> list[dict[str, Any]]:
 
 
 def draw(target: Path) -> None:
-    """Both drawings, one above the other, as SVG."""
+    """Coverage above; half-widths of R@1 below, one drawing for each world."""
     import matplotlib
 
     matplotlib.use("Agg")
     matplotlib.rcParams["svg.hashsalt"] = "limner"
     from matplotlib import pyplot
 
-    held = [
-        r for r in rows() if "covered" in r and r["kind"] in ("fixed", "levels") and not r["world"].endswith("late")
-    ]
-    figure, (above, below) = pyplot.subplots(2, 1, figsize=(9, 8), layout="constrained")
-    _coverage(above, held)
-    _widths(below, [r for r in held if r["target"].startswith("R@1") and not r["target"].endswith("difference")])
+    held = [r for r in rows() if "covered" in r and not r["world"].endswith("late")]
+    fixed = [r for r in held if r["kind"] in ("fixed", "levels")]
+    named = sorted({r["world"] for r in held if r["target"].startswith("R@1")}, reverse=True)
+    figure = pyplot.figure(figsize=(10, 7.5), layout="constrained")
+    above, below = figure.subfigures(2, 1, height_ratios=(1, 1))
+    _coverage(above.subplots(), fixed)
+    for axes, world in zip(below.subplots(1, max(len(named), 1), sharey=True, squeeze=False)[0], named, strict=False):
+        _widths(axes, [r for r in held if r["world"] == world and _shown(r)])
+        axes.set_title(world, fontsize="medium")
+        axes.set_xlabel("labels")
+    below.axes[0].set_ylabel("half-width of R@1, points")
+    lines = {line.get_label(): line for axes in below.axes for line in axes.get_lines()}
+    below.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=4, fontsize="small")
     figure.savefig(target, metadata={"Date": None})
+
+
+def _shown(row: dict[str, Any]) -> bool:
+    """The first system's R@1, looked at once or at any time."""
+    return row["kind"] in ("fixed", "anytime") and row["target"] in ("R@1 histograms", "R@1 words")
 
 
 def _coverage(axes: Any, held: list[dict[str, Any]]) -> None:
     measures = list(dict.fromkeys(r["target"].split()[0] for r in held))
     for judge in dict.fromkeys(r["judge"] for r in held):
         mine = [r for r in held if r["judge"] == judge]
-        places = [measures.index(r["target"].split()[0]) + 0.12 * (list(COLOURS).index(judge) - 2) for r in mine]
+        places = [measures.index(r["target"].split()[0]) + 0.13 * (list(COLOURS).index(judge) - 2) for r in mine]
         axes.scatter(places, [100 * r["covered"] for r in mine], s=9, color=COLOURS[judge], label=judge)
     axes.axhspan(93.5, 96.5, color="#eeeeee", zorder=0)
-    axes.set_xticks(range(len(measures)), measures, rotation=20)
-    axes.set_ylabel("studies whose 95% interval holds the truth, %")
-    axes.legend(title="judge", ncols=3, fontsize="small")
+    axes.axhline(95, color="#bbbbbb", lw=1, zorder=0)
+    axes.set_xticks(range(len(measures)), ["experts' yes" if m == "share" else m for m in measures])
+    axes.set_ylabel("studies whose 95% interval\nholds the truth, %")
+    axes.legend(title="judge", ncols=6, fontsize="small", loc="lower right")
 
 
 def _widths(axes: Any, held: list[dict[str, Any]]) -> None:
-    for world in dict.fromkeys(r["world"] for r in held):
+    """Half-width by labels: solid for one look, dashed for any time."""
+    for kind, style in (("fixed", "-"), ("anytime", "--")):
         for judge in dict.fromkeys(r["judge"] for r in held):
-            mine = [r for r in held if (r["world"], r["judge"]) == (world, judge)]
-            labels = sorted({r["labels"] for r in mine})
-            half = [max(r["half"] for r in mine if r["labels"] == each) for each in labels]
-            style = "-" if world.endswith("t2i") else "--"
-            axes.plot(labels, half, style, color=COLOURS[judge], marker="o", ms=3, lw=1)
-            if labels and judge == "none":
-                axes.annotate(
-                    world, (labels[-1], half[-1]), fontsize="x-small", xytext=(4, 0), textcoords="offset points"
-                )
-    axes.set(xscale="log", yscale="log", xlabel="labels", ylabel="half-width of R@1 of the wider system, points")
+            mine = sorted((r["labels"], r["half"]) for r in held if (r["kind"], r["judge"]) == (kind, judge))
+            if mine and (kind == "fixed" or judge in ("none", "good")):
+                look = {"color": COLOURS[judge], "marker": "o", "ms": 3, "lw": 1.2 if judge in COVERING else 3}
+                axes.plot(*zip(*mine, strict=True), style, label=f"{judge}, {LOOKS[kind]}", **look)
+    axes.set(xscale="log", yscale="log")
+    axes.set_xticks([100, 300, 1000], ["100", "300", "1,000"])
+    axes.set_yticks([1, 2, 5, 10], ["1", "2", "5", "10"])
+    axes.minorticks_off()
+    axes.grid(color="#eeeeee")

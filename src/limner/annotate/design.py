@@ -127,7 +127,8 @@ def plan(
         direction: "i2t" or "t2i"; both by default.
         half_width: Wanted half-width of the widest interval, in points.
         budget: Maximum number of labels in this draw, all directions together.
-        judge: Whose beliefs make the strata; it takes no part where a measure needs all matches of a query.
+        judge: Whose beliefs make the strata and help the estimates; it takes no part where a measure needs all matches
+            of a query.
         strata: How many.
         replication: People who judge each pair.
         seconds: That a person takes for a pair.
@@ -366,14 +367,21 @@ def _extended(
     expected = {
         n: 100 * _half(share, inside, study.spread, codes, counts) for n, (inside, share) in study.domains.items()
     }
-    alone = None
-    if study.alone is not None:
-        widest = max(max(expected.values(), default=0.0) / 100, 1e-9)
-        alone = int(np.ceil(_wanted(study, study.alone, widest).sum()))
+    alone = _without_judge(study, counts, expected)
     hours, strata = asked * replication * seconds / 3600, tuple(size.tolist())
     return Planned(
         made.id, made.direction, made.unit, made.queries, len(codes), strata, len(drawn), asked, hours, expected, alone
     )
+
+
+def _without_judge(study: _Study, counts: IntArray, expected: Mapping[str, float]) -> int | None:
+    """Units that the widest interval would take if nothing were known beforehand; None without a judge."""
+    if study.alone is None or not counts.sum():
+        return None
+    name = max(expected, key=lambda each: expected[each])
+    inside, share = study.domains[name]
+    ratio = 100 * _half(share, inside, study.alone, study.codes, counts) / max(expected[name], 1e-9)
+    return min(int(np.ceil(counts.sum() * ratio**2)), len(study.codes))
 
 
 def _within(study: _Study, found: Drawn, budget: int | None) -> int:

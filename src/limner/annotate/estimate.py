@@ -21,7 +21,7 @@ from limner.annotate.predicted import Predicted
 from limner.annotate.reliability import JudgeQuality, agreement_words, judge_quality, people_agree
 from limner.annotate.scale import relevant
 from limner.annotate.store import Store
-from limner.annotate.store.answers import answers
+from limner.annotate.store.answers import Answer, answers
 from limner.annotate.store.contents import Key
 from limner.annotate.store.designs import LEVEL, Design, designs
 from limner.core.arrays import FloatArray
@@ -105,8 +105,9 @@ def estimates(
     """
     found: list[Estimated] = []
     notes: list[str] = []
+    given = answers(store)
     for direction, source in sources.items():
-        sample = read_sample(store, collection, direction)
+        sample = read_sample(store, collection, direction, given)
         if sample is None:
             notes.append(f"estimated ({direction}): no design in the store; make one with 'limner annotate plan'")
             continue
@@ -118,9 +119,9 @@ def estimates(
             ranking = _lists(source, max(m.k or 1 for m in planned))
             found += [_estimated(sample, ranking, m, mode, level) for m in wanted]
         notes += _notes(sample, [e for e in found if e.direction == direction], mode)
-        labels = quality(store, collection, sample.design, sample.units, sample.said, level)
+        labels = quality(given, collection, sample.design, sample.units, sample.said, level)
         notes += [f"estimated ({direction}): {line}" for line in str(labels).splitlines()]
-    return found, notes + ([agreement_words(people_agree(store))] if found else [])
+    return found, notes + ([agreement_words(people_agree(given))] if found else [])
 
 
 def difference(
@@ -167,18 +168,21 @@ def label_quality(store: Store, collection: Collection, *, direction: str, level
         direction: "i2t" or "t2i".
         level: Of the intervals.
     """
-    sample = read_sample(store, collection, direction)
+    given = answers(store)
+    sample = read_sample(store, collection, direction, given)
     made, units, said = (sample.design, sample.units, sample.said) if sample else (None, (), {})
-    return quality(store, collection, made, units, said, level)
+    return quality(given, collection, made, units, said, level)
 
 
-def read_sample(store: Store, collection: Collection, direction: str) -> Sample | None:
-    """The last design of a direction with its answers; None if there is none."""
+def read_sample(
+    store: Store, collection: Collection, direction: str, given: Sequence[Answer] | None = None
+) -> Sample | None:
+    """The last design of a direction with its answers (read from the store where left out); None if there is none."""
     made = [d for d in designs(store) if d.direction == direction]
     if not made:
         return None
     design = made[-1]
-    said = {(x.image, x.caption): relevant(x.grade) for x in by_majority(answers(store))}
+    said = {(x.image, x.caption): relevant(x.grade) for x in by_majority(answers(store) if given is None else given)}
     images, captions = map(set, taken_out(store))
     drawn, done = design.drawn, set(said)
     if design.unit == LEVEL:  # a whole pool stays one: what was taken out of it counts as no match

@@ -16,8 +16,7 @@ import numpy as np
 from limner.annotate import levels
 from limner.annotate.aggregate import majority
 from limner.annotate.scale import relevant
-from limner.annotate.store import Store
-from limner.annotate.store.answers import answers
+from limner.annotate.store.answers import Answer
 from limner.annotate.store.contents import Key
 from limner.annotate.store.designs import LEVEL, Design
 from limner.core.collection import Collection
@@ -54,7 +53,7 @@ def _percent(e: Estimate) -> str:
 
 
 def quality(
-    store: Store,
+    given: Sequence[Answer],
     collection: Collection,
     made: Design | None,
     units: Sequence[int],
@@ -64,28 +63,28 @@ def quality(
     """Precision and recall of the given pairs: `limner.annotate.estimate.label_quality` on a given sample.
 
     Args:
-        store: With answers.
+        given: Every answer.
         collection: Whose pairs are looked at.
         made: A design; the recall needs one of levels.
         units: Its units that people have labelled.
         said: What people say of each (image, caption).
         level: Of the intervals.
     """
-    precision = _precision(store, collection, level)
+    precision = _precision(given, collection, level)
     if made is None or made.unit != LEVEL or not units:
         return LabelQuality(precision, None, None)
-    given = len(collection.judgements.relevant) / made.queries
+    each = len(collection.judgements.relevant) / made.queries
     hidden = _hidden(made, units, said, level)
     right = precision or Estimate(1.0, 1.0, 1.0, level, 0.0, 0, 0, float("nan"))
-    matches = _linear(right.value * given + hidden.value, given**2 * right.variance + hidden.variance, hidden)
-    return LabelQuality(precision, label_recall(given, right, hidden), matches)
+    matches = _linear(right.value * each + hidden.value, each**2 * right.variance + hidden.variance, hidden)
+    return LabelQuality(precision, label_recall(each, right, hidden), matches)
 
 
-def _precision(store: Store, collection: Collection, level: float) -> Estimate | None:
+def _precision(given: Sequence[Answer], collection: Collection, level: float) -> Estimate | None:
     """The share of known positives that people call matches, of those they have seen."""
     pairs = {(image, caption) for image, caption, _ in collection.judgements.relevant}
     said: dict[tuple[str, str], list[int]] = {}
-    for answer in answers(store):
+    for answer in given:
         if answer.role == "gold_pos" and (answer.image, answer.caption) in pairs:
             said.setdefault((answer.image, answer.caption), []).append(answer.grade)
     if not said:

@@ -1,8 +1,8 @@
 """Automatic judges of pairs: from scores, from an image's other captions, from a pair scorer, from a stored run.
 
 A judge has a `name` and `probabilities(pairs) -> array` for (image, caption) pairs, from 0 to 1; and nothing else. Its
-output is never a label: it defines strata, or is calibrated on people's answers by cross-fitting
-(`limner.stats.cross_fit`). So any number that is monotone in the probability of a match works.
+output is never a label: it defines strata, and predicts within them as far as people's answers bear it out
+(`limner.stats.power_tuning`). So any number that rises or falls with the probability of a match works.
 `limner.annotate.endpoint` has the judge that asks a vision-language model.
 """
 

@@ -68,18 +68,19 @@ def levels(lists: Mapping[str, Ranking], known: Judgements) -> list[list[tuple[s
     given: dict[str, set[str]] = {query: set() for query in known.queries}
     for query, candidate, _ in known.relevant:
         given[query].add(candidate)
-    best = [_best(lists.values(), query, given[query]) for query in known.queries]
+    rows = [ranking.indices[ranking.queries.positions(known.queries)].tolist() for ranking in lists.values()]
+    names = [list(ranking.candidates) for ranking in lists.values()]
+    best = [_best(listed, names, given[query]) for query, *listed in zip(known.queries, *rows, strict=True)]
     first = [tuple(c for c, rank in each.items() if rank < head) for each in best]
     return [first, [tuple(each)[: len(own) * NEXT] for each, own in zip(best, first, strict=True)]]
 
 
-def _best(lists: Iterable[Ranking], query: str, given: set[str]) -> dict[str, int]:
+def _best(listed: Sequence[list[int]], names: Sequence[list[str]], given: set[str]) -> dict[str, int]:
     """The best rank of each candidate that is not a given positive, in order of rank."""
     best: dict[str, int] = {}
-    for ranking in lists:
-        for rank, column in enumerate(ranking.indices[ranking.queries.index(query)].tolist()):
-            candidate = ranking.candidates[column] if column >= 0 else None
-            if candidate is not None and candidate not in given:
+    for columns, own in zip(listed, names, strict=True):
+        for rank, column in enumerate(columns):
+            if column >= 0 and (candidate := own[column]) not in given:
                 best[candidate] = min(rank, best.get(candidate, rank))
     return dict(sorted(best.items(), key=lambda item: item[1]))
 

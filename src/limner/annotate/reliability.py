@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.annotate.quality import Agreement, agreement
-from limner.annotate.store import Store
-from limner.annotate.store.answers import answers
+from limner.annotate.store.answers import Answer
 from limner.stats import Undefined, cohen_kappa, mean_interval
 
 SAMPLES = 200
@@ -86,9 +85,9 @@ def judge_quality(judge: str, direction: str, believed: Sequence[float], people:
     return JudgeQuality(judge, direction, len(theirs), right, found, kappa)
 
 
-def people_agree(store: Store) -> Agreement:
+def people_agree(given: Sequence[Answer]) -> Agreement:
     """How far people agree on what several of them judged."""
-    return agreement(answers(store), samples=SAMPLES)
+    return agreement(given, samples=SAMPLES)
 
 
 def agreement_words(found: Agreement) -> str:

@@ -16,7 +16,7 @@ from limner.annotate._sql import sa
 from limner.annotate.estimate import Sample, difference, estimates, judged, read_sample
 from limner.annotate.reliability import people_agree
 from limner.annotate.store import Store
-from limner.annotate.store.answers import latest
+from limner.annotate.store.answers import answers, latest
 from limner.annotate.store.designs import Design, designs
 from limner.annotate.store.schema import design_phase
 from limner.annotate.studies import kept_study, stored_collection
@@ -238,7 +238,7 @@ def described(store: Store, directions: Iterable[str], collection: Collection) -
     found = {d: read_sample(store, collection, d) for d in directions}
     samples = {d: sample for d, sample in found.items() if sample is not None}
     qualities = {d: judged(sample) for d, sample in samples.items()}
-    agreed = people_agree(store)
+    agreed = people_agree(answers(store))
     return {
         "labels": {d: sample.labels for d, sample in samples.items()},
         "waiting": {d: sample.open for d, sample in samples.items()},

@@ -1,8 +1,8 @@
 """The mean of a population, estimated from a designed sample, with a valid interval.
 
 Every unit of the population has a value between known bounds; the values of the sampled ones are known. Model
-predictions may help (the difference estimator, known as prediction-powered inference); useless or inverted predictions
-do little harm. No assumption is made about the values.
+predictions may help (the difference estimator, known as prediction-powered inference); with power tuning, useless
+predictions cost next to nothing and inverted ones help as well. No assumption is made about the values.
 
 Horvitz & Thompson 1952; Hájek 1971; Cochran 1977; Särndal, Swensson & Wretman 1992; Angelopoulos et al. 2023
 (*Prediction-powered inference*); Zrnic & Candès 2024 (*Cross-prediction-powered inference*).

@@ -9,7 +9,7 @@ from typing import Any
 
 from limner.annotate._sql import inserted, sa
 from limner.annotate.store import NotAllowed, Store
-from limner.annotate.store.contents import pair_numbers
+from limner.annotate.store.contents import insert, pair_numbers
 from limner.annotate.store.schema import (
     GOLD,
     KINDS,
@@ -103,7 +103,7 @@ def add_tasks(store: Store, drafts: Iterable[Draft], *, replication: int = 1, tu
         numbers = pair_numbers(store, connection, wanted, origin="pool", turn=turn)
         numbers |= pair_numbers(store, connection, golden, origin="control", turn=turn)
         try:
-            return [_added(store, connection, draft, numbers, replication, turn) for draft in listed]
+            return _added(store, connection, listed, numbers, replication, turn)
         except sa.exc.IntegrityError as error:
             raise LimnerError("a pair is in another task already: make tasks of new pairs only") from error
 
@@ -126,20 +126,25 @@ def _refuse_bad(drafts: Sequence[Draft], replication: int) -> None:
 def _added(
     store: Store,
     connection: sa.Connection,
-    draft: Draft,
+    drafts: Sequence[Draft],
     numbers: dict[tuple[str, str], int],
     replication: int,
     turn: int,
-) -> int:
-    values = {"kind": draft.kind, "seed": draft.seed, "turn": turn, "replication": replication}
-    values["reasons"] = draft.reasons
-    key = inserted(connection, task, **values, done=False, added=store.now())
-    rows = [
+) -> list[int]:
+    """All at once: a plan may ask for a hundred thousand pairs."""
+    if not drafts:
+        return []
+    more = {"turn": turn, "replication": replication, "done": False, "added": store.now()}
+    rows = [{"kind": draft.kind, "seed": draft.seed, "reasons": draft.reasons, **more} for draft in drafts]
+    made = sa.insert(task).returning(task.c.id, sort_by_parameter_order=True)
+    found = [int(number) for number in connection.scalars(made, rows)]
+    items = [
         {"task_id": key, "position": place, "pair_id": numbers[item.image, item.caption], "role": item.role}
+        for key, draft in zip(found, drafts, strict=True)
         for place, item in enumerate(draft.items)
     ]
-    connection.execute(sa.insert(task_item), rows)
-    return key
+    insert(connection, task_item, items)
+    return found
 
 
 # --- what is known of one task ----------------------------------------------------------------------------------

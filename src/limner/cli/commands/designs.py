@@ -36,7 +36,7 @@ def plan(
         float, word("Target half-width of the widest interval, in percentage points.", metavar="X")
     ] = 2.0,
     budget: Annotated[int | None, word("Maximum number of labels in this draw.", metavar="N", min=1)] = None,
-    judge: Annotated[str | None, word(f"Judge whose predictions define the strata: {JUDGE}")] = None,
+    judge: Annotated[str | None, word(f"Judge for strata and predictions: {JUDGE}")] = None,
     direction: Annotated[str | None, word("i2t or t2i.", metavar="WAY", show_default="both")] = None,
     replication: Annotated[int, word("Number of people who judge each pair.", metavar="N", min=1)] = 1,
     seconds: Annotated[float, word("Seconds per pair and person.", metavar="X")] = 8.0,
