@@ -186,7 +186,7 @@ def _in_child(sender: Connection, prepare: Callable[..., Callable[[], object]], 
         cpu, wall = _cpu_seconds(), time.perf_counter()
         value = work()
         wall, cpu = time.perf_counter() - wall, _cpu_seconds() - cpu
-        sender.send(Cost(wall, cpu, peak_megabytes(), value))
+        sender.send(Cost(wall, cpu, _peak_megabytes(), value))
     except BaseException:
         sender.send(traceback.format_exc())
 
@@ -202,7 +202,7 @@ def _forget_peak() -> None:
         Path("/proc/self/clear_refs").write_text("5")
 
 
-def peak_megabytes() -> float:
+def _peak_megabytes() -> float:
     """The high-water mark. Not `ru_maxrss` on Linux: it begins with the peak of the process that started this one."""
     status = Path("/proc/self/status")
     if status.exists() and (mark := re.search(r"VmHWM:\s+(\d+) kB", status.read_text())):

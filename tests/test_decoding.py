@@ -78,7 +78,7 @@ def test_photographs_are_turned_everywhere(orientation, tmp_path):
     from limner.encoders.pictures import Histograms
     from limner.evaluation.page.pictures import thumbnail
     from limner.search.items import small
-    from limner.web.pictures import encoded
+    from limner.web.pictures import encoded, of_collection
 
     big = enlarged(SCENE, 80)
     data = file_of(stored_as(big, orientation), "JPEG", orientation=orientation, quality=95, subsampling=0)
@@ -96,7 +96,7 @@ def test_photographs_are_turned_everywhere(orientation, tmp_path):
         "collection": images.open(0),
         "scaled": images.open(0, side=60),
         "report": Image.open(io.BytesIO(embedded)),
-        "page": Image.open(io.BytesIO(encoded(world, "a", 220).data)),
+        "page": Image.open(io.BytesIO(encoded(of_collection("x", world)("a", 220)).data)),
         "upload": uploads.accepted(data),
         "index": Image.open(io.BytesIO(small(tmp_path / "a.jpg", name="a"))),
     }

@@ -119,7 +119,7 @@ def test_the_judged_share_is_shown_where_no_measure_has_a_cut(measures):
 
 def test_every_form_says_the_share_and_both_ends(tmp_path):
     """Terminal, JSON, CSV, page, and the page of a server."""
-    from limner.web.pages import with_bound
+    from limner.web.side_by_side import with_bound
 
     scores, judgements, *_ = partial()
     report = evaluate(scores, judgements, measures="R@1")

@@ -179,7 +179,7 @@ def test_what_the_design_cannot_give_is_refused_with_a_reason(world, store):
     with pytest.raises(LimnerError, match="2 or more of each"):
         limner.evaluate(systems["good"], made, labels=store)
     label(store, truth)
-    with pytest.raises(LimnerError, match="take mode 'fixed'"):
+    with pytest.raises(LimnerError, match="use mode 'fixed'"):
         limner.evaluate(systems["good"], made, labels=store, mode="anytime")
     with pytest.raises(LimnerError, match="truncated ranking"):
         limner.evaluate(systems["good"].top(2), made, labels=store)

@@ -194,7 +194,7 @@ def test_an_encoding_that_is_none(folder, encoding):
         (("data", "describe", "captions.csv", "-O", "images=3"), "expected str or Path or nothing"),
         (("data", "describe", "captions.csv", "-O", "quoted=maybe"), "expected true or false"),
         (("data", "describe", "captions.csv", "-O", 'columns={"image": 3}'), "expected str"),
-        (("data", "describe", "captions.csv", "-O", "columns=[1]"), "expected Mapping"),
+        (("data", "describe", "captions.csv", "-O", "columns=[1]"), "expected dict or nothing"),
         (("data", "describe", ":::"), "unknown data set ':::'"),
         (("evaluate", ":::", "--system", "colours"), "unknown data set ':::'"),
         (("evaluate", "captions.csv", "--system", ":::"), "unknown system ':::'"),

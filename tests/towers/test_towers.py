@@ -256,7 +256,7 @@ def toy_pairs(pairs, images, texts):
         judged,
     )
     tokens = Vocabulary(("word",)).tokens(made.texts.values)
-    return TrainingPairs(made, np.arange(images, dtype=np.float32)[:, None], tokens, device=CPU)
+    return TrainingPairs(made, torch.arange(images, dtype=torch.float32)[:, None], tokens, device=CPU)
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -68,7 +68,8 @@ def confidence_sequence(
     ends, capital = np.full((2, len(z)), np.nan), np.zeros((2, grid))
     for start in range(0, len(z), _CHUNK):
         part = slice(start, start + _CHUNK)
-        grown = capital[:, None] + _growth(*(each[part, None] for each in (z, least, most, bets, loss)), means)
+        inputs = [each[part, None] for each in (z, least, most, bets, loss)]
+        grown = np.asarray(capital[:, None] + _growth(*inputs, means=means))
         kept = ~np.logical_or.accumulate((grown >= limit).any(axis=0), axis=0)
         first, last = kept.argmax(axis=1), len(means) - 1 - kept[:, ::-1].argmax(axis=1)
         ends[:, part] = np.where(kept.any(axis=1), [means[first] - step, means[last] + step], np.nan)
@@ -87,7 +88,7 @@ def _bets(z: Vector, spread: float, middle: float, limit: float) -> Vector:
     return np.asarray(np.sqrt(2 * limit / (square * np.log(seen))))
 
 
-def _growth(z: Vector, least: Vector, most: Vector, bets: Vector, loss: Vector, means: Vector) -> Vector:
+def _growth(z: Vector, least: Vector, most: Vector, bets: Vector, loss: Vector, *, means: Vector) -> Vector:
     """By how much the log of either capital has grown after each draw, against each mean: (2, draws, means)."""
     up = np.log1p(np.minimum(bets, loss / np.maximum(means - least, 1e-12)) * (z - means))
     down = np.log1p(-np.minimum(bets, loss / np.maximum(most - means, 1e-12)) * (z - means))

@@ -143,9 +143,7 @@ def evaluate(
     if cluster is not None and workers is not None:
         raise typer.BadParameter("--workers with --cluster: the cluster sets the number of workers; give one of them")
     given = Way(images, texts, image_ids, text_ids, scores, tuple(run or ()), system, trust, features, cache=cache)
-    ways = [replace(given, encoder=each) for each in encoder] if encoder else [given]
-    if len(ways) > 1 and (name or save_bank or by):
-        raise typer.BadParameter("--name, --by and --save-bank are for one --encoder: leave them out")
+    ways = _ways(given, encoder or [], alone=bool(name or save_bank or by))
     whole = cached_call(lambda: load(str(collection), option))
     how: dict[str, Any] = {"measures": measures, "protocol": protocol or None, "ties": ties}
     how |= {"unretrieved": unretrieved, "missing": missing, "mode": mode, "workers": workers}
@@ -161,6 +159,13 @@ def evaluate(
         reports.append(report.renamed(_names(rename)))
         _save(reports[-1], _page_truth(truth, beside["judgements"]), _files(save or [], way, len(ways)))
     _answer(reports, parts, as_json=as_json)
+
+
+def _ways(given: Way, encoders: list[str], *, alone: bool) -> list[Way]:
+    """What is evaluated: one thing, or each of several encoders, which some options do not allow."""
+    if len(encoders) > 1 and alone:
+        raise typer.BadParameter("--name, --by and --save-bank are for one --encoder: leave them out")
+    return [replace(given, encoder=each) for each in encoders] or [given]
 
 
 def _files(files: list[Path], way: Way, many: int) -> list[Path]:
