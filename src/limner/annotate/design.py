@@ -124,7 +124,7 @@ def plan(
             the study takes many more labels.
         direction: "i2t" or "t2i"; both by default.
         half_width: Wanted half-width of the widest interval, in points.
-        budget: Maximum number of labels in this draw, all directions together.
+        budget: At most so many labels in this draw, all directions together.
         judge: Whose beliefs make the strata; it takes no part where a measure needs all matches of a query.
         strata: How many.
         replication: People who judge each pair.

@@ -74,7 +74,7 @@ def levels(lists: Mapping[str, Ranking], known: Judgements) -> list[list[tuple[s
 
 
 def _best(lists: Iterable[Ranking], query: str, given: set[str]) -> dict[str, int]:
-    """The best rank of each candidate that is not a given positive, in order of rank."""
+    """The best rank of each candidate that is no given positive, in order of it."""
     best: dict[str, int] = {}
     for ranking in lists:
         for rank, column in enumerate(ranking.indices[ranking.queries.index(query)].tolist()):
