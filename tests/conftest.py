@@ -37,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Fewer examples of every property in the quick tier, where a test does not say how many.
 
     Processes side by side (-n) get one thread of linear algebra each, and so do the commands that tests start: idle
-    threads of a BLAS spin, and two such processes on two cores take twice as long. One process has all.
+    threads of a BLAS spin, and slow the other process down. A single process has all threads.
     """
     if config.getoption("quick", default=False):
         settings.load_profile("quick")
