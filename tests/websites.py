@@ -106,6 +106,16 @@ def enrolled(asked: TestClient, name: str, role: str) -> TestClient:
     return mine
 
 
+def judged(asked: TestClient, name: str, grades: list[int], *, milliseconds: int = 900) -> dict:
+    """Answers one task under a name."""
+    asked.cookies.set("limner_name", name)
+    task = asked.post("/api/task", json={}).json()["task"]
+    for item, grade in zip(task["items"], grades, strict=True):
+        body = {"item": item["id"], "key": f"{name}-{item['id']:08d}", "grade": grade, "milliseconds": milliseconds}
+        assert asked.post("/api/answers", json=body).status_code == 200
+    return task
+
+
 def read_guideline(name: str, version: str = "2") -> str:
     """A script for a browser whose person has read the guideline."""
     return f"""localStorage.setItem("limner-guideline:{name}", '"{version}"')"""

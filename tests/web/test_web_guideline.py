@@ -9,21 +9,12 @@ import pytest
 import websites
 from limner.annotate.guideline import newest
 from limner.annotate.store.answers import answers
-from websites import settled, words
+from websites import judged, settled, words
 
 
 @pytest.fixture
 def asked(tmp_path):
     return websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=6))
-
-
-def judged(asked, name, grades):
-    asked.cookies.set("limner_name", name)
-    task = asked.post("/api/task", json={}).json()["task"]
-    for item, grade in zip(task["items"], grades, strict=True):
-        body = {"item": item["id"], "key": f"{name}-{item['id']:08d}", "grade": grade, "milliseconds": 1500}
-        assert asked.post("/api/answers", json=body).status_code == 200
-    return task
 
 
 def test_an_admin_edits_the_guideline_and_answers_carry_its_version(asked):
@@ -34,7 +25,7 @@ def test_an_admin_edits_the_guideline_and_answers_carry_its_version(asked):
     assert (made.version, made.text, made.examples[0].why) == ("2.1", "Look twice.\n", "It is orange.")
     page = asked.get("/judge").text
     assert "Look twice." in page and f'name="guideline" value="{made.version}"' in page
-    judged(asked, "one", [4, 4, 1, 1, 2, 3])
+    judged(asked, "one", [4, 4, 1, 1, 2, 3], milliseconds=1500)
     assert {each.guideline for each in answers(asked.app.state.site.store)} == {"2.1"}
     assert f"{image} | a red boat | 3 | It is orange." in asked.get("/admin").text
     for bad in ("nosuch | a | 3", "no parts", f"{image} | a | 9"):
@@ -55,8 +46,8 @@ def test_practice_uses_the_examples_first_and_says_what_the_guideline_says(asked
 
 
 def test_disagreements_show_everybodys_answer_with_image_and_caption(asked):
-    task = judged(asked, "one", [4, 4, 1, 2, 3, 1])
-    judged(asked, "two", [4, 1, 1, 2, 4, 1])
+    task = judged(asked, "one", [4, 4, 1, 2, 3, 1], milliseconds=1500)
+    judged(asked, "two", [4, 1, 1, 2, 4, 1], milliseconds=1500)
     settled(asked)
     page = asked.get("/admin/disagreements")
     assert "2 pairs have different grades" in words(page)
@@ -69,9 +60,9 @@ def test_disagreements_show_everybodys_answer_with_image_and_caption(asked):
 
 
 def test_time_left_and_the_agreement_matrix_are_shown(asked):
-    judged(asked, "one", [4, 4, 1, 2, 3, 1])
+    judged(asked, "one", [4, 4, 1, 2, 3, 1], milliseconds=1500)
     admin = words(settled(asked))
     assert "6 answers: about 0.0 hours of work at 1.5 s each" in admin
-    judged(asked, "two", [4, 1, 1, 2, 4, 1])
+    judged(asked, "two", [4, 1, 1, 2, 4, 1], milliseconds=1500)
     page = settled(asked).text
     assert 'class="square"' in page and "Answers by day" in page

@@ -15,7 +15,7 @@ import websites
 from limner.annotate.store.answers import answers
 from limner.annotate.store.exclusions import exclude
 from limner.explain.failures import failures
-from websites import patient, words
+from websites import judged, patient, words
 
 IMAGE = re.compile(r'alt="Image ([^",]+), rank (\d+)')
 
@@ -298,16 +298,6 @@ def test_a_failure_to_load_is_said_and_can_be_mended(tmp_path, monkeypatch):
 
 
 # --- judging ----------------------------------------------------------------------------------------------------
-
-
-def judged(asked, name, grades):
-    """Answers one task under a name."""
-    asked.cookies.set("limner_name", name)
-    task = asked.post("/api/task", json={}).json()["task"]
-    for item, grade in zip(task["items"], grades, strict=True):
-        body = {"item": item["id"], "key": f"{name}-{item['id']:08d}", "grade": grade, "milliseconds": 900}
-        assert asked.post("/api/answers", json=body).status_code == 200
-    return task
 
 
 def test_agreement_review_export_and_effect(tmp_path):
