@@ -59,7 +59,7 @@ def _coverage(axes: Any, held: list[dict[str, Any]]) -> None:
     axes.axhline(95, color="#bbbbbb", lw=1, zorder=0)
     axes.set_xticks(range(len(measures)), ["experts' yes" if m == "share" else m for m in measures])
     axes.set_ylabel("studies whose 95% interval\nholds the truth, %")
-    axes.legend(title="judge", ncols=6, fontsize="small", loc="lower right")
+    axes.legend(title="judge", ncols=6, fontsize="small", loc="upper right")
 
 
 def _widths(axes: Any, held: list[dict[str, Any]]) -> None:

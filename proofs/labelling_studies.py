@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from labelling_worlds import Leveled, Target
 
-from limner.annotate.design import EACH, PILOT, STRATA, cut, shares_of, spread_of
+from limner.annotate.allocation import cut, shares_of, spread_of
+from limner.annotate.design import EACH, PILOT, STRATA
 from limner.annotate.levels import BEFORE, LEAST
 from limner.annotate.predicted import Predicted
 from limner.stats import Drawn, Estimate, draw, sequential, stratified, sum_of_means

@@ -19,6 +19,7 @@ import numpy as np
 
 from limner.annotate import levels
 from limner.annotate.aggregate import by_majority
+from limner.annotate.allocation import Z, cut, enough, expected_half_width, shares_of, spread_of
 from limner.annotate.frames import SamplingFrame, frame, needed, unit_of
 from limner.annotate.pool import Lists, lists_of, waiting
 from limner.annotate.scale import relevant
@@ -29,13 +30,13 @@ from limner.annotate.store.designs import LEVEL, Design, Unit, add_design, add_p
 from limner.annotate.store.tasks import add_tasks
 from limner.annotate.studies import keep_study
 from limner.annotate.tasks import make_tasks
-from limner.core.arrays import BoolArray, FloatArray, IntArray
+from limner.core.arrays import FloatArray, IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure, parse
-from limner.stats import Drawn, draw, strata_of
+from limner.stats import Drawn, draw
 
 SECONDS = 8.0
 """Seconds a person takes for a pair, where nothing else is said."""
@@ -44,8 +45,6 @@ EACH = 50
 """Units that are drawn from each stratum, at least on average; else there are fewer strata."""
 PILOT = 1
 """Units that every stratum gives for certain."""
-_Z = 1.96
-_DOUBT = 4.0  # answers' worth of the common rate in each stratum's own
 
 
 class Judge(Protocol):
@@ -124,9 +123,9 @@ def plan(
         systems: By name: scores, or rankings by direction.
         measures: R@k, S@k, MRR@k and P@k; with any that needs all matches of a query (mAP@R, RP, Recall@k, nDCG, MAP)
             the study takes many more labels.
-        direction: "i2t" or "t2i"; both by default.
+        direction: "i2t" or "t2i"; both where left out.
         half_width: Wanted half-width of the widest interval, in points.
-        budget: Maximum number of labels in this draw, all directions together.
+        budget: At most so many labels in this draw, all directions together.
         judge: Whose beliefs make the strata and help the estimates; it takes no part where a measure needs all matches
             of a query.
         strata: How many.
@@ -237,9 +236,9 @@ def _new(
 
 
 def _strata(found: SamplingFrame, queries: int, wanted: int, half_width: float, budget: int | None) -> int:
-    """The number of strata: each has at least `EACH` units. More would widen the interval if the judge is poor."""
+    """As many strata as leave `EACH` units to each; more would cost width where the judge is of no use."""
     each = float(np.mean([len(c) for _, c in found.units]))
-    free = (_Z * 0.5 * min(len(found.units) / queries, 1.0)) ** 2
+    free = (Z * 0.5 * min(len(found.units) / queries, 1.0)) ** 2
     number = free / ((half_width / 100) ** 2 + free / len(found.units))
     number = number if budget is None else min(number, budget / each)
     return max(min(wanted, int(number / EACH)), 1)
@@ -289,37 +288,6 @@ def _units(found: SamplingFrame, direction: str, judge: Judge | None, strata: in
     return [Unit(u.query, u.candidates, int(h), s) for u, h, s in zip(drafts, codes, said, strict=True)]
 
 
-def cut(deeper: BoolArray, scores: FloatArray | None, strata: int) -> IntArray:
-    """The stratum of each unit: first places apart from deeper ones, then by the judge's scores.
-
-    Args:
-        deeper: Whether each unit is a pair that no system returns first.
-        scores: What the judge says of each; None without one.
-        strata: How many in all; each of the two parts has one at least.
-    """
-    codes = np.zeros(len(deeper), dtype=np.int64)
-    for part in (~deeper, deeper):
-        if scores is not None and part.any():
-            codes[part] = strata_of(scores[part], max(round(strata * part.mean()), 1))
-    return np.unique(codes + deeper * (strata + 1), return_inverse=True)[1].astype(np.int64)
-
-
-def shares_of(wanted: FloatArray, size: IntArray, number: int, *, answered: bool) -> FloatArray:
-    """How a draw is shared among strata: half by size, half by need.
-
-    Before anything is answered, need is what the judge believes. That may be wrong, and it costs most where nearly all
-    units are drawn, so it counts the less, the more of them are.
-
-    Args:
-        wanted: Units of each stratum that the measures need.
-        size: Units in each.
-        number: Units to draw.
-        answered: Whether what is needed comes from answers.
-    """
-    by_need = 0.5 if answered else 0.5 * (1 - min(number / size.sum(), 1))
-    return np.asarray(by_need * wanted / wanted.sum() + (1 - by_need) * size / size.sum())
-
-
 def _believed(judge: Judge, units: Sequence[Unit], direction: str) -> FloatArray:
     """The judge's prediction for each unit: that of its most likely pair."""
     pairs = [pair for unit in units for pair in unit.pairs(direction)]
@@ -365,7 +333,8 @@ def _extended(
     asked = ask(store, made, study.given, drawn[len(before) :], replication, seed)
     counts = np.bincount(codes[drawn], minlength=len(size))
     expected = {
-        n: 100 * _half(share, inside, study.spread, codes, counts) for n, (inside, share) in study.domains.items()
+        n: 100 * expected_half_width(share, inside, study.spread, codes, counts)
+        for n, (inside, share) in study.domains.items()
     }
     alone = _without_judge(study, counts, expected)
     hours, strata = asked * replication * seconds / 3600, tuple(size.tolist())
@@ -380,7 +349,7 @@ def _without_judge(study: _Study, counts: IntArray, expected: Mapping[str, float
         return None
     name = max(expected, key=lambda each: expected[each])
     inside, share = study.domains[name]
-    ratio = 100 * _half(share, inside, study.alone, study.codes, counts) / max(expected[name], 1e-9)
+    ratio = 100 * expected_half_width(share, inside, study.alone, study.codes, counts) / max(expected[name], 1e-9)
     return min(int(np.ceil(counts.sum() * ratio**2)), len(study.codes))
 
 
@@ -390,20 +359,6 @@ def _within(study: _Study, found: Drawn, budget: int | None) -> int:
         return len(found)
     spent = np.cumsum(study.costs[study.codes[found.units]])
     return int(np.searchsorted(spent, budget * (1 + 1e-9), side="right"))
-
-
-def spread_of(codes: Any, size: Any, labelled: Mapping[int, float], believed: FloatArray | None) -> FloatArray:
-    """The standard deviation of the answers in each stratum: from answers, else from the judge, else its maximum."""
-    if labelled:
-        units = np.array(list(labelled))
-        said = np.array(list(labelled.values()))
-        n = np.bincount(codes[units], minlength=len(size))
-        rate = (np.bincount(codes[units], weights=said, minlength=len(size)) + _DOUBT * said.mean()) / (n + _DOUBT)
-    elif believed is not None:
-        rate = np.bincount(codes, weights=np.clip(believed, 0.02, 0.98)) / size
-    else:
-        rate = np.full(len(size), 0.5)
-    return np.asarray(np.sqrt(np.clip(rate * (1 - rate), 0.02, 0.25)))
 
 
 def _wanted(study: _Study, spread: FloatArray, half: float) -> FloatArray:
@@ -417,35 +372,13 @@ def _wanted(study: _Study, spread: FloatArray, half: float) -> FloatArray:
     for inside, share in study.domains.values():
         own = np.bincount(study.codes, weights=inside, minlength=len(size)).astype(np.float64)
         if own.sum():
-            part = _enough(own, spread, own * spread / root, (half / (_Z * share)) ** 2)
+            part = enough(own, spread, own * spread / root, (half / (Z * share)) ** 2)
             most = np.maximum(most, np.divide(part * size, own, out=np.zeros_like(part), where=own > 0))
     return np.minimum(np.maximum(most, study.pilot), size)
 
 
-def _enough(own: FloatArray, spread: FloatArray, best: FloatArray, variance: float) -> FloatArray:
-    """Units of each stratum, in proportion to `best` as far as it holds them, that bring the variance down to this."""
-    weight, held = own / own.sum(), own > 0
-    low, high = 0.0, float((own[held] / best[held]).max())
-    for _ in range(60):
-        middle = (low + high) / 2
-        n = np.minimum(middle * best[held], own[held])
-        enough = float((weight[held] ** 2 * spread[held] ** 2 * (1 / n - 1 / own[held])).sum()) <= variance
-        low, high = (low, middle) if enough else (middle, high)
-    return np.minimum(high * best, own)
-
-
-def _half(share: float, inside: FloatArray, spread: FloatArray, codes: Any, counts: Any) -> float:
-    """The expected half-width for these numbers of labelled units."""
-    size = np.bincount(codes)
-    own = np.bincount(codes, weights=inside, minlength=len(size))
-    n = np.maximum(counts * own / size, 0.5)
-    weight = own / max(own.sum(), 1)
-    variance = float((weight**2 * spread**2 / n * np.clip(1 - n / np.maximum(own, 1), 0, 1)).sum())
-    return min(_Z * share * float(np.sqrt(variance)), share)
-
-
 def ask(store: Store, made: Design, given: Judgements, units: Sequence[int], replication: int, seed: int) -> int:
-    """Makes tasks for the drawn pairs that are in no task yet, in the order they were drawn."""
+    """Makes tasks of the drawn pairs that nobody is asked for yet, in the order they were drawn."""
     pairs = list(dict.fromkeys(p for n in units for p in made.units[n].pairs(made.direction)))
     if not pairs:
         return 0

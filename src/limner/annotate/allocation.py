@@ -1,0 +1,81 @@
+"""Strata of a design, and how labels are shared among them: Cochran 1977, *Sampling Techniques*; Neyman 1934."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from limner.core.arrays import BoolArray, FloatArray, IntArray
+from limner.stats import strata_of
+
+Z = 1.96
+_DOUBT = 4.0  # answers' worth of the common rate in each stratum's own
+
+
+def cut(deeper: BoolArray, scores: FloatArray | None, strata: int) -> IntArray:
+    """The stratum of each unit: first places apart from deeper ones, then by the judge's scores.
+
+    Args:
+        deeper: Whether each unit is a pair that no system returns first.
+        scores: What the judge says of each; None without one.
+        strata: How many in all; each of the two parts has one at least.
+    """
+    codes = np.zeros(len(deeper), dtype=np.int64)
+    for part in (~deeper, deeper):
+        if scores is not None and part.any():
+            codes[part] = strata_of(scores[part], max(round(strata * part.mean()), 1))
+    return np.unique(codes + deeper * (strata + 1), return_inverse=True)[1].astype(np.int64)
+
+
+def spread_of(codes: Any, size: Any, labelled: Mapping[int, float], believed: FloatArray | None) -> FloatArray:
+    """The standard deviation of the answers in each stratum: from answers, else from the judge, else the most."""
+    if labelled:
+        units = np.array(list(labelled))
+        said = np.array(list(labelled.values()))
+        n = np.bincount(codes[units], minlength=len(size))
+        rate = (np.bincount(codes[units], weights=said, minlength=len(size)) + _DOUBT * said.mean()) / (n + _DOUBT)
+    elif believed is not None:
+        rate = np.bincount(codes, weights=np.clip(believed, 0.02, 0.98)) / size
+    else:
+        rate = np.full(len(size), 0.5)
+    return np.asarray(np.sqrt(np.clip(rate * (1 - rate), 0.02, 0.25)))
+
+
+def shares_of(wanted: FloatArray, size: IntArray, number: int, *, answered: bool) -> FloatArray:
+    """How a draw is shared among strata: half by size, half by need.
+
+    Before anything is answered, need is what the judge believes. That may be wrong, and it costs most where nearly all
+    units are drawn, so it counts the less, the more of them are.
+
+    Args:
+        wanted: Units of each stratum that the measures need.
+        size: Units in each.
+        number: Units to draw.
+        answered: Whether what is needed comes from answers.
+    """
+    by_need = 0.5 if answered else 0.5 * (1 - min(number / size.sum(), 1))
+    return np.asarray(by_need * wanted / wanted.sum() + (1 - by_need) * size / size.sum())
+
+
+def enough(own: FloatArray, spread: FloatArray, best: FloatArray, variance: float) -> FloatArray:
+    """Units of each stratum, in proportion to `best` as far as it holds them, that bring the variance down to this."""
+    weight, held = own / own.sum(), own > 0
+    low, high = 0.0, float((own[held] / best[held]).max())
+    for _ in range(60):
+        middle = (low + high) / 2
+        n = np.minimum(middle * best[held], own[held])
+        enough = float((weight[held] ** 2 * spread[held] ** 2 * (1 / n - 1 / own[held])).sum()) <= variance
+        low, high = (low, middle) if enough else (middle, high)
+    return np.minimum(high * best, own)
+
+
+def expected_half_width(share: float, inside: FloatArray, spread: FloatArray, codes: Any, counts: Any) -> float:
+    """The expected half-width for these numbers of labelled units."""
+    size = np.bincount(codes)
+    own = np.bincount(codes, weights=inside, minlength=len(size))
+    n = np.maximum(counts * own / size, 0.5)
+    weight = own / max(own.sum(), 1)
+    variance = float((weight**2 * spread**2 / n * np.clip(1 - n / np.maximum(own, 1), 0, 1)).sum())
+    return min(Z * share * float(np.sqrt(variance)), share)

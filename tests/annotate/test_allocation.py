@@ -1,0 +1,42 @@
+"""Strata and shares of a draw, and what predicts a unit."""
+
+import numpy as np
+import pytest
+
+from limner.annotate.allocation import cut, shares_of
+from limner.annotate.predicted import Predicted
+
+
+def test_first_places_are_strata_of_their_own_and_a_judge_cuts_in_proportion():
+    deeper = np.arange(100) >= 25
+    assert np.bincount(cut(deeper, None, 4)).tolist() == [25, 75]
+    scores = np.random.default_rng(0).random(100)
+    codes = cut(deeper, scores, 4)
+    assert np.bincount(codes).tolist() == [25, 25, 25, 25]
+    assert set(codes[~deeper]) == {0} and scores[codes == 1].max() < scores[codes == 3].min()
+    assert np.bincount(cut(deeper, scores, 1)).tolist() == [25, 75], "each part has one stratum at least"
+
+
+def test_a_judge_alone_counts_the_less_the_more_is_drawn():
+    size, wanted = np.array([100, 100]), np.array([30.0, 10.0])
+    assert shares_of(wanted, size, 20, answered=True).tolist() == pytest.approx([0.625, 0.375])
+    few, many, every = (shares_of(wanted, size, n, answered=False)[0] for n in (20, 150, 200))
+    assert 0.625 > few > many > every == pytest.approx(0.5)
+
+
+def test_predictions_have_means_and_corners_of_each_stratum():
+    """Every unit that matters lies between the corners of its stratum: within their convex hull, column by column."""
+    random = np.random.default_rng(1)
+    codes, scores = random.integers(0, 3, 60), random.random(60)
+    matter = np.flatnonzero(random.random(60) < 0.7)
+    signs = np.where(random.random(len(matter)) < 0.5, 1.0, -1.0)
+    assert Predicted.of(matter, codes, None, None) is None
+    found = Predicted.of(matter, codes, scores, signs)
+    np.testing.assert_allclose(found.columns[matter], np.column_stack([signs, signs * scores[matter]]))
+    assert not found.columns[np.setdiff1d(np.arange(60), matter)].any()
+    for h in range(3):
+        mine = found.columns[matter[codes[matter] == h]]
+        np.testing.assert_allclose(found.means[h], mine.mean(axis=0))
+        for slope in random.normal(size=(20, 2)):
+            ends = found.corners[h] @ slope
+            assert ends.min() - 1e-12 <= (mine @ slope).min() and (mine @ slope).max() <= ends.max() + 1e-12
