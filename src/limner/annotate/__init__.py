@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from limner.annotate import (
         aggregate,
+        allocation,
         bias,
         crowd,
         design,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         narrowing,
         overview,
         pool,
+        predicted,
         preference,
         preferred,
         quality,
@@ -51,6 +53,7 @@ else:
 
 __all__ = [
     "aggregate",
+    "allocation",
     "bias",
     "crowd",
     "design",
@@ -70,6 +73,7 @@ __all__ = [
     "overview",
     "plan",
     "pool",
+    "predicted",
     "preference",
     "preferred",
     "quality",
