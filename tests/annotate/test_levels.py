@@ -213,6 +213,15 @@ def test_with_everything_labelled_recall_of_the_given_labels_is_exact(world, sto
     assert any("recall of the given labels" in note for note in report.notes)
 
 
+def test_a_report_says_that_intervals_of_levels_are_approximate(world, store):
+    made, systems, truth = world
+    plan(store, made, systems, measures="mAP@R", direction="i2t", half_width=20)
+    label(store, truth)
+    report = limner.evaluate(systems["good"], made, labels=store)
+    assert any(e.estimate.low < e.estimate.high for e in report.estimates)
+    assert any("held the truth in 90 to 100%" in note for note in report.notes)
+
+
 def test_precision_of_the_given_labels_is_that_of_the_controls(world, store):
     """People call four of the given pairs wrong; without levels there is no recall."""
     made, systems, truth = world
