@@ -207,3 +207,9 @@ def test_refused(reports):
         reports[0].compare(evaluate(toys.scores(other), other), allow_different=True)
     with pytest.raises(LimnerError, match="share no measure"):
         reports[0].compare(evaluate(toys.scores(other), other, measures="P@7"))
+
+
+def test_a_missing_folder_is_refused_in_words(reports, tmp_path):
+    made = compare(reports[:2], samples=200)
+    with pytest.raises(LimnerError, match="no folder .*nowhere to write 'x.json' into"):
+        made.save(tmp_path / "nowhere" / "x.json")

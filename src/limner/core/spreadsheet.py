@@ -35,10 +35,11 @@ def guarded_row(row: Mapping[str, object]) -> dict[str, object]:
 
 
 def _is_formula(cell: str) -> bool:
-    return cell.lstrip("'").startswith(_FORMULA) and not _is_number(cell)
+    return cell.lstrip("'").startswith(_FORMULA) and not is_number(cell)
 
 
-def _is_number(cell: str) -> bool:
+def is_number(cell: str) -> bool:
+    """Whether a cell holds a number."""
     try:
         float(cell)
     except ValueError:

@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 
 from limner import stats
-from limner.core.errors import LimnerError, UnknownName
-from limner.core.files import write_file
+from limner.core.errors import LimnerError
+from limner.core.formats import save_as
 from limner.core.frames import Tabular, by_column
-from limner.core.paths import place_for
-from limner.core.registry import Registry, checked
+from limner.core.registry import Registry
 from limner.evaluation.measures import Measure
 from limner.evaluation.pairing import comparable, paired
 from limner.evaluation.plain import plain
@@ -195,13 +194,7 @@ class Board(Tabular):
 
     def save(self, path: str | Path, **options: Any) -> Path:
         """Writes the board in the format of the file's ending, one of `BOARD_FORMATS`."""
-        target = Path(path)
-        ending = target.suffix.lower()
-        if ending not in BOARD_FORMATS:
-            raise UnknownName("leaderboard file ending", target.suffix or target.name, BOARD_FORMATS)
-        write = BOARD_FORMATS[ending]
-        write_file(place_for(target), write(self, **checked(write, options, what=f"a {ending} board", filled=1)))
-        return target
+        return save_as(self, path, BOARD_FORMATS, options, what="leaderboard")
 
     def __str__(self) -> str:
         return str(BOARD_FORMATS[".txt"](self))

@@ -15,6 +15,7 @@ from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.core.paths import read_json
 from limner.core.ranking import Ranking
+from limner.core.spreadsheet import is_number
 from limner.datasets._read import At, number, refuse, table
 from limner.evaluation import published
 from limner.evaluation.board import Board, BoardEntry, entries_of, ranked
@@ -241,21 +242,13 @@ def _wide(rows: Sequence[tuple[At, Mapping[str, str]]], named: str, collection: 
     entries = []
     for column in (name for name in rows[0][1] if name != named):
         view, measure = _heading(column)
-        if not any(_is_number(cells[column]) for _, cells in rows):
+        if not any(is_number(cells[column]) for _, cells in rows):
             continue
         for at, cells in rows:
             if cells[column].strip() not in ("", "-", "–"):
                 value = number(cells[column], at, what=column)
                 entries.append(BoardEntry(_system(at, cells, named), collection, view, "", measure, value))
     return entries
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 def _system(at: At, cells: Mapping[str, str], named: str) -> str:

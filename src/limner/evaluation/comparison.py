@@ -21,9 +21,9 @@ import numpy as np
 from limner.core.arrays import FloatArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.files import write_file
+from limner.core.formats import save_as
 from limner.core.frames import Tabular, by_column
-from limner.core.registry import Registry, checked
+from limner.core.registry import Registry
 from limner.evaluation.estimated import EstimatedDifference, estimated_differences
 from limner.evaluation.measures import Measure
 from limner.evaluation.pairing import comparable, effect_size, paired, paired_test
@@ -223,13 +223,7 @@ class Comparison(Tabular):
             path: Where to: .json, .csv, .md, .tex, .txt, or a figure: .pdf, .svg, .png.
             options: What the format takes; of a figure, `width`.
         """
-        target = Path(path)
-        if target.suffix.lower() not in COMPARISON_FORMATS:
-            raise UnknownName("comparison file ending", target.suffix or target.name, COMPARISON_FORMATS)
-        write = COMPARISON_FORMATS[target.suffix.lower()]
-        asked = checked(write, options, what=f"a {target.suffix} comparison", filled=1)
-        write_file(target, write(self, **asked))
-        return target
+        return save_as(self, path, COMPARISON_FORMATS, options, what="comparison")
 
     def __str__(self) -> str:
         return str(COMPARISON_FORMATS[".txt"](self))

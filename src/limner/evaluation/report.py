@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.files import write_file
+from limner.core.formats import save_as
 from limner.core.frames import Tabular, by_column
-from limner.core.paths import place_for
 from limner.core.ranking import Ranking
-from limner.core.registry import Registry, checked
+from limner.core.registry import Registry
 from limner.evaluation.comparison import Comparison, compare
 from limner.evaluation.estimated import Estimated
 from limner.evaluation.hubs import Hubs
@@ -121,13 +120,7 @@ class Report(Tabular):
             path: Where to: .json (whole, can be loaded), .csv, .md, .tex, .txt, .html, or a figure: .pdf, .svg, .png.
             options: What the format takes; of a page, see `limner.evaluation.page.render`, of a figure, `figure`.
         """
-        target = Path(path)
-        ending = target.suffix.lower()
-        if ending not in REPORT_FORMATS:
-            raise UnknownName("report file ending", target.suffix or target.name, REPORT_FORMATS)
-        write = REPORT_FORMATS[ending]
-        write_file(place_for(target), write(self, **checked(write, options, what=f"a {ending} report", filled=1)))
-        return target
+        return save_as(self, path, REPORT_FORMATS, options, what="report")
 
     def figure(self, name: str = "recall", *, width: str | float = "column", others: Sequence[Report] = ()) -> Figure:
         """A figure for a paper, as matplotlib's `Figure`; `save("figure.pdf", figure=name)` writes one.

@@ -40,7 +40,7 @@ KINDS: dict[str, FindingKind] = {
             "close-vectors", INFO, "two images with nearly the same embedding", "look at them; they may show the same"
         ),
         FindingKind(
-            "leakage", ERROR, "the same picture in two splits", "remove it from the training split", leave_out=True
+            "leakage", ERROR, "the same image in two splits", "remove it from the training split", leave_out=True
         ),
         FindingKind(
             "repeated-caption", WARNING, "the same caption for different images", "use the repaired judgements"

@@ -1,0 +1,36 @@
+"""Writing a value in the format of a file's ending."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from limner.core.errors import UnknownName
+from limner.core.files import write_file
+from limner.core.paths import place_for
+from limner.core.registry import Registry, checked
+
+
+def save_as(
+    value: object, path: str | Path, formats: Registry[Callable[..., Any]], options: Mapping[str, Any], *, what: str
+) -> Path:
+    """Writes a value in the format of the file's ending, in one piece.
+
+    Args:
+        value: What is written.
+        path: The file; its folder must exist.
+        formats: Functions `(value, **options) -> str or bytes` by file ending.
+        options: Options of the format; an unknown one is refused.
+        what: What the value is; used in messages only.
+
+    Returns:
+        The path.
+    """
+    target = place_for(path)
+    ending = target.suffix.lower()
+    if ending not in formats:
+        raise UnknownName(f"{what} file ending", target.suffix or target.name, formats)
+    write = formats[ending]
+    write_file(target, write(value, **checked(write, options, what=f"a {ending} {what}", filled=1)))
+    return target
