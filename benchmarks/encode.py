@@ -160,10 +160,10 @@ def _told(name: str, how: str, costs: dict[str, Cost], many: int) -> str:
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     """Small photographs and large ones."""
     card = options.device.startswith("cuda")
-    many, rounds = (16, 1) if options.quick else (2048 if card else 64, 5)
+    many, rounds = (16, 1) if options.quick else (512, 3) if card else (64, 5)
     with tempfile.TemporaryDirectory() as folder:
         small, told = _photographs(options.data, Path(folder), many)
-        large = drawn(Path(folder), max(8, many // 4), (3000, 2000))
+        large = drawn(Path(folder), max(8, many // 8) if card else max(8, many // 4), (3000, 2000))
         for name, files in ((told, small), (f"{len(large)} photographs of 3000 x 2000", large)):
             yield same_vectors(name, files[:64], options.device)
             if not card:

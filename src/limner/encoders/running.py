@@ -185,8 +185,9 @@ def ahead(
 
 
 def _next(waiting: deque[tuple[object, list[Future[Tensor]]]]) -> tuple[object, Tensor]:
+    """The oldest batch. numpy joins it on one thread: torch's many would take the cores from the decoding threads."""
     rows, futures = waiting.popleft()
-    return rows, torch.stack([future.result() for future in futures])
+    return rows, torch.from_numpy(np.stack([future.result().numpy() for future in futures]))
 
 
 def mean_pooled(states: Tensor, filled: Tensor) -> Tensor:
