@@ -16,6 +16,7 @@ import tempfile
 import time
 import venv
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,20 +92,30 @@ class Peer:
 
 def label_studio(folder: Path) -> Peer:
     """Label Studio in a fresh environment: seconds to the first stored annotation, and the cost of its first page."""
-    begun = time.perf_counter()
-    place = folder / "environment"
-    venv.create(place, with_pip=True)
-    log("installing label-studio into a fresh environment")
-    subprocess.run([place / "bin" / "pip", "install", "-q", "label-studio"], check=True)
+    begun, token = time.perf_counter(), secrets.token_hex(20)
+    place = installed(folder)
     log("starting it")
-    cpu, memory = started(place, folder)
+    with serving(place, folder, token) as (port, process):
+        cpu, memory = process_cost(process.pid)
+        _first_annotation(port, token)
     seconds = time.perf_counter() - begun
     return Peer(seconds, cpu, memory, size_of(place), packages_of(place / "bin" / "python"))
 
 
-def started(place: Path, folder: Path) -> tuple[float, float]:
-    """Starts Label Studio and stores an annotation; CPU-seconds and resident megabytes when its first page came."""
-    port, token = free_port(), secrets.token_hex(20)
+def installed(folder: Path) -> Path:
+    """A fresh environment with Label Studio."""
+    place = folder / "environment"
+    venv.create(place, with_pip=True)
+    log("installing label-studio into a fresh environment")
+    subprocess.run([place / "bin" / "pip", "install", "-q", "label-studio"], check=True)
+    return place
+
+
+@contextmanager
+def serving(place: Path, folder: Path, token: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """Label Studio, from the moment its first page came: its port and process."""
+    folder.mkdir(exist_ok=True)
+    port = free_port()
     settings = {"BASE_DATA_DIR": str(folder), "USERNAME": "a@example.org", "PASSWORD": PASSWORD, "USER_TOKEN": token}
     environment = os.environ | {f"LABEL_STUDIO_{name}": value for name, value in settings.items()}
     environment |= {"COLLECT_ANALYTICS": "False", "LABEL_STUDIO_ENABLE_LEGACY_API_TOKEN": "true"}
@@ -113,9 +124,7 @@ def started(place: Path, folder: Path) -> tuple[float, float]:
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         _await_page(port, process)
-        cost = process_cost(process.pid)
-        _first_annotation(port, token)
-        return cost
+        yield port, process
     finally:
         process.kill()
         process.wait()
@@ -124,14 +133,15 @@ def started(place: Path, folder: Path) -> tuple[float, float]:
 def _first_annotation(port: int, token: str) -> None:
     """A project, a task and an answer, through the programming interface, as `FIRST` does for limner."""
     choices = '<View><Text name="t" value="$t"/><Choices name="c" toName="t"><Choice value="yes"/></Choices></View>'
-    project = _told(port, token, "/api/projects", {"title": "first", "label_config": choices})["id"]
-    _told(port, token, f"/api/projects/{project}/import?return_task_ids=1", [{"t": "a red balloon"}])
-    task = _told(port, token, f"/api/projects/{project}/next", None)["id"]
+    project = asked(port, token, "/api/projects", {"title": "first", "label_config": choices})["id"]
+    asked(port, token, f"/api/projects/{project}/import?return_task_ids=1", [{"t": "a red balloon"}])
+    task = asked(port, token, f"/api/projects/{project}/next", None)["id"]
     answer = {"from_name": "c", "to_name": "t", "type": "choices", "value": {"choices": ["yes"]}}
-    assert _told(port, token, f"/api/tasks/{task}/annotations/", {"result": [answer]})["id"]
+    assert asked(port, token, f"/api/tasks/{task}/annotations/", {"result": [answer]})["id"]
 
 
-def _told(port: int, token: str, path: str, body: object) -> Any:
+def asked(port: int, token: str, path: str, body: object) -> Any:
+    """One request to the programming interface of Label Studio."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     headers = {"Authorization": f"Token {token}", "Content-Type": "application/json"}
     connection.request("GET" if body is None else "POST", path, None if body is None else json.dumps(body), headers)
