@@ -28,16 +28,6 @@ from claims import log, result_file
 from limner import Collection, Embeddings, Hubs, Scores, evaluate, load, train
 from limner.evaluation.tuning import tune
 
-REGULAR = {"dropout": 0.5, "min_count": 4, "epochs": 12, "lr_decay_every": 5}
-SMALL = {
-    "word_dim": 128,
-    "hidden_dim": 256,
-    "embedding_dim": 256,
-    "epochs": 5,
-    "lr_decay_every": 4,
-    "learning_rate": 0.002,
-    "dropout": 0.2,
-}
 SMALLEST = {
     "word_dim": 64,
     "hidden_dim": 128,
@@ -232,13 +222,6 @@ def _name(job: Job) -> str:
 
 def _halves(part: Collection, rows: np.ndarray, cut: int) -> tuple[Embeddings, Embeddings]:
     return Embeddings(part.images.ids, rows[:cut]), Embeddings(part.texts.ids, rows[cut:])
-
-
-def sizes(options: argparse.Namespace) -> dict[str, Any]:
-    """The settings of a short run for what the machine can bear."""
-    chosen = {} if options.device.startswith("cuda") else SMALL
-    quick = {**SMALLEST, "epochs": 2}
-    return {**REGULAR, **(quick if options.quick else chosen), "device": options.device}
 
 
 def spread(values: Iterable[float]) -> str:
