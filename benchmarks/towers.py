@@ -39,7 +39,8 @@ def world(steps: int) -> tuple[Collection, Embeddings]:
 
 def task_of(steps: int, sizes: dict[str, int], device: str) -> Any:
     """What limner trains, with its module."""
-    from limner.systems.towers.distributed import Group, device_of
+    from limner.core.torch_kernels import device_named
+    from limner.systems.towers.distributed import Group
     from limner.systems.towers.settings import Training
     from limner.systems.towers.shape import Inputs, Margin, Shape
     from limner.systems.towers.training import Plan, TowerInputs, TowersTask
@@ -48,7 +49,7 @@ def task_of(steps: int, sizes: dict[str, int], device: str) -> Any:
     inputs = Inputs(features=features, min_count=1)
     plan = Plan("towers", inputs, Shape(**sizes), Training(epochs=1, batch_size=BATCH, device=device), (Margin(),))
     reading = TowerInputs.of(inputs, collection, None)
-    return TowersTask(plan, reading, collection, None, device=device_of(device), group=Group())
+    return TowersTask(plan, reading, collection, None, device=device_named(device), group=Group())
 
 
 def ours(task: Any) -> Callable[[], int]:

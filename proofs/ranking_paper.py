@@ -52,8 +52,8 @@ from limner.systems.classic.kernels import Features, FittedPyramid, Pyramid
 from limner.systems.classic.models import KccaModel, TwoWayScores
 from limner.systems.classic.nearest import nearest_scores
 from limner.systems.classic.pairs import documents_of
-from limner.systems.classic.paper_systems import ALIASES, DIAGONALS, KAPPAS, POWERS, SYSTEMS, System, system
-from limner.systems.classic.selection import Dev, trials
+from limner.systems.classic.paper_systems import ALIASES, SYSTEMS, System, system
+from limner.systems.classic.selection import DIAGONALS, KAPPAS, POWERS, Dev, trials
 from limner.systems.classic.training import GridSearch
 
 MAIN = ("NN", "BoW1", "BoW5", "TagRank", "Tri5", "Tri5-idf", "Tri5Lin", "Tri5Sem")

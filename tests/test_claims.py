@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import platform
 import time
@@ -263,6 +264,38 @@ def test_no_goal_of_a_proof_is_merely_more_than_nothing():
     for where, node in _calls_of_claim():
         values = [each.value for each in ast.walk(node) if isinstance(each, ast.Constant)]
         assert not {"> 0", ">= 0"} & {each for each in values if isinstance(each, str)}, where
+
+
+def _imported_names():
+    """Every name that a script imports from limner or from another script, also inside functions."""
+    for path in sorted([*claims.ROOT.glob("benchmarks/*.py"), *claims.ROOT.glob("proofs/*.py")]):
+        beside = {each.stem for each in path.parent.glob("*.py")}
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+            if module.partition(".")[0] == "limner" or module in beside:
+                yield from ((path, module, each.name) for each in node.names)
+
+
+def test_every_name_that_a_script_imports_is_there():
+    """A script is run rarely; what it needs may have moved in the meantime."""
+    pytest.importorskip("torch", reason="the scripts that train import torch")
+    missing = []
+    for path, module, name in _imported_names():
+        if module.startswith("limner"):
+            held, beside = importlib.import_module(module), claims.ROOT / "src" / Path(*module.split("."))
+            if not hasattr(held, name) and not (beside / f"{name}.py").is_file():
+                missing.append(f"{path.name}: {name} of {module}")
+        elif name not in _defined(path.parent / f"{module}.py"):
+            missing.append(f"{path.name}: {name} of {module}.py")
+    assert not missing
+
+
+def _defined(path):
+    tree = ast.parse(path.read_text(encoding="utf-8")).body
+    named = {each.name for each in tree if isinstance(each, ast.FunctionDef | ast.ClassDef)}
+    targets = [t for each in tree if isinstance(each, ast.Assign) for t in each.targets]
+    targets += [each.target for each in tree if isinstance(each, ast.AnnAssign)]
+    return named | {leaf.id for t in targets for leaf in ast.walk(t) if isinstance(leaf, ast.Name)}
 
 
 def test_nothing_is_saved_unasked(project, monkeypatch, capsys):
