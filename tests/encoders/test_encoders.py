@@ -26,7 +26,7 @@ TEXTS = [*tiny.SENTENCES, "a dog and a park", "football", "schwarzer Hund", "le 
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     made = {kind: tiny.backbone(folder / kind, kind=kind) for kind in ("bert", "roberta")}
-    return made | {kind: tiny.clip(folder / kind, kind=kind) for kind in ("clip", "siglip")}
+    return made | {kind: tiny.clip(folder / kind, kind=kind) for kind in ("clip", "siglip", "siglip2")}
 
 
 @pytest.fixture(scope="module")
@@ -62,23 +62,23 @@ def test_a_backbone_gives_what_each_text_alone_gives(models, kind, pooling):
     assert ours.dim == 32 and np.abs(np.corrcoef(ours.encode(TEXTS))[0, 1:]).max() < 0.999
 
 
-@pytest.mark.parametrize("kind", ["clip", "siglip"])
+@pytest.mark.parametrize("kind", ["clip", "siglip", "siglip2"])
 def test_both_towers_of_clip_and_siglip(models, pictures, kind):
     from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
-    ours = encoder(kind, model=models[kind], batch_size=3, tokens_per_batch=64)
+    ours = encoder(kind.rstrip("2"), model=models[kind], batch_size=3, tokens_per_batch=64)
     kinds = (AutoModel, AutoTokenizer, AutoImageProcessor)
     model, tokenizer, processor = (each.from_pretrained(models[kind]) for each in kinds)
     texts, images = ours.encode_texts(_texts(TEXTS)).matrix, ours.encode_images(pictures).matrix
-    length = {"padding": "max_length", "max_length": 24} if kind == "siglip" else {"padding": True}
+    length = {"padding": "max_length", "max_length": 24} if kind != "clip" else {"padding": True}
     tokens = tokenizer(TEXTS, return_tensors="pt", truncation=True, **length)
-    if kind == "siglip":
+    if kind != "clip":
         tokens = {"input_ids": tokens["input_ids"]}
     opened = [pictures.open(row) for row in range(len(pictures))]
     with torch.no_grad():
         theirs = [
             model.eval().get_text_features(**tokens),
-            model.get_image_features(pixel_values=processor(images=opened, return_tensors="pt")["pixel_values"]),
+            model.get_image_features(**processor(images=opened, return_tensors="pt")),
         ]
     for mine, given in zip((texts, images), theirs, strict=True):
         vectors = given if torch.is_tensor(given) else given.pooler_output

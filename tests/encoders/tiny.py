@@ -72,7 +72,7 @@ def backbone(folder: Path, *, kind: str = "bert", labels: int | None = None) -> 
 
 
 def clip(folder: Path, *, kind: str = "clip") -> Path:
-    """CLIP or SigLIP of one layer each, with tokenizer and image processor."""
+    """CLIP, SigLIP or SigLIP 2 (NaFlex) of one layer each, with tokenizer and image processor."""
     import torch
     import transformers
 
@@ -86,6 +86,10 @@ def clip(folder: Path, *, kind: str = "clip") -> Path:
         config = transformers.CLIPConfig(text_config=text, vision_config=image, projection_dim=12)
         model = transformers.CLIPModel(config)
         processor = _processor("CLIP")(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
+    elif kind == "siglip2":
+        patches = shape | {"patch_size": 8, "num_patches": 16}
+        model = transformers.Siglip2Model(transformers.Siglip2Config(text_config=text, vision_config=patches))
+        processor = _processor("Siglip2")(patch_size=8, max_num_patches=16)
     else:
         config = transformers.SiglipConfig(text_config=text, vision_config=image)
         model = transformers.SiglipModel(config)
@@ -93,6 +97,116 @@ def clip(folder: Path, *, kind: str = "clip") -> Path:
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
     return folder
+
+
+SHAPE = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
+SQUARE = {"height": 16, "width": 16}
+
+
+def blip(folder: Path, *, kind: str = "blip") -> Path:
+    """BLIP or BLIP-2 with a head for image-text matching."""
+    import torch
+    import transformers
+
+    known = tokenizer(folder, kind="bert")
+    image = SHAPE | {"image_size": 16, "patch_size": 8}
+    text = SHAPE | {"vocab_size": len(known), "encoder_hidden_size": 16, "max_position_embeddings": 64}
+    text["pad_token_id"] = known.pad_token_id
+    torch.manual_seed(5)
+    if kind == "blip":
+        text |= {"bos_token_id": known.cls_token_id, "sep_token_id": known.sep_token_id}
+        config = transformers.BlipConfig(text_config=text, vision_config=image, projection_dim=8)
+        model = transformers.BlipForImageTextRetrieval(config)
+    else:
+        text |= {"cross_attention_frequency": 1, "use_qformer_text_input": True}
+        unused = {"model_type": "opt", "hidden_size": 16, "num_hidden_layers": 1, "vocab_size": len(known)}
+        parts = {"vision_config": image, "qformer_config": text, "text_config": unused}
+        config = transformers.Blip2Config(**parts, num_query_tokens=4)
+        model = transformers.Blip2ForImageTextRetrieval(config)
+    larger(model).save_pretrained(folder)
+    _processor("Blip")(size=SQUARE).save_pretrained(folder)
+    return folder
+
+
+def larger(model):
+    """The model with larger weights: those of the usual start make all items alike."""
+    import torch
+
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.ndim == 2:
+                weight.mul_(8)
+    return model
+
+
+def colpali(folder: Path) -> Path:
+    """ColPali, a model of late interaction: a vector for every token and patch."""
+    import torch
+    import transformers
+
+    known = tokenizer(folder, kind="roberta")
+    known.add_special_tokens({"additional_special_tokens": ["<image>"], "bos_token": "<s>"})
+    reading = _processor("Siglip")(size=SQUARE)
+    reading.image_seq_length = 4
+    image = SHAPE | {"image_size": 16, "patch_size": 8, "projection_dim": 16}
+    text = SHAPE | {"num_key_value_heads": 2, "head_dim": 8, "vocab_size": len(known), "max_position_embeddings": 128}
+    text["pad_token_id"] = known.pad_token_id
+    vlm = transformers.PaliGemmaConfig(
+        vision_config=transformers.SiglipVisionConfig(**image),
+        text_config=transformers.GemmaConfig(**text),
+        projection_dim=16,
+        hidden_size=16,
+        vocab_size=len(known),
+        image_token_index=known.convert_tokens_to_ids("<image>"),
+    )
+    torch.manual_seed(5)
+    model = transformers.ColPaliForRetrieval(transformers.ColPaliConfig(vlm_config=vlm, embedding_dim=8))
+    larger(model).save_pretrained(folder)
+    transformers.ColPaliProcessor(image_processor=reading, tokenizer=known).save_pretrained(folder)
+    return folder
+
+
+TEMPLATE = (
+    "{% for m in messages %}{{ m['role'] }} {% for c in m['content'] %}{% if c['type'] == 'image' %}<image>"
+    "{% else %}{{ c['text'] }}{% endif %}{% endfor %} {% endfor %}"
+)
+
+
+def image_cross_encoder(folder: Path) -> Path:
+    """LLaVA that answers yes or no, as a CrossEncoder of sentence-transformers."""
+    import torch
+    import transformers
+    from sentence_transformers import CrossEncoder
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.cross_encoder.modules import LogitScore
+
+    base = folder / "base"
+    known = tokenizer(base, kind="roberta")
+    known.add_special_tokens({"additional_special_tokens": ["<image>"]})
+    known.add_tokens(["yes", "no"])
+    known.padding_side = "left"
+    vision = transformers.CLIPVisionConfig(**SHAPE, image_size=16, patch_size=8)
+    size = {"num_key_value_heads": 2, "vocab_size": len(known), "max_position_embeddings": 128}
+    text = transformers.LlamaConfig(**SHAPE, **size, pad_token_id=known.pad_token_id)
+    image = known.convert_tokens_to_ids("<image>")
+    config = transformers.LlavaConfig(
+        vision_config=vision, text_config=text, image_token_index=image, vision_feature_layer=-1
+    )
+    torch.manual_seed(5)
+    larger(transformers.LlavaForConditionalGeneration(config)).save_pretrained(base)
+    transformers.LlavaProcessor(
+        image_processor=_processor("CLIP")(size={"shortest_edge": 16}, crop_size=SQUARE),
+        tokenizer=known,
+        patch_size=8,
+        vision_feature_select_strategy="default",
+        image_token="<image>",
+        num_additional_image_tokens=1,
+        chat_template=TEMPLATE,
+    ).save_pretrained(base)
+    answers = LogitScore(*known.convert_tokens_to_ids(["yes", "no"]))
+    modules = [Transformer(str(base), transformer_task="any-to-any"), answers]
+    CrossEncoder(modules=modules, device="cpu").save(str(folder / "model"))
+    return folder / "model"
 
 
 def _processor(name: str):

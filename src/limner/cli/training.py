@@ -64,7 +64,12 @@ def encoded_by(
             f"--encoder {name}: expected an encoder of 'limner encoders', such as 'clip(model=DIR)', or a saved model; "
             "a system that is trained now is given with --system"
         )
-    if found.kind == ENCODER:
+    if found.kind == ENCODER and hasattr(found.given, "encode_sets"):
+        if cache is not None:
+            raise LimnerError(
+                f"--cache with {name}, which gives several vectors per item: only one is kept; leave it out"
+            )
+    elif found.kind == ENCODER:
         kept = remembering(found.given) if cache is None else Cached(found.given, cache)
         found = replace(found, given=kept)
     elif cache is not None:

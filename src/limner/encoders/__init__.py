@@ -28,6 +28,8 @@ ENCODERS: Registry[Any] = Registry(
     "encoder",
     {
         "sentence-transformers": "limner.encoders.sentences:SentenceEncoder",
+        "sentence-transformers-multimodal": "limner.encoders.multimodal:MultimodalEncoder",
+        "multi-vector": "limner.encoders.multimodal:LateInteraction",
         "minilm": "limner.encoders.sentences:minilm",
         "use-multilingual": "limner.encoders.sentences:UniversalSentenceEncoder",
         "transformers": "limner.encoders.backbones:TextBackbone",

@@ -1,4 +1,4 @@
-"""CLIP and SigLIP as Hugging Face transformers loads them: both towers, one space."""
+"""CLIP, SigLIP and SigLIP 2 as Hugging Face transformers loads them: both towers, one space."""
 
 from __future__ import annotations
 
@@ -6,30 +6,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from limner.core.collection import Items
-from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.encoders.offline import fingerprint_of, folder_of, needed, pretrained
-from limner.encoders.running import Running, TorchEncoder
-from limner.scores import Progress
+from limner.encoders.running import JointEncoder, Running
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 
-class ClipEncoder(TorchEncoder):
+class ClipEncoder(JointEncoder):
     """A CLIP, SigLIP or SigLIP 2 model; vectors are L2-normalised.
+
+    SigLIP 2 in its NaFlex form reads an image as patches in its own aspect ratio; how many is in the model's folder.
 
     Args:
         model: A folder, or a name on the Hugging Face hub, such as "openai/clip-vit-base-patch32".
         running: `device`, `precision`, `tokens_per_batch` and `batch_size` of `limner.encoders.running.TorchEncoder`.
     """
-
-    kinds = ("image", "text")
 
     def __init__(self, model: str | Path, **running: Unpack[Running]) -> None:
         super().__init__(**running)
@@ -65,22 +61,14 @@ class ClipEncoder(TorchEncoder):
         mask = {} if self.filled_up else {"attention_mask": filled.long()}
         return _unit(self.model.get_text_features(input_ids=tokens, **mask))
 
-    def pixels(self, picture: Image) -> Tensor:
-        """Preprocessed by the model's own processor."""
-        made = self.processor(images=picture, return_tensors="pt")["pixel_values"][0]
-        return torch.as_tensor(made)
+    def pixels(self, picture: Image) -> dict[str, Tensor]:
+        """Preprocessed by the model's own processor; for NaFlex also the mask and the shape of its patches."""
+        made = self.processor(images=picture, return_tensors="pt")
+        return {name: torch.as_tensor(value)[0] for name, value in made.items()}
 
-    def image_vectors(self, pixels: Tensor) -> Tensor:
+    def image_vectors(self, pixels: dict[str, Tensor]) -> Tensor:
         """Through the image tower."""
-        return _unit(self.model.get_image_features(pixel_values=pixels))
-
-    def encode_images(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
-        """Images in the joint space."""
-        return Embeddings(items.ids, np.asarray(self.encode(items, progress=progress)))
-
-    def encode_texts(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
-        """Texts in the joint space."""
-        return Embeddings(items.ids, np.asarray(self.encode(items, progress=progress)))
+        return _unit(self.model.get_image_features(**pixels))
 
 
 def _unit(given: Any) -> Tensor:

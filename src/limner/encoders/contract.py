@@ -145,6 +145,11 @@ def _encode(system: object, kind: str) -> Callable[..., object]:
     if isinstance(system, Encoder) and not inspect.isclass(system) and not isinstance(system, str):
         return system.encode
     name = system.__name__ if inspect.isclass(system) else type(system).__name__
+    if hasattr(system, "encode_sets"):
+        raise LimnerError(
+            f"{name} gives several vectors per item, and one is needed here: use its encode_sets(items), or "
+            "'limner evaluate --encoder' at the shell"
+        )
     raise LimnerError(
         f"{name} encodes nothing: expected a function of a list, an object with encode(items), or with encode_images "
         "and encode_texts, such as a trained system"

@@ -6,23 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from limner.core.collection import Items
-from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.encoders.offline import fingerprint_of, hub_or_cache, needed, unreachable
-from limner.encoders.running import Running, TorchEncoder
+from limner.encoders.running import JointEncoder, Running
 from limner.encoders.weights import read_weights
-from limner.scores import Progress
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 
-class OpenClipEncoder(TorchEncoder):
+class OpenClipEncoder(JointEncoder):
     """A model of open_clip by its architecture and weights; vectors are L2-normalised.
 
     Args:
@@ -30,8 +26,6 @@ class OpenClipEncoder(TorchEncoder):
         weights: A file of weights, or one of open_clip's tags for this architecture, such as "laion2b_s34b_b79k".
         running: `device`, `precision`, `tokens_per_batch` and `batch_size` of `limner.encoders.running.TorchEncoder`.
     """
-
-    kinds = ("image", "text")
 
     def __init__(self, model: str, *, weights: str | Path, **running: Unpack[Running]) -> None:
         super().__init__(**running)
@@ -65,14 +59,6 @@ class OpenClipEncoder(TorchEncoder):
     def image_vectors(self, pixels: Tensor) -> Tensor:
         """Through the image tower."""
         return torch.nn.functional.normalize(self.model.encode_image(pixels).float(), dim=-1)
-
-    def encode_images(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
-        """Images in the joint space."""
-        return Embeddings(items.ids, np.asarray(self.encode(items, progress=progress)))
-
-    def encode_texts(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
-        """Texts in the joint space."""
-        return Embeddings(items.ids, np.asarray(self.encode(items, progress=progress)))
 
 
 def _loaded(library: Any, model: str, weights: str) -> tuple[Any, Any]:

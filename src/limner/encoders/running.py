@@ -14,6 +14,7 @@ import numpy as np
 
 from limner.core.arrays import Float32
 from limner.core.collection import Items
+from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, MissingExtra, UnknownName
 from limner.core.renamed import renamed
 from limner.core.torch_kernels import device_named
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 keep_freed()
 PRECISIONS = {"float32": None, "float16": torch.float16, "bfloat16": torch.bfloat16}
+Pixels = Tensor | dict[str, Tensor]
+"""A preprocessed image: its pixels, or all that the model's processor gives by name."""
 _AHEAD = 3  # batches of pictures that are decoded before the model asks for them
 
 
@@ -147,34 +150,58 @@ class TorchEncoder(ABC):
 
     # --- images ---------------------------------------------------------------------------------------------------
 
-    def pixels(self, picture: Image) -> Tensor:
+    def pixels(self, picture: Image) -> Pixels:
         """One preprocessed image."""
         raise LimnerError(f"{type(self).__name__} encodes no pictures")
 
-    def image_vectors(self, pixels: Tensor) -> Tensor:
-        """Vectors of a batch of pictures."""
+    def image_vectors(self, pixels: Any) -> Tensor:
+        """Vectors of a batch of images: of stacked `Pixels`."""
         raise LimnerError(f"{type(self).__name__} encodes no pictures")
 
     def _images(self, items: Items) -> Iterator[tuple[Any, Tensor]]:
         for rows, pixels in ahead(items, self.pixels, batch=self.batch_size, shortest=self.shortest):
             with self._mixed():
-                yield rows, self.image_vectors(pixels.to(self.device, non_blocking=True))
+                yield rows, self.image_vectors(on_device(pixels, self.device))
+
+
+class JointEncoder(TorchEncoder):
+    """A torch encoder with one space for images and texts."""
+
+    kinds = ("image", "text")
+
+    def encode_images(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
+        """Images in the joint space."""
+        return Embeddings(items.ids, np.asarray(self.encode(items, progress=progress)))
+
+    def encode_texts(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
+        """Texts in the joint space."""
+        return Embeddings(items.ids, np.asarray(self.encode(items, progress=progress)))
 
 
 _TEXTS_AT_ONCE = 65_536  # texts tokenised at once
 
 
 def ahead(
-    items: Items, read: Callable[[Image], Tensor], *, batch: int, shortest: int | None = None
-) -> Iterator[tuple[object, Tensor]]:
-    """Batches of pictures, decoded on threads while the model processes earlier ones."""
+    items: Items, read: Callable[[Image], Any], *, batch: int, shortest: int | None = None
+) -> Iterator[tuple[Any, Any]]:
+    """Batches of pictures, decoded on threads while the model processes earlier ones.
 
-    def one(row: int) -> Tensor:
+    Args:
+        items: The images.
+        read: What is done to each, on a thread. Tensors, and tensors by name, are stacked; other results are listed.
+        batch: Images in a batch.
+        shortest: The short side that `read` scales to; a large JPEG is decoded at a smaller scale.
+
+    Returns:
+        Rows of the batch, and its results.
+    """
+
+    def one(row: int) -> Any:
         with items.opened(row, shortest=shortest) as picture:
             return read(picture)
 
     with ThreadPoolExecutor(usable_cores()) as pool:
-        waiting: deque[tuple[Any, list[Future[Tensor]]]] = deque()
+        waiting: deque[tuple[Any, list[Future[Any]]]] = deque()
         for low in range(0, len(items), batch):
             rows = np.arange(low, min(low + batch, len(items)))
             waiting.append((rows, [pool.submit(one, int(row)) for row in rows]))
@@ -184,10 +211,31 @@ def ahead(
             yield _next(waiting)
 
 
-def _next(waiting: deque[tuple[object, list[Future[Tensor]]]]) -> tuple[object, Tensor]:
-    """The oldest batch. numpy joins it on one thread: torch's many would take the cores from the decoding threads."""
+def _next(waiting: deque[tuple[Any, list[Future[Any]]]]) -> tuple[Any, Any]:
     rows, futures = waiting.popleft()
-    return rows, torch.from_numpy(np.stack([future.result().numpy() for future in futures]))
+    return rows, stacked([future.result() for future in futures])
+
+
+def stacked(parts: list[Any]) -> Any:
+    """Tensors as one, tensors by name as one for each name; anything else stays a list.
+
+    numpy joins them on one thread: the many threads of torch would take the cores from the decoding threads.
+
+    >>> stacked([{"a": torch.zeros(2)}, {"a": torch.ones(2)}])["a"].tolist(), stacked(["x"])
+    ([[0.0, 0.0], [1.0, 1.0]], ['x'])
+    """
+    if isinstance(parts[0], Tensor):
+        return torch.from_numpy(np.stack([part.numpy() for part in parts]))
+    if isinstance(parts[0], dict):
+        return {name: stacked([part[name] for part in parts]) for name in parts[0]}
+    return parts
+
+
+def on_device(given: Any, device: torch.device) -> Any:
+    """A tensor, or tensors by name, on a device."""
+    if isinstance(given, dict):
+        return {name: tensor.to(device, non_blocking=True) for name, tensor in given.items()}
+    return given.to(device, non_blocking=True)
 
 
 def mean_pooled(states: Tensor, filled: Tensor) -> Tensor:

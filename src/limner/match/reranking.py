@@ -39,6 +39,8 @@ SCORERS: Registry[Any] = Registry(
     {
         "levenshtein": "limner.systems.levenshtein:Levenshtein",
         "cross-encoder": "limner.systems.towers.pairs:CrossEncoderScorer",
+        "image-cross-encoder": "limner.systems.towers.image_pairs:ImageCrossEncoder",
+        "blip-itm": "limner.systems.towers.image_pairs:ItmScorer",
     },
 )
 """Pair scorers by name: each a class or function that is called with the options, or a scorer itself."""
@@ -238,7 +240,8 @@ class _Asking:
     def _content_keys(self) -> tuple[Keys, Keys] | None:
         if self.store is None:
             return None
-        queries, candidates = (keys_of(map(_content, side)) for side in self.sides)
+        asked = getattr(self.scorer, "query_key", _content)  # images are known by their content, not by their path
+        queries, candidates = (keys_of(map(how, side)) for how, side in zip((asked, _content), self.sides, strict=True))
         return queries, np.roll(candidates, 1, axis=1)  # turned, so that (a, b) is not (b, a)
 
     def _part(self, rows: IntArray, columns: IntArray, keys: Any, told: Progress) -> Block:

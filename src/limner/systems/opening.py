@@ -1,8 +1,9 @@
 """Opens systems, for Python, the command line and the web page.
 
 A system is given as a name of `limner.systems.SYSTEMS` (trained now), the folder of a saved model, an encoder
-("clip(model=DIR)", "module:thing" or an object), a file of similarities (images by texts), the embeddings of images and
-texts, an index of images, or a model object. What is evaluated follows one rule: `limner.systems.held_out`.
+("clip(model=DIR)", "module:thing" or an object), a scorer of image-text pairs ("blip-itm(model=DIR)"), a file of
+similarities (images by texts), the embeddings of images and texts, an index of images, or a model object. What is
+evaluated follows one rule: `limner.systems.held_out`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from limner.core.paths import read_array
 from limner.core.progress import progress_for
 from limner.core.written import call
 from limner.encoders import ENCODERS, Encoder, TwoSided, encoded, encoder_named
+from limner.match import SCORERS, scorer
 from limner.scores import Progress, Scores
 from limner.systems.held_out import HoldOut, dev_of, hold_out
 from limner.systems.trained_on import TrainedOn
@@ -284,13 +286,27 @@ def find_system(given: object, *, trust: bool = False, said: bool = True) -> Fou
         return FoundSystem(name, _kind(Path(name)), Path(name), trust)
     if name.partition("(")[0] in ENCODERS:
         return FoundSystem(name, ENCODER, encoder_named(*call(name, what="encoder")), trust)
+    if name.partition("(")[0] in SCORERS:
+        return FoundSystem(name, MODEL, _pair_scorer(name), trust)
     if ":" not in name:
-        known = [*SYSTEMS, *ENCODERS]
+        known = [*SYSTEMS, *ENCODERS, *SCORERS]
         raise UnknownName("system, and no saved model or file,", name, known)
     thing: Any = SYSTEMS.find(name, trusted=said or trust)
     if inspect.isfunction(thing):
         return FoundSystem(name, TRAINED, name, trust)
     return replace(_of_object(thing() if inspect.isclass(thing) else thing, trust), name=name)
+
+
+def _pair_scorer(name: str) -> Any:
+    """A scorer of image-text pairs, which scores a whole collection pair by pair."""
+    kind, options = call(name, what="pair scorer")
+    made = scorer(kind, **options)
+    if not hasattr(made, "queries"):  # what it reads of the images of a collection
+        raise LimnerError(
+            f"{kind} scores pairs of texts: as a system, name a scorer that reads images, such as "
+            "'blip-itm(model=DIR)', or re-rank with it ('limner rerank')"
+        )
+    return made
 
 
 def open_system(

@@ -67,7 +67,7 @@ def pixels_of(encoder: TorchEncoder, items: Items, progress: Progress | None = N
     for rows, pixels in ahead(items, encoder.pixels, batch=encoder.batch_size, shortest=encoder.shortest):
         batches.append(pixels)
         if progress is not None:
-            progress(int(rows[-1]) + 1, len(items))  # type: ignore[index]
+            progress(int(rows[-1]) + 1, len(items))
     if not batches:
         raise LimnerError("there are no images to read: expected at least 1")
     return torch.cat(batches)

@@ -1,0 +1,169 @@
+"""Models of sentence-transformers that read images: one vector per item, or several for late interaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from limner.core.collection import Collection, Items
+from limner.core.errors import LimnerError
+from limner.core.torch_kernels import device_named
+from limner.encoders.offline import fingerprint_of, folder_of, needed, pretrained
+from limner.encoders.running import JointEncoder, Running, ahead, number_type
+from limner.scores import Progress, Scores, VectorSets
+
+_TEXTS_AT_ONCE = 512  # texts given to the library at once; it sorts them by length
+
+
+class MultimodalEncoder(JointEncoder):
+    """A sentence-transformers model that reads images and texts; the vectors are those of its `encode`.
+
+    Args:
+        model: A folder, or a name on the Hugging Face hub.
+        image_prompt: Given with every image, if the model was trained with one; by default the model's own.
+        text_prompt: Likewise with every text.
+        running: `device`, `precision` and `batch_size` of `limner.encoders.running.TorchEncoder`.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        image_prompt: str | None = None,
+        text_prompt: str | None = None,
+        **running: Unpack[Running],
+    ) -> None:
+        super().__init__(**running)
+        what = "the encoder 'sentence-transformers-multimodal'"
+        library = needed("sentence_transformers", what=what, package="sentence-transformers", extra="train")
+        self.folder, self.prompts = folder_of(model, what=what), {"image": image_prompt, "text": text_prompt}
+        self.model = pretrained(library.SentenceTransformer, self.folder, device=str(self.device)).eval()
+        refuse_blind(self.model, self.folder, instead="for texts alone use the encoder 'sentence-transformers'")
+        self.dim = int(self.model.get_embedding_dimension())
+        limit_length(self.model)
+
+    @property
+    def fingerprint(self) -> str:
+        """The model's files, the prompts and the precision."""
+        prompts = "".join(f" {prompt!r}" for prompt in self.prompts.values())
+        return f"sentence-transformers-multimodal {fingerprint_of(self.folder)}{prompts} {self.number_type}"
+
+    def _texts(self, texts: Sequence[str]) -> Iterator[tuple[Any, Tensor]]:
+        for low in range(0, len(texts), _TEXTS_AT_ONCE):
+            part = list(texts[low : low + _TEXTS_AT_ONCE])
+            yield np.arange(low, low + len(part)), self._vectors(part, "text")
+
+    def _images(self, items: Items) -> Iterator[tuple[Any, Tensor]]:
+        for rows, opened in ahead(items, _itself, batch=self.batch_size):
+            yield rows, self._vectors(opened, "image")
+
+    def _vectors(self, inputs: list[Any], kind: str) -> Tensor:
+        how = {"batch_size": self.batch_size, "show_progress_bar": False, "convert_to_tensor": True}
+        with self._mixed():
+            found: Tensor = self.model.encode(inputs, prompt=self.prompts[kind], **how)
+        return found
+
+
+class LateInteraction:
+    """A multi-vector model of sentence-transformers (ColBERT, ColPali, ...): a vector for each token or patch.
+
+    Texts are the queries and images the documents: the score is the sum over the text's vectors of the best product
+    with any of the image's ("maxsim"), divided by the number of the text's vectors for a model of "meanmaxsim".
+
+    Args:
+        model: A folder, or a name on the Hugging Face hub.
+        device: "auto" (a GPU if there is one), "cpu", "cuda", ...
+        precision: "auto" (half precision on a GPU), "float32", "float16" or "bfloat16".
+        batch_size: Items in a batch.
+    """
+
+    def __init__(
+        self, model: str | Path, *, device: str = "auto", precision: str = "auto", batch_size: int = 16
+    ) -> None:
+        what = "the encoder 'multi-vector'"
+        library = needed("sentence_transformers", what=what, package="sentence-transformers", extra="train")
+        if not hasattr(library, "MultiVectorEncoder"):
+            raise LimnerError(
+                f"{what} needs a sentence-transformers with MultiVectorEncoder, but {library.__version__} is "
+                "installed: pip install --upgrade sentence-transformers"
+            )
+        self.folder, self.device = folder_of(model, what=what), device_named(device)
+        self.number_type, self.batch_size = number_type(precision, self.device), batch_size
+        self.model = pretrained(library.MultiVectorEncoder, self.folder, device=str(self.device)).eval()
+        limit_length(self.model)
+
+    @property
+    def fingerprint(self) -> str:
+        """The model's files and the precision."""
+        return f"multi-vector {fingerprint_of(self.folder)} {self.number_type}"
+
+    def encode_sets(
+        self, items: Items | Sequence[str], *, queries: bool | None = None, progress: Progress | None = None
+    ) -> VectorSets:
+        """All vectors of each item.
+
+        Args:
+            items: Images or texts: items, or anything `limner.Items.of` accepts.
+            queries: Whether they are read as queries; by default texts are, and images are documents.
+            progress: Called with (items done, items in total).
+        """
+        given = Items.of(items)
+        if given.kind == "image":
+            refuse_blind(self.model, self.folder, instead="give texts, or a model such as ColPali")
+        asked = given.kind == "text" if queries is None else queries
+        encode = self.model.encode_query if asked else self.model.encode_document
+        found: list[Any] = []
+        for part in self._parts(given):
+            with self._mixed(), torch.inference_mode():
+                made = encode(part, batch_size=self.batch_size, show_progress_bar=False)
+            found += [vectors.float().cpu().numpy() for vectors in made]
+            if progress is not None:
+                progress(len(found), len(given))
+        return VectorSets.of(dict(zip(given.ids, found, strict=True)))
+
+    def scores(self, collection: Collection, *, progress: Progress | None = None) -> Scores:
+        """Late interaction of every image and every text of a collection, computed when it is read."""
+        images = self.encode_sets(collection.images, queries=False, progress=progress)
+        texts = self.encode_sets(collection.texts, queries=True)
+        if self.model.similarity_fn_name == "meanmaxsim":
+            texts = _divided(texts)
+        return Scores.from_sets(texts, images, similarity="dot", pooling="maxsim").T
+
+    def _parts(self, items: Items) -> Iterator[list[Any]]:
+        if items.kind == "image":
+            yield from (opened for _, opened in ahead(items, _itself, batch=self.batch_size))
+            return
+        for low in range(0, len(items), _TEXTS_AT_ONCE):
+            yield list(items.values[low : low + _TEXTS_AT_ONCE])
+
+    def _mixed(self) -> Any:
+        return nullcontext() if self.number_type is None else torch.autocast(self.device.type, self.number_type)
+
+
+def refuse_blind(model: Any, folder: Path, *, instead: str) -> None:
+    """Refuses a model of sentence-transformers that reads no images."""
+    if "image" not in (known := getattr(model, "modalities", ["text"])):
+        raise LimnerError(f"{folder} reads {', '.join(map(str, known))}, no images: {instead}")
+
+
+def limit_length(model: Any) -> None:
+    """Cuts texts to the positions that the text part of a model of sentence-transformers has; it may not do so."""
+    places = getattr(getattr(model[0].config, "text_config", None), "max_position_embeddings", None)
+    if places is not None and (model.max_seq_length or places + 1) > places:
+        model.max_seq_length = places
+
+
+def _itself(image: Any) -> Any:
+    return image
+
+
+def _divided(sets: VectorSets) -> VectorSets:
+    """The vectors of each item divided by their number: sums over them become means."""
+    parts = zip(sets.ids, sets.starts[:-1], np.diff(sets.starts), strict=True)
+    return VectorSets.of({name: sets.vectors.matrix[low : low + n] / n for name, low, n in parts})

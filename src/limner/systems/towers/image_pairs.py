@@ -1,0 +1,223 @@
+"""Scorers of pairs of an image and a text: image-text matching heads (BLIP, BLIP-2), and cross-encoders.
+
+Both models read the two together, so nothing can be computed in advance: they re-rank what a faster system proposes, or
+judge the few pairs of a probe. The image part is computed once for all pairs of an image where the model allows it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from limner.core.arrays import Float32, IntArray
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError
+from limner.core.images import as_value, open_image
+from limner.core.torch_kernels import device_named
+from limner.encoders.cache import content_key
+from limner.encoders.multimodal import refuse_blind
+from limner.encoders.offline import fingerprint_of, folder_of, needed, pretrained
+from limner.encoders.running import number_type
+from limner.scores import Progress, Scores
+
+
+class ImagePairScorer(ABC):
+    """Scores (image, text) pairs in batches that keep the pairs of an image together.
+
+    Args:
+        model: A folder, or a name on the Hugging Face hub.
+        device: "auto" (a GPU if there is one), "cpu", "cuda", ...
+        precision: "auto" (half precision on a GPU), "float32", "float16" or "bfloat16".
+        batch_size: Pairs in a batch.
+    """
+
+    what = "a scorer of image-text pairs"
+
+    def __init__(
+        self, model: str | Path, *, device: str = "auto", precision: str = "auto", batch_size: int = 32
+    ) -> None:
+        if batch_size < 1:
+            raise LimnerError(f"batch_size={batch_size}: expected at least 1 pair")
+        self.folder, self.device = folder_of(model, what=self.what), device_named(device)
+        self.number_type, self.batch_size = number_type(precision, self.device), batch_size
+
+    @property
+    def fingerprint(self) -> str:
+        """The kind of scorer, the model's files and the precision."""
+        return f"{type(self).__name__} {fingerprint_of(self.folder)} {self.number_type}"
+
+    def query_key(self, image: Any) -> bytes:
+        """The hash of an image, by which scores are kept: of the file's bytes or of the pixels."""
+        return content_key(as_value(image, name="query"), kind="image")
+
+    def queries(self, collection: Collection, *, features: object = None) -> Sequence[Any]:
+        """What is scored for an image of a collection: the image itself."""
+        if features is not None:
+            raise LimnerError(f"features for {self.what}, which reads the images themselves: leave them out")
+        return list(collection.images.values)
+
+    def scores(self, collection: Collection) -> Scores:
+        """Every image with every text, pair by pair: for small collections and probes."""
+        return Scores.from_scorer(self, collection.images, collection.texts)
+
+    def score_pairs(
+        self, queries: Sequence[Any], candidates: Sequence[str], *, progress: Progress | None = None
+    ) -> Float32:
+        """One number per pair of an image (file, bytes, Pillow image, array) and a text, higher is better."""
+        which, images = _distinct(queries)
+        order = np.argsort(which, kind="stable")
+        out = np.empty(len(order), dtype=np.float32)
+        seen: dict[int, Any] = {}
+        for low in range(0, len(order), self.batch_size):
+            rows = order[low : low + self.batch_size]
+            seen = {n: seen[n] if n in seen else self._opened(images[n], n) for n in np.unique(which[rows]).tolist()}
+            with torch.inference_mode(), torch.autocast(self.device.type, self.number_type or torch.bfloat16,
+                                                        enabled=self.number_type is not None):  # fmt: skip
+                made = self.batch([seen[n] for n in which[rows].tolist()], [str(candidates[r]) for r in rows])
+            out[rows] = made.float().cpu().numpy()
+            if progress is not None:
+                progress(low + len(rows), len(order))
+        return out
+
+    def _opened(self, image: Any, number: int) -> Any:
+        name = f"of pair {number}"
+        return self.read(open_image(as_value(image, name=name), name=name))
+
+    @abstractmethod
+    def read(self, image: Any) -> Any:
+        """What is kept of an opened image while its pairs are scored."""
+
+    @abstractmethod
+    def batch(self, images: list[Any], texts: list[str]) -> Tensor:
+        """Scores of pairs, from what `read` gave and texts."""
+
+
+def _distinct(images: Sequence[Any]) -> tuple[IntArray, list[Any]]:
+    """The number of each image among the distinct ones, and these: equal paths, or the same object."""
+    numbers: dict[Any, int] = {}
+    values: list[Any] = []
+    which = []
+    for image in images:
+        key = image if isinstance(image, (str, Path, bytes)) else id(image)
+        if key not in numbers:
+            numbers[key] = len(values)
+            values.append(image)
+        which.append(numbers[key])
+    return np.array(which, dtype=np.int64), values
+
+
+class ItmScorer(ImagePairScorer):
+    """The image-text matching head of BLIP or BLIP-2 (Li et al. 2022, 2023): the log-odds that text and image match.
+
+    The image part of the model runs once per image and batch.
+
+    Args:
+        model: A folder, or a name on the Hugging Face hub, such as "Salesforce/blip-itm-base-coco".
+        options: `device`, `precision` and `batch_size` of `ImagePairScorer`.
+    """
+
+    what = "the scorer 'blip-itm'"
+
+    def __init__(
+        self, model: str | Path, *, device: str = "auto", precision: str = "auto", batch_size: int = 32
+    ) -> None:
+        super().__init__(model, device=device, precision=precision, batch_size=batch_size)
+        library = needed("transformers", what=self.what, package="transformers", extra="train")
+        kind = pretrained(library.AutoConfig.from_pretrained, self.folder).model_type
+        classes = {"blip": "BlipForImageTextRetrieval", "blip-2": "Blip2ForImageTextRetrieval"}
+        if kind not in classes:
+            raise LimnerError(f"{self.folder} is a model of kind {kind!r}: expected {' or '.join(classes)}")
+        loaded = pretrained(getattr(library, classes[kind]).from_pretrained, self.folder)
+        self.model, self.two = loaded.to(self.device).eval(), kind == "blip-2"
+        self.tokenizer = pretrained(library.AutoTokenizer.from_pretrained, self.folder)
+        self.processor = pretrained(library.AutoImageProcessor.from_pretrained, self.folder)
+        config = self.model.config.qformer_config if self.two else self.model.config.text_config
+        self.max_tokens = int(config.max_position_embeddings)
+
+    def read(self, image: Any) -> Tensor:
+        """The states of the image's patches."""
+        pixels = torch.as_tensor(self.processor(images=image, return_tensors="pt")["pixel_values"])
+        found: Tensor = self.model.vision_model(pixel_values=pixels.to(self.device)).last_hidden_state[0]
+        return found
+
+    def batch(self, images: list[Tensor], texts: list[str]) -> Tensor:
+        """The logit of "match" less that of "no match"."""
+        how = {"padding": True, "truncation": True, "max_length": self.max_tokens, "return_tensors": "pt"}
+        given = self.tokenizer(texts, **how).to(self.device)
+        states = torch.stack(images)
+        there = torch.ones(states.shape[:2], dtype=torch.long, device=self.device)
+        head = self._two if self.two else self._one
+        logits = head(given["input_ids"], given["attention_mask"], states, there).float()
+        return logits[:, 1] - logits[:, 0]
+
+    def _one(self, tokens: Tensor, mask: Tensor, states: Tensor, there: Tensor) -> Tensor:
+        seen = {"encoder_hidden_states": states, "encoder_attention_mask": there}
+        read = self.model.text_encoder(input_ids=tokens, attention_mask=mask, **seen).last_hidden_state
+        found: Tensor = self.model.itm_head(read[:, 0])
+        return found
+
+    def _two(self, tokens: Tensor, mask: Tensor, states: Tensor, there: Tensor) -> Tensor:
+        queries = self.model.query_tokens.expand(len(tokens), -1, -1)
+        count = queries.shape[1]
+        whole = torch.cat([mask.new_ones(len(mask), count), mask], dim=1)
+        seen = {"encoder_hidden_states": states, "encoder_attention_mask": there}
+        given = self.model.embeddings(input_ids=tokens, query_embeds=queries)
+        read = self.model.qformer(query_embeds=given, query_length=count, attention_mask=whole, **seen)
+        found: Tensor = self.model.itm_head(read.last_hidden_state[:, :count].to(self.model.itm_head.weight.dtype))
+        return found.mean(dim=1)
+
+
+class ImageCrossEncoder(ImagePairScorer):
+    """A CrossEncoder of sentence-transformers that reads images: its logits, without the final activation.
+
+    Args:
+        model: A folder, or a name on the Hugging Face hub, with one label, or two of which the second means "match".
+        prompt: The instruction given with every pair, if the model was trained with one; by default the model's own.
+        options: `device`, `precision` and `batch_size` of `ImagePairScorer`.
+    """
+
+    what = "the scorer 'image-cross-encoder'"
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        prompt: str | None = None,
+        device: str = "auto",
+        precision: str = "auto",
+        batch_size: int = 32,
+    ) -> None:
+        super().__init__(model, device=device, precision=precision, batch_size=batch_size)
+        library = needed("sentence_transformers", what=self.what, package="sentence-transformers", extra="train")
+        self.model = pretrained(library.CrossEncoder, self.folder, device=str(self.device)).eval()
+        refuse_blind(self.model, self.folder, instead="for pairs of texts use the scorer 'cross-encoder'")
+        self.prompt = prompt
+        if self.model.num_labels not in (1, 2):
+            raise LimnerError(f"{self.folder} has {self.model.num_labels} labels: expected 1, or 2")
+
+    @property
+    def fingerprint(self) -> str:
+        """The model's files, the prompt and the precision."""
+        return f"image-cross-encoder {fingerprint_of(self.folder)} {self.prompt!r} {self.number_type}"
+
+    def read(self, image: Any) -> Any:
+        """The image as it is."""
+        return image
+
+    def batch(self, images: list[Any], texts: list[str]) -> Tensor:
+        """The logit of the only label, or the log-odds of the second."""
+        found: Tensor = self.model.predict(
+            list(zip(images, texts, strict=True)),
+            prompt=self.prompt,
+            batch_size=self.batch_size,
+            activation_fn=torch.nn.Identity(),
+            show_progress_bar=False,
+            convert_to_tensor=True,
+        )
+        return found if found.ndim == 1 else found[:, 1] - found[:, 0]

@@ -1,0 +1,180 @@
+"""Today's image-text models: each adapter gives what its library gives, on tiny models in the real formats."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import limner
+from limner.core.errors import LimnerError
+from limner.encoders import encoder
+from limner.match import cascade, scorer
+from limner.scores import Scores
+
+torch = pytest.importorskip("torch")
+library = pytest.importorskip("sentence_transformers")
+sys.path.insert(0, str(Path(__file__).parent))
+
+import tiny  # noqa: E402
+
+TEXTS = [*tiny.SENTENCES[:3], "football"]
+
+
+@pytest.fixture(scope="module")
+def world():
+    return limner.load("scenes", images=10)
+
+
+@pytest.fixture(scope="module")
+def opened(world):
+    return [world.images.open(row) for row in range(len(world.images))]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Folders by kind; each is made when a test asks for it."""
+    made, folder = {}, tmp_path_factory.mktemp("models")
+    makers = {"clip": _multimodal, "colpali": tiny.colpali, "cross": tiny.image_cross_encoder}
+    makers |= {kind: lambda place, kind=kind: tiny.blip(place, kind=kind) for kind in ("blip", "blip-2")}
+
+    def find(kind):
+        if kind not in made:
+            made[kind] = makers[kind](folder / kind)
+        return made[kind]
+
+    return find
+
+
+def _multimodal(folder):
+    from transformers import AutoImageProcessor, AutoTokenizer, CLIPProcessor
+
+    parts = (each.from_pretrained(tiny.clip(folder)) for each in (AutoImageProcessor, AutoTokenizer))
+    CLIPProcessor(*parts).save_pretrained(folder)
+    return folder
+
+
+def test_a_sentence_transformer_that_reads_images(models, world, opened):
+    ours = encoder("sentence-transformers-multimodal", model=models("clip"), batch_size=3, device="cpu")
+    theirs = library.SentenceTransformer(str(models("clip")), device="cpu")
+    told = []
+    images = ours.encode(world.images, progress=lambda *t: told.append(t))
+    np.testing.assert_allclose(images, theirs.encode(opened), atol=1e-6)
+    np.testing.assert_allclose(ours.encode_texts(limner.Items.of(TEXTS)).matrix, theirs.encode(TEXTS), atol=1e-6)
+    assert images.shape == (10, ours.dim) and told[-1] == (10, 10)
+    prompted = encoder("sentence-transformers-multimodal", model=models("clip"), text_prompt="the dog ")
+    np.testing.assert_allclose(prompted.encode(TEXTS), theirs.encode(TEXTS, prompt="the dog "), atol=1e-6)
+    assert prompted.fingerprint != ours.fingerprint
+
+
+@pytest.mark.parametrize("similarity", ["maxsim", "meanmaxsim"])
+def test_late_interaction_scores_as_the_library_does(models, world, opened, similarity):
+    ours = encoder("multi-vector", model=models("colpali"), batch_size=3, device="cpu")
+    theirs = library.MultiVectorEncoder(str(models("colpali")), device="cpu")
+    ours.model.similarity_fn_name = theirs.similarity_fn_name = similarity
+    queries = theirs.encode_query(list(world.texts.values))
+    expected = theirs.similarity(queries, theirs.encode_document(opened)).numpy()
+    found = ours.scores(world)
+    assert found.shape == (10, len(world.texts)) and list(found.queries) == list(world.images.ids)
+    np.testing.assert_allclose(found.matrix().T, expected, rtol=1e-5)
+    sets = ours.encode_sets(world.texts)
+    assert [len(q) for q in queries] == np.diff(sets.starts).tolist()
+
+
+@pytest.mark.parametrize("kind", ["blip", "blip-2"])
+def test_image_text_matching_heads_equal_their_library(models, world, opened, kind):
+    import transformers
+
+    ours = scorer("blip-itm", model=models(kind), batch_size=3, device="cpu")
+    name = "BlipForImageTextRetrieval" if kind == "blip" else "Blip2ForImageTextRetrieval"
+    theirs = getattr(transformers, name).from_pretrained(models(kind)).eval()
+    which = [0, 1, 0, 2, 0, 1]
+    texts = [TEXTS[n % 4] for n in range(6)]
+    found = ours.score_pairs([world.images.values[n] for n in which], texts)
+    for n, text, score in zip(which, texts, found, strict=True):
+        given = ours.tokenizer([text], return_tensors="pt") | ours.processor(images=opened[n], return_tensors="pt")
+        head = {"use_itm_head": True} if kind == "blip" else {"use_image_text_matching_head": True}
+        with torch.no_grad():
+            made = theirs(**given, **head)
+        logits = made.itm_score[0] if kind == "blip" else made.logits_per_image[0]
+        assert score == pytest.approx(float(logits[1] - logits[0]), abs=2e-5)
+    assert found.std() > 1e-3
+
+
+def test_a_cross_encoder_that_reads_images(models, world, opened):
+    ours = scorer("image-cross-encoder", model=models("cross"), batch_size=3, device="cpu")
+    theirs = library.CrossEncoder(str(models("cross")), device="cpu")
+    texts = [TEXTS[n % 4] for n in range(5)]
+    pairs = list(zip(opened[:5], texts, strict=True))
+    expected = theirs.predict(pairs, activation_fn=torch.nn.Identity(), show_progress_bar=False)
+    np.testing.assert_allclose(ours.score_pairs(opened[:5], texts), expected, atol=1e-5)
+    assert expected.std() > 1e-3
+
+
+def test_pairs_of_an_image_are_scored_again_and_kept_by_content(models, world, tmp_path):
+    ours = scorer("blip-itm", model=models("blip"), device="cpu")
+    files = {i: tmp_path / f"{i}.png" for i in world.images.ids[:3]}
+    for name, file in files.items():
+        world.images.open(name).save(file)
+    first = Scores.from_matrix(np.eye(3, len(world.texts)), list(files), world.texts.ids)
+    given = {"queries": dict(files), "candidates": world.texts, "depth": 4, "cache": tmp_path / "scores"}
+    found = cascade(first, ours, **given)
+    assert (found.pairs, found.reused) == (12, 0)
+    again = cascade(first, ours, **given)
+    assert (again.pairs, again.reused) == (0, 12)
+    np.testing.assert_array_equal(again.scores, found.scores)
+    world.images.open(4).save(files[world.images.ids[0]])  # another image under the same path
+    changed = cascade(first, ours, **given)
+    assert (changed.pairs, changed.reused) == (4, 8) and (changed.scores[0] != found.scores[0]).any()
+
+
+def _limner(*words):
+    from limner.cli import app
+
+    return CliRunner().invoke(app, list(map(str, words)))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["multi-vector(model={colpali})", "sentence-transformers-multimodal(model={clip})", "blip-itm(model={blip})"],
+)
+def test_one_command_from_a_name_to_a_report(models, name):
+    named = name.format(**{kind: models(kind) for kind in ("colpali", "clip", "blip") if kind in name})
+    made = _limner("evaluate", "scenes", "-O", "images=10", "--split", "all", "--encoder", named, "--json")
+    assert made.exit_code == 0, made.output
+    report = json.loads(made.stdout)
+    assert report["system"] == named or named in made.stdout
+
+
+def test_a_probe_of_a_scorer_of_pairs(models):
+    made = _limner("probe", "scenes", "--cases", 4, "--system", f"blip-itm(model={models('blip')})")
+    assert made.exit_code == 0 and "pair accuracy" in made.output
+
+
+def test_refusals(models, tmp_path, world):
+    blind = tiny.backbone(tmp_path / "bert")
+    with pytest.raises(LimnerError, match="reads text, no images: for texts alone use the encoder"):
+        encoder("sentence-transformers-multimodal", model=blind)
+    late = encoder("multi-vector", model=blind, device="cpu")
+    with pytest.raises(LimnerError, match="no images: give texts, or a model such as ColPali"):
+        late.scores(world)
+    with pytest.raises(LimnerError, match="gives several vectors per item, and one is needed here"):
+        limner.encoders.encoded(late, TEXTS)
+    with pytest.raises(LimnerError, match="is a model of kind 'bert': expected blip or blip-2"):
+        scorer("blip-itm", model=blind)
+    with pytest.raises(LimnerError, match="no images: for pairs of texts use the scorer 'cross-encoder'"):
+        scorer("image-cross-encoder", model=tiny.backbone(tmp_path / "pairs", labels=1))
+    made = _limner(
+        "evaluate", "scenes", "-O", "images=10", "--encoder", f"multi-vector(model={blind})", "--cache", tmp_path / "v"
+    )
+    assert made.exit_code == 3 and "several vectors per item: only one is kept" in " ".join(made.output.split())
+    made = _limner("evaluate", "scenes", "-O", "images=10", "--system", "levenshtein")
+    assert made.exit_code == 3 and "scores pairs of texts" in " ".join(made.output.split())
+    with pytest.raises(LimnerError, match="batch_size=0: expected at least 1 pair"):
+        scorer("blip-itm", model=models("blip"), batch_size=0)
+    with pytest.raises(LimnerError, match="image 'of pair 0' .* does not open"):
+        scorer("blip-itm", model=models("blip")).score_pairs([tmp_path / "none.png"], ["a dog"])
