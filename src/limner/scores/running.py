@@ -63,7 +63,7 @@ def merged(parts: Iterable[tuple[int, State]], merge: Callable[[State, State], S
 @contextmanager
 def threads(workers: int | None) -> Iterator[Callable[..., Iterator[Any]]]:
     """A `map` on threads; matrix products inside use one core each."""
-    with _one_thread_per_product(), ThreadPoolExecutor(workers or usable_cores()) as pool:
+    with one_thread_per_product(), ThreadPoolExecutor(workers or usable_cores()) as pool:
         yield pool.map
 
 
@@ -76,8 +76,8 @@ def counted(results: Iterable[Result], step: int, rows: int, progress: Progress 
 
 
 @contextmanager
-def _one_thread_per_product() -> Iterator[None]:
-    """Blocks already run on threads, so BLAS must not start more."""
+def one_thread_per_product() -> Iterator[None]:
+    """Matrix products inside use one core: blocks already run on threads, and one thread rounds in one way."""
     with _matrix_libraries().limit(limits=1, user_api="blas"):
         yield
 

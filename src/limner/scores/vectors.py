@@ -10,10 +10,11 @@ import numpy as np
 from limner.core.arrays import Float32
 from limner.core.embeddings import Embeddings
 from limner.core.ids import Ids
-from limner.scores.base import KINDS, LARGEST, TILE_COLUMNS, TILE_ROWS, Scores, elsewhere
+from limner.scores.base import KINDS, LARGEST, TILE_ROWS, Scores, elsewhere
 from limner.scores.checks import refuse_overflow
 from limner.scores.filtering import Filter, Int64, Selective, best_of_columns, filter_of
 from limner.scores.running import Block, Progress, Result, threads
+from limner.scores.tiles import fill, fill_small
 
 
 @KINDS.register("vectors")
@@ -78,7 +79,7 @@ class VectorScores(Scores):
         width = len(self.candidates)
         block = self.memory() if out is None else out.reshape(-1)[: TILE_ROWS * width].reshape(TILE_ROWS, width)
         with np.errstate(over="ignore", invalid="ignore"):  # refused below
-            _fill(block, self.query_vectors.matrix[start:stop], self.candidate_vectors.matrix)
+            fill(block, self.query_vectors.matrix[start:stop], self.candidate_vectors.matrix)
         if self.may_overflow:
             lengths = self.query_vectors.max_norm, self.candidate_vectors.max_norm
             refuse_overflow(self, block[: stop - start], start, lengths)
@@ -105,13 +106,21 @@ class VectorScores(Scores):
         if self.may_overflow:
             return np.ascontiguousarray(self.block(start, stop)[:, low:high])
         block = np.empty((TILE_ROWS, high - low), dtype=np.float32)
-        _fill(block, self.query_vectors.matrix[start:stop], self.candidate_vectors.matrix[low:high])
+        fill(block, self.query_vectors.matrix[start:stop], self.candidate_vectors.matrix[low:high])
         return block[: stop - start]
+
+    def small(self) -> Float32:
+        """All scores of a few queries and candidates: the numbers that blocks hold, from smaller products."""
+        if self.may_overflow:
+            return self.matrix()
+        block = np.empty(self.shape, dtype=np.float32)
+        fill_small(block, self.query_vectors.matrix, self.candidate_vectors.matrix)
+        return block
 
     def tiles(self, rows: Float32, places: Int64) -> Float32:
         """Scores of up to `TILE_ROWS` query vectors and the candidates at these places, as blocks hold them."""
         block = np.empty((TILE_ROWS, len(places)), dtype=np.float32)
-        _fill(block, rows, self.candidate_vectors.matrix[places])
+        fill(block, rows, self.candidate_vectors.matrix[places])
         return block[: len(rows)]
 
     def pairs(self, rows: Int64, columns: Int64, *, workers: int | None = None) -> Float32:
@@ -131,21 +140,3 @@ class VectorScores(Scores):
         with threads(workers) as work_on:
             list(work_on(work, range(len(ends) - 1)))
         return scores
-
-
-def _fill(block: Float32, rows: Float32, columns: Float32) -> None:
-    """Products of whole tiles, of one shape: a score depends on its two vectors only, not on their positions."""
-    rows, width = _padded(rows, TILE_ROWS), len(columns)
-    whole = width - width % TILE_COLUMNS
-    for low in range(0, whole, TILE_COLUMNS):
-        np.matmul(rows, columns[low : low + TILE_COLUMNS].T, out=block[:, low : low + TILE_COLUMNS])
-    if whole < width:
-        block[:, whole:] = np.matmul(rows, _padded(columns[whole:], TILE_COLUMNS).T)[:, : width - whole]
-
-
-def _padded(matrix: Float32, rows: int) -> Float32:
-    if len(matrix) == rows:
-        return matrix
-    padded = np.zeros((rows, matrix.shape[1]), dtype=np.float32)
-    padded[: len(matrix)] = matrix
-    return padded

@@ -27,6 +27,8 @@ Best = tuple[Places, Float32]
 
 HELD = 32_768
 """Maximum number of rows held before they are scored on the grid."""
+SMALL = 4096
+"""Scores up to this many need no threads and no compiled loops."""
 
 
 def top(
@@ -55,6 +57,10 @@ def top(
 
 def graded(queries: Embeddings, vectors: Float32, k: int) -> Best:
     """The k best of these rows on the grid of `Scores`."""
+    if len(queries) * len(vectors) <= SMALL:
+        scores = VectorScores(queries, Embeddings(Ids(range(len(vectors))), vectors)).small()
+        indices = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        return indices, np.take_along_axis(scores, indices, axis=1)
     ranking = VectorScores(queries, Embeddings(Ids(range(len(vectors))), vectors)).top(k)
     return ranking.indices.astype(np.int64), np.asarray(ranking.scores, dtype=np.float32)
 
@@ -68,7 +74,7 @@ def _few(queries: Embeddings, blocks: Iterable[tuple[int, Float32]], k: int, max
         if max_norm is None:
             known = max(known, float(np.sqrt(np.einsum("ij,ij->i", block, block, dtype=np.float64).max())))
         floor = np.maximum(floor, _kth(near, k))
-        lowest = floor - 4 * _gamma(queries.dim) * lengths * known * 1.001  # lengths are rounded too
+        lowest = floor - 4 * gamma(queries.dim) * lengths * known * 1.001  # lengths are rounded too
         held.add(start, block, np.flatnonzero((near >= lowest[:, None]).any(axis=0)))
         if held.count > HELD:
             held.decide(queries)
@@ -142,7 +148,7 @@ def _kth(scores: Float32, k: int) -> Any:
     return held[:, -1]
 
 
-def _gamma(terms: int) -> float:
+def gamma(terms: int) -> float:
     """The relative error of a sum of products in float32, in any order of summation."""
     share = terms * 2.0**-24
     return share / (1 - share)

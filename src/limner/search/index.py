@@ -19,7 +19,7 @@ from limner.core.ranking import Ranking
 from limner.scores import Progress, Scores, Statistics, VectorScores
 from limner.scores.corrected import correct
 from limner.scores.correction import Correction
-from limner.search import approximate, exact
+from limner.search import approximate, exact, proposals
 from limner.search.approximate import Ann, Recall
 from limner.search.encode import Encoder, TwoSided, encoded, identity
 from limner.search.hits import Hits
@@ -34,6 +34,8 @@ How = str | Path | type[Correction] | Correction | Statistics
 EXISTING = ("refuse", "replace", "skip")
 MEMORY = 2**30
 """Maximum size of vectors kept in memory between searches."""
+PROPOSED = 2
+"""So many queries are left to LanceDB's scan, if the vectors are not in memory; for more they are read once."""
 SAMPLE, K = 100, 10
 """Queries that recall is measured with, and of how many best it is."""
 
@@ -55,6 +57,7 @@ class Index:
     system: System | None = None
     memory: int = MEMORY
     _held: tuple[int, Float32] | None = field(default=None, repr=False)
+    _searched: int | None = field(default=None, repr=False)  # the version that was searched without holding it
 
     def __len__(self) -> int:
         return len(self.store)
@@ -222,6 +225,8 @@ class Index:
         if ann is not None:
             near = approximate.joined(list(approximate.near(self.store, vectors, k, ann.probes)))
             return replace(self._hits(asked, *near), recall=ann.recall, exact=False)
+        if (few := self._proposed(vectors, k, progress)) is not None:
+            return self._hits(asked, *approximate.joined(few))
         places, scores = self._exact(vectors, k, progress)
         return self._from_places(asked, places, scores)
 
@@ -334,6 +339,21 @@ class Index:
                 low += len(block)
             self._held = version, whole
         return self._held[1]
+
+    def _proposed(self, vectors: Embeddings, k: int, progress: Progress | None) -> list[list[approximate.Row]] | None:
+        """The best of one or two queries, if the vectors are not in memory and this does not call for it yet."""
+        version = self.version
+        if len(vectors) > PROPOSED or self.about.similarity != "cosine" or (self._held and self._held[0] == version):
+            return None
+        rows = len(self)
+        if self._searched == version and rows * self.about.dim * 4 <= self.memory:
+            return None
+        self._searched = version
+        report = progress or (lambda done, total: None)
+        report(0, rows)
+        found = proposals.proven(self.store, vectors, k)
+        report(rows, rows)
+        return found
 
     def _exact(self, vectors: Embeddings, k: int, progress: Progress | None) -> exact.Best:
         held = self._in_memory()

@@ -23,6 +23,7 @@ from limner.core.arrays import Float32
 from limner.core.errors import LimnerError, MissingExtra, UnknownName
 from limner.core.paths import folder_for, parse_json
 from limner.core.registry import checked
+from limner.search.lance import lancedb
 
 TABLE = "items"
 FORMAT = 2
@@ -230,6 +231,10 @@ class VectorStore:
         kept = json.dumps({**self.notes, **notes})
         self.table.update_field_metadata({"path": "vector", "metadata": {"limner": kept}})
 
+    def explained(self) -> AbstractContextManager[None]:
+        """Turns errors of LanceDB into one clear line."""
+        return _explained(self.path)
+
     @cached_property
     def is_local(self) -> bool:
         """Whether it is a folder of this machine."""
@@ -271,11 +276,7 @@ def batch(about: About, ids: list[str], vectors: Float32, values: list[Any], pic
 
 def connect(where: str) -> Any:
     """The LanceDB database at an address."""
-    try:
-        import lancedb
-    except ImportError:
-        raise MissingExtra("the index", "lancedb", "store") from None
-    return lancedb.connect(where)
+    return lancedb().connect(where)
 
 
 def _reader(about: About, batches: Iterable[Any]) -> Any:

@@ -1,0 +1,78 @@
+"""Products of vectors in whole tiles of one shape, so that a score depends on its two vectors only."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from limner.core.arrays import Float32
+from limner.scores.base import TILE_COLUMNS, TILE_ROWS
+from limner.scores.running import one_thread_per_product
+
+Shape = tuple[int, int]
+WHOLE: Shape = (TILE_ROWS, TILE_COLUMNS)
+SMALL: tuple[Shape, ...] = ((8, 32), (32, 64), (64, 256))
+"""Smaller tiles that may round as the whole one does, the smallest first."""
+
+
+def fill(block: Float32, rows: Float32, columns: Float32) -> None:
+    """Products of at most `TILE_ROWS` rows, from whole tiles: edges are padded with zeros."""
+    rows, width = _padded(rows, TILE_ROWS), len(columns)
+    whole = width - width % TILE_COLUMNS
+    for low in range(0, whole, TILE_COLUMNS):
+        np.matmul(rows, columns[low : low + TILE_COLUMNS].T, out=block[:, low : low + TILE_COLUMNS])
+    if whole < width:
+        block[:, whole:] = np.matmul(rows, _padded(columns[whole:], TILE_COLUMNS).T)[:, : width - whole]
+
+
+def fill_small(block: Float32, rows: Float32, columns: Float32) -> None:
+    """The same numbers for any few rows and columns, from the smallest tile that rounds as the whole one does."""
+    height, width = _equal_tile(rows.shape[1])
+    with one_thread_per_product():
+        for top in range(0, len(rows), height):
+            part = _padded(rows[top : top + height], height)
+            for low in range(0, len(columns), width):
+                tile = np.matmul(part, _padded(columns[low : low + width], width).T)
+                place = block[top : top + height, low : low + width]
+                place[:] = tile[: place.shape[0], : place.shape[1]]
+
+
+@cache
+def _equal_tile(dimensions: int) -> Shape:
+    """The smallest tile whose products are those of the whole tile to the bit.
+
+    The order in which a matrix library adds up depends on the shapes, not on the numbers. Two orders give different
+    bits for a good part of random products whose terms differ much in size, so orders that agree on a whole tile of
+    them are the same. Looks at the last small tiles of the whole one: 16,384 products of each small shape.
+    """
+    rng, (height, width) = np.random.default_rng(0), SMALL[-1]
+    rows, columns = np.zeros((TILE_ROWS, dimensions), np.float32), np.zeros((TILE_COLUMNS, dimensions), np.float32)
+    rows[-height:], columns[-width:] = _uneven(rng, height, dimensions), _uneven(rng, width, dimensions)
+    with one_thread_per_product():
+        whole = np.matmul(rows, columns.T)[-height:, -width:]
+        tried = (np.array_equal(_tiled(rows[-height:], columns[-width:], shape), whole) for shape in SMALL)
+        return next((shape for shape, equal in zip(SMALL, tried, strict=True) if equal), WHOLE)
+
+
+def _uneven(rng: np.random.Generator, count: int, dimensions: int) -> Float32:
+    size = count, dimensions
+    return np.ldexp(rng.standard_normal(size, dtype=np.float32), rng.integers(-6, 7, size, dtype=np.int32))
+
+
+def _tiled(rows: Float32, columns: Float32, shape: Shape) -> Float32:
+    height, width = shape
+    found = np.empty((len(rows), len(columns)), dtype=np.float32)
+    for top in range(0, len(rows), height):
+        for low in range(0, len(columns), width):
+            tile = np.matmul(rows[top : top + height], columns[low : low + width].T)
+            found[top : top + height, low : low + width] = tile
+    return found
+
+
+def _padded(matrix: Float32, rows: int) -> Float32:
+    if len(matrix) == rows:
+        return matrix
+    padded = np.zeros((rows, matrix.shape[1]), dtype=np.float32)
+    padded[: len(matrix)] = matrix
+    return padded

@@ -1,0 +1,81 @@
+"""One query, exactly, without reading the vectors here: LanceDB's own scan proposes, a bound proves.
+
+LanceDB adds up a product in float32 in an order of its own, so its scores are within 2 gamma |q| |v| of those on the
+grid of `Scores` (see `limner.search.exact`), and it gives 1 - score, which rounds once more. It is asked for a few rows
+more than needed. If the k-th best of them on the grid is above everything that a row outside the list can have, the
+list is complete; otherwise it is asked for more, and in the end the vectors are read here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from limner.core.arrays import Float32
+from limner.core.embeddings import Embeddings
+from limner.core.ids import Ids
+from limner.scores import VectorScores
+from limner.search.approximate import Row
+from limner.search.exact import gamma
+from limner.search.store import VectorStore
+
+COLUMNS = ["id", "vector", "value", "picture", "_distance"]
+LIMIT = 1024
+"""At most so many rows are asked for."""
+
+
+def proven(store: VectorStore, queries: Embeddings, k: int) -> list[list[Row]] | None:
+    """The k best rows of every query with their scores on the grid; None if the bound does not prove them.
+
+    Args:
+        store: Vectors of length 1.
+        queries: Likewise.
+        k: How many.
+    """
+    listed = [
+        _proven(store, Embeddings(queries.ids[n : n + 1], queries.matrix[n : n + 1]), k) for n in range(len(queries))
+    ]
+    return None if any(each is None for each in listed) else [each for each in listed if each is not None]
+
+
+def _proven(store: VectorStore, query: Embeddings, k: int) -> list[Row] | None:
+    limit = 2 * k + 16
+    while limit <= LIMIT:
+        found = _asked(store, query.matrix[0], limit)
+        vectors = _vectors(found, query.dim)
+        scores = VectorScores(query, Embeddings(Ids(range(len(vectors))), vectors)).small()[0]
+        order = np.argsort(-scores, kind="stable")
+        best = scores[order[: k + 1]]
+        if (np.diff(best) == 0).any():  # equal scores are in the order of the store, which only a scan here knows
+            return None
+        if len(found) < limit or best[k - 1] > _outside(found["_distance"][-1].as_py(), query.dim):
+            return _rows(found, order[:k], scores)
+        limit *= 4
+    return None
+
+
+def _asked(store: VectorStore, vector: Float32, limit: int) -> Any:
+    with store.explained():
+        query = store.table.search(vector, vector_column_name="vector").distance_type("dot").bypass_vector_index()
+        return query.limit(limit).select(COLUMNS).to_arrow()
+
+
+def _vectors(found: Any, dim: int) -> Float32:
+    flat = found["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    return np.ascontiguousarray(flat.reshape(-1, dim), dtype=np.float32)
+
+
+def _outside(distance: float, dim: int) -> float:
+    """No row outside a list has a score above this on the grid.
+
+    Args:
+        distance: The largest in the list, 1 - score.
+        dim: Numbers per vector; their lengths are 1 but for rounding, for which 2^-10 is far more than enough.
+    """
+    return 1 - distance + 4 * (gamma(dim) + 2.0**-24) * (1 + 2.0**-10)
+
+
+def _rows(found: Any, chosen: Any, scores: Float32) -> list[Row]:
+    rows = found.select(["id", "value", "picture"]).take(chosen).to_pylist()
+    return [{**row, "score": float(score)} for row, score in zip(rows, scores[chosen], strict=True)]
