@@ -30,8 +30,8 @@ from limner.search.cut_off import calibrate, judged_queries
 from limner.stats import Answers, precision_threshold
 from limner.systems.held_out import outside
 
-PROMISES = (0.5, 0.7, 0.8, 0.9)
-ABSENT, K, DRAWS, IMAGES = 0.2, 10, 1000, 600
+PROMISES = (0.5, 0.7, 0.9)
+ABSENT, K, DRAWS, IMAGES = 0.2, 10, 1000, 400
 
 
 def by_captions(part: limner.Collection) -> np.ndarray:
@@ -126,7 +126,7 @@ class Population:
 
 def usual(sample: Answers, promise: float) -> float:
     """The lowest threshold with the promised precision on the sample, with all its answers there."""
-    levels = np.unique(np.quantile(sample.confidence.max(axis=1), np.linspace(0, 0.999, 200)))
+    levels = np.unique(np.quantile(sample.confidence.max(axis=1), 1 - np.geomspace(1, 0.002, 60)))
     gains = sample.gains(levels, precision=promise, absent=0.0).mean(axis=0)
     return float(levels[np.argmax(gains >= 0)]) if (gains >= 0).any() else float(levels[-1])
 

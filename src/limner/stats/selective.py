@@ -25,8 +25,8 @@ from limner.core.errors import LimnerError
 from limner.stats.inputs import Vector, codes, share
 
 Matrix = npt.NDArray[np.float64]
-THRESHOLDS = 120
-"""Thresholds that are proposed: quantiles of the confidences of half of the queries."""
+THRESHOLDS = 60
+"""Thresholds that are proposed: quantiles of the confidences of half of the queries, closer together near the top."""
 STAKES = np.linspace(0.04, 0.98, 16)
 """Shares of the capital that the largest possible loss may cost."""
 
@@ -150,7 +150,7 @@ def _at_least(confidence: Matrix, counted: npt.NDArray[np.bool_], thresholds: Ve
 def _proposed(tried: Answers, precision: float, absent: float) -> tuple[Vector, Vector, float]:
     """Thresholds from the most promising one downwards, the stake on each, and the growth expected of a cluster."""
     best = tried.confidence.max(axis=1, initial=-np.inf)
-    levels = np.unique(np.quantile(best[np.isfinite(best)], np.linspace(0, 0.999, THRESHOLDS)))
+    levels = np.unique(np.quantile(best[np.isfinite(best)], 1 - np.geomspace(1, 0.002, THRESHOLDS)))
     gains = tried.gains(levels, precision=precision, absent=absent)
     stakes = STAKES / precision  # a gain is never below -precision
     growth = np.array([np.log1p(gains * stake).mean(axis=0) for stake in stakes])
