@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
 from starlette.testclient import TestClient
 
@@ -17,6 +18,7 @@ import limner
 from limner.annotate.store import open_store
 from limner.annotate.store.contents import add_collection
 from limner.annotate.store.tasks import Draft, TaskPair, add_tasks
+from limner.core.judgements import Judgements
 from limner.datasets import scenes
 from limner.web import make_app
 from limner.web.connections import Connections, Limits, listen
@@ -65,6 +67,22 @@ def client(path: Path | str, *, images: int = 60, fresh: bool = False, **more) -
     app = make_app([world(images)], systems=("colours",), store=path, **more)
     if not fresh:
         app.state.site.library = library(images)
+    return TestClient(app, base_url="http://localhost", follow_redirects=False)
+
+
+def sure_client(folder: Path) -> TestClient:
+    """A site of 240 images with a caption each; its similarities are right for even captions and noise for odd ones."""
+    image = folder / "image.png"
+    Image.new("RGB", (64, 48), "teal").save(image)
+    rng, many = np.random.default_rng(0), 240
+    images = limner.Items([f"i{n}" for n in range(many)], [str(image)] * many)
+    texts = limner.Items([f"t{n}" for n in range(many)], [f"caption {n}" for n in range(many)], kind="text")
+    pairs = Judgements.from_pairs([(f"i{n}", f"t{n}") for n in range(many)], queries=images.ids, candidates=texts.ids)
+    np.save(folder / "mine.npy", rng.random((many, many)) + 1.5 * np.diag(np.arange(many) % 2 == 0))
+    app = make_app(
+        [limner.Collection("shapes", images, texts, pairs)], systems=(), matrices={"mine": folder / "mine.npy"},
+        store=folder / "answers.db",
+    )  # fmt: skip
     return TestClient(app, base_url="http://localhost", follow_redirects=False)
 
 

@@ -86,3 +86,32 @@ def test_waiting_keeps_the_query_and_the_results_appear_in_place(browser, tmp_pa
         assert page.input_value("#q") == "balloon and"
         assert page.locator("#results [role=status]").count() == 0
         page.context.close()
+
+
+def test_a_promise_hides_what_is_not_sure_and_says_that_nothing_matches(browser, tmp_path):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    asked = websites.sure_client(tmp_path)
+    websites.patient(asked, "/search?q=caption 4&sure=90")
+    with running(asked.app) as address:
+        page = browser.new_context(base_url=address, viewport=SIZES[0], reduced_motion="reduce").new_page()
+        page.goto("/search?q=caption 4")
+        assert page.locator(".found.images li").count() == 12
+        page.click("#options summary")
+        page.select_option("#sure", "90")
+        page.click("button.main")
+        page.wait_for_url("**sure=90**")
+        assert page.locator(".found.images li").count() == 1
+        assert "At least 90% of what is shown is right" in page.inner_text("#results")
+        page.fill("#q", "caption 5")
+        page.press("#q", "Enter")
+        page.wait_for_selector(".nothing")
+        assert "Nothing here matches “caption 5”" in page.inner_text("#results")
+        assert page.input_value("#sure") == "90" and page.locator(".found.images li").count() == 0
+        for size in SIZES:
+            page.set_viewport_size(size)
+            assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+        assert [each["id"] for each in axe.Axe().run(page).response["violations"]] == []
+        page.click("text=Show the nearest anyway")
+        page.wait_for_selector(".found.images li")
+        assert page.locator(".found.images li").count() == 12 and page.input_value("#sure") == ""
+        page.context.close()

@@ -179,3 +179,14 @@ def test_an_index_alone_offers_the_search_alone(indexed):
 def test_an_index_is_refused_by_name_before_the_server_starts(tmp_path):
     with pytest.raises(limner.LimnerError, match="no index at"):
         make_app([], systems=(), store=tmp_path / "answers.db", indexes=[str(tmp_path / "nosuch")])
+
+
+def test_answers_with_a_promised_precision(tmp_path, indexed):
+    site = websites.sure_client(tmp_path)
+    assert found(site, q="caption 8", sure="90", k=5) == ["i8"]
+    assert found(site, q="caption 9", sure="90", k=5) == []
+    assert found(site, image="i8", sure="90", k=5) == ["t8"]
+    assert len(found(site, q="caption 9", k=5)) == 5
+    assert "expected one of 50" in patient(site, "/search?q=caption 8&sure=nonsense").text
+    page = words(patient(indexed, "/search?q=dog&sure=90"))
+    assert "has no judged queries to promise a precision with" in page and "--calibrate" in page

@@ -18,9 +18,11 @@ from limner.core.files import write_text
 from limner.core.ranking import Ranking
 from limner.core.spreadsheet import guarded_row
 from limner.search.approximate import Recall
+from limner.search.cut_off import CutOff
 from limner.search.items import small
 
 ENDINGS = (".html", ".json", ".csv", ".run")
+NOTHING = "nothing here matches"
 _WIDTH = 72  # characters of a text in a table
 
 
@@ -48,6 +50,7 @@ class Hits:
             since recall was measured.
         correction: The name of the correction, None without one.
         exact: Whether every item was compared.
+        cut_off: The promise that hits were cut off by; None if all are shown.
     """
 
     queries: Items
@@ -57,6 +60,7 @@ class Hits:
     recall: Recall | None = None
     correction: str | None = None
     exact: bool = True
+    cut_off: CutOff | None = None
 
     def __getitem__(self, query: object) -> list[Hit]:
         """The hits of one query, by its id."""
@@ -78,7 +82,8 @@ class Hits:
         recall = "recall not measured since the index changed" if self.recall is None else self.recall
         way = "exact" if self.exact else f"approximate, {recall}"
         corrected = f", corrected by {self.correction}" if self.correction else ""
-        return f"{self.ranking.n_candidates:,} {self.kind}s searched, {way}{corrected}"
+        promise = f"; {self.cut_off}" if self.cut_off else ""
+        return f"{self.ranking.n_candidates:,} {self.kind}s searched, {way}{corrected}{promise}"
 
     def records(self) -> list[dict[str, object]]:
         """One plain dict per hit."""
@@ -104,6 +109,7 @@ class Hits:
             "exact": self.exact,
             "recall": None if self.recall is None else self.recall.value,
             "correction": self.correction,
+            "cut_off": None if self.cut_off is None else self.cut_off.as_dict(),
             "hits": self.records(),
         }
 
@@ -112,7 +118,7 @@ class Hits:
         parts = []
         for number, (key, value) in enumerate(zip(self.queries.ids, self.queries.values, strict=True)):
             lines = [f"{hit.rank:>4}  {hit.score:>8.4f}  {hit.id}{_after(hit.value, hit.id)}" for hit in self[key]]
-            parts.append("\n".join([_named(key, value, number), *lines]))
+            parts.append("\n".join([_named(key, value, number), *(lines or [f"      {NOTHING}"])]))
         return "\n\n".join([*parts, self.how])
 
     def html(self) -> str:
@@ -125,7 +131,7 @@ class Hits:
         shown = [
             (_asked(key, value, self.queries.kind), [_shown(h, self.kind) for h in self[key]]) for key, value in named
         ]
-        return page.render(shown=shown, how=self.how, kind=self.kind)
+        return page.render(shown=shown, how=self.how, kind=self.kind, nothing=NOTHING)
 
     def save(self, path: str | Path) -> Path:
         """Writes .html, .json, .csv, or .run (a TREC run), atomically."""

@@ -182,7 +182,7 @@ class VectorStore:
         if not wanted:
             return {}
         with _explained(self.path):
-            found = self.table.search().where(_among(wanted)).select(list(columns)).limit(len(wanted)).to_arrow()
+            found = self.table.search().where(among(wanted)).select(list(columns)).limit(len(wanted)).to_arrow()
         return {row["id"]: row for row in found.to_pylist()}
 
     # --- writing ---------------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ class VectorStore:
 
     def delete(self, ids: Iterable[str]) -> None:
         """Removes rows in one commit."""
-        self.table.delete(_among(ids))
+        self.table.delete(among(ids))
 
     def compact(self, *, keep: timedelta) -> None:
         """Joins small pieces, and forgets versions older than `keep`; there must be no approximate index."""
@@ -241,7 +241,7 @@ class VectorStore:
         return _is_local(self.path)
 
 
-def _among(ids: Iterable[str]) -> str:
+def among(ids: Iterable[str]) -> str:
     """The condition that a row has one of these ids."""
     listed = ", ".join("'" + key.replace("'", "''") + "'" for key in ids)
     return f"id IN ({listed})"

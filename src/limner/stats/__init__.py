@@ -25,9 +25,11 @@ from limner.stats.paired import PairedTest, holm, mcnemar, sign_test, wilcoxon
 from limner.stats.randomisation import randomisation, randomisation_of
 from limner.stats.rank_sets import RankSets, queries_needed, rank_sets, rank_sets_of_means, rank_sets_of_sum
 from limner.stats.sampling import Drawn, draw, inclusion, neyman, strata_of, systematic
+from limner.stats.selective import Answers, Threshold, precision_threshold, precision_within_reach
 from limner.stats.sequences import confidence_sequence, sequential
 
 __all__ = [
+    "Answers",
     "CrossFit",
     "DawidSkene",
     "Drawn",
@@ -37,6 +39,7 @@ __all__ = [
     "Part",
     "Preference",
     "RankSets",
+    "Threshold",
     "Undefined",
     "alpha_interval",
     "bootstrap",
@@ -63,6 +66,8 @@ __all__ = [
     "neyman",
     "odds_ratio",
     "power_tuning",
+    "precision_threshold",
+    "precision_within_reach",
     "queries_needed",
     "randomisation",
     "randomisation_of",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from limner.core.errors import LimnerError, UnknownId
@@ -13,16 +14,17 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from limner.core.embeddings import Embeddings
-    from limner.search import Hit, Index
+    from limner.search import Calibration, Hit, Index
 
 
 @dataclass(frozen=True)
 class IndexAnswer:
-    """Hits, of which kind they are, and how they were found, in words."""
+    """Hits, of which kind they are, how they were found and what they were cut off by, in words."""
 
     hits: Sequence[Hit]
     kind: str
     how: str
+    promise: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,10 +108,38 @@ class ServedIndex:
         """The nearest items of the kind that is asked for: here, or in the other index of the same model."""
         there = self._holding("image" if asked.finds_images else "text", served)
         query = self._query(asked)
+        if asked.precision is not None and asked.crosses:
+            return there._sure(query, asked.k, asked.precision)
         alike = there is self and bool(asked.image)
         hits = there.index.search(query, asked.k + alike)
         listed = [hit for hit in hits[hits.queries.ids[0]] if not (alike and hit.id == asked.image)]
         return IndexAnswer(listed[: asked.k], there.kind, hits.how)
+
+    def _sure(self, query: Any, k: int, precision: float) -> IndexAnswer:
+        """The hits of which at least a share is right; the calibration of the index is read once."""
+        from limner.search.calibrated import cut_hits
+        from limner.search.cut_off import NEIGHBOURS
+
+        known, version = self.calibration
+        if version != self.index.version:
+            raise LimnerError(f"{self.name} has changed since the server started: start it again")
+        cut_off = known.cut_off(precision, k=k)
+        hits = self.index.search(query, max(k, NEIGHBOURS), exact=True)
+        listed = cut_hits(known, cut_off, hits)[hits.queries.ids[0]]
+        return IndexAnswer(listed, self.kind, hits.how, str(cut_off))
+
+    @cached_property
+    def calibration(self) -> tuple[Calibration, int]:
+        """What judged queries say about its hits, and of which version of the index."""
+        from limner.search import calibration_of
+
+        try:
+            return calibration_of(self.index), self.index.version
+        except LimnerError as error:
+            raise LimnerError(
+                f"{self.name} has no judged queries to promise a precision with: run 'limner index INDEX --calibrate "
+                "COLLECTION', then start the server again"
+            ) from error
 
     def _holding(self, kind: str, served: Mapping[str, ServedIndex]) -> ServedIndex:
         model = self.index.about.model

@@ -15,6 +15,8 @@ from limner.web.site import Ask, page, query
 
 MOST_SYSTEMS = 8
 """Systems side by side."""
+PROMISES = ("50", "70", "80", "90", "95")
+"""Shares of right answers that can be asked for, in percent."""
 
 
 def asked_in(ask: Ask, *, picture: bytes | None = None) -> SearchRequest:
@@ -28,8 +30,16 @@ def asked_in(ask: Ask, *, picture: bytes | None = None) -> SearchRequest:
         raise LimnerError(f"{len(chosen)} systems: at most {MOST_SYSTEMS} are shown side by side")
     fix, k = library.known_correction(ask.get("fix")), ask.number("k", 12, low=1, high=50)
     return SearchRequest(
-        collection, ask.get("q"), ask.get("image"), picture, chosen, fix, k, ask.get("find"), ask.get("split")
-    )
+        collection, ask.get("q"), ask.get("image"), picture, chosen, fix, k, ask.get("find"), ask.get("split"),
+        _promise(ask.get("sure")),
+    )  # fmt: skip
+
+
+def _promise(given: str) -> float | None:
+    """A precision in percent."""
+    if given not in ("", *PROMISES):
+        raise LimnerError(f"sure = {given[:20]!r}: expected one of {', '.join(PROMISES)}")
+    return int(given) / 100 if given else None
 
 
 def search_page(ask: Ask) -> Response:
@@ -44,7 +54,7 @@ def search_page(ask: Ask) -> Response:
         upload=upload, picture=shown, link=linker(asked), collections=library.searchable, systems=library.names,
         corrections=library.corrections, is_index=asked.collection in library.indexes,
         splits=[] if job else _splits(ask, asked), samples=[] if job or columns else _samples(ask, asked),
-        labelled=any(a.right is not None for column in columns for a in column.answers),
+        promises=PROMISES, labelled=any(a.right is not None for column in columns for a in column.answers),
     )  # fmt: skip
 
 
@@ -88,7 +98,8 @@ def linker(asked: SearchRequest) -> Callable[..., str]:
 
     def link(*, words: str = "", image: str = "", find: str = "", **more: str) -> str:
         kept = {"c": asked.collection, "s": asked.systems, "fix": asked.correction, "k": asked.k, "split": asked.split}
-        return query(**kept, q=words, image=image, find=find, **more)
+        sure = "" if asked.precision is None else f"{asked.precision:.0%}"[:-1]
+        return query(**{**kept, "q": words, "image": image, "find": find, "sure": sure, **more})
 
     return link
 
@@ -99,7 +110,7 @@ def send_picture(ask: Ask) -> Response:
         raise LimnerError("no image was sent: choose a file")
     key = ask.site.uploads.keep(ask.file)
     systems = [value for value in ask.form.getlist("s") if isinstance(value, str)]
-    kept = {name: ask.field(name) for name in ("c", "fix", "k", "find", "split")}
+    kept = {name: ask.field(name) for name in ("c", "fix", "k", "find", "split", "sure")}
     return RedirectResponse(f"/search?{query(upload=key, s=systems, **kept)}", 303)
 
 

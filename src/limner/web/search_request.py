@@ -27,6 +27,7 @@ class SearchRequest:
         k: How many answers.
         find: "images" or "texts"; "" for what the query is not: images for a text, texts for an image.
         split: The part of the collection to search: a split, "all", or "" for what is held out.
+        precision: Show only answers of which this share is right; None for all.
     """
 
     collection: str
@@ -38,6 +39,7 @@ class SearchRequest:
     k: int = 12
     find: str = ""
     split: str = ""
+    precision: float | None = None
 
     def __post_init__(self) -> None:
         """Checks the values."""
@@ -47,6 +49,8 @@ class SearchRequest:
             raise LimnerError(f"k = {self.k}: expected 1 to {MOST}")
         if self.find not in ("", *FOUND):
             raise LimnerError(f"find = {self.find[:20]!r}: expected {' or '.join(FOUND)}")
+        if self.precision is not None and not 0 < self.precision < 1:
+            raise LimnerError(f"precision = {self.precision:g}: expected a share between 0 and 1")
 
     @property
     def by_image(self) -> bool:

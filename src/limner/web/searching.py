@@ -17,6 +17,7 @@ from limner.systems.opening import OpenSystem
 from limner.web.jobs import Job
 from limner.web.library import Library, Loaded
 from limner.web.search_request import SearchRequest
+from limner.web.sure import sure_order
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -58,6 +59,7 @@ class Column:
         answers: Best first.
         unknown: Words of the query that the system does not know.
         searched: What was searched, and how, in words.
+        promise: The promise that answers were cut off by, in words; "" where all are shown.
     """
 
     system: str
@@ -65,6 +67,7 @@ class Column:
     answers: Sequence[SearchAnswer]
     unknown: tuple[str, ...] = ()
     searched: str = ""
+    promise: str = ""
 
 
 def search(library: Library, asked: SearchRequest) -> list[Column]:
@@ -88,6 +91,9 @@ def _columns(library: Library, asked: SearchRequest, name: str) -> list[Column]:
     order = np.argsort(-plain, kind="stable")
     unknown = () if asked.by_image else tuple(ready.unknown_words(asked.words))
     searched = f"{_pool(ready, asked):,} {'images' if asked.finds_images else 'texts'} searched, exactly"
+    if asked.precision is not None and asked.crosses:
+        sure, promise = sure_order(library, ready, asked, plain, order)
+        return [Column(name, "", _answers(ready, asked, known, plain, sure), unknown, searched, promise)]
     columns = [Column(name, "", _answers(ready, asked, known, plain, order), unknown, searched)]
     if asked.correction and asked.crosses:
         changed = _corrected(library, ready, asked, known)
@@ -107,7 +113,7 @@ def _in_index(library: Library, asked: SearchRequest) -> Column:
         for rank, hit in enumerate(found.hits, start=1)
     ]
     unknown = () if asked.by_image else tuple(served.unknown_words(asked.words))
-    return Column(served.encoder, "", answers, unknown, found.how)
+    return Column(served.encoder, "", answers, unknown, found.how, found.promise)
 
 
 def _pool(ready: OpenSystem, asked: SearchRequest) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from limner.cli.calibrating import calibrated
 from limner.cli.console import answer, progress, table, tell
 from limner.cli.encoding import folder_of, opened, prepared, system_for
 from limner.cli.options import Address, Json, Loading, Trust, flag, load, on_cluster, part, word
@@ -55,6 +56,13 @@ def index(
         word("Build an approximate index: ivf_sq, ivf_hnsw_sq, ivf_pq, ivf_rq, ivf_flat.", metavar="KIND"),
     ] = None,
     exact: Annotated[bool, flag("--exact", f"Build no approximate index, even above {ANN_ABOVE:,} items.")] = False,
+    calibrate: Annotated[
+        str | None,
+        word(
+            "Judged queries for 'limner search --precision': a collection with texts and right images.",
+            metavar="COLLECTION",
+        ),
+    ] = None,
     cluster: Address = None,
     compact: Annotated[
         bool,
@@ -74,6 +82,7 @@ def index(
       $ limner index photos.index photos/ --system trained-on-features/ --features photos.npz
       $ limner index captions.index captions.csv --side texts --embeddings texts.npy
       $ limner index photos.index --delete old.jpg --compact
+      $ limner index pictures.index --calibrate scenes
       $ limner index photos.index --json
     """
     _refuse_both({"--replace": replace, "--resume": resume})
@@ -86,7 +95,7 @@ def index(
         existing = "replace" if replace else "skip" if resume else "refuse"
         with on_cluster(cluster):
             done["added"] = _added(path, source, system, similarity, existing, features=features, trust=trust)
-    elif system or replace or resume or ids or cluster or similarity or features:
+    elif ((system or features) and not calibrate) or replace or resume or ids or cluster or similarity:
         raise typer.BadParameter("nothing to add: give a COLLECTION, --items or --embeddings")
     made = opened(path, needed=False)
     if delete:
@@ -95,6 +104,8 @@ def index(
         with progress(f"compacting {len(made):,} items"):
             made.compact()
     _approximate(made, ann, exact)
+    if calibrate:
+        done |= calibrated(path, calibrate, option, system, features=features, trust=trust)
     data = {"index": path, **done, **described(made)}
     answer(_text(data), data, as_json=as_json)
 
@@ -290,4 +301,6 @@ def _text(data: dict[str, Any]) -> str:
     shown = {key: value for key, value in data.items() if value is not None}
     if (ann := shown.get("approximate")) is not None:
         shown["approximate"] = f"{ann['kind']}, {ann['probes']} clusters, {ann['recall']}"
+    if (held := shown.get("calibrated")) is not None:
+        shown["calibrated"] = ", ".join(f"{promised}: {reached}" for promised, reached in held.items())
     return table((key, f"{value:,}" if isinstance(value, int) else value) for key, value in shown.items())

@@ -46,6 +46,15 @@ def search(
     save_bank: Annotated[
         Path | None, word("Save the statistics of the bank for later queries: .npz.", metavar="FILE")
     ] = None,
+    precision: Annotated[
+        float | None,
+        word(
+            "Show only hits of which at least this share is right, or none; see 'limner index --calibrate'.",
+            metavar="SHARE",
+            min=0.05,
+            max=0.99,
+        ),
+    ] = None,
     exact: Annotated[bool, flag("--exact", "Search exactly, even with an approximate index.")] = False,
     approximate: Annotated[bool, flag("--approximate", "Refuse to search exactly.")] = False,
     index_version: Annotated[int | None, word("Search an older version of the index.", metavar="VERSION")] = None,
@@ -64,11 +73,15 @@ def search(
       $ limner search pictures.index --queries queries.txt --json
       $ limner search pictures.index "a cat" --correct csls --bank captions.txt --save-bank bank.npz
       $ limner search pictures.index "a dog" --correct bank.npz
+      $ limner search pictures.index "a dog" --precision 0.9
     """
+    from limner.search import search_sure
     from limner.search.hits import ENDINGS
 
     refuse_ending(save, ENDINGS, "list of hits")
     _refuse_mixed(exact, approximate, correct, bank, save_bank, option)
+    if precision is not None and (correct or approximate):
+        raise typer.BadParameter("--precision is for plain exact search: leave out --correct and --approximate")
     asked = _asked(text, image, queries)
     encodes = _is_encoded(asked, bank)
     if features and not encodes:
@@ -80,7 +93,10 @@ def search(
         how = None if correct is None else _correction(index, correct, bank, save_bank, loading(option), trust=trust)
         with progress(f"searching {len(index):,} {index.about.kind}s") as told:
             chosen = True if exact else False if approximate else None
-            hits = index.search(asked, k, exact=chosen, progress=told, **(how or {}))
+            if precision is None:
+                hits = index.search(asked, k, exact=chosen, progress=told, **(how or {}))
+            else:
+                hits = search_sure(index, asked, k, precision=precision, progress=told)
     if save:
         saved([hits.save(file) for file in save])
     answer(str(hits), {"index": path, **hits.as_dict()}, as_json=as_json)

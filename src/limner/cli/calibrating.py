@@ -1,0 +1,53 @@
+"""Cut-offs of an index, calibrated with the judged queries of a collection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from limner.cli.console import progress, tell
+from limner.cli.encoding import opened
+from limner.cli.options import load
+from limner.core.errors import LimnerError
+
+if TYPE_CHECKING:
+    from limner.core.collection import Collection
+
+SHOWN = (0.5, 0.7, 0.8, 0.9, 0.95)
+"""Promises that are tried, to say what is within reach."""
+
+
+def calibrated(
+    path: str, collection: str, option: list[str] | None, system: str | None, *, features: str | None, trust: bool
+) -> dict[str, Any]:
+    """Calibrates an index with queries that its system was not trained on; returns what to say about it."""
+    from limner.search import calibrate_index, judged_queries
+
+    index = opened(path, system, features=features, trust=trust)
+    whole = load(collection, option)
+    asked = _unseen(whole, index.system, index.about.kind)
+    direction, queries = ("t2i", asked.texts) if index.about.kind == "image" else ("i2t", asked.images)
+    with progress(f"calibrating with {len(queries):,} judged queries") as told:
+        known = calibrate_index(index, queries, *judged_queries(asked, direction), progress=told)
+    tell(f"calibrated with {len(queries):,} queries of {asked.name}, right by {' or '.join(asked.all_judgements)}")
+    return {"calibrated": {str(precision): reached(known, precision) for precision in SHOWN}}
+
+
+def _unseen(whole: Collection, system: Any, kind: str) -> Collection:
+    """The part of a collection that a system was not trained on."""
+    if kind == "item":
+        raise LimnerError("the index holds vectors without images or texts: nothing says what a right answer is")
+    trained = getattr(system, "trained_on", None)
+    if trained is None:
+        return whole
+    fresh = [key for key, seen in zip(whole.images.ids, trained.saw(whole), strict=True) if not seen]
+    if not fresh:
+        raise LimnerError(f"the system was trained on all images of {whole.name!r}: calibrate with other queries")
+    return whole.restrict(fresh, name=f"{whole.name}, not trained on")
+
+
+def reached(known: Any, precision: float) -> str:
+    """The share of queries that get an answer under a promise, in words."""
+    try:
+        return f"{known.cut_off(precision).threshold.answered:.0%} answered"
+    except LimnerError:
+        return "out of reach"

@@ -1,0 +1,128 @@
+"""Cut-offs of an index: calibrated once with judged queries, kept beside its vectors, used by every search."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from limner.core.arrays import Array
+from limner.core.errors import LimnerError
+from limner.core.judgements import Judgements
+from limner.scores import Progress
+from limner.search.cut_off import ABSENT, NEIGHBOURS, Calibration, CutOff, calibrate
+from limner.search.hits import Hits
+from limner.search.index import Index
+from limner.search.queries import Queries
+from limner.search.store import among, connect
+from limner.stats.inputs import Vector
+from limner.stats.selective import Answers
+
+EVIDENCE, NEAR = "calibration", "near"
+"""Tables beside that of the vectors: what judged queries say, and one number for each item."""
+COLUMNS = ("confidence", "right", "without", "cluster")
+
+
+def calibrate_index(
+    index: Index,
+    queries: Queries,
+    judgements: Judgements,
+    images: Iterable[object] | None = None,
+    *,
+    absent: float = ABSENT,
+    progress: Progress | None = None,
+) -> Calibration:
+    """Calibrates cut-offs of an index, and keeps what they need in it.
+
+    Args:
+        index: The index; calibrate it again after every change.
+        queries: Judged queries that its system was not trained on: vectors, or items that it encodes.
+        judgements: Which items of the index are right; the ids of the queries are theirs.
+        images: What each query is about; by default every query counts for itself.
+        absent: The share of queries to come that have no right answer in the index.
+        progress: Called with (queries done, queries in all).
+    """
+    scores = index.scores(queries)
+    known = calibrate(scores, judgements, images=images, absent=absent, progress=progress)
+    _keep(index, known)
+    return known
+
+
+def search_sure(
+    index: Index,
+    queries: Queries,
+    k: int = 10,
+    *,
+    precision: float,
+    level: float = 0.95,
+    progress: Progress | None = None,
+) -> Hits:
+    """The hits of an index of which at least this share is right; none for a query that nothing matches.
+
+    Args:
+        index: A calibrated index.
+        queries: As for `index.search`.
+        k: The most hits of a query.
+        precision: What to promise.
+        level: The probability that the promise is kept.
+        progress: Called with (rows done, rows in total).
+    """
+    known = calibration_of(index)
+    cut_off = known.cut_off(precision, k=k, level=level)
+    return cut_hits(known, cut_off, index.search(queries, max(k, NEIGHBOURS), exact=True, progress=progress))
+
+
+def cut_hits(known: Calibration, cut_off: CutOff, hits: Hits) -> Hits:
+    """The hits that are sure enough."""
+    if hits.correction is not None or not hits.exact:
+        raise LimnerError("a cut-off is for plain exact hits: leave out the correction and approximate search")
+    return replace(hits, ranking=known.cut(hits.ranking, cut_off), cut_off=cut_off)
+
+
+def calibration_of(index: Index) -> Calibration:
+    """What is kept in an index; refused where there is none, or it has changed since."""
+    path, database = index.store.path, connect(index.store.path)
+    try:
+        held = database.open_table(EVIDENCE).to_arrow()
+        about = json.loads(held.schema.metadata[b"limner"])
+        columns = [np.array(held[name].to_pylist()) for name in COLUMNS]
+        table = database.open_table(NEAR)
+    except (ValueError, KeyError, TypeError, OSError, RuntimeError):
+        raise LimnerError(
+            f"the index {path} is not calibrated: give judged queries with 'limner index {path} --calibrate "
+            "COLLECTION', or limner.search.calibrate_index(...)"
+        ) from None
+    if (about["version"], about["rows"]) != (index.version, len(index)):
+        raise LimnerError(
+            f"the index {path} has changed since it was calibrated ({about['rows']:,} items then, {len(index):,} now): "
+            "calibrate it again"
+        )
+    return Calibration(Answers(*columns), lambda ids: _looked_up(table, ids), about["absent"])
+
+
+def _keep(index: Index, known: Calibration) -> None:
+    """Writes the numbers of the items first: a killed run leaves no calibration that refers to others."""
+    import pyarrow as pa
+
+    database, held, ids = connect(index.store.path), known.answers, list(index.ids)
+    about = {"version": index.version, "rows": len(ids), "absent": known.absent}
+    parts = (list(held.confidence), list(held.right), list(held.without), np.asarray(held.clusters))
+    evidence = pa.table(dict(zip(COLUMNS, parts, strict=True))).replace_schema_metadata({"limner": json.dumps(about)})
+    with index.store.writing():
+        for name in (EVIDENCE, NEAR):
+            database.drop_table(name, ignore_missing=True)
+        database.create_table(NEAR, pa.table({"id": ids, "near": known.near(ids)}))
+        database.create_table(EVIDENCE, evidence)
+
+
+def _looked_up(table: Any, ids: Any) -> Vector:
+    wanted: list[str] = list(ids)
+    if not wanted:
+        return np.empty(0)
+    rows = table.search().where(among(wanted)).select(["id", "near"]).limit(len(wanted)).to_arrow().to_pylist()
+    by_id = {row["id"]: row["near"] for row in rows}
+    found: Array = np.array([by_id[key] for key in wanted], dtype=np.float64)
+    return found

@@ -1,0 +1,230 @@
+"""A cut-off that means something: hits are shown only as long as a promised precision is kept.
+
+The confidence of a hit is its CSLS: twice its score, minus the mean score of the item's nearest queries in a bank, and
+minus the mean of the query's ten best scores. So hubs and vague queries get no credit for high scores. Judged queries,
+as they are and with their answers removed, tell which confidence keeps which precision
+(`limner.stats.precision_threshold`). An answer that nobody judged counts as wrong: the true precision can only be
+higher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import reduce
+from operator import or_
+from typing import Any
+
+import numpy as np
+
+from limner.core.arrays import Array
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError
+from limner.core.judgements import Judgements
+from limner.core.ranking import Ranking
+from limner.scores import Progress, Scores
+from limner.scores.corrected import correct
+from limner.stats.inputs import Vector
+from limner.stats.selective import Answers, Threshold, precision_threshold, precision_within_reach
+
+NEIGHBOURS = 10
+"""Scores that a neighbourhood is the mean of, as in CSLS."""
+DEPTH = 50
+"""The longest list of hits that a cut-off is for."""
+MOST = 5_000
+"""Judged queries that are used; a random choice of images where there are more."""
+BANK_SHARE = 4
+"""One image in this many gives its queries to the bank."""
+ABSENT = 0.2
+"""The share of queries without an answer that a promise allows for by default."""
+
+Near = Callable[[Sequence[str]], Vector]
+"""Mean score of each item's nearest bank queries, by the ids of the items."""
+
+
+@dataclass(frozen=True)
+class CutOff:
+    """A cut-off with its promise.
+
+    Args:
+        threshold: The least confidence, and what it promises.
+        k: The length of the lists that it is for.
+    """
+
+    threshold: Threshold
+    k: int
+
+    def __str__(self) -> str:
+        """The promise in words."""
+        held = self.threshold
+        return (
+            f"at least {held.precision:.0%} of what is shown is right (confidence {held.level:.0%}, if at most "
+            f"{held.absent:.0%} of queries have no match here; {held.answered:.0%} of those that have one are answered)"
+        )
+
+    def as_dict(self) -> dict[str, object]:
+        """Everything as plain data."""
+        return {**asdict(self.threshold), "k": self.k}
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """What judged queries say about the hits of an index or of scores.
+
+    Args:
+        answers: Confidences of the hits of judged queries, with and without their answers.
+        near: The statistics of the bank.
+        absent: The share of queries without an answer that promises allow for.
+    """
+
+    answers: Answers
+    near: Near
+    absent: float = ABSENT
+
+    def cut_off(self, precision: float, *, k: int = 10, level: float = 0.95) -> CutOff:
+        """The cut-off that keeps a precision; refused where none does."""
+        if not 1 <= k <= DEPTH:
+            raise LimnerError(f"a cut-off for the {k} best: expected 1 to {DEPTH}")
+        answers = self.answers.first(k)
+        found = precision_threshold(answers, precision=precision, absent=self.absent, level=level)
+        if found.value is None:
+            reach = precision_within_reach(answers, absent=self.absent, level=level)
+            best = f"about {reach:.2f} is" if reach else "no precision is"
+            raise LimnerError(
+                f"no cut-off keeps a precision of {precision:g} with this system and {found.clusters:,} judged images "
+                f"to test it: {best} within reach; ask for less, judge more queries, or use a better system"
+            )
+        return CutOff(found, k)
+
+    def confidences(self, ids: Sequence[str], scores: Vector) -> Vector:
+        """The confidence of each hit of one query: at least its ten best, best first."""
+        near = 2 * np.asarray(scores, dtype=np.float64) - self.near(ids)
+        return np.asarray(near - np.mean(scores[:NEIGHBOURS]) if len(ids) else near)
+
+    def cut(self, ranking: Ranking, cut_off: CutOff) -> Ranking:
+        """The answers that are sure enough; a query may be left with none.
+
+        Args:
+            ranking: Exact, without a correction, of at least ten answers and the cut-off's k.
+            cut_off: From `cut_off`.
+        """
+        least = max(cut_off.k, NEIGHBOURS)
+        if ranking.depth < min(least, ranking.n_candidates or 0):
+            raise LimnerError(f"a cut-off needs the {least} best answers of each query: got {ranking.depth}")
+        kept = [self._sure(ranking, row, cut_off) for row in range(len(ranking.queries))]
+        return _only(ranking, kept, cut_off.k)
+
+    def _sure(self, ranking: Ranking, row: int, cut_off: CutOff) -> Array:
+        places = ranking.indices[row][ranking.indices[row] >= 0]
+        scores = np.asarray(ranking.scores)[row, : len(places)]
+        sure = self.confidences([ranking.candidates[int(place)] for place in places], scores)
+        return np.flatnonzero(sure[: cut_off.k] >= float(cut_off.threshold.value or 0))
+
+
+def _only(ranking: Ranking, kept: Sequence[Array], k: int) -> Ranking:
+    """A ranking of some of its places."""
+    indices = np.full((len(kept), k), -1, dtype=ranking.indices.dtype)
+    scores = np.full(indices.shape, -np.inf, dtype=np.asarray(ranking.scores).dtype)
+    for row, places in enumerate(kept):
+        indices[row, : len(places)] = ranking.indices[row][places]
+        scores[row, : len(places)] = np.asarray(ranking.scores)[row][places]
+    return replace(ranking, indices=indices, scores=scores)
+
+
+def calibrate(
+    scores: Scores,
+    judgements: Judgements,
+    *,
+    images: Iterable[object] | None = None,
+    absent: float = ABSENT,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Calibration:
+    """Gathers what a cut-off needs from judged queries.
+
+    Args:
+        scores: Of judged queries, drawn like those to come, against everything that is searched.
+        judgements: The right answers.
+        images: What the queries are about, one label per query; queries about one image count together. By default
+            every query counts for itself.
+        absent: The share of queries to come that have no right answer here.
+        seed: Of the choice of the bank.
+        progress: Called with (queries done, queries in all).
+
+    >>> rng = np.random.default_rng(0)
+    >>> right, other = rng.standard_normal((2, 900, 16))
+    >>> ids = range(900)
+    >>> scores = Scores.from_embeddings(right + 0.5 * other, right)
+    >>> known = calibrate(scores, Judgements.from_pairs((i, i) for i in ids))
+    >>> cut = known.cut_off(0.9, k=1)
+    >>> cut.threshold.answered > 0.2
+    True
+    """
+    labels = np.arange(len(scores.queries)) if images is None else np.unique(list(images), return_inverse=True)[1]
+    if len(labels) != len(scores.queries):
+        raise LimnerError(f"{len(labels):,} labels of {len(scores.queries):,} queries: expected one each")
+    right = judgements.relevant
+    judged = np.isin(np.arange(len(scores.queries)), scores.queries.find(right.queries)[np.unique(right.rows)])
+    bank, rest = _parted(labels, judged, seed)
+    near = correct(scores, "csls", bank=_some(scores, bank), k=min(NEIGHBOURS, len(bank))).statistics.known["near"]
+    asked = _some(scores, rest)
+    wanted = right.restrict(queries=asked.queries, candidates=[c for c in scores.candidates if c in right.candidates])
+    answers = _answers(asked, wanted, np.asarray(near, dtype=np.float64), labels[rest], progress)
+    positions = scores.candidates.positions
+    return Calibration(answers, lambda ids: np.asarray(near, dtype=np.float64)[positions(list(ids))], absent)
+
+
+def judged_queries(collection: Collection, direction: str) -> tuple[Judgements, list[str]]:
+    """What is right by any judgements of a collection, and the image that each query is about.
+
+    Args:
+        collection: The collection.
+        direction: "t2i" where texts are the queries, "i2t" where images are.
+    """
+    every = [collection.judged(name, direction).relevant for name in collection.all_judgements]
+    if direction == "i2t":
+        return reduce(or_, every), list(collection.images.ids)
+    pairs = collection.judged(collection.judgements.name, "t2i").relevant
+    written = {pairs.queries[int(r)]: pairs.candidates[int(c)] for r, c in zip(pairs.rows, pairs.columns, strict=True)}
+    return reduce(or_, every), [written.get(key, key) for key in collection.texts.ids]
+
+
+def _some(scores: Scores, rows: Array) -> Scores:
+    return scores.restrict(queries=[scores.queries[int(row)] for row in rows])
+
+
+def _parted(labels: Array, judged: Array, seed: int) -> tuple[Array, Array]:
+    """Rows of the bank, and rows of the judged queries that the cut-off is learned from; of different images."""
+    order = np.random.default_rng(seed).permutation(int(labels.max(initial=-1)) + 1)
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    by_rank = np.argsort(rank[labels], kind="stable")
+    cut = len(order) // BANK_SHARE
+    bank = by_rank[rank[labels[by_rank]] < cut]
+    rest = by_rank[(rank[labels[by_rank]] >= cut) & judged[by_rank]]
+    if not len(bank) or not len(rest):
+        raise LimnerError(f"{int(judged.sum()):,} judged queries: expected some hundreds, to calibrate a cut-off with")
+    return np.sort(bank[:MOST]), np.sort(rest[:MOST])
+
+
+def _answers(asked: Scores, right: Judgements, near: Vector, labels: Array, progress: Progress | None) -> Answers:
+    """Confidences with and without the right answers, and which hits are right."""
+    most = int(right.counts.max(initial=0))
+    ranking = asked.top(min(DEPTH + most, len(asked.candidates)), progress=progress)
+    places, scores = ranking.indices.astype(np.int64), np.asarray(ranking.scores, dtype=np.float64)
+    columns = asked.candidates.positions(right.candidates)
+    rows = asked.queries.positions(right.queries)
+    known = np.unique(rows[right.rows] * len(asked.candidates) + columns[right.columns])
+    is_right = np.isin(np.arange(len(places))[:, None] * len(asked.candidates) + places, known)
+    confidence = 2 * scores - near[places] - scores[:, :NEIGHBOURS].mean(axis=1, keepdims=True)
+    without = _without(scores, near[places], is_right)
+    return Answers(confidence[:, :DEPTH], is_right[:, :DEPTH], without[:, :DEPTH], labels)
+
+
+def _without(scores: Array, near: Array, right: Array) -> Any:
+    """The confidences of what is left when the right answers are removed; -inf where nothing is."""
+    order = np.argsort(right, axis=1, kind="stable")
+    left, scores, near = (np.take_along_axis(each, order, axis=1) for each in (~right, scores, near))
+    first = left[:, :NEIGHBOURS]
+    best = (scores[:, :NEIGHBOURS] * first).sum(axis=1) / np.maximum(first.sum(axis=1), 1)
+    return np.where(left, 2 * scores - near - best[:, None], -np.inf)

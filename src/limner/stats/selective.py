@@ -1,0 +1,188 @@
+"""A threshold with a promised precision: answer only above it, and say "no match" below it.
+
+Each query has a list of answers with confidences. Answers at or above the threshold are shown; a query with none gets
+no answer. Precision is the mean share of right answers among those shown, over the queries that get an answer. Queries
+come in two forms, as they are and with their right answers removed, in proportion 1 - a to a: the promise then holds
+for users of whose queries at most a share a has no right answer.
+
+A threshold keeps the promise if the mean gain of a cluster (the queries of an image) is above 0. The gain of a query is
+(1 - a) (share right - p) if it is answered as it is, and - a p if it is answered without its right answers. Half of the
+clusters propose thresholds and stakes; the other half tests them, from the most promising one downwards, until one
+fails (fixed sequence testing; Angelopoulos et al. 2021, "Learn then Test"). The test bets a fixed stake on every
+cluster's gain: where the promise is broken the capital is not expected to grow, so it exceeds 1 / (1 - level) with
+probability at most 1 - level (Markov), for any distribution and any number of clusters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.errors import LimnerError
+from limner.stats.inputs import Vector, codes, share
+
+Matrix = npt.NDArray[np.float64]
+THRESHOLDS = 60
+"""Thresholds that are proposed: quantiles of the confidences of half of the queries, closer together near the top."""
+STAKES = np.linspace(0.04, 0.98, 16)
+"""Shares of the capital that the largest possible loss may cost."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Confidences of the answers to queries, best first, and which of them are right.
+
+    Args:
+        confidence: One row per query; -inf where a list is shorter.
+        right: Whether each answer is right.
+        without: Confidences of the list when all right answers are removed from what is searched.
+        clusters: A label per query; queries with one label depend on each other.
+    """
+
+    confidence: Matrix
+    right: npt.NDArray[np.bool_]
+    without: Matrix
+    clusters: npt.ArrayLike
+
+    def __post_init__(self) -> None:
+        """Checks the shapes."""
+        shape = np.shape(self.confidence)
+        if len(shape) != 2 or shape != np.shape(self.right) or len(self.without) != shape[0]:
+            raise LimnerError(
+                f"confidences {shape}, right {np.shape(self.right)}, without {np.shape(self.without)}: expected one "
+                "row per query in each, and the first two of one shape"
+            )
+
+    def first(self, k: int) -> Answers:
+        """The same lists, cut after k answers."""
+        return Answers(self.confidence[:, :k], self.right[:, :k], self.without[:, :k], self.clusters)
+
+    def take(self, rows: Any) -> Answers:
+        """Some of the queries."""
+        labels = np.asarray(self.clusters)[rows]
+        return Answers(self.confidence[rows], self.right[rows], self.without[rows], labels)
+
+    def gains(self, thresholds: Vector, *, precision: float, absent: float) -> Matrix:
+        """The mean gain of each cluster (rows) at each threshold (columns; in rising order)."""
+        owner = codes(self.clusters, len(self.confidence), "clusters")
+        shown = _at_least(self.confidence, np.ones_like(self.right), thresholds)
+        right = _at_least(self.confidence, self.right, thresholds)
+        over = np.where(shown > 0, right / np.maximum(shown, 1) - precision, 0.0)
+        fooled = self.without.max(axis=1, initial=-np.inf)[:, None] >= thresholds
+        gain = (1 - absent) * over - absent * precision * fooled
+        order = np.argsort(owner, kind="stable")
+        starts = np.searchsorted(owner[order], np.arange(int(owner.max()) + 1))
+        return np.asarray(np.add.reduceat(gain[order], starts, axis=0) / np.bincount(owner)[:, None])
+
+    def measured(self, threshold: float, *, absent: float = 0.5) -> tuple[float, float]:
+        """The precision at a threshold (nan if nothing is answered), and the share of queries answered as they are."""
+        spent = -self.gains(np.array([threshold]), precision=1.0, absent=absent).mean()  # answered, and not right
+        won = self.gains(np.array([threshold]), precision=0.0, absent=absent).mean()
+        shown = (self.confidence >= threshold).any(axis=1)
+        return float(won / (won + spent)) if won + spent > 0 else float("nan"), float(shown.mean())
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A threshold that keeps a promise.
+
+    Args:
+        value: Answers with at least this confidence are shown; None if no threshold keeps the promise.
+        precision: The promised precision.
+        level: The probability that the promise is kept.
+        absent: The largest share of queries without a right answer for which it holds.
+        answered: The share of queries that get an answer, of those it was tested with, as they are.
+        clusters: How many clusters it was tested with.
+    """
+
+    value: float | None
+    precision: float
+    level: float
+    absent: float
+    answered: float
+    clusters: int
+
+
+def precision_threshold(
+    answers: Answers, *, precision: float = 0.9, absent: float = 0.5, level: float = 0.95, seed: int = 0
+) -> Threshold:
+    """The lowest threshold whose precision is at least the promised one, with a probability of at least `level`.
+
+    Args:
+        answers: Of queries that are drawn like those to come.
+        precision: What to promise.
+        absent: The share of queries to come that have no right answer; the promise also holds for fewer.
+        level: The probability that the promise is kept.
+        seed: Of the division into halves.
+
+    >>> rng = np.random.default_rng(0)
+    >>> right = rng.random(2000) < 0.5
+    >>> confidence, without = (2.0 * right + rng.random(2000))[:, None], rng.random((2000, 1))
+    >>> found = precision_threshold(Answers(confidence, right[:, None], without, np.arange(2000)), precision=0.9)
+    >>> 0.8 < found.value < 2.0, round(found.answered, 1)
+    (True, 0.5)
+    """
+    precision, absent, level = (
+        share(value, name) for value, name in ((precision, "precision"), (absent, "absent"), (level, "level"))
+    )
+    tried, tests = _halves(answers, seed)
+    grid, stakes, _ = _proposed(tried, precision, absent)
+    gains = tests.gains(grid[::-1], precision=precision, absent=absent)[:, ::-1]
+    capital = np.log1p(gains * stakes).sum(axis=0)
+    passed = int(np.logical_and.accumulate(capital >= -np.log(1 - level)).sum())
+    value = None if not passed else float(grid[passed - 1])
+    shown = 0.0 if value is None else tests.measured(value, absent=absent)[1]
+    return Threshold(value, precision, level, absent, shown, len(gains))
+
+
+def _at_least(confidence: Matrix, counted: npt.NDArray[np.bool_], thresholds: Vector) -> Matrix:
+    """How many of the counted answers of each query reach each threshold."""
+    passed = np.searchsorted(thresholds, confidence, side="right")  # so many thresholds, from the lowest
+    width = len(thresholds) + 1
+    flat = (np.arange(len(confidence))[:, None] * width + passed)[counted]
+    counts = np.bincount(flat, minlength=len(confidence) * width).reshape(len(confidence), width)
+    return np.asarray(counts[:, ::-1].cumsum(axis=1)[:, ::-1][:, 1:])
+
+
+def _proposed(tried: Answers, precision: float, absent: float) -> tuple[Vector, Vector, float]:
+    """Thresholds from the most promising one downwards, the stake on each, and the growth expected of a cluster."""
+    best = tried.confidence.max(axis=1, initial=-np.inf)
+    levels = np.unique(np.quantile(best[np.isfinite(best)], 1 - np.geomspace(1, 0.002, THRESHOLDS)))
+    gains = tried.gains(levels, precision=precision, absent=absent)
+    stakes = STAKES / precision  # a gain is never below -precision
+    growth = np.array([np.log1p(gains * stake).mean(axis=0) for stake in stakes])
+    chosen = stakes[growth.argmax(axis=0)]
+    start = int(growth.max(axis=0).argmax())
+    return levels[start::-1], chosen[start::-1], float(growth.max())
+
+
+def precision_within_reach(answers: Answers, *, absent: float = 0.5, level: float = 0.95, seed: int = 0) -> float:
+    """The highest precision, in steps of 0.05, that `precision_threshold` is expected to be able to promise.
+
+    It looks at the half of the queries that proposes thresholds only, so that it may be promised afterwards.
+
+    Args:
+        answers: As for `precision_threshold`, as are the others.
+        absent: The share of queries without a right answer.
+        level: The probability that the promise is kept.
+        seed: Of the division into halves.
+    """
+    tried, tests = _halves(answers, seed)
+    many = len(np.unique(np.asarray(tests.clusters)))
+    for precision in np.arange(19, 0, -1) / 20:
+        if many * _proposed(tried, float(precision), absent)[2] >= -np.log(1 - level):
+            return float(precision)
+    return 0.0
+
+
+def _halves(answers: Answers, seed: int) -> tuple[Answers, Answers]:
+    """The queries of one half of the clusters, and of the other."""
+    owner = codes(answers.clusters, len(answers.confidence), "clusters")
+    order = np.random.default_rng(seed).permutation(int(owner.max(initial=-1)) + 1)
+    if len(order) < 4:
+        raise LimnerError(f"got queries of {len(order)} clusters (images): expected at least 4, better some hundreds")
+    first = np.isin(owner, order[: len(order) // 2])
+    return answers.take(first), answers.take(~first)

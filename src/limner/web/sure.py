@@ -1,0 +1,56 @@
+"""Answers with a promised precision on the page: calibrated once per system, with what its collection judges."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from limner.web.jobs import Job
+from limner.web.search_request import SearchRequest
+
+if TYPE_CHECKING:
+    from limner.search import Calibration, CutOff
+    from limner.systems.opening import OpenSystem
+    from limner.web.library import Library
+
+
+def sure_order(library: Library, ready: OpenSystem, asked: SearchRequest, row: Any, order: Any) -> tuple[Any, str]:
+    """The places that are sure enough, in the same order, and the promise in words.
+
+    Args:
+        library: Keeps what is learned from judged queries.
+        ready: The system on what is searched.
+        asked: The request, with its precision.
+        row: The scores of the query.
+        order: Places of everything that is searched, best first.
+    """
+    from limner.search.cut_off import NEIGHBOURS
+
+    known = _calibration(library, ready, asked)
+    cut_off: CutOff = library.jobs.value(
+        ("cut-off", asked.collection, asked.split, ready.name, asked.direction, asked.precision, asked.k),
+        f"looking for the cut-off of {ready.name}",
+        lambda job: known.cut_off(float(asked.precision or 0), k=asked.k),
+        patience=5.0,
+    )
+    pool = ready.collection.images if asked.finds_images else ready.collection.texts
+    first = order[: max(asked.k, NEIGHBOURS)]
+    confidence = known.confidences([pool.ids[int(place)] for place in first], row[first])
+    return first[: asked.k][confidence[: asked.k] >= float(cut_off.threshold.value or 0)], str(cut_off)
+
+
+def _calibration(library: Library, ready: OpenSystem, asked: SearchRequest) -> Calibration:
+    """What the judged queries of the searched part say, gathered once."""
+    from limner.search import calibrate, judged_queries
+
+    def work(job: Job) -> Calibration:
+        scores = ready.scores.T if asked.direction == "t2i" else ready.scores
+        right, images = judged_queries(ready.collection, asked.direction)
+        return calibrate(scores, right, images=images, progress=job.told)
+
+    found: Calibration = library.jobs.value(
+        ("calibration", asked.collection, asked.split, ready.name, asked.direction),
+        f"learning from judged queries when {ready.name} is right",
+        work,
+        patience=5.0,
+    )
+    return found

@@ -1,0 +1,148 @@
+"""Cut-offs with a promised precision: the promise is kept, nothing is shown where nothing matches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import limner
+from limner.core.errors import LimnerError
+from limner.core.judgements import Judgements
+from limner.search import calibrate, calibrate_index, calibration_of, index, search_sure
+from limner.stats import Answers, precision_threshold, precision_within_reach
+
+
+def gain(answers, threshold, precision, absent):
+    """The mean gain of each cluster, query by query."""
+    sums = {}
+    for row, label in enumerate(answers.clusters):
+        shown = [bool(r) for c, r in zip(answers.confidence[row], answers.right[row], strict=True) if c >= threshold]
+        here = (1 - absent) * (np.mean(shown) - precision) if shown else 0.0
+        fooled = any(c >= threshold for c in answers.without[row])
+        sums.setdefault(label, []).append(here - absent * precision * fooled)
+    return [np.mean(sums[label]) for label in sorted(sums)]
+
+
+def drawn(rng, images, *, queries=3, k=4, skill=1.5):
+    """Answers of a system that gives right answers higher confidences, on the whole."""
+    n = images * queries
+    right = rng.random((n, k)) < 0.3
+    luck = np.repeat(rng.standard_normal((images, 1)), queries, axis=0)
+    confidence = skill * right + rng.standard_normal((n, k)) * 0.6 + 0.4 * luck
+    without = rng.standard_normal((n, k)) * 0.6 + 0.4 * luck
+    return Answers(confidence, right, without, np.repeat(np.arange(images), queries))
+
+
+def test_gains_are_those_of_the_definition():
+    answers = drawn(np.random.default_rng(1), 20)
+    thresholds = np.linspace(-1, 3, 9)
+    found = answers.gains(thresholds, precision=0.8, absent=0.3)
+    for column, threshold in enumerate(thresholds):
+        assert found[:, column] == pytest.approx(gain(answers, threshold, 0.8, 0.3))
+    precision, answered = answers.measured(1.0, absent=0.3)
+    assert np.mean(gain(answers, 1.0, precision, 0.3)) == pytest.approx(0, abs=1e-12)
+    assert answered == np.mean([(row >= 1.0).any() for row in answers.confidence])
+
+
+def test_a_promise_is_broken_at_most_as_often_as_said_and_finds_answers():
+    rng = np.random.default_rng(2)
+    world = drawn(rng, 1500)
+    broken, answered = [], []
+    for seed in range(30):
+        chosen = rng.integers(0, 1500, 200)
+        sample = world.take(np.concatenate([np.arange(3 * image, 3 * image + 3) for image in chosen]))
+        sample = Answers(sample.confidence, sample.right, sample.without, np.repeat(np.arange(200), 3))
+        found = precision_threshold(sample, precision=0.8, absent=0.2, level=0.9, seed=seed)
+        answered.append(found.answered)
+        broken.append(found.value is not None and world.measured(found.value, absent=0.2)[0] < 0.8)
+    assert np.mean(broken) <= 0.1 and np.mean(answered) > 0.05
+
+
+def test_a_system_that_knows_nothing_gets_no_promise():
+    answers = drawn(np.random.default_rng(3), 300, skill=0.0)
+    assert precision_threshold(answers, precision=0.9).value is None
+    assert precision_within_reach(answers) < 0.5
+    with pytest.raises(LimnerError, match="expected at least 4"):
+        precision_threshold(answers.take(np.arange(6)))
+    with pytest.raises(LimnerError, match="one row per query"):
+        Answers(np.zeros((2, 1)), np.zeros((2, 1), bool), np.zeros((3, 1)), [0, 1])
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory):
+    """An index of vectors, queries near them, and their pairs."""
+    pytest.importorskip("lancedb")
+    rng = np.random.default_rng(4)
+    right = rng.standard_normal((600, 24))
+    items = limner.Embeddings([f"i{n}" for n in range(600)], right)
+    asked = limner.Embeddings([f"q{n}" for n in range(600)], right + 0.5 * rng.standard_normal(right.shape))
+    made = index(tmp_path_factory.mktemp("cut") / "items.index", items)
+    pairs = Judgements.from_pairs((f"q{n}", f"i{n}") for n in range(600))
+    calibrate_index(made, asked, pairs)
+    return made, asked, pairs
+
+
+def test_an_index_answers_what_matches_and_nothing_else(searched):
+    made, asked, _ = searched
+    hits = search_sure(made, asked.subset(asked.ids[:40]), k=5, precision=0.9)
+    shown = [hits[query] for query in hits.queries.ids]
+    right = [hit.id == f"i{query[1:]}" for query, listed in zip(hits.queries.ids, shown, strict=True) for hit in listed]
+    assert np.mean(right) >= 0.9 and sum(map(bool, shown)) > 10
+    noise = np.random.default_rng(5).standard_normal((20, 24))
+    nothing = search_sure(made, noise, k=5, precision=0.9)
+    assert sum(bool(nothing[query]) for query in nothing.queries.ids) <= 2
+    assert "nothing here matches" in str(nothing) and "at least 90%" in nothing.how
+    assert nothing.as_dict()["cut_off"]["precision"] == 0.9 and "Nothing here matches" in nothing.html()
+
+
+def test_confidences_are_those_of_csls(searched):
+    made, asked, pairs = searched
+    known = calibrate(made.scores(asked), pairs)
+    kept = calibration_of(made)
+    assert np.array_equal(kept.answers.confidence, known.answers.confidence)
+    assert np.array_equal(kept.answers.without, known.answers.without)
+    ids, scores = ["i3", "i1", "i2"], np.array([0.9, 0.5, 0.4])
+    expected = 2 * scores - known.near(ids) - scores.mean()
+    assert kept.confidences(ids, scores) == pytest.approx(expected)
+
+
+def test_removing_the_answers_equals_searching_without_them(searched):
+    made, asked, pairs = searched
+    few = asked.subset(asked.ids[:80])
+    known = calibrate(made.scores(few), pairs.restrict(queries=few.ids)).answers
+    rows = np.sort(np.unique(np.asarray(known.clusters)))
+    bank_free = [few.ids[int(row)] for row in rows]
+    near = calibrate(made.scores(few), pairs.restrict(queries=few.ids)).near
+    for place, query in enumerate(bank_free[:5]):
+        left = [key for key in made.ids if key != f"i{query[1:]}"]
+        ranking = made.scores(few.subset([query])).restrict(candidates=left).top(10)
+        scores = np.asarray(ranking.scores, dtype=np.float64)[0]
+        expected = 2 * scores - near(ranking[query]) - scores.mean()
+        assert known.without[place, :10] == pytest.approx(expected)
+
+
+def test_a_changed_or_uncalibrated_index_says_so(tmp_path):
+    pytest.importorskip("lancedb")
+    rng = np.random.default_rng(6)
+    vectors = rng.standard_normal((80, 8))
+    made = index(tmp_path / "i", limner.Embeddings(range(80), vectors))
+    with pytest.raises(LimnerError, match="not calibrated: give judged queries"):
+        search_sure(made, vectors[:1], precision=0.5)
+    pairs = Judgements.from_pairs((n, n) for n in range(80))
+    calibrate_index(made, limner.Embeddings(range(80), vectors), pairs)
+    calibrate_index(made, limner.Embeddings(range(80), vectors), pairs)  # again takes its place
+    assert search_sure(made, vectors[:1], precision=0.5)["0"]
+    with pytest.raises(LimnerError, match="expected 1 to 50"):
+        search_sure(made, vectors[:1], k=60, precision=0.5)
+    made.add(limner.Embeddings(["new"], vectors[:1]))
+    with pytest.raises(LimnerError, match="80 items then, 81 now"):
+        search_sure(made, vectors[:1], precision=0.5)
+
+
+def test_a_promise_out_of_reach_is_refused_with_what_is_within(searched):
+    made, asked, pairs = searched
+    wrong = Judgements.from_pairs((f"q{n}", f"i{(n + 7) % 600}") for n in range(600))
+    with pytest.raises(LimnerError, match=r"no cut-off keeps a precision of 0\.9 .* within reach"):
+        calibrate(made.scores(asked), wrong).cut_off(0.9)
+    with pytest.raises(LimnerError, match="labels of 600 queries"):
+        calibrate(made.scores(asked), pairs, images=["a"])
