@@ -20,7 +20,7 @@ from limner.scores import Progress, Scores, Statistics, VectorScores
 from limner.scores.corrected import correct
 from limner.scores.correction import Correction
 from limner.search import approximate, exact, proposals
-from limner.search.approximate import Ann, Recall
+from limner.search.approximate import Ann, Recall, Row
 from limner.search.encode import Encoder, TwoSided, encoded, identity
 from limner.search.hits import Hits
 from limner.search.queries import Queries, as_vectors, numbered
@@ -340,7 +340,7 @@ class Index:
             self._held = version, whole
         return self._held[1]
 
-    def _proposed(self, vectors: Embeddings, k: int, progress: Progress | None) -> list[list[approximate.Row]] | None:
+    def _proposed(self, vectors: Embeddings, k: int, progress: Progress | None) -> list[list[Row]] | None:
         """The best of one or two queries, if the vectors are not in memory and this does not call for it yet."""
         version = self.version
         if len(vectors) > PROPOSED or self.about.similarity != "cosine" or (self._held and self._held[0] == version):
