@@ -249,7 +249,7 @@ def _short_and_sound(indices: Lists, scores: npt.NDArray[np.floating[Any]] | Non
     """Whether a few full lists have no fault; told without the compiled loops, which take a second to load."""
     if not 0 < indices.size <= SHORT:
         return False
-    within = 0 <= indices.min() and indices.max() < candidates
+    within = indices.min() >= 0 and indices.max() < candidates
     twice = (np.diff(np.sort(indices, axis=1)) == 0).any()
     falling = scores is None or not (np.isnan(scores).any() or (scores[:, 1:] > scores[:, :-1]).any())
     return bool(within and falling and not twice)
