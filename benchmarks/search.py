@@ -19,7 +19,7 @@ from claims import Claim, Cost, Task, interleaved, log, main
 K, DIM, CENTRES, ASKED = 10, 256, 2_000, 256
 KINDS = ("ivf_hnsw_sq", "ivf_sq")
 TUNED = 100  # queries that recall is measured with
-WARM = "ours also scores the finalists on the grid of Scores, and reads their ids and values from the store"
+WARM = "ours also scores the finalists on the grid of Scores, and gives their ids and values"
 
 
 def made(folder: Path, rows: int) -> None:
@@ -133,7 +133,7 @@ def run(options: Any) -> Iterator[Claim]:
 def _claims(found: dict[str, Cost], size: str, count: int, folder: Path) -> Iterable[Claim]:
     each = {name: 1000 * cost.wall / (ASKED if "batch" in name else count) for name, cost in found.items()}
     one, many = f"one query over {size}, exact top-{K}, ms", f"{ASKED} queries over {size}, exact top-{K}, ms per query"
-    yield Claim(f"{one}: in memory vs a numpy scan", each["warm"], each["numpy"], goal="<= 1.25", note=WARM)
+    yield Claim(f"{one}: in memory vs a numpy scan", each["warm"], each["numpy"], goal="<= 1.1", note=WARM)
     yield Claim(
         f"{one}: streamed from the store vs LanceDB's exact scan", each["streamed"], each["lance"], goal="<= 1.25"
     )

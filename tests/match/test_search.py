@@ -290,7 +290,8 @@ def test_a_recall_that_was_not_measured_again_is_not_shown(tmp_path):
         assert hits.as_dict()["exact"] is False and hits.as_dict()["recall"] is None
     made.recall()
     assert made.search(query).recall is not None
-    made.store.table.delete("id = 'a'")  # by another program
+    open_index(tmp_path / "i").store.table.delete("id = 'a'")  # by another program
+    made.refresh()
     assert made.search(query).recall is None
     made.delete([str(n) for n in range(500)], measure=False)
     made.compact()  # too few rows are left for an approximate index

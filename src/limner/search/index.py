@@ -22,6 +22,7 @@ from limner.scores.correction import Correction
 from limner.search import approximate, exact, proposals
 from limner.search.approximate import Ann, Recall, Row
 from limner.search.encode import Encoder, TwoSided, encoded, identity
+from limner.search.held import Held
 from limner.search.hits import Hits
 from limner.search.queries import Queries, as_vectors, numbered
 from limner.search.rows import batches
@@ -56,7 +57,7 @@ class Index:
     store: VectorStore
     system: System | None = None
     memory: int = MEMORY
-    _held: tuple[int, Float32] | None = field(default=None, repr=False)
+    _held: Held | None = field(default=None, repr=False)
     _searched: int | None = field(default=None, repr=False)  # the version that was searched without holding it
 
     def __len__(self) -> int:
@@ -289,9 +290,9 @@ class Index:
 
     def _keep(self, ann: Ann) -> None:
         """Saves it, which creates a new version of the same rows."""
-        held = self._held if self._held and self._held[0] == self.version else None
+        held = self._now_held()
         ann.keep(self.store)
-        self._held = held and (self.version, held[1])
+        self._held = held and replace(held, version=self.version)
 
     def _asked(self, queries: Queries) -> tuple[Items, Embeddings]:
         """The queries as items and as vectors, normalised for cosine similarity."""
@@ -328,22 +329,24 @@ class Index:
 
     def _in_memory(self) -> Float32 | None:
         """All vectors, or None if they are too large."""
-        rows, version = len(self), self.version
-        if rows * self.about.dim * 4 > self.memory:
+        if len(self) * self.about.dim * 4 > self.memory:
             return None
-        if self._held is None or self._held[0] != version:
-            whole = np.empty((rows, self.about.dim), dtype=np.float32)
-            low = 0
-            for block in self.store.vectors():
-                whole[low : low + len(block)] = block
-                low += len(block)
-            self._held = version, whole
-        return self._held[1]
+        held = self._now_held() or Held.of(self.store)
+        self._held = held
+        return held.vectors
+
+    def _now_held(self) -> Held | None:
+        """What is in memory, if it is of the version that is searched."""
+        return self._held if self._held is not None and self._held.version == self.version else None
 
     def _proposed(self, vectors: Embeddings, k: int, progress: Progress | None) -> list[list[Row]] | None:
         """The best of one or two queries, if the vectors are not in memory and this does not call for it yet."""
         version = self.version
-        if len(vectors) > PROPOSED or self.about.similarity != "cosine" or (self._held and self._held[0] == version):
+        if (
+            len(vectors) > PROPOSED
+            or self.about.similarity != "cosine"
+            or (self._held and self._held.version == version)
+        ):
             return None
         rows = len(self)
         if self._searched == version and rows * self.about.dim * 4 <= self.memory:
@@ -375,7 +378,8 @@ class Index:
 
     def _from_places(self, asked: Items, places: Array, scores: Array) -> Hits:
         unique, indices = np.unique(places, return_inverse=True)
-        rows = self.store.take(unique)
+        held = self._now_held()
+        rows = self.store.take(unique) if held is None else held.take(self.store, unique)
         return self._hits(asked, rows, indices.reshape(places.shape), scores)
 
     def _hits(self, asked: Items, rows: list[dict[str, Any]], indices: Any, scores: Any) -> Hits:

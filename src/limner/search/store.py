@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -85,6 +85,8 @@ class VectorStore:
     table: Any
     about: About
     pinned: int | None = None
+    _writes: bool = field(default=False, init=False, repr=False)
+    _state: tuple[int, int] | None = field(default=None, init=False, repr=False)  # version and rows, while they stay
 
     @classmethod
     def create(cls, path: str | Path, about: About, batches: Iterable[Any]) -> VectorStore:
@@ -112,12 +114,18 @@ class VectorStore:
             return cls(where, table, _about(table, where), version)
 
     def __len__(self) -> int:
-        return int(self.table.count_rows())
+        return self._now()[1]
 
     @property
     def version(self) -> int:
         """The number of the version that is read."""
-        return int(self.table.version)
+        return self._now()[0]
+
+    def _now(self) -> tuple[int, int]:
+        """The version that is read and its rows; LanceDB is asked once, until something is written or refreshed."""
+        known = self._state or (int(self.table.version), int(self.table.count_rows()))
+        self._state = None if self._writes else known
+        return known
 
     def versions(self) -> list[Version]:
         """The versions that can still be read, oldest first."""
@@ -129,6 +137,7 @@ class VectorStore:
         """Moves on to the newest version, which other processes may have written."""
         if self.pinned is None:
             self.table.checkout_latest()
+            self._state = None
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
@@ -151,6 +160,11 @@ class VectorStore:
     def ids(self) -> list[str]:
         """All ids, in order."""
         return [key for batch in self.scan(["id"]) for key in batch["id"].to_pylist()]
+
+    def has_pictures(self) -> bool:
+        """Whether any row holds a small copy of a picture."""
+        with _explained(self.path):
+            return bool(self.table.count_rows("picture IS NOT NULL"))
 
     def present(self, ids: Iterable[str]) -> set[str]:
         """Which of the ids are in the store; reads the ids in pieces."""
@@ -194,7 +208,11 @@ class VectorStore:
             raise LimnerError(f"{self.path} is opened at version {self.pinned}: open the newest to change it")
         with _turn(self.path), _explained(self.path):
             self.refresh()
-            yield
+            self._writes = True
+            try:
+                yield
+            finally:
+                self._writes, self._state = False, None
 
     def append(self, batches: Iterable[Any]) -> None:
         """Adds rows in one commit."""

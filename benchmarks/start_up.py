@@ -1,0 +1,87 @@
+"""From typing to the first answer: importing limner, its help, and one search of an index, beside other packages.
+
+Every command runs in a fresh process, in turn, with files in the system's cache. CPU-seconds are user and system time
+of the process; seconds are by the clock. `import ranx`, `import sentence_transformers` and `import lancedb` are what
+other programs for the same work pay before they do anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from claims import Claim, log, main
+
+PEERS = ("ranx", "sentence_transformers", "lancedb")
+LIMNER = [sys.executable, "-c", "from limner.cli import app; app()"]
+
+
+def imported(name: str) -> list[str]:
+    return [sys.executable, "-c", f"import {name}"]
+
+
+def made(folder: Path, rows: int) -> list[str]:
+    """The command that searches an index of as many rows for one vector."""
+    from limner import Embeddings
+    from limner.search import index
+
+    rng = np.random.default_rng(0)
+    index(folder / "index", Embeddings(range(rows), rng.standard_normal((rows, 256), dtype=np.float32)))
+    np.save(folder / "query.npy", rng.standard_normal((1, 256), dtype=np.float32))
+    return [*LIMNER, "search", str(folder / "index"), "--queries", str(folder / "query.npy")]
+
+
+def cost(command: Sequence[str]) -> tuple[float, float]:
+    """Seconds and CPU-seconds of a process."""
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wall, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def run(options: argparse.Namespace) -> Iterator[Claim]:
+    rows, rounds = (10_000, 2) if options.quick else (100_000, 5)
+    with tempfile.TemporaryDirectory() as folder:
+        commands = {"import limner": imported("limner"), "limner --help": [*LIMNER, "--help"]}
+        commands["limner search"] = made(Path(folder), rows)
+        commands |= {f"import {name}": imported(name) for name in PEERS if find_spec(name)}
+        found = _measured(commands, rounds)
+    load = f"load average when measured {os.getloadavg()[0]:.1f}"
+    yield Claim("import limner, CPU-seconds", found["import limner"][1], goal="< 0.2", note=load)
+    yield Claim("limner --help, CPU-seconds", found["limner --help"][1], goal="< 1", note=load)
+    first = f"limner search, one vector over {rows:,} x 256, from the command to the answer"
+    yield Claim(f"{first}, seconds", found["limner search"][0], goal="< 1.5", note=load)
+    yield Claim(f"{first}, CPU-seconds", found["limner search"][1], goal="< 1.5", note=load)
+    for name in (each for each in PEERS if f"import {each}" in found):
+        ours = "limner search" if name == "lancedb" else "limner --help"
+        theirs = found[f"import {name}"][1]
+        yield Claim(f"{ours} vs import {name}, CPU-seconds", found[ours][1], theirs, goal="< 1", note=load)
+
+
+def _measured(commands: dict[str, list[str]], rounds: int) -> dict[str, tuple[float, float]]:
+    """Medians of seconds and CPU-seconds, measured in turn after a first round that does not count."""
+    costs: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
+    for number in range(rounds + 1):
+        for name, command in commands.items():
+            wall, cpu = cost(command)
+            log(f"round {number}/{rounds} {name}: {wall:.2f} s, {cpu:.2f} CPU s")
+            costs[name] += [(wall, cpu)] if number else []
+    return {
+        name: (statistics.median(w for w, _ in each), statistics.median(c for _, c in each))
+        for name, each in costs.items()
+    }
+
+
+if __name__ == "__main__":
+    main(run, __doc__)

@@ -1,0 +1,43 @@
+"""One version of a store in memory, between searches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from limner.core.arrays import Float32
+from limner.search.store import VectorStore
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Vectors of all rows, with ids and values where the rows have no pictures, which would be large.
+
+    Args:
+        version: Of the store.
+        vectors: In the order of the store.
+        labels: "id", "value" and "picture" (all empty) as Arrow columns; None to read them from the store.
+    """
+
+    version: int
+    vectors: Float32
+    labels: Any | None
+
+    @classmethod
+    def of(cls, store: VectorStore) -> Held:
+        """Reads the version that the store is at."""
+        import pyarrow as pa
+
+        whole, low = np.empty((len(store), store.about.dim), dtype=np.float32), 0
+        for block in store.vectors():
+            whole[low : low + len(block)] = block
+            low += len(block)
+        batches = [] if store.has_pictures() else list(store.scan(["id", "value", "picture"]))
+        return cls(store.version, whole, pa.Table.from_batches(batches).combine_chunks() if batches else None)
+
+    def take(self, store: VectorStore, places: Iterable[int]) -> list[dict[str, Any]]:
+        """Id, value and picture of the rows at these places, in this order."""
+        return store.take(places) if self.labels is None else list(self.labels.take(list(places)).to_pylist())
