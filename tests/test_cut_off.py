@@ -146,3 +146,50 @@ def test_a_promise_out_of_reach_is_refused_with_what_is_within(searched):
         calibrate(made.scores(asked), wrong).cut_off(0.9)
     with pytest.raises(LimnerError, match="labels of 600 queries"):
         calibrate(made.scores(asked), pairs, images=["a"])
+
+
+ENCODER = '''
+import re
+import numpy as np
+
+class Numbers:
+    """Knows what even captions mean; odd ones are noise to it."""
+
+    def encode(self, items):
+        rows = []
+        for value in items.values if items.kind == "text" else items.ids:
+            number = int(re.findall("[0-9]+", str(value))[-1])
+            odd = items.kind == "text" and number % 2
+            rows.append(np.random.default_rng(number + 10_000 * odd).standard_normal(32))
+        return np.array(rows)
+'''
+
+
+def test_at_the_shell(tmp_path, monkeypatch):
+    import json
+
+    from typer.testing import CliRunner
+
+    from limner.cli import app
+
+    pytest.importorskip("lancedb")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "numbering.py").write_text(ENCODER)
+    (tmp_path / "c.csv").write_text("image,caption\n" + "".join(f"{n}.png,caption {n}\n" for n in range(300)))
+
+    def run(*args, status=0):
+        done = CliRunner().invoke(app, list(args))
+        assert done.exit_code == status, done.output
+        return done
+
+    made = run("index", "i", "c.csv", "--system", "numbering:Numbers", "--json")
+    assert json.loads(made.stdout)["items"] == 300
+    asked = ("search", "i", "caption 4", "caption 5", "--system", "numbering:Numbers", "-k", "3")
+    assert "not calibrated" in run(*asked, "--precision", "0.9", status=3).output
+    told = run("index", "i", "--system", "numbering:Numbers", "--calibrate", "c.csv", "--json")
+    assert json.loads(told.stdout)["calibrated"]["0.9"].endswith("% answered")
+    hits = json.loads(run(*asked, "--precision", "0.9", "--json").stdout)
+    assert [(hit["query_value"], hit["id"]) for hit in hits["hits"]] == [("caption 4", "4.png")]
+    assert "nothing here matches" in run(*asked, "--precision", "0.9").stdout
+    assert "leave out --correct" in run(*asked, "--precision", "0.9", "--approximate", status=2).output
