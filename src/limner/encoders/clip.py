@@ -13,6 +13,7 @@ from torch import Tensor
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
+from limner.core.registry import built_in
 from limner.encoders.offline import fingerprint_of, folder_of, needed, pretrained
 from limner.encoders.running import Running, TorchEncoder
 from limner.scores import Progress
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 
+@built_in("encoder", "clip")
+@built_in("encoder", "siglip")
 class ClipEncoder(TorchEncoder):
     """A CLIP, SigLIP or SigLIP 2 model; vectors are L2-normalised.
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.registry import built_in
 from limner.encoders.offline import fingerprint_of, hub_or_cache, needed, unreachable
 from limner.encoders.running import Running, TorchEncoder
 from limner.encoders.weights import read_weights
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 
+@built_in("encoder", "open-clip")
 class OpenClipEncoder(TorchEncoder):
     """A model of open_clip by its architecture and weights; vectors are L2-normalised.
 
