@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.paths import damage_told
@@ -62,7 +62,7 @@ def dataset(name: str) -> Dataset:
     """The entry of one data set; for an unknown name, the error suggests the nearest ones."""
     if name in DATASETS.declared:
         declared = DATASETS.declared[name]
-        return Dataset(name, loader=declared.home, **declared.facts)
+        return Dataset(name, loader=declared.home, **cast("dict[str, Any]", declared.facts))
     if name not in DATASETS:
         raise UnknownName("data set", name, DATASETS)
     loader = DATASETS[name]
