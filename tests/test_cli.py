@@ -532,10 +532,23 @@ def test_a_closed_pipe_is_no_error(here):
 
 def test_help_is_quick_because_it_imports_little():
     heavy = ("numba", "scipy", "sklearn", "pyarrow", "matplotlib", "PIL")
-    code = f"import sys; from limner.cli import app; print([m for m in {heavy} if m in sys.modules])"
+    code = (
+        "import sys; from limner.cli.finding import Commands; print(len(dict(Commands())) > 20, "
+        f"[m for m in {heavy} if m in sys.modules])"
+    )
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
-    assert done.stdout == "[]\n", done.stderr
+    assert done.stdout == "True []\n", done.stderr
+
+
+def test_only_the_command_that_runs_is_imported():
+    code = (
+        "import sys; from limner.cli import app; app(['data', 'list'], standalone_mode=False); "
+        "print([m for m in sys.modules if m.startswith('limner.cli.commands.')])"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.stdout.splitlines()[-1] == "['limner.cli.commands.data']", done.stderr
 
 
 def test_progress_is_shown_on_a_terminal_and_on_stderr_only(monkeypatch, capsys):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import codeblocks
-from limner.cli import ORDER, found_commands
+from limner.cli.finding import ORDER, Commands
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "extending_command.md").read_text(encoding="utf-8")
@@ -50,4 +50,4 @@ def test_its_errors_are_one_line(source):
 
 
 def test_every_command_of_the_order_is_there():
-    assert list(found_commands())[: len(ORDER)] == list(ORDER)
+    assert list(Commands())[: len(ORDER)] == list(ORDER)

@@ -1,16 +1,12 @@
-"""The command `limner`: parse, one public call, print."""
+"""The command `limner`: parse, one public call, print. `limner.cli.finding` finds the subcommands."""
 
 from __future__ import annotations
 
-import pkgutil
-from collections.abc import Callable
-from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from limner import __version__
-from limner.cli import commands
 from limner.cli.console import put
 from limner.cli.errors import STATUSES, Shell
 
@@ -46,35 +42,3 @@ def limner(
 
     Start with [bold]limner demo[/]; every command has help with examples: [bold]limner evaluate --help[/].
     """
-
-
-# The order of the help. A command that is not listed comes after these, by name.
-ORDER = (
-    "demo", "train", "evaluate", "compare", "ranks", "board", "report", "explain", "attack", "probe", "text-only",
-    "uncertainty", "index", "search", "serve",
-    "encode", "rerank", "fuse", "assign", "measures", "protocols", "systems", "encoders", "corrections",
-    "fusions", "scorers", "losses", "datasets", "data", "audit", "annotate",
-)  # fmt: skip
-
-
-def found_commands() -> dict[str, Callable[..., object] | typer.Typer]:
-    """The commands in the files of `limner.cli.commands`, by name.
-
-    A file NAME.py holds the command NAME: a function NAME, or a Typer called `app` for a command with subcommands.
-    A file with other commands lists them in `COMMANDS`, name to function.
-    """
-    found: dict[str, Any] = {}
-    for _, name, _ in pkgutil.iter_modules(commands.__path__):
-        module = import_module(f"{commands.__name__}.{name}")
-        own = getattr(module, "app", getattr(module, name, None))
-        found |= getattr(module, "COMMANDS", {name: own} if own is not None else {})
-    return {
-        name: found[name] for name in sorted(found, key=lambda n: (ORDER.index(n) if n in ORDER else len(ORDER), n))
-    }
-
-
-for _name, _command in found_commands().items():
-    if isinstance(_command, typer.Typer):
-        app.add_typer(_command, name=_name)
-    else:
-        app.command(_name)(_command)

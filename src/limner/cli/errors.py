@@ -8,12 +8,13 @@ import sys
 import traceback
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, cast
 
 import typer
 from typer.core import TyperGroup
 
 from limner.cli.console import Unprinted, as_text, put, tell
+from limner.cli.finding import Commands
 from limner.cli.old_names import old_names_told, with_new_names
 from limner.core.errors import LimnerError
 
@@ -46,6 +47,10 @@ STATUSES = {
 
 class Shell(TyperGroup):
     """The top-level command: runs a subcommand and turns any error into a line and a status."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = cast(Any, Commands())
 
     def main(
         self,

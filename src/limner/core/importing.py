@@ -12,6 +12,7 @@ import os
 import sys
 import types
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from limner.core.errors import LimnerError, Untrusted
@@ -51,16 +52,29 @@ def imported(place: str, *, what: str, name: str | None = None) -> Any:
 def documented(place: str) -> str:
     """The docstring of "module:thing", read from its source; empty if it has none or the source is missing."""
     module, _, thing = place.partition(":")
-    try:
-        spec = importlib.util.find_spec(module)
-    except ImportError:  # the package says that something it needs is not installed
+    file = source_file(module)
+    if file is None:
         return ""
-    if spec is None or spec.origin is None:
-        return ""
-    with open(spec.origin, encoding="utf-8") as file:
-        defined = {getattr(node, "name", None): node for node in ast.parse(file.read()).body}
+    defined = {getattr(node, "name", None): node for node in ast.parse(file.read_text(encoding="utf-8")).body}
     node = defined.get(thing)
     return (ast.get_docstring(node) or "") if isinstance(node, ast.ClassDef | ast.FunctionDef) else ""
+
+
+def source_file(module: str) -> Path | None:
+    """The source of a module, found without importing it or the packages above it; None if there is none.
+
+    >>> source_file("json.decoder").name, source_file("no_such_module")
+    ('decoder.py', None)
+    """
+    top, *below = module.split(".")
+    spec = importlib.util.find_spec(top)
+    if spec is None or spec.origin is None:
+        return None
+    place = Path(spec.origin)
+    if below:
+        place = place.parent.joinpath(*below)
+        place = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    return place if place.suffix == ".py" and place.is_file() else None
 
 
 def _module(name: str) -> types.ModuleType:

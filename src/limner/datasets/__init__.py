@@ -1,7 +1,8 @@
-"""Data sets: one table of what limner can load, and `load`, which finds the right loader.
+"""Data sets: what limner can load, and `load`, which finds the right loader.
 
 A loader is a plain function `(path, *, split=None, **options) -> Collection`. Your own needs no registration: name
-it as "module:function:PATH"; or give it a name with `@DATASETS.register("mine")`, for "mine:PATH".
+it as "module:function:PATH"; or give it a name with `@DATASETS.register("mine")`, for "mine:PATH". Built-in loaders are
+declared with `@built_in`, whose arguments are the fields of `Dataset`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.paths import damage_told
@@ -47,153 +48,26 @@ class Dataset:
     name: str
     description: str
     loader: str
-    files: tuple[str, ...]
-    fetch: str
+    files: tuple[str, ...] = ()
+    fetch: str = "Your own data; nothing to download."
     needs_path: bool = True
 
 
-_OWN = "Your own data; nothing to download."
-_KARPATHY = "Andrej Karpathy's caption splits (caption_datasets.zip, Stanford); unpack it and keep the JSON file."
-
-_FORMS = (
-    Dataset(
-        "scenes",
-        "a small synthetic world that limner draws itself; every true match is known",
-        "limner.datasets.scenes:load",
-        (),
-        "Nothing to download: limner draws it.",
-        needs_path=False,
-    ),
-    Dataset(
-        "flickr8k",
-        "8,091 photographs, 5 captions each, expert and crowd judgements (Hodosh et al. 2013)",
-        "limner.datasets.flickr:load_flickr8k",
-        ("Flickr8k.token.txt", "text/Flickr8k.token.txt", "Flickr8k_text/Flickr8k.token.txt"),
-        "Ask for Flickr8k at the University of Illinois (Hockenmaier group) or take a public mirror. Unpack "
-        "Flickr8k_text.zip into DIR/text and Flickr8k_Dataset.zip into DIR/images.",
-    ),
-    Dataset(
-        "flickr8k-cn",
-        "Chinese captions of Flickr8k (Li et al. 2016)",
-        "limner.datasets.multilingual:load_flickr8k_cn",
-        ("chinese_human.txt", "*zhc*.txt"),
-        "Flickr8k-CN by Xirong Li's group (Renmin University); put its captions and Flickr8k's split lists into DIR.",
-    ),
-    Dataset(
-        "flickr30k",
-        "31,783 photographs, 5 captions each, as results_20130124.token (Young et al. 2014)",
-        "limner.datasets.flickr:load_tokens",
-        ("results_*.token", "*.token"),
-        "Ask for Flickr30k at the University of Illinois; put results_20130124.token into DIR and the photographs into "
-        "DIR/flickr30k-images.",
-    ),
-    Dataset(
-        "huggingface",
-        "a folder that the datasets library wrote (save_to_disk), with columns image and caption",
-        "limner.datasets.objects:load_saved",
-        ("dataset_dict.json", "state.json"),
-        "Your own data, or `datasets.load_dataset(NAME).save_to_disk(DIR)` on a machine that reaches the hub.",
-    ),
-    Dataset(
-        "karpathy",
-        "Flickr8k, Flickr30k or COCO as Karpathy's dataset_*.json, with the splits most papers use",
-        "limner.datasets.karpathy:load_json",
-        ("dataset_*.json",),
-        _KARPATHY,
-    ),
-    Dataset(
-        "precomp",
-        "Flickr30k or COCO as *_caps.txt and *_ids.txt of VSE++ and SCAN",
-        "limner.datasets.karpathy:load_precomp",
-        ("*_caps.txt",),
-        "The data archives of the VSE++ or SCAN code; DIR is f30k_precomp or coco_precomp.",
-    ),
-    Dataset(
-        "coco-5k",
-        "COCO's 5,000 test images and 25,000 captions with CxC, ECCV Caption and the five folds",
-        "limner.datasets.coco:load_karpathy_5k",
-        ("karpathy_test_5k.tsv",),
-        "Ids, CxC and ECCV Caption: pip install 'limner[eccv]'. Texts: DIR/karpathy_test_5k.tsv with columns image_id, "
-        "caption_id, caption, made from dataset_coco.json. CxC ratings: sits_test.csv of Crisscrossed Captions.",
-        needs_path=False,
-    ),
-    Dataset(
-        "coco",
-        "COCO's own captions_*.json, with objects from instances_*.json (Lin et al. 2014)",
-        "limner.datasets.coco:load_captions",
-        ("captions_*.json", "annotations/captions_*.json"),
-        "cocodataset.org, Download, 2017 Train/Val annotations and images; unpack all into DIR.",
-    ),
-    Dataset(
-        "wit",
-        "WIT or Kaggle's Wikipedia image-caption files, in many languages (Srinivasan et al. 2021)",
-        "limner.datasets.wikipedia:load_wit",
-        (
-            "wit_v1*.tsv.gz",
-            "wit_v1*.tsv",
-            "train-0*-of-0*.tsv",
-            "test-0*-of-0*.tsv",
-            "*/train-0*.tsv",
-            "*/*/train-0*.tsv",
-        ),
-        "Google's WIT repository (wit_v1.*.tsv.gz), or Kaggle's competition wikipedia-image-caption; put all files "
-        "below DIR.",
-    ),
-    Dataset(
-        "multi30k",
-        "Flickr30k captions with German, French and Czech translations (Elliott et al. 2016)",
-        "limner.datasets.multilingual:load_multi30k",
-        ("train.en", "train.en.gz", "train.1.en", "*/train.en", "multilingual*.tsv", "val.en"),
-        "The multi30k/dataset repository; put the text files (train.en, train.de, ...) and the lists of images "
-        "(train.txt, ...) below DIR.",
-    ),
-    Dataset(
-        "qrels",
-        "TREC qrels: ids and grades alone, enough to evaluate a run",
-        "limner.datasets.trec:load_qrels",
-        ("*.qrels", "*.trec", "*.qrels.gz"),
-        _OWN,
-    ),
-    Dataset(
-        "webdataset",
-        "WebDataset shards: tars of images and captions, as img2dataset writes them",
-        "limner.datasets.webdataset:load_webdataset",
-        ("*.tar",),
-        _OWN,
-    ),
-    Dataset(
-        "folder",
-        "a folder of images with captions.csv (or tsv, jsonl, parquet) in it or next to it",
-        "limner.datasets.tables:load_folder",
-        ("captions.*", "metadata.*", "../captions.*"),
-        _OWN,
-    ),
-    Dataset(
-        "table",
-        "a csv, tsv, jsonl or parquet table with columns image and caption",
-        "limner.datasets.tables:load_table",
-        ("*.csv", "*.tsv", "*.jsonl", "*.ndjson", "*.parquet", "*.txt", "*.csv.gz", "*.tsv.gz", "*.jsonl.gz"),
-        _OWN,
-    ),
-)
-"""The built-in data sets, in the order in which a bare path is tried."""
-
-_BY_NAME = {entry.name: entry for entry in _FORMS}
-
 Loader = Callable[..., "Collection"]
-DATASETS: Registry[Loader] = Registry("data set", {entry.name: entry.loader for entry in _FORMS}, filled=1)
-"""All loaders by name."""
+DATASETS: Registry[Loader] = Registry("data set", packages=("limner.datasets",), filled=1)
+"""All loaders by name. Built-in ones come first, in the order in which a bare path is tried."""
 
 
 def dataset(name: str) -> Dataset:
     """The entry of one data set; for an unknown name, the error suggests the nearest ones."""
-    if name in _BY_NAME:
-        return _BY_NAME[name]
+    if name in DATASETS.declared:
+        declared = DATASETS.declared[name]
+        return Dataset(name, loader=declared.home, **cast("dict[str, Any]", declared.facts))
     if name not in DATASETS:
         raise UnknownName("data set", name, DATASETS)
     loader = DATASETS[name]
     summary = DATASETS.about(name).summary.rstrip(".")
-    return Dataset(name, summary, DATASETS.name_of(loader), (), _OWN, needs_path=_needs_path(loader))
+    return Dataset(name, summary, DATASETS.name_of(loader), needs_path=_needs_path(loader))
 
 
 def datasets() -> list[Dataset]:
@@ -225,7 +99,7 @@ def load(spec: Any, *, split: str | None = None, trust: bool = True, **options: 
     chosen = checked(loader, options, what=repr(name), filled=1)
     arguments = () if path is None else (path,)
     told = damage_told(path or name, what=f"data set of the form {name!r}")
-    with told if name in _BY_NAME else nullcontext():
+    with told if name in DATASETS.declared else nullcontext():
         return loader(*arguments, split=split, **chosen)
 
 
@@ -254,7 +128,8 @@ def detect(path: str | Path) -> Dataset:
         raise LimnerError(
             f"no file or folder {path}, and no data set of that name: expected one of {', '.join(DATASETS)}"
         )
-    found = next((entry for entry in _FORMS if _fits(entry, path)), None)
+    built_in = map(dataset, DATASETS.declared)
+    found = next((entry for entry in built_in if _fits(entry, path)), None)
     if found is None:
         raise LimnerError(
             f"{path}: not a format that limner recognises; name it with NAME:{path}, NAME being one of "

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName, shown
+from limner.core.registry import built_in
 from limner.datasets._build import Assembly, Check, split_name
 from limner.datasets._read import At, existing, filled_lines, find_file, lines, refuse, table
 
@@ -20,6 +21,17 @@ _TEXT_FILE = re.compile(r"^(?P<stem>.+?)(?:\.(?P<number>[1-5]))?\.(?P<language>"
 _CHINESE = re.compile(r"^(?P<image>\S+?)#(?P<source>[A-Za-z]+)#(?P<number>\d+)\s+(?P<caption>.*)$")
 
 
+@built_in(
+    "data set",
+    "multi30k",
+    description="Flickr30k captions with German, French and Czech translations (Elliott et al. 2016)",
+    files=("train.en", "train.en.gz", "train.1.en", "*/train.en", "multilingual*.tsv", "val.en"),
+    fetch=(
+        "The multi30k/dataset repository; put the text files (train.en, train.de, ...) and the lists of images "
+        "(train.txt, ...) below DIR."
+    ),
+    order=110,
+)
 def load_multi30k(
     path: str | Path,
     *,
@@ -116,6 +128,14 @@ def _image_list(root: Path, stem: str) -> list[str]:
     return [text.strip().split("#")[0] for _, text in filled_lines(file)]
 
 
+@built_in(
+    "data set",
+    "flickr8k-cn",
+    description="Chinese captions of Flickr8k (Li et al. 2016)",
+    files=("chinese_human.txt", "*zhc*.txt"),
+    fetch="Flickr8k-CN by Xirong Li's group (Renmin University); put its captions and Flickr8k's split lists into DIR.",
+    order=30,
+)
 def load_flickr8k_cn(
     path: str | Path,
     *,

@@ -20,6 +20,7 @@ from limner.core.errors import LimnerError
 from limner.core.files import replacing
 from limner.core.images import open_image
 from limner.core.paths import parse_json
+from limner.core.registry import built_in
 from limner.datasets._build import Assembly, Check
 from limner.datasets._read import At, existing, refuse
 
@@ -47,6 +48,13 @@ class InTar:
             return open_image(file.read(self.size), name=self.name)
 
 
+@built_in(
+    "data set",
+    "webdataset",
+    description="WebDataset shards: tars of images and captions, as img2dataset writes them",
+    files=("*.tar",),
+    order=130,
+)
 def load_webdataset(
     path: str | Path, *, split: str | None = None, strict: bool = False, check_images: Check = False
 ) -> Collection:

@@ -24,25 +24,7 @@ if not TYPE_CHECKING:
 
 __all__ = ["ENCODERS", "Encoder", "TwoSided", "encoded", "encoder", "encoder_named"]
 
-ENCODERS: Registry[Any] = Registry(
-    "encoder",
-    {
-        "sentence-transformers": "limner.encoders.sentences:SentenceEncoder",
-        "sentence-transformers-multimodal": "limner.encoders.multimodal:MultimodalEncoder",
-        "multi-vector": "limner.encoders.multimodal:LateInteraction",
-        "minilm": "limner.encoders.sentences:minilm",
-        "use-multilingual": "limner.encoders.sentences:UniversalSentenceEncoder",
-        "transformers": "limner.encoders.backbones:TextBackbone",
-        "clip": "limner.encoders.clip:ClipEncoder",
-        "siglip": "limner.encoders.clip:ClipEncoder",
-        "open-clip": "limner.encoders.openclip:OpenClipEncoder",
-        "efficientnet-lite": "limner.encoders.images:EfficientNetLite",
-        "timm": "limner.encoders.images:TimmEncoder",
-        "gru": "limner.encoders.gru:GruEncoder",
-        "word-vectors": "limner.encoders.averages:WordVectors",
-        "histograms": "limner.encoders.pictures:Histograms",
-    },
-)
+ENCODERS: Registry[Any] = Registry("encoder", packages=("limner.encoders",))
 """Encoders by name: each a class or function that takes the options, or an encoder object."""
 
 

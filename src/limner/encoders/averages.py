@@ -11,11 +11,13 @@ from limner.core.arrays import Float32
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told, refuse_irregular
+from limner.core.registry import built_in
 from limner.encoders.offline import fingerprint_of, package_file
 from limner.encoders.words import words
 from limner.scores import Progress
 
 
+@built_in("encoder", "word-vectors")
 class WordVectors:
     r"""Word vectors of GloVe (Pennington et al. 2014) or in its format, averaged over the words of a text.
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from limner.core.errors import UnknownName
+from limner.core.registry import built_in
 from limner.core.renamed import renamed
 from limner.encoders.offline import fingerprint_of, folder_of, needed, pretrained
 from limner.encoders.running import Running, TorchEncoder, mean_pooled
@@ -17,6 +18,7 @@ from limner.encoders.running import Running, TorchEncoder, mean_pooled
 POOLINGS = ("first", "mean")
 
 
+@built_in("encoder", "transformers")
 class TextBackbone(TorchEncoder):
     """A pretrained transformer for texts.
 

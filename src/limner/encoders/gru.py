@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from limner.core import model_store
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told
+from limner.core.registry import built_in
 from limner.core.renamed import renamed
 from limner.encoders.offline import fingerprint_of
 from limner.encoders.running import Running, TorchEncoder, mean_pooled
@@ -37,6 +38,8 @@ class GruModule(nn.Module):
         return mean_pooled(states, filled)
 
 
+@built_in("kind of model", "gru")
+@built_in("encoder", "gru")
 class GruEncoder(TorchEncoder):
     """A GRU over words, from a folder that `save` wrote.
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.registry import built_in
 from limner.encoders.offline import fingerprint_of, hub_or_cache, needed, package_file, unreachable
 from limner.encoders.running import Running, TorchEncoder
 from limner.encoders.weights import fill
@@ -22,6 +23,7 @@ SIZES = {0: 224, 1: 240, 2: 260, 3: 280, 4: 300}
 """Input size of each EfficientNet-Lite."""
 
 
+@built_in("encoder", "efficientnet-lite")
 class EfficientNetLite(TorchEncoder):
     """EfficientNet-Lite: 1,280 dimensions, the mean of its last feature map.
 
@@ -105,6 +107,7 @@ def centre(picture: Image, side: int) -> Image:
     return scaled.crop((left, top, left + side, top + side))
 
 
+@built_in("encoder", "timm")
 class TimmEncoder(TorchEncoder):
     """Any image model of timm without its classifier.
 

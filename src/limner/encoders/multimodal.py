@@ -13,6 +13,7 @@ from torch import Tensor
 
 from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError
+from limner.core.registry import built_in
 from limner.core.torch_kernels import device_named
 from limner.encoders.offline import fingerprint_of, folder_of, needed, pretrained
 from limner.encoders.running import JointEncoder, Running, ahead, number_type
@@ -21,6 +22,7 @@ from limner.scores import Progress, Scores, VectorSets
 _TEXTS_AT_ONCE = 512  # texts given to the library at once; it sorts them by length
 
 
+@built_in("encoder", "sentence-transformers-multimodal")
 class MultimodalEncoder(JointEncoder):
     """A sentence-transformers model that reads images and texts; the vectors are those of its `encode`.
 
@@ -70,6 +72,7 @@ class MultimodalEncoder(JointEncoder):
         return found
 
 
+@built_in("encoder", "multi-vector")
 class LateInteraction:
     """A multi-vector model of sentence-transformers (ColBERT, ColPali, ...): a vector for each token or patch.
 

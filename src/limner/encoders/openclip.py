@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.registry import built_in
 from limner.encoders.offline import fingerprint_of, hub_or_cache, needed, unreachable
 from limner.encoders.running import JointEncoder, Running
 from limner.encoders.weights import read_weights
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 
+@built_in("encoder", "open-clip")
 class OpenClipEncoder(JointEncoder):
     """A model of open_clip by its architecture and weights; vectors are L2-normalised.
 

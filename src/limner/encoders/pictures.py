@@ -23,6 +23,7 @@ from limner.core.arrays import Float32, FloatArray
 from limner.core.collection import Items
 from limner.core.errors import UnknownName
 from limner.core.portable import cosine, sine
+from limner.core.registry import built_in
 from limner.scores import Progress, usable_cores
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def describe(
     return np.stack(rows)
 
 
+@built_in("encoder", "histograms")
 @dataclass(frozen=True)
 class Histograms:
     """The built-in encoder of images, which needs no weights: concatenated descriptors.

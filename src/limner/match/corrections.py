@@ -17,6 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from limner.core.arrays import Array, IntArray
+from limner.core.registry import built_in
 from limner.match import _columns
 from limner.scores import Best, Block, Scores, number_type
 from limner.scores.correction import Correction, Grid
@@ -25,6 +26,7 @@ from limner.scores.statistics import some_places
 _SHARP = (30.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 
 
+@built_in("correction", "csls")
 @dataclass(frozen=True)
 class Csls(Correction):
     """Cross-domain similarity local scaling: 2 s(i, t) - mean of the k best of t - mean of the k best of i.
@@ -64,6 +66,7 @@ class Csls(Correction):
         return block
 
 
+@built_in("correction", "inverted_softmax")
 @dataclass(frozen=True)
 class InvertedSoftmax(Correction):
     """beta s(i, t) - log sum_{j != i} exp(beta s(j, t)): how much of candidate t goes to query i.
@@ -113,6 +116,7 @@ class InvertedSoftmax(Correction):
         return block
 
 
+@built_in("correction", "dual_softmax")
 @dataclass(frozen=True)
 class DualSoftmax(Correction):
     """The product of softmax over candidates and softmax over queries, in log space.
@@ -141,6 +145,7 @@ class DualSoftmax(Correction):
         return _columns.shifted(block, 2 * self.beta, known["whole"], _columns.row_log_sums(block, self.beta))
 
 
+@built_in("correction", "dynamic_inverted_softmax")
 @dataclass(frozen=True)
 class DynamicInvertedSoftmax(Correction):
     """Inverted softmax, only for queries whose best candidate is the best of some query of the bank (QB-Norm).
@@ -175,6 +180,7 @@ class DynamicInvertedSoftmax(Correction):
         return block
 
 
+@built_in("correction", "nnn")
 @dataclass(frozen=True)
 class Nnn(Correction):
     """Nearest neighbour normalisation: s(i, t) - alpha * mean of the k best bank scores of t. Chowdhury et al. 2024.
@@ -210,6 +216,7 @@ class Nnn(Correction):
         return _columns.shifted(block, 1.0, self.alpha * known["near"])
 
 
+@built_in("correction", "sinkhorn")
 @dataclass(frozen=True)
 class Sinkhorn(Correction):
     """Balanced marginals: u_i + v_t + beta s(i, t), with u and v such that rows and columns of its exp sum evenly.

@@ -34,15 +34,7 @@ from limner.scores.inputs import as_scorer
 DEPTH = 1000
 AT_ONCE = 65_536
 """Pairs that are given to the scorer at once, enough to find many of one length; fewer where slow scores are kept."""
-SCORERS: Registry[Any] = Registry(
-    "pair scorer",
-    {
-        "levenshtein": "limner.systems.levenshtein:Levenshtein",
-        "cross-encoder": "limner.systems.towers.pairs:CrossEncoderScorer",
-        "image-cross-encoder": "limner.systems.towers.image_pairs:ImageCrossEncoder",
-        "blip-itm": "limner.systems.towers.image_pairs:ItmScorer",
-    },
-)
+SCORERS: Registry[Any] = Registry("pair scorer", packages=("limner.systems",))
 """Pair scorers by name: each a class or function that is called with the options, or a scorer itself."""
 Block = npt.NDArray[np.float64]
 

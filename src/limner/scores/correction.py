@@ -123,17 +123,7 @@ class Correction(ABC):
         return f"{self.name}({', '.join(told)})"
 
 
-CORRECTIONS: Registry[type[Correction]] = Registry(
-    "correction",
-    {
-        "csls": "limner.match.corrections:Csls",
-        "inverted_softmax": "limner.match.corrections:InvertedSoftmax",
-        "dual_softmax": "limner.match.corrections:DualSoftmax",
-        "dynamic_inverted_softmax": "limner.match.corrections:DynamicInvertedSoftmax",
-        "nnn": "limner.match.corrections:Nnn",
-        "sinkhorn": "limner.match.corrections:Sinkhorn",
-    },
-)
+CORRECTIONS: Registry[type[Correction]] = Registry("correction", packages=("limner.match",))
 """All corrections by name."""
 
 

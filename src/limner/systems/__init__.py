@@ -38,36 +38,10 @@ class Model(Protocol):
         ...
 
 
-SYSTEMS: Registry[Callable[..., Model]] = Registry(
-    "system",
-    {
-        "histograms": "limner.systems.histograms:train",
-        "colours": "limner.systems.histograms:train_colours",
-        "kcca": "limner.systems.classic.training:train",
-        "nearest": "limner.systems.classic.nearest:train",
-        "ranking-paper": "limner.systems.classic.paper_systems:train",
-        "towers": "limner.systems.learned:towers",
-        "pvse": "limner.systems.learned:pvse",
-        "pcme": "limner.systems.learned:pcme",
-        "mcprop": "limner.systems.file_names:mcprop",
-        "crank": "limner.systems.file_names:crank",
-    },
-    filled=1,
-)
+SYSTEMS: Registry[Callable[..., Model]] = Registry("system", packages=("limner.systems",), filled=1)
 """All systems by name."""
 
-KINDS: Registry[Any] = Registry(
-    "kind of model",
-    {
-        "histograms": "limner.systems.histograms:HistogramModel",
-        "towers": "limner.systems.towers.towers_model:TowersModel",
-        "kcca": "limner.systems.classic.models:KccaModel",
-        "nearest": "limner.systems.classic.nearest:NearestModel",
-        "mcprop": "limner.systems.towers.mcprop:McpropModel",
-        "crank": "limner.systems.towers.crank:CrankModel",
-        "gru": "limner.encoders.gru:GruEncoder",
-    },
-)
+KINDS: Registry[Any] = Registry("kind of model", packages=("limner.encoders", "limner.systems"))
 """Classes of saved models, by the word under "limner" in the config.json of a model's folder; each has `load(path)`."""
 
 

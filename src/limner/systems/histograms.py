@@ -19,6 +19,7 @@ from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told, read_arrays
+from limner.core.registry import built_in
 from limner.core.renamed import renamed
 from limner.encoders.contract import digest
 from limner.encoders.pictures import describe
@@ -31,6 +32,7 @@ KIND = "histograms"
 _AT_ONCE = 1024  # images are processed in pieces, to bound memory
 
 
+@built_in("kind of model", "histograms")
 @dataclass(frozen=True, eq=False)
 class HistogramModel:
     """A trained system: descriptions of pictures and words of texts, mapped into one space.
@@ -126,6 +128,7 @@ def _read_npz(path: str | Path) -> HistogramModel:
         return HistogramModel(name, tuple(held["descriptions"].tolist()), bag, images, texts)
 
 
+@built_in("system", "histograms")
 @renamed(least="min_count")
 def train(
     collection: Collection,
@@ -160,6 +163,7 @@ def train(
     return HistogramModel(name, tuple(descriptions), bag, *sides, options, TrainedOn.of(collection))
 
 
+@built_in("system", "colours")
 @renamed(least="min_count")
 def train_colours(
     collection: Collection,

@@ -10,9 +10,11 @@ import numpy.typing as npt
 
 from limner.core.arrays import Array
 from limner.core.errors import MissingExtra
+from limner.core.registry import built_in
 from limner.scores import Scores
 
 
+@built_in("pair scorer", "levenshtein")
 class Levenshtein:
     """Levenshtein similarity: 1 - (insertions + deletions + substitutions) / length of the longer text.
 

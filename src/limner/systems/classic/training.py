@@ -11,6 +11,7 @@ import numpy as np
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
+from limner.core.registry import built_in
 from limner.scores import Progress
 from limner.systems.classic.kcca import Directions, KernelPair, Matrix, Method, Spectrum, spectrum
 from limner.systems.classic.kernels import Kernel, raised
@@ -180,6 +181,7 @@ def pairs_of(
         yield power, KernelPair(spectrum(raised(rows.images, power), method=method, rank=rank), texts, precise)
 
 
+@built_in("system", "kcca")
 def train(
     collection: Collection,
     *,

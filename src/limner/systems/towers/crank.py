@@ -18,15 +18,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from limner.core import model_store
 from limner.core.arrays import IntArray
 from limner.core.collection import Collection
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
-from limner.core.model_store import SavedModel
+from limner.core.model_store import SavedModel, read, write
 from limner.core.paths import damage_told
 from limner.core.ranking import Ranking
-from limner.core.registry import takes
+from limner.core.registry import built_in, takes
 from limner.core.torch_kernels import device_named
 from limner.datasets.wikipedia import image_names
 from limner.encoders.batching import by_length
@@ -312,6 +311,7 @@ def _judge(pairing: Pairing, shape: Layers, collection: Collection, size: int | 
     return Reading(reader_of(pairing.backbone, texts, device=device, **sizes), shape, size)
 
 
+@built_in("kind of model", "crank")
 @dataclass(frozen=True, eq=False)
 class CrankModel:
     """A trained CRank model: a pair scorer.
@@ -402,7 +402,7 @@ class CrankModel:
         config["features"] = {} if self.features is None else self.features.about()
         config |= {"settings": dict(self.settings), "trained": dict(self.trained)}
         content, weights = {**config, **kept(self.trained_on)}, checkpoints.arrays(self.judge)
-        return model_store.write(path, KIND, content, weights=weights, beside=partial(self._beside, config))
+        return write(path, KIND, content, weights=weights, beside=partial(self._beside, config))
 
     def _beside(self, config: Mapping[str, Any], folder: Path) -> None:
         cards.write(folder, self.judge, config, about=ABOUT)
@@ -411,7 +411,7 @@ class CrankModel:
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", trust: bool = False) -> CrankModel:
         """Reads a model that was saved; refuses a damaged folder, or one that names custom code without `trust`."""
-        saved = model_store.read(path, KIND)
+        saved = read(path, KIND)
         config = saved.content
         with damage_told(path, what="saved model", mend="save it again"):
             judge = _rebuilt(saved, device_named(device))

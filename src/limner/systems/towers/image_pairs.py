@@ -19,6 +19,7 @@ from limner.core.arrays import Float32, IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.images import as_value, open_image
+from limner.core.registry import built_in
 from limner.core.torch_kernels import device_named
 from limner.encoders.cache import content_key
 from limner.encoders.multimodal import refuse_blind
@@ -112,6 +113,7 @@ def _distinct(images: Sequence[Any]) -> tuple[IntArray, list[Any]]:
     return np.array(which, dtype=np.int64), values
 
 
+@built_in("pair scorer", "blip-itm")
 class ItmScorer(ImagePairScorer):
     """The image-text matching head of BLIP or BLIP-2 (Li et al. 2022, 2023): the log-odds that text and image match.
 
@@ -173,6 +175,7 @@ class ItmScorer(ImagePairScorer):
         return found.mean(dim=1)
 
 
+@built_in("pair scorer", "image-cross-encoder")
 class ImageCrossEncoder(ImagePairScorer):
     """A CrossEncoder of sentence-transformers that reads images: its logits, without the final activation.
 

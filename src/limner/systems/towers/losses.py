@@ -19,21 +19,11 @@ import torch
 from torch import Tensor
 
 from limner.core.errors import LimnerError
-from limner.core.registry import Registry, checked
+from limner.core.registry import Registry, built_in, checked
 from limner.core.written import call
 
 MARGIN = 0.2
-LOSSES: Registry[Callable[..., Tensor]] = Registry(
-    "loss",
-    {
-        "sum": "limner.systems.towers.losses:sum_margin",
-        "max": "limner.systems.towers.losses:max_margin",
-        "semi-hard": "limner.systems.towers.losses:semi_hard",
-        "knn": "limner.systems.towers.losses:knn_margin",
-        "adaptive": "limner.systems.towers.losses:adaptive_margin",
-    },
-    filled=2,
-)
+LOSSES: Registry[Callable[..., Tensor]] = Registry("loss", packages=("limner.systems.towers",), filled=2)
 """Losses by name."""
 
 
@@ -44,6 +34,7 @@ class Loss(Protocol):
         """The loss value."""
 
 
+@built_in("loss", "sum")
 def sum_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> Tensor:
     """All negatives of the batch count (Kiros et al. 2014; VSE0 in Faghri et al. 2018).
 
@@ -56,6 +47,7 @@ def sum_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> 
     return _summed(_all, scores, positives, margin)
 
 
+@built_in("loss", "max")
 def max_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> Tensor:
     """Only the hardest negative of each positive pair counts (VSE++: Faghri et al. 2018).
 
@@ -68,6 +60,7 @@ def max_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> 
     return _nearest(scores, positives, margin, k=1)
 
 
+@built_in("loss", "semi-hard")
 def semi_hard(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> Tensor:
     """Negatives below the positive but within the margin (Schroff et al. 2015).
 
@@ -80,6 +73,7 @@ def semi_hard(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> T
     return _summed(_below, scores, positives, margin)
 
 
+@built_in("loss", "knn")
 def knn_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN, k: int = 3) -> Tensor:
     """The k hardest negatives of each positive pair count (Liu & Ye 2019).
 
@@ -95,6 +89,7 @@ def knn_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN, k: 
     return _nearest(scores, positives, margin, k=k)
 
 
+@built_in("loss", "adaptive")
 def adaptive_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> Tensor:
     """Each positive pair chooses its own k from the spread of its violations, and takes the mean of the k hardest.
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
+from limner.core.registry import built_in
 from limner.core.renamed import renamed
 from limner.core.torch_kernels import device_named
 from limner.encoders.backbones import max_tokens_of
@@ -148,6 +149,7 @@ class Pairs:
         return [tokens for tokens, _ in made], [types for _, types in made]
 
 
+@built_in("pair scorer", "cross-encoder")
 class CrossEncoderScorer:
     """A CrossEncoder of sentence-transformers, or any pair classifier of transformers, as a scorer of pairs.
 
