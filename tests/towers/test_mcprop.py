@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +13,9 @@ from tower_toys import DEVICE
 torch = pytest.importorskip("torch")
 
 import limner  # noqa: E402
-from limner.core.errors import LimnerError, UnknownName  # noqa: E402
+from limner.core.errors import LimnerError, LimnerWarning, UnknownName  # noqa: E402
 from limner.systems.towers import fusion, mcprop  # noqa: E402
+from limner.systems.towers.collapse import warn_if_collapsed  # noqa: E402
 
 SMALL = {
     "hidden_dim": 16,
@@ -204,3 +206,24 @@ def test_refusals(world, model):
     wrong = limner.Embeddings(world.test.images.ids, np.ones((len(world.test.images), 3)))
     with pytest.raises(LimnerError, match="images have .*3 numbers"):
         model.scores(world.test, features=wrong)
+
+
+def test_embeddings_that_have_become_nearly_equal_are_told_in_words():
+    one, spread = torch.ones(16, 4) + 0.01 * torch.eye(4).repeat(4, 1), torch.eye(16)
+    with pytest.warns(LimnerWarning, match=r"nearly equal .* loss='max' .*two texts 1\.000.*loss='adaptive'"):
+        warn_if_collapsed(one, one, loss="max")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_if_collapsed(one, spread, loss="max")
+        warn_if_collapsed(spread, spread, loss="max")
+        warn_if_collapsed(one[:4], one[:4], loss="max")  # too few to say
+
+
+def _to_one_point(scores, positives, *, margin):
+    return -scores.sum()
+
+
+def test_training_that_ends_in_one_point_warns(world):
+    how = {**SMALL, "epochs": 6, "learning_rate": 0.02, "fusion": "text"}
+    with pytest.warns(LimnerWarning, match="all embeddings have become nearly equal"):
+        mcprop.train(world.train, loss=_to_one_point, **how)

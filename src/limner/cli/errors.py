@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from limner.cli.console import Unprinted, as_text, put, tell
 from limner.cli.finding import Commands
-from limner.cli.old_names import old_names_told, with_new_names
+from limner.cli.old_names import warnings_told, with_new_names
 from limner.core.errors import LimnerError
 
 # Typer has vendored its parser under different names; a bad parameter is always a usage error.
@@ -79,7 +79,7 @@ class Shell(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Runs the command, with everything that may go wrong in one place."""
         try:
-            with old_names_told():
+            with warnings_told():
                 result = super().invoke(ctx)
             if sys.stdout is not None:
                 sys.stdout.flush()  # here, where a closed pipe can still be handled

@@ -1,4 +1,4 @@
-"""Old names of options on the command line: they still work, and one line on stderr says what to write instead."""
+"""Warnings on the command line, one line on stderr each; old names of options still work and give one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from limner.cli.console import tell
+from limner.core.errors import LimnerWarning
 from limner.core.renamed import RenamedOption, old_names
 
 
@@ -43,16 +44,17 @@ def _new_name(word: str, names: dict[str, str]) -> str:
 
 
 @contextmanager
-def old_names_told() -> Iterator[None]:
-    """Shows each warning about an old name as a line on stderr."""
+def warnings_told() -> Iterator[None]:
+    """Shows each warning of limner as a line on stderr."""
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
-        if issubclass(category, RenamedOption):
+        if issubclass(category, (RenamedOption, LimnerWarning)):
             tell(f"warning: {message}")
         else:
             plain(message, category, *rest, **more)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("always", RenamedOption)
+        for kind in (RenamedOption, LimnerWarning):
+            warnings.simplefilter("always", kind)
         plain, warnings.showwarning = warnings.showwarning, show
         yield

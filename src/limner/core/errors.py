@@ -15,6 +15,10 @@ class LimnerError(ValueError):
     """Invalid input; the message says what is wrong, where, and how to fix it."""
 
 
+class LimnerWarning(UserWarning):
+    """A result that should not be used as it is; the message says why and what to do. The shell prints one line."""
+
+
 class UnknownId(LimnerError):
     """An id that does not exist."""
 

@@ -12,9 +12,7 @@ from limner.stats.correlation import correlation_matrix, kendall_tau_b, spearman
 from limner.stats.dawid_skene import DawidSkene, dawid_skene
 from limner.stats.effects import cliff_delta, cohen_d, cohen_g, odds_ratio, rank_biserial
 from limner.stats.estimators import (
-    CrossFit,
     Estimate,
-    cross_fit,
     hajek,
     horvitz_thompson,
     power_tuning,
@@ -30,7 +28,6 @@ from limner.stats.sequences import confidence_sequence, sequential
 
 __all__ = [
     "Answers",
-    "CrossFit",
     "DawidSkene",
     "Drawn",
     "Estimate",
@@ -52,7 +49,6 @@ __all__ = [
     "cohen_kappa",
     "confidence_sequence",
     "correlation_matrix",
-    "cross_fit",
     "dawid_skene",
     "draw",
     "hajek",

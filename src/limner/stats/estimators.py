@@ -5,7 +5,7 @@ predictions may help (the difference estimator, known as prediction-powered infe
 predictions cost next to nothing and inverted ones help as well. No assumption is made about the values.
 
 Horvitz & Thompson 1952; Hájek 1971; Cochran 1977; Särndal, Swensson & Wretman 1992; Angelopoulos et al. 2023
-(*Prediction-powered inference*); Zrnic & Candès 2024 (*Cross-prediction-powered inference*).
+(*Prediction-powered inference*).
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from limner.stats.inputs import Codes, Vector, columns, share, vector
 Mode = Literal["fixed", "anytime"]
 PRIOR = 1.0
 """Weight, in answers, of the pooled variance in each stratum's variance."""
+KURTOSIS = 7.0
+"""Of values in `sum_of_means`: rare large changes make few values look more alike than they are."""
 TUNED = 20
 """Answers that have to be there for each factor of predictions."""
 
@@ -192,7 +194,9 @@ def sum_of_means(
 ) -> Estimate:
     """The sum of the means of several populations, each sampled at random without replacement on its own.
 
-    Variance `sum_h (1 - n_h / N_h) s_h^2 / n_h`; Student's t with the degrees of freedom of Satterthwaite (1946).
+    Variance `sum_h (1 - n_h / N_h) s_h^2 / n_h`; Student's t with the degrees of freedom of Satterthwaite (1946), where
+    each variance counts as that of values with long tails: a variance estimate from n values of kurtosis `KURTOSIS`
+    varies as much as one from `2 / (KURTOSIS - 1)` times as many normal ones.
 
     Args:
         values: One for each sampled unit.
@@ -220,7 +224,8 @@ def sum_of_means(
     before = np.broadcast_to(np.asarray(prior, dtype=np.float64), size.shape) ** 2
     part = (1 - n / size) * (square + before) / (n - 1 + (before > 0)) / n
     variance, value = float(part.sum()), float(mean.sum())
-    freedom = variance**2 / float((part**2 / (n - 1)).sum()) if variance > 0 else 1.0
+    own = np.maximum((n - 1) * 2 / (KURTOSIS - 1), np.minimum(n - 1, 3.0))
+    freedom = variance**2 / float((part**2 / own).sum()) if variance > 0 else 1.0
     half = float(stdtrit(max(freedom, 1.0), (1 + share(level, "level")) / 2)) * float(np.sqrt(variance))
     value, low, high = (float(np.clip(end, *bounds)) for end in (value, value - half, value + half))
     return Estimate(value, low, high, level, variance, len(y), int(size.sum()), float("nan"))
@@ -267,81 +272,3 @@ def _wilson(
     middle, half = p + t**2 / (2 * n), t * np.sqrt(p * (1 - p) / n + t**2 / (4 * n**2))
     ends = (float(middle - half) / (1 + t**2 / n), float(middle + half) / (1 + t**2 / n))
     return tuple(low + (high - low) * min(max(e, 0.0), 1.0) for e in ends)  # type: ignore[return-value]  # two of them
-
-
-@dataclass(frozen=True)
-class CrossFit:
-    """Predictions that were calibrated by cross-fitting.
-
-    Args:
-        sampled: For each sampled unit, from the other folds' answers.
-        every: For each unit of the population, the mean over the folds.
-    """
-
-    sampled: Vector
-    every: Vector
-
-
-def cross_fit(
-    scores: npt.ArrayLike,
-    sampled: npt.ArrayLike,
-    values: npt.ArrayLike,
-    *,
-    weights: npt.ArrayLike | None = None,
-    folds: int = 5,
-    seed: int = 0,
-) -> CrossFit:
-    """Calibrates the scores of a judge into predictions of the values, never using a unit's own value.
-
-    For each fold an isotonic regression (rising or falling) of the other folds' values on the score, and the factor
-    lambda that makes its residuals vary least, 0 if it only adds noise (PPI++, Angelopoulos et al. 2023;
-    cross-fitted, Zrnic & Candès 2024). A useless judge gets a lambda near 0, and an adversarial one is inverted.
-
-    Args:
-        scores: The judge's, for every unit of the population.
-        sampled: The numbers of the sampled units.
-        values: Their values.
-        weights: One over the inclusion probability of each sampled unit; alike by default.
-        folds: Number of folds.
-        seed: Seed of the folds.
-
-    >>> found = cross_fit([0.1, 0.9, 0.2, 0.8] * 20, np.arange(80), [0, 1, 0, 1] * 20)
-    >>> found.sampled[:4].round(1)
-    array([0., 1., 0., 1.])
-    """
-    x, y = vector(scores, "scores"), vector(values)
-    unit = np.asarray(sampled, dtype=np.intp)
-    w = np.ones(len(y)) if weights is None else vector(weights, "weights")
-    folds = max(min(folds, len(y)), 2)
-    fold = np.random.default_rng(seed).permutation(np.arange(len(y)) % folds)
-    every, own = np.zeros(len(x)), np.zeros(len(y))
-    for k in range(folds):
-        train = fold != k
-        predicted = _calibrated(x, x[unit[train]], y[train], w[train])
-        own[~train] = predicted[unit[~train]]
-        every += (fold == k).mean() * predicted
-    every[unit] = own  # a prediction that used the answer would look too good
-    return CrossFit(own, every)
-
-
-def _calibrated(x: Vector, known: Vector, y: Vector, w: Vector) -> Vector:
-    """`lambda g(x)` for all scores: g isotonic in the answers, lambda from answers that g has not seen."""
-    if len(y) < 8 or np.ptp(y) == 0 or np.ptp(known) == 0:
-        return np.zeros(len(x))
-    half = np.arange(len(y)) % 2 == 0
-    tested = np.zeros(len(y))
-    for part in (half, ~half):
-        tested[~part] = _isotonic(known[part], y[part], w[part], known[~part])
-    moved = tested - np.average(tested, weights=w)
-    spread = float(w @ moved**2)
-    factor = min(max(float(w @ (moved * (y - np.average(y, weights=w)))) / spread, 0.0), 1.0) if spread > 0 else 0.0
-    return factor * _isotonic(known, y, w, x) if factor else np.zeros(len(x))
-
-
-def _isotonic(known: Vector, y: Vector, w: Vector, x: Vector) -> Vector:
-    """Isotonic regression, rising or falling as the answers do."""
-    from sklearn.isotonic import IsotonicRegression
-
-    rising = bool((known - known.mean()) @ (y - y.mean()) >= 0)
-    model = IsotonicRegression(increasing=rising, out_of_bounds="clip").fit(known, y, w)
-    return np.asarray(model.predict(x), dtype=np.float64)

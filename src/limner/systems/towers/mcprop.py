@@ -32,6 +32,7 @@ from limner.datasets.wikipedia import image_names
 from limner.scores import Progress, Scores
 from limner.systems.towers import cards, checkpoints, randomness
 from limner.systems.towers.branches import Vectors
+from limner.systems.towers.collapse import warn_if_collapsed
 from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.encoding import as_array
 from limner.systems.towers.fit import fit
@@ -226,10 +227,13 @@ class McpropTask:
 
     def loss(self, batch: McpropBatch) -> Tensor:
         """The margin loss of the whole batch; this process encodes its share."""
-        query = self.heads.queries(batch.names, batch.features, self.reader).query
-        text = self.heads.texts(batch.captions, self.reader)
-        sides = [self.group.gather(normalize(side, dim=-1)) for side in (query, text)]
+        sides = [self.group.gather(normalize(side, dim=-1)) for side in self.sides(batch)]
         return self.margin(sides[0] @ sides[1].T, batch.positives) / len(batch.positives)
+
+    def sides(self, batch: McpropBatch) -> tuple[Tensor, Tensor]:
+        """This process's share of the queries and the captions of a batch, encoded."""
+        query = self.heads.queries(batch.names, batch.features, self.reader).query
+        return query, self.heads.texts(batch.captions, self.reader)
 
     def measure(self) -> dict[str, float]:
         """The mean weights of the fusion; with a dev collection, nDCG@5 and recall of captions."""
@@ -298,6 +302,9 @@ def train(
         module.images.standardise(data.features.cpu())
     task = McpropTask(module.to(device), reader, data, margin.function(), training=training, group=group)
     fitted = fit(task, training, criterion="nDCG@5", group=group, progress=progress)
+    if group.main:
+        with torch.inference_mode():
+            warn_if_collapsed(*task.sides(next(task.batches(0, 0))), loss=margin.loss)
     about = cards.summary(collection, dev, fitted, (*MEASURES, "a_u", "a_v"))
     told = {"query": {"max_tokens": query.max_tokens, "min_count": query.min_count}, "heads": asdict(shape)}
     told |= {"margin": _plain(asdict(margin)), "training": asdict(training)}

@@ -21,10 +21,12 @@ from limner.evaluation.evaluate import evaluate
 from limner.scores import Scores
 from limner.systems.towers import randomness
 from limner.systems.towers.branches import Vectors
+from limner.systems.towers.collapse import warn_if_collapsed
 from limner.systems.towers.data import Batches, Texts, TowersBatch, TrainingPairs
 from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.encoding import as_array, as_sets, images_seen, texts_seen
 from limner.systems.towers.fit import Fitted, fit
+from limner.systems.towers.models import Compared
 from limner.systems.towers.settings import OLD_NAMES, Training, split
 from limner.systems.towers.shape import VARIANTS, Inputs, Shape, built
 from limner.systems.towers.sources import Source, source
@@ -96,6 +98,10 @@ def trained(
     group = joined(device)
     task = TowersTask(plan, reading, collection, dev, device=device, group=group)
     fitted = fit(task, training, group=group, progress=progress)
+    if group.main:
+        with torch.inference_mode():
+            images, texts = task.sides(next(task.batches(0, 0)))
+        warn_if_collapsed(images[0], texts[0], loss=getattr(plan.own[0], "loss", variant))
     return _model(task, fitted)
 
 
@@ -234,10 +240,14 @@ class TowersTask:
     def loss(self, batch: TowersBatch) -> Tensor:
         """The loss of the whole batch; this process encodes its share."""
         module: Any = self.module
-        images, texts = module.image_vectors(batch.images), module.text_vectors(batch.texts)
-        sides = (tuple(self.group.gather(tensor) for tensor in side) for side in (images, texts))
+        sides = (tuple(self.group.gather(tensor) for tensor in side) for side in self.sides(batch))
         loss: Tensor = module.objective(*sides, batch.positives)
         return loss
+
+    def sides(self, batch: TowersBatch) -> tuple[Compared, Compared]:
+        """This process's share of the images and the texts of a batch, encoded."""
+        module: Any = self.module
+        return module.image_vectors(batch.images), module.text_vectors(batch.texts)
 
     def measure(self) -> dict[str, float]:
         """Recall and rsum on the dev collection, by limner's own evaluation."""
