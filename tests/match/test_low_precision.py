@@ -13,6 +13,7 @@ from standing import DEVICE, standing
 from limner import Embeddings, Judgements, LimnerError, Scores
 from limner.core.lowprecision import READ, Bounds, Rounded, accumulation
 from limner.evaluation.placements import Asked, place
+from limner.match._lists import Edges, Market, Wanted, _Cells, _Rows
 from limner.scores import device_filtering, filtering
 from limner.scores.bfloat16 import emulated_products, keeps_bound, products
 from limner.scores.filtering import Filter
@@ -112,6 +113,24 @@ def same_corrections(data):
     assert np.array_equal(plain.scores, filtered.scores)
 
 
+def same_edges(data):
+    """The lists of an assignment: several questions with prices and floors, some cells hidden."""
+    case = Case(data)
+    n, m = case.scores.shape
+    if n > m:
+        return
+    size = float(np.abs(case.scores.block(0, min(n, 256))).max())
+    prices = [size * case.rng.standard_normal(m), np.round(case.rng.random(m), 1) * size, np.zeros(m)]
+    wanted = [Wanted(each, np.where(case.rng.random(n) < 0.2, np.inf, -4 * size)) for each in prices]
+    cells = np.unique(case.rng.integers(0, n * m, 3 * n))
+    starts = np.searchsorted(cells // m, np.arange(n + 1))
+    hidden = Edges(starts, (cells % m).astype(np.int32), np.zeros(len(cells), np.float32))
+    plain, filtered = case.both(lambda scores: Market(scores).find(wanted, min(case.k, 10), hidden=hidden))
+    for one, other in zip(plain, filtered, strict=True):
+        for name in ("items", "worths", "profits"):
+            assert np.array_equal(getattr(one, name), getattr(other, name)), name
+
+
 def bound_holds(data):
     """Searches for a score that lies outside its interval, on the grid and in double precision."""
     scores = Case(data).scores
@@ -131,6 +150,7 @@ def bound_holds(data):
 test_lists_are_the_same, test_lists_are_the_same_long = standing(same_lists)
 test_places_are_the_same, test_places_are_the_same_long = standing(same_places)
 test_corrections_are_the_same, test_corrections_are_the_same_long = standing(same_corrections)
+test_edges_are_the_same, test_edges_are_the_same_long = standing(same_edges)
 test_no_score_is_outside_its_bound, test_no_score_is_outside_its_bound_long = standing(bound_holds, short=80)
 
 
@@ -140,6 +160,18 @@ def test_the_filter_decides_and_keeps_few():
     found = Filter(scores, emulated_products).near(0, 256).candidates(10)
     assert found is not None
     assert 10 <= len(found[1]) / 256 < 11
+
+
+def test_the_filter_answers_for_an_assignment_and_leaves_closed_items_to_float32():
+    rng = np.random.default_rng(0)
+    scores = Scores.from_embeddings(rng.standard_normal((256, 64)), rng.standard_normal((5000, 64)))
+    near, prices = Filter(scores, emulated_products).near(0, 256), rng.random(5000) / 10
+    none, floors = _Cells(np.zeros(0, np.int32), np.zeros(0, np.int32)), np.full(256, -np.inf)
+    found = _Rows([Wanted(prices, floors)], 5, none).from_near(near)
+    assert found is not None
+    assert np.array_equal(found[0].items[:, 0], np.argmax(scores.matrix() - prices, axis=1))
+    prices[3] = np.inf
+    assert _Rows([Wanted(prices, floors)], 5, none).from_near(near) is None
 
 
 def test_a_bound_that_is_too_small_gives_wrong_lists(monkeypatch):

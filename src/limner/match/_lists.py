@@ -16,6 +16,7 @@ import numpy as np
 from limner.core.arrays import Array, FloatArray, IntArray
 from limner.match import _paths
 from limner.scores import Block, MatrixScores, Progress, Scores, VectorScores, on_host
+from limner.scores.filtering import Near
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +178,17 @@ class _Cells:
         low, high = np.searchsorted(self.rows, [start, start + len(block)])
         block[self.rows[low:high] - start, self.columns[low:high]] = -np.inf
 
+    def between(self, start: int, stop: int) -> _Cells:
+        """The cells of rows start:stop, with rows numbered from 0."""
+        low, high = np.searchsorted(self.rows, [start, stop])
+        return _Cells(self.rows[low:high] - start, self.columns[low:high])
+
+    def within(self, columns: IntArray) -> _Cells:
+        """The cells of these columns, which are in rising order, with columns renumbered from 0."""
+        place = np.minimum(np.searchsorted(columns, self.columns), len(columns) - 1)
+        kept = columns[place] == self.columns
+        return _Cells(self.rows[kept], place[kept])
+
     def only(self, rows: IntArray) -> _Cells:
         """The cells of these rows, with rows renumbered from 0."""
         place = np.searchsorted(rows, self.rows)
@@ -199,6 +211,21 @@ class _Rows:
         for w, f in zip(self.wanted, found, strict=True):
             _paths.collect_rows(block, w.prices, w.floors[rows], f.items, f.worths, f.profits)
         return found
+
+    def from_near(self, near: Any) -> list[Found] | None:
+        """The same from low-precision products: as many more are kept as a row has hidden cells."""
+        if not isinstance(near, Near) or not all(np.isfinite(w.prices).all() for w in self.wanted):
+            return None
+        hidden = self.hidden.between(near.start, near.start + len(near.bits))
+        k = self.k + int(np.bincount(hidden.rows, minlength=1).max())
+        told = [near.candidates(k, near.keys(1.0, w.prices.astype(np.float64))) for w in self.wanted]
+        known = [each for each in told if each is not None]
+        if len(known) < len(told):
+            return None
+        places, scores = near.tiles(*known)
+        questions = [Wanted(w.prices[places], w.floors[near.start :][: len(scores)]) for w in self.wanted]
+        found = _Rows(questions, self.k, hidden.within(places))(0, scores)
+        return [replace(f, items=np.where(f.items < 0, -1, places[f.items]).astype(np.int32)) for f in found]
 
 
 @dataclass(frozen=True, eq=False)

@@ -233,6 +233,11 @@ class Near:
         count = select(*self._factors, shift, min(k, width), self._room, columns, indptr)
         return None if count < 0 else (indptr, columns[:count].copy())
 
+    def keys(self, scale: float, shift: npt.NDArray[np.float64]) -> Keys:
+        """What ranks scale s - shift, with room for how that is rounded."""
+        largest = scale * self.scores.bound + np.abs(shift).max()
+        return Keys(scale, shift, np.full(len(self.bits), ROUNDED * largest))
+
     def tiles(self, *found: Pairs) -> tuple[Int64, Float32]:
         """(places, scores on the grid): the columns that any row needs, and their scores for all rows."""
         places = np.unique(np.concatenate([columns for _, columns in found]))
@@ -249,8 +254,7 @@ class Near:
 
     def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[npt.NDArray[np.int32], Block] | None:
         """Like `choose` of the block after the scores have been shifted."""
-        allowance = np.full(len(self.bits), ROUNDED * (shifted.scale * self.scores.bound + np.abs(shifted.shift).max()))
-        found = [self.candidates(choose.k, Keys(shifted.scale, shifted.shift, allowance))]
+        found = [self.candidates(choose.k, self.keys(shifted.scale, shifted.shift))]
         if shifted.own:
             found.append(self.candidates(shifted.own))
         told = [each for each in found if each is not None]
