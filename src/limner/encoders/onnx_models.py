@@ -64,7 +64,7 @@ class Network:
             return np.asarray(self.session.run([wanted], fed)[0])
 
 
-class Tokens:
+class PlainTokenizer:
     """A fast tokenizer without torch or transformers.
 
     Args:
@@ -134,7 +134,7 @@ class OnnxClip:
         self.text, self.image = (
             Network(file, what=self.what, device=device, threads=threads) for file in self._files(variant)
         )
-        self.tokens = Tokens(self.folder / "tokenizer.json", what=self.what, max_tokens=places)
+        self.tokens = PlainTokenizer(self.folder / "tokenizer.json", what=self.what, max_tokens=places)
         self.preprocess = Preprocessing.of(self.folder)
         self.dim = len(self._texts([""])[0])
 
@@ -269,10 +269,10 @@ class OnnxSentences:
         beside = file.parent.parent if file.parent.name == "onnx" else file.parent
         self.network = Network(file, what=self.what, device=device, threads=threads)
         given = beside / "tokenizer.json" if tokenizer is None else Path(tokenizer)
-        self.tokens = Tokens(given, what=self.what, max_tokens=max_tokens)
+        self.tokens = PlainTokenizer(given, what=self.what, max_tokens=max_tokens)
         self.pooling, self.normalize, self.prompt, self._reads = pooling, normalize, prompt, given
         self.output = _states(self.network)
-        self.dim = next(self._vectors(*batch).shape[1] for _, *batch in self.tokens.batches(["a"]))
+        self.dim = next(self._vectors(tokens, filled).shape[1] for _, tokens, filled in self.tokens.batches(["a"]))
 
     @property
     def fingerprint(self) -> str:
@@ -327,7 +327,7 @@ def _states(network: Network) -> str:
     for known in ("sentence_embedding", "last_hidden_state", "token_embeddings"):
         if known in network.outputs:
             return known
-    return next(iter(network.outputs))
+    return str(next(iter(network.outputs)))
 
 
 def minilm_int8(*, tokenizer: str | None = None, threads: int | None = None) -> OnnxSentences:

@@ -77,7 +77,8 @@ class Preprocessing:
         pixels = np.asarray(made, dtype=np.float32)
         if self.crop is not None:
             pixels = _centre(pixels, *self.crop)
-        scaled = (pixels * np.float32(self.scale) - np.float32(self.mean)) / np.float32(self.std)
+        mean, std = (np.asarray(each, dtype=np.float32) for each in (self.mean, self.std))
+        scaled = (pixels * np.float32(self.scale) - mean) / std
         return np.ascontiguousarray(scaled.transpose(2, 0, 1), dtype=np.float32)
 
     def _target(self, size: tuple[int, int]) -> tuple[int, int]:
