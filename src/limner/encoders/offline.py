@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -51,12 +51,13 @@ def needed(module: str, *, what: str, package: str, extra: str) -> ModuleType:
         ) from error
 
 
-def folder_of(model: str | Path, *, what: str) -> Path:
+def folder_of(model: str | Path, *, what: str, patterns: Sequence[str] = WANTED) -> Path:
     """The folder that holds a model, downloaded if it is only on the hub.
 
     Args:
         model: A folder, or the name of a repository on the Hugging Face hub, such as "xlm-roberta-base".
         what: The feature that needs it; used in error messages only.
+        patterns: Files that are downloaded.
     """
     path = Path(model)
     if path.is_dir():
@@ -64,9 +65,9 @@ def folder_of(model: str | Path, *, what: str) -> Path:
     if path.is_absolute() or str(model).startswith(("./", "../", "~")) or path.exists():
         raise LimnerError(f"{what}: no folder {path}; expected one with config.json, weights and tokenizer")
     hub = needed("huggingface_hub", what=what, package="transformers", extra="train")
-    held = _fetched(hub, str(model), local=True)
+    held = _fetched(hub, str(model), patterns, local=True)
     if held is None and reachable():
-        held = _fetched(hub, str(model), local=False)
+        held = _fetched(hub, str(model), patterns, local=False)
     if held is None:
         raise LimnerError(unreachable(str(model), what=what))
     return _data_only(held)
@@ -137,10 +138,10 @@ def pretrained(make: Callable[..., object], folder: Path, **options: object) -> 
         return make(str(folder), trust_remote_code=False, **options)
 
 
-def _fetched(hub: Any, model: str, *, local: bool) -> Path | None:
+def _fetched(hub: Any, model: str, patterns: Sequence[str], *, local: bool) -> Path | None:
     """The snapshot of a repository; None if it is not in the cache, or the hub does not answer."""
     try:
-        return Path(hub.snapshot_download(model, local_files_only=local, allow_patterns=list(WANTED)))
+        return Path(hub.snapshot_download(model, local_files_only=local, allow_patterns=list(patterns)))
     except hub.errors.HFValidationError as error:
         raise LimnerError(f"model {model!r} is neither a folder here nor a name of the hub: {error}") from error
     except Exception:  # any network error: several libraries' errors, none of them common
@@ -212,7 +213,7 @@ def fingerprint_of(folder: str | Path) -> str:
     return digest.hexdigest()
 
 
-_DECIDING = (".json", ".safetensors", ".bin", ".txt", ".model", ".pth", ".pt", ".npz", ".npy")
+_DECIDING = (".json", ".safetensors", ".bin", ".txt", ".model", ".pth", ".pt", ".npz", ".npy", ".onnx")
 
 
 @cache

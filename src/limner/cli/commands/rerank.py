@@ -54,10 +54,11 @@ def rerank(
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Re-rank the best candidates of each image with a scorer of pairs of file name and caption.
+    """Re-rank the best candidates of each image with a scorer of pairs: of image, or file name, and caption.
 
     Examples:
       $ limner rerank proposed.run scenes --scorer levenshtein --depth 0.2 -o cascade.run
+      $ limner rerank clip.run flickr8k:DIR --scorer 'blip-itm(model=DIR)' --depth 32 -o blip.run
       $ limner rerank proposed.run wit:wit_kaggle/ --scorer crank/ --cache scores/ --submission out.csv -o cascade.run
     """
     from limner.match import cascade

