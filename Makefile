@@ -3,7 +3,8 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-JOBS   ?= 2
+# One process more than cores: tests wait for browsers, servers and databases.
+JOBS   ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1 )))
 # -qq: a package's warnings are not news. Byte code is compiled afterwards, on all cores.
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install -qq --progress-bar off --no-compile -c constraints.txt
 # What is installed has to have a hash that is written down in locks/; they are complete, so that nothing else comes along.
@@ -22,7 +23,7 @@ BENCHMARKS := $(filter-out benchmarks/claims.py benchmarks/hardware.py benchmark
 PROOFS     := $(wildcard proofs/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check quick lint format docs bench proofs lock clean
+.PHONY: help demo test whole check quick lint format docs bench proofs lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -32,7 +33,10 @@ demo: $(VENV)/core.stamp  ## install the light core, evaluate two systems on the
 
 # worksteal: neighbouring tests stay in one process, so that what a file's tests share (a model, a server) is made once.
 # compileall: hundreds of tests start limner, and where PYTHONDONTWRITEBYTECODE is set each would compile all of it again.
-test: $(VENV)/dev.stamp $(VENV)/vision.stamp $(VENV)/browser.stamp $(VENV)/latex.stamp lint  ## install everything, then lint, types, import contract, all tests, docs
+test: $(VENV)/dev.stamp $(VENV)/vision.stamp $(VENV)/browser.stamp $(VENV)/latex.stamp  ## install everything, then lint, types and import contract, beside all tests and docs
+	@$(MAKE) --no-print-directory -j2 lint whole
+
+whole: $(VENV)/dev.stamp
 	@echo "limner: running the tests"
 	@$(BIN)/python -m compileall -q -j 0 src
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
