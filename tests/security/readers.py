@@ -57,8 +57,10 @@ def seeds(make: Callable[[], Files]) -> Callable[[], Files]:
 
 # --- data sets --------------------------------------------------------------------------------------------------
 
-PROCESSOR = {"do_resize": True, "size": {"shortest_edge": 8}, "resample": 3, "do_center_crop": True, "crop_size": 8,
-             "do_rescale": True, "rescale_factor": 0.004, "image_mean": [0.5, 0.5, 0.5], "image_std": [1, 1, 1]}  # fmt: skip
+PROCESSOR = {
+    "size": {"shortest_edge": 8}, "resample": 3, "do_center_crop": True, "crop_size": 8, "rescale_factor": 0.004,
+    "image_mean": [0.5, 0.5, 0.5], "image_std": [0.2, 0.2, 0.2],
+}  # fmt: skip
 
 
 def _prepared(folder: Path) -> Any:
