@@ -57,6 +57,20 @@ def seeds(make: Callable[[], Files]) -> Callable[[], Files]:
 
 # --- data sets --------------------------------------------------------------------------------------------------
 
+PROCESSOR = {
+    "size": {"shortest_edge": 8}, "resample": 3, "do_center_crop": True, "crop_size": 8, "rescale_factor": 0.004,
+    "image_mean": [0.5, 0.5, 0.5], "image_std": [0.2, 0.2, 0.2],
+}  # fmt: skip
+
+
+def _prepared(folder: Path) -> Any:
+    from PIL import Image
+
+    from limner.encoders.preprocessing import Preprocessing
+
+    return Preprocessing.of(folder)(Image.new("RGB", (12, 9)))
+
+
 ROWS = [("a.jpg", "A dog runs.", "0", "train", "en", "1"), ("a.jpg", 'It says "hi", twice.', "1", "train", "de", "0.5"),
         ("b.jpg", "Zwei Hunde → 犬", "2", "test", "de", "2"), ("c.jpg", "", "3", "dev", "", "")]  # fmt: skip
 HEAD = ("image", "caption", "id", "split", "language", "grade")
@@ -145,6 +159,9 @@ def _shard() -> Files:
 
 
 DATASETS = {
+    "image processor": Reader(
+        seeds(lambda: {"preprocessor_config.json": json.dumps(PROCESSOR).encode()}), {"": spoil.of_json}, _prepared, 2
+    ),
     "webdataset": Reader(_shard, {"": spoil.of_bytes}, loaded("{}/x.tar", check_images=True), 3),
     "csv": Reader(seeds(lambda: {"t.csv": _csv(",")}), {"": spoil.of_text}, loaded("{}/t.csv"), 6),
     "tsv": Reader(seeds(lambda: {"t.tsv": _csv("\t")}), {"": spoil.of_text}, loaded("{}/t.tsv"), 4),

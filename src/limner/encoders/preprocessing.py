@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _FILES = ("preprocessor_config.json", "processor_config.json")
+_EXTREME = 1e6  # numbers beyond this, or below its inverse, describe no image
 _LARGEST = 4096  # pixels along a side; a damaged file could ask for any number
 
 
@@ -54,14 +55,21 @@ class Preprocessing:
     def _from(cls, told: Mapping[str, Any]) -> Preprocessing:
         scaled, normal = told.get("do_rescale", True), told.get("do_normalize", True)
         mean, std = (tuple(map(float, told[name])) for name in ("image_mean", "image_std"))
-        if len(mean) != 3 or len(std) != 3 or 0.0 in std:
-            raise ValueError(f"image_mean {mean} and image_std {std}: expected three numbers each, none of std 0")
+        if len(mean) != 3 or len(std) != 3:
+            raise ValueError(f"image_mean {mean} and image_std {std}: expected three numbers each")
+        resample, scale = int(told.get("resample", 3)), float(told.get("rescale_factor", 1 / 255))
+        if not 0 <= resample <= 5 or not all(abs(number) <= _EXTREME for number in (*mean, *std, scale)):
+            raise ValueError(
+                f"resample {resample}, rescale_factor {scale}: expected a filter of Pillow and small numbers"
+            )
+        if not all(abs(number) >= 1 / _EXTREME for number in std):
+            raise ValueError(f"image_std {std}: expected numbers that are not almost 0")
         crop = _size(told["crop_size"], square=True) if told.get("do_center_crop") else None
         return cls(
             _size(told["size"]) if told.get("do_resize", True) else None,
-            int(told.get("resample", 3)),
+            resample,
             crop if isinstance(crop, tuple) else None,
-            float(told.get("rescale_factor", 1 / 255)) if scaled else 1.0,
+            scale if scaled else 1.0,
             mean if normal else (0.0,) * 3,
             std if normal else (1.0,) * 3,
         )
