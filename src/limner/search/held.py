@@ -13,7 +13,7 @@ from limner.search.store import VectorStore
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class HeldVersion:
     """Vectors of all rows, with ids and values where the rows have no pictures, which would be large.
 
     Args:
@@ -27,7 +27,7 @@ class Held:
     labels: Any | None
 
     @classmethod
-    def of(cls, store: VectorStore) -> Held:
+    def of(cls, store: VectorStore) -> HeldVersion:
         """Reads the version that the store is at."""
         import pyarrow as pa
 

@@ -22,7 +22,7 @@ from limner.scores.correction import Correction
 from limner.search import approximate, exact, proposals
 from limner.search.approximate import Ann, Recall, Row
 from limner.search.encode import Encoder, TwoSided, encoded, identity
-from limner.search.held import Held
+from limner.search.held import HeldVersion
 from limner.search.hits import Hits
 from limner.search.queries import Queries, as_vectors, numbered
 from limner.search.rows import batches
@@ -57,7 +57,7 @@ class Index:
     store: VectorStore
     system: System | None = None
     memory: int = MEMORY
-    _held: Held | None = field(default=None, repr=False)
+    _held: HeldVersion | None = field(default=None, repr=False)
     _searched: int | None = field(default=None, repr=False)  # the version that was searched without holding it
 
     def __len__(self) -> int:
@@ -331,11 +331,11 @@ class Index:
         """All vectors, or None if they are too large."""
         if len(self) * self.about.dim * 4 > self.memory:
             return None
-        held = self._now_held() or Held.of(self.store)
+        held = self._now_held() or HeldVersion.of(self.store)
         self._held = held
         return held.vectors
 
-    def _now_held(self) -> Held | None:
+    def _now_held(self) -> HeldVersion | None:
         """What is in memory, if it is of the version that is searched."""
         return self._held if self._held is not None and self._held.version == self.version else None
 
