@@ -28,6 +28,14 @@ AT_ONCE = 4_096
 ANN_ABOVE = 1_000_000
 """Rows above which an approximate index is built automatically."""
 
+Calibrate = Annotated[
+    str | None,
+    word(
+        "Judged queries for 'limner search --precision': a collection with texts and right images.",
+        metavar="COLLECTION",
+    ),
+]
+
 
 @renamed(of="side")
 def index(
@@ -56,13 +64,7 @@ def index(
         word("Build an approximate index: ivf_sq, ivf_hnsw_sq, ivf_pq, ivf_rq, ivf_flat.", metavar="KIND"),
     ] = None,
     exact: Annotated[bool, flag("--exact", f"Build no approximate index, even above {ANN_ABOVE:,} items.")] = False,
-    calibrate: Annotated[
-        str | None,
-        word(
-            "Judged queries for 'limner search --precision': a collection with texts and right images.",
-            metavar="COLLECTION",
-        ),
-    ] = None,
+    calibrate: Calibrate = None,
     cluster: Address = None,
     compact: Annotated[
         bool,

@@ -19,6 +19,16 @@ if TYPE_CHECKING:
     from limner.core.embeddings import Embeddings
     from limner.search import Index
 
+Precision = Annotated[
+    float | None,
+    word(
+        "Show only hits of which at least this share is right, or none; see 'limner index --calibrate'.",
+        metavar="SHARE",
+        min=0.05,
+        max=0.99,
+    ),
+]
+
 
 @renamed(at="index_version")
 def search(
@@ -46,15 +56,7 @@ def search(
     save_bank: Annotated[
         Path | None, word("Save the statistics of the bank for later queries: .npz.", metavar="FILE")
     ] = None,
-    precision: Annotated[
-        float | None,
-        word(
-            "Show only hits of which at least this share is right, or none; see 'limner index --calibrate'.",
-            metavar="SHARE",
-            min=0.05,
-            max=0.99,
-        ),
-    ] = None,
+    precision: Precision = None,
     exact: Annotated[bool, flag("--exact", "Search exactly, even with an approximate index.")] = False,
     approximate: Annotated[bool, flag("--approximate", "Refuse to search exactly.")] = False,
     index_version: Annotated[int | None, word("Search an older version of the index.", metavar="VERSION")] = None,
