@@ -81,9 +81,7 @@ def search(
     from limner.search.hits import ENDINGS
 
     refuse_ending(save, ENDINGS, "list of hits")
-    _refuse_mixed(exact, approximate, correct, bank, save_bank, option)
-    if precision is not None and (correct or approximate):
-        raise typer.BadParameter("--precision is for plain exact search: leave out --correct and --approximate")
+    _refuse_mixed(exact, approximate, correct, bank, save_bank, option, precision)
     asked = _asked(text, image, queries)
     encodes = _is_encoded(asked, bank)
     if features and not encodes:
@@ -111,7 +109,10 @@ def _refuse_mixed(
     bank: Path | None,
     save_bank: Path | None,
     option: list[str] | None,
+    precision: float | None,
 ) -> None:
+    if precision is not None and (correct or approximate):
+        raise typer.BadParameter("--precision is for plain exact search: leave out --correct and --approximate")
     if exact and approximate:
         raise typer.BadParameter("--exact and --approximate: give one of them")
     lost = [name for name, given in (("--bank", bank), ("--save-bank", save_bank), ("-O", option)) if given]
