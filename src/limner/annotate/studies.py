@@ -47,7 +47,7 @@ def original(store: Store) -> Judgements:
 
 
 def stored_collection(store: Store) -> Collection:
-    """Images, captions and given pairs as the store has them; without pictures."""
+    """Images, captions and given pairs as the store has them; without image files."""
     known = original(store).named("pairs")
     images = Items(known.queries, [None] * len(known.queries))
     texts = Items(known.candidates, list(known.candidates), kind="text")

@@ -127,7 +127,7 @@ def load_wit(
         captions: Kinds to keep, of "reference", "attribution", "alt_text", "title_and_reference"; by default,
             the last one if the file has it (Kaggle), else the first.
         languages: Keep the rows in these languages.
-        pixels: Read the pictures from the folders `image_pixels` (Kaggle).
+        pixels: Read the images from the folders `image_pixels` (Kaggle).
         check_images: Open every image; skip and list those that cannot be opened.
         strict: Raise an error instead of listing a warning.
     """
@@ -211,7 +211,7 @@ def _add_candidates(made: Assembly, file: Path) -> None:
 
 
 def _add_pixels(made: Assembly, root: Path) -> None:
-    """Kaggle's pictures: lines of URL, base64 and the URL of the metadata."""
+    """Kaggle's images: lines of URL, base64 and the URL of the metadata."""
     files = sorted(root.rglob("image_pixels/*.csv*"))
     if not files:
         raise LimnerError(f"pixels=True, but no image_pixels/*.csv or *.csv.gz below {root}")

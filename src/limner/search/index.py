@@ -417,7 +417,7 @@ def index(
         path: A folder that holds no index yet, or an address that LanceDB opens (s3://, gs://, az://).
         embeddings: Vectors with ids; rows of numbers of any kind have the ids of the items, or numbers.
         items: The images or texts they stand for; must hold every id. Texts and paths are kept, and small copies of
-            pictures that have no path.
+            images that have no path.
         similarity: "cosine" (vectors are stored with length 1) or "dot".
         system: The model of the vectors, which also encodes queries; other models are refused afterwards.
         system_name: What `limner search` loads to encode queries: a file, or "module:thing".

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def mcprop(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
 ) -> McpropModel:
-    """A picture and its file name fused into one query for captions (MCProp).
+    """An image and its file name fused into one query for captions (MCProp).
 
     Messina et al. 2022. Needs torch.
 

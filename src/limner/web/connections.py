@@ -29,7 +29,7 @@ BACKLOG = 100
 BURST = 16
 """Connections dropped at once, before the event loop serves others."""
 RESERVED = 128
-"""File descriptors for everything other than connections: the store, pictures, uploads."""
+"""File descriptors for everything other than connections: the store, images, uploads."""
 DESCRIPTORS = 4096
 """The file descriptor limit to request."""
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)

@@ -27,7 +27,7 @@ _AT_ONCE = 256  # queries whose scores are held together
 
 @dataclass(frozen=True)
 class Box:
-    """A box around an object, in pixels of the picture as the collection knows it."""
+    """A box around an object, in pixels of the image as the collection knows it."""
 
     name: str
     x: float

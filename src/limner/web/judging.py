@@ -83,7 +83,7 @@ def judged_collection(ask: Ask) -> str:
 
 
 def picture_of(collection: str, item: Item) -> str:
-    """The address of a pair's picture: small enough for a phone; zooming loads the full size."""
+    """The address of a pair's image: small enough for a phone; zooming loads the full size."""
     return f"/image?{query(c=collection, id=item.image, size='view')}"
 
 

@@ -59,7 +59,7 @@ def add_collection(
     Args:
         store: The store.
         collection: Its images and texts; ids are kept.
-        spec: How `limner.load` finds the collection again, for the page that shows its pictures.
+        spec: How `limner.load` finds the collection again, for the page that shows its images.
         progress: Called with the number of images done.
 
     Returns:

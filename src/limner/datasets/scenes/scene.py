@@ -64,7 +64,7 @@ class Scene:
 
     Args:
         seed: Seed of the world.
-        index: Number of the picture in it.
+        index: Number of the image in it.
         background: One of `BACKGROUNDS`.
         objects: The objects in drawing order, from far to near.
         horizon: Height of the horizon in pixels from the top.
