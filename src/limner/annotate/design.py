@@ -125,14 +125,14 @@ def plan(
             the study takes many more labels.
         direction: "i2t" or "t2i"; both where left out.
         half_width: Wanted half-width of the widest interval, in points.
-        budget: At most so many labels in this draw, all directions together.
+        budget: Maximum number of labels in this draw, all directions together.
         judge: Whose beliefs make the strata and help the estimates; it takes no part where a measure needs all matches
             of a query.
         strata: How many.
         replication: People who judge each pair.
         seconds: That a person takes for a pair.
         seed: Another seed, another draw.
-        progress: Told how many directions are done.
+        progress: Called with (directions done, directions in total).
 
     Returns:
         What was planned, for each direction.

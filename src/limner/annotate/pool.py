@@ -112,7 +112,7 @@ def fill(
             pool at most half.
         turn: The annotation round.
         filtered: Takes the pooled pairs and returns those to keep, e.g. by `alike`.
-        progress: Told how many systems are done.
+        progress: Called with (systems done, systems in total).
 
     Returns:
         How many proposals there were, how many pairs after merging, how many the filter kept, how many are new.

@@ -31,7 +31,7 @@ class UncertaintyBin:
 
 @dataclass(frozen=True, eq=False)
 class Multiplicity:
-    """Uncertainty beside the number of right answers.
+    """Uncertainty against the number of right answers.
 
     Args:
         queries: Their ids.
@@ -61,7 +61,7 @@ class Multiplicity:
 def multiplicity(
     uncertainty: Mapping[str, float], judgements: Judgements, *, bins: int = 10, seed: int = 0
 ) -> Multiplicity:
-    """Sets how unsure a model is of each query beside how many right answers the query has.
+    """Compares a model's uncertainty about each query with the number of right answers of the query.
 
     Args:
         uncertainty: By query; higher is less sure. `model.uncertainty(items)` of PCME gives it.

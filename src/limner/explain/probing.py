@@ -1,4 +1,4 @@
-"""probe: does a system read its captions? Accuracy on hard negatives, beside baselines that see no image.
+"""probe: does a system read its captions? Accuracy on hard negatives, against baselines that see no image.
 
 - Pair accuracy: the right caption scores higher than every foil. Equal scores count as a guess between them, so that a
   system that cannot tell captions apart gets what chance gives.
@@ -146,7 +146,7 @@ def _record(line: ProbeLine) -> dict[str, Any]:
 def probe(
     given: Probe, scores: Scores | None = None, *, name: str = "system", corpus: Sequence[str] | None = None
 ) -> ProbeReport:
-    """Measures a system on a probe, beside baselines that see no image.
+    """Measures a system on a probe, against baselines that see no image.
 
     Args:
         given: The probe.

@@ -1,6 +1,6 @@
 """Which language is a caption in? By its script, and by the most common function words.
 
-Simple on purpose, and honest about it: a caption is told to be of another language only if that is plain, by letters of
+Simple on purpose, and honest about it: a caption is said to be in another language only if that is clear, by letters of
 another script, or by more function words of the other language (for English also words with accents) than of its own,
 and none that only its own has. Short captions without function words stay undecided, and of languages that are not in
 the list only the script is seen.
@@ -88,7 +88,7 @@ def main_language(texts: Iterable[str]) -> str:
 
 
 def other_language(text: str, expected: str) -> str:
-    """The language of a text if it is plainly not the expected one, else "".
+    """The language of a text if it is clearly not the expected one, else "".
 
     >>> other_language("Ein Hund rennt auf der Wiese", "en"), other_language("a dog in the grass", "en")
     ('de', '')

@@ -240,7 +240,7 @@ class CardNear:
         return rows[kept], columns[kept]
 
     def _products(self, shifted: Shifted | None) -> Tensor:
-        """In bfloat16; a shift is taken off by columns of its own, `SPLIT` of them."""
+        """Products in bfloat16; a shift is subtracted by `SPLIT` extra columns."""
         torch = _cuda.torch_module()
         if shifted is None:
             return low_products(self.rows, self.columns)

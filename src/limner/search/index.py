@@ -36,7 +36,7 @@ EXISTING = ("refuse", "replace", "skip")
 MEMORY = 2**30
 """Maximum size of vectors kept in memory between searches."""
 PROPOSED = 2
-"""So many queries are left to LanceDB's scan, if the vectors are not in memory; for more they are read once."""
+"""Up to this many queries use LanceDB's scan if the vectors are not in memory; for more, the vectors are read once."""
 SAMPLE, K = 100, 10
 """Queries that recall is measured with, and of how many best it is."""
 

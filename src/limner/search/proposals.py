@@ -22,7 +22,7 @@ from limner.search.store import VectorStore
 
 COLUMNS = ["id", "vector", "value", "picture", "_distance"]
 LIMIT = 1024
-"""At most so many rows are asked for."""
+"""Maximum number of rows to request."""
 
 
 def proven(store: VectorStore, queries: Embeddings, k: int) -> list[list[Row]] | None:

@@ -140,7 +140,7 @@ def precision_threshold(
 
 def _at_least(confidence: Matrix, counted: npt.NDArray[np.bool_], thresholds: Vector) -> Matrix:
     """How many of the counted answers of each query reach each threshold."""
-    passed = np.searchsorted(thresholds, confidence, side="right")  # so many thresholds, from the lowest
+    passed = np.searchsorted(thresholds, confidence, side="right")  # number of thresholds passed, from the lowest
     width = len(thresholds) + 1
     flat = (np.arange(len(confidence))[:, None] * width + passed)[counted]
     counts = np.bincount(flat, minlength=len(confidence) * width).reshape(len(confidence), width)

@@ -1,6 +1,6 @@
 """The true numbers while people label: intervals so far, what each stratum lacks, and whether labelling can stop.
 
-Only those who look after the judging see numbers; who judges is told no more than that the intervals are narrow enough.
+Only admins see numbers; annotators see only that the intervals are narrow enough.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Job:
         """Runs the work and stores its result or error."""
         try:
             self.value = work(self)
-        except Exception as error:  # told to whoever asks for the value
+        except Exception as error:  # raised again when the value is read
             self.error = error
         finally:
             self.finished.set()

@@ -133,7 +133,7 @@ def judge_form(ask: Ask) -> Response:
 
 
 def _moved(ask: Ask, there: int, at: int) -> str:
-    """The address of a pair of a task; before its first and after its last, of the task beside it."""
+    """The address of a pair of a task; before its first and after its last, of the neighbouring task."""
     from limner.annotate.store.tasks import assignment_of
 
     if not there:

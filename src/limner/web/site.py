@@ -130,7 +130,7 @@ class Site:
         return None if account is None else Visitor(account.name, account.role, account)
 
     def annotator(self, visitor: Visitor) -> int:
-        """The store's number of whoever asks."""
+        """The id of the current user in the store."""
         if visitor.account is not None:
             return visitor.account.id
         from limner.annotate.store.people import add_annotator, by_name
@@ -228,7 +228,7 @@ def endpoint(
 
 
 def open_endpoint(handler: Handler, *, apart: bool = False) -> Callable[[Request], Awaitable[Response]]:
-    """An endpoint for whoever comes, logged in or not."""
+    """An endpoint for everybody, logged in or not."""
 
     async def answer(request: Request) -> Response:
         return await _handled(handler, request, request.app.state.site, Visitor("", "annotator"), apart)
@@ -237,7 +237,7 @@ def open_endpoint(handler: Handler, *, apart: bool = False) -> Callable[[Request
 
 
 async def _handled(handler: Handler, request: Request, site: Site, visitor: Visitor, apart: bool) -> Response:
-    """The answer; a fault of ours is logged and told as one, with the same headers as any other page."""
+    """The answer; a bug is logged and reported as one, with the same headers as any other page."""
     try:
         came = await sent(request, machine=wants_json(request), stranger=not visitor.name)
         ask = Ask(request, site, visitor, came.form, came.json, came.file)

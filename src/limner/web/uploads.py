@@ -1,7 +1,7 @@
 """Uploaded images: limited in size, decoded to prove that they are images, and never stored as received.
 
 What a visitor sends is limited in bytes before it is read, in pixels before it is decoded, decoded to the end, and
-encoded anew; only the new copy is used. Its name and its claimed type are never looked at.
+encoded again; only the new copy is used. Its name and its declared type are ignored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KEPT = 64
 
 
 class Refused(LimnerError):
-    """An upload that is not taken; the message may be shown to whoever sent it."""
+    """An upload that is refused; the message may be shown to the sender."""
 
 
 def accepted(data: bytes) -> Image:
@@ -70,7 +70,7 @@ class Uploads:
         self._most = most
 
     def keep(self, data: bytes) -> str:
-        """Checks an image and keeps a new copy of it; the oldest is forgotten when there are too many."""
+        """Checks an image and keeps a new copy of it; the oldest is dropped when there are too many."""
         copy = as_jpeg(accepted(data))
         key = secrets.token_urlsafe(16)
         with self._lock:
@@ -83,7 +83,7 @@ class Uploads:
         """A kept image.
 
         Raises:
-            UnknownId: When it was never sent, or is forgotten.
+            UnknownId: If it was never sent, or has been dropped.
         """
         with self._lock:
             if key not in self._held:

@@ -1,6 +1,6 @@
 """What is known of the people who judge: who they are, how far they agree, what waits for a second look.
 
-With many answers this takes seconds, so it is worked out beside the pages, once for everybody, and a page shows what is
+With many answers this takes seconds, so it is computed in the background, once for everybody, and a page shows what is
 known so far.
 """
 

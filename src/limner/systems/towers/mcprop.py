@@ -403,7 +403,7 @@ class McpropModel:
         return f"{KIND} {checkpoints.short_fingerprint(self.module, f'{self.reader.kind} {self.reader.max_tokens}')}"
 
     def save(self, path: str | Path) -> Path:
-        """Writes a folder: weights, config.json, what the reader needs, the drawn weights, and a card."""
+        """Writes a folder: weights, config.json, what the reader needs, a plot of the weights, and a model card."""
         features = {} if self.features is None else self.features.about()
         sizes = {"features": int(self.module.images.linear.in_features), "dim": self.reader.dim}
         config = {"name": self.name, "reader": self.reader.about(), "features": features}

@@ -153,7 +153,7 @@ class Uncertain:
 VARIANTS: Mapping[str, tuple[type, ...]] = MappingProxyType(
     {"towers": (Margin,), "pvse": (Margin, Several), "pcme": (Uncertain,)}
 )
-"""The kinds of tower models, and which settings each has beside `Inputs`, `Shape` and `Training`."""
+"""The kinds of tower models, and which settings each has in addition to `Inputs`, `Shape` and `Training`."""
 
 
 def built(

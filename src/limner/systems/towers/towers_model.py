@@ -140,7 +140,7 @@ class TowersModel:
         return f"{self.variant} {checkpoints.short_fingerprint(self.module, told)}"
 
     def save(self, path: str | Path) -> Path:
-        """Writes a folder: weights, config.json, the vocabulary, and a card with what was measured."""
+        """Writes a folder: weights, config.json, the vocabulary, and a model card with the results."""
         config = self._config()
         content = {**config, **kept(self.trained_on)}
         weights = checkpoints.arrays(self.module)

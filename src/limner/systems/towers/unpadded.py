@@ -4,7 +4,7 @@ All tokens of a batch stand in one row, without padding; only attention is compu
 length at once. Queries, keys and values are one product. In the last layer only the first token is computed, since
 only its state is
 used: of the twelve products of d x d numbers per token that a layer has, two are left there. Weights
-are held reversed than the library holds them: so some processors multiply a fifth faster.
+are held reversed than the library holds them: some CPUs multiply a fifth faster that way.
 The numbers are those of the library's own pass, up to rounding.
 """
 
