@@ -39,7 +39,7 @@ from limner.evaluation.measures import Measure, parse
 from limner.stats import Drawn, draw
 
 SECONDS = 8.0
-"""Seconds a person takes for a pair, where nothing else is said."""
+"""Seconds a person takes for a pair, by default."""
 STRATA = 4
 EACH = 50
 """Units that are drawn from each stratum, at least on average; else there are fewer strata."""
@@ -128,10 +128,10 @@ def plan(
         budget: Maximum number of labels in this draw, all directions together.
         judge: Whose beliefs make the strata and help the estimates; it takes no part where a measure needs all matches
             of a query.
-        strata: How many.
+        strata: Number of strata.
         replication: People who judge each pair.
-        seconds: That a person takes for a pair.
-        seed: Another seed, another draw.
+        seconds: Seconds a person takes for a pair.
+        seed: Seed of the random draw.
         progress: Called with (directions done, directions in total).
 
     Returns:
@@ -403,7 +403,7 @@ def _filled(store: Store, study: _Study, units: Sequence[int]) -> Design:
 
 
 def unit_values(store: Store, made: Design) -> dict[int, float]:
-    """Whether each drawn unit that was answered in full holds a match: by its number, 1 or 0."""
+    """Whether each fully answered unit of the draw holds a match: 1 or 0, by its number."""
     said = _said(store)
     found = {}
     for number in made.drawn:

@@ -70,7 +70,7 @@ class _Sought:
         shift: The known part.
         outside: Share of the measure outside the design.
         bounds: Bounds of a unit's value.
-        signs: Of a difference of pairs: 1 where a match of the unit raises it, -1 where it lowers it and the value is
+        signs: For a difference of pairs: 1 where a match of the unit raises it, -1 where it lowers it and the value is
             that there is no match.
     """
 
@@ -166,7 +166,7 @@ def label_quality(store: Store, collection: Collection, *, direction: str, level
         store: With answers; for the recall, to a design of levels in this direction.
         collection: Whose pairs are looked at.
         direction: "i2t" or "t2i".
-        level: Of the intervals.
+        level: Coverage of the intervals.
     """
     given = answers(store)
     sample = read_sample(store, collection, direction, given)

@@ -71,7 +71,7 @@ def narrow(
         number: Units to draw, all directions together.
         direction: "i2t" or "t2i"; every direction that was planned where left out.
         replication: People who judge each pair.
-        seed: Another seed, another draw.
+        seed: Seed of the random draw.
     """
     if not 1 <= len(systems) <= 2:
         raise LimnerError(f"got {len(systems)} systems: expected the two to compare, or one to narrow by itself")

@@ -163,7 +163,7 @@ def subsampled(
         queries: How many queries of each direction, "i2t" (images) and "t2i" (captions); a direction that is not named
             keeps all its queries.
         depth: Places of each list.
-        seed: Another seed, other queries.
+        seed: Seed of the random queries.
     """
     for direction, number in queries.items():
         if direction not in DIRECTIONS:

@@ -234,7 +234,7 @@ def read_votes(store: Store, path: str | Path, *, study: str = STUDY) -> int:
     """Puts votes from a csv (query, left, right, choice, annotator) into the store, all or none.
 
     `left` and `right` name the rankings in any order; `choice` is left, right or tie as they stand in the row. Votes
-    that are there already are left out.
+    that are stored already are skipped.
 
     Returns:
         How many votes are new.

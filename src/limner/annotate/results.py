@@ -58,7 +58,7 @@ class StudyRow:
     missing: str = ""
 
     def narrow(self, half_width: float) -> bool:
-        """Whether the interval may be looked at now, and is as narrow as wanted (in points)."""
+        """Whether the interval is valid now and as narrow as the target (in points)."""
         estimate = None if self.found is None else self.found.estimate
         return estimate is not None and estimate.mode == "anytime" and 100 * estimate.half_width <= half_width
 
@@ -198,8 +198,8 @@ def differences(
         lists: Each system's rankings by direction, as deep as the measures look.
         collection: Whose pairs are given; as the store has it by default.
         mode: "fixed" or "anytime".
-        level: Of the intervals. A difference is marked where its interval does not hold 0 at the level that Bonferroni
-            asks for, over all these comparisons.
+        level: Coverage of the intervals. A difference is marked if its interval excludes 0 at the level of a Bonferroni
+            correction over all these comparisons.
     """
     truth = stored_collection(store) if collection is None else collection
     last = {design.direction: design for design in designs(store)}

@@ -46,7 +46,7 @@ def _unseen(whole: Collection, system: Any, kind: str) -> Collection:
 
 
 def reached(known: Any, precision: float) -> str:
-    """The share of queries that get an answer under a promise, in words."""
+    """The share of queries that get an answer under a guarantee, as text."""
     try:
         return f"{known.cut_off(precision).threshold.answered:.0%} answered"
     except LimnerError:

@@ -72,7 +72,7 @@ def write_submission(ranking: Ranking, texts: Items, path: str | Path, *, places
         ranking: Images as queries, texts as candidates.
         texts: The captions by id.
         path: The csv.
-        places: Captions of each image.
+        places: Number of captions for each image.
     """
     if (ranking.lengths < min(places, len(texts))).any():
         short = ranking.queries[int(np.argmin(ranking.lengths))]

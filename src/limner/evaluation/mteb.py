@@ -150,7 +150,7 @@ def write_mteb(report: Report, folder: str | Path) -> list[Path]:
 
     Args:
         report: What was measured.
-        folder: Where to; made if it is not there.
+        folder: The target folder; created if it does not exist.
 
     Returns:
         The files.

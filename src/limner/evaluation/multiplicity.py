@@ -35,7 +35,7 @@ class Multiplicity:
 
     Args:
         queries: Their ids.
-        uncertainty: Of each.
+        uncertainty: The uncertainty of each query.
         positives: Right answers of each.
         rho: Spearman's rank correlation of the two; NaN where either does not vary.
         interval: 95% interval of it, by the bootstrap over queries; None where there is no correlation to speak of.
@@ -67,7 +67,7 @@ def multiplicity(
         uncertainty: By query; higher is less sure. `model.uncertainty(items)` of PCME gives it.
         judgements: Query -> candidate. Queries without any judged candidate are left out.
         bins: Groups of the table.
-        seed: Of the bootstrap.
+        seed: Seed of the bootstrap.
 
     >>> judged = Judgements.from_pairs([("a", 1), ("b", 1), ("b", 2), ("c", 1), ("c", 2), ("c", 3)])
     >>> round(multiplicity({"a": 0.1, "b": 0.2, "c": 0.9}, judged, bins=1).rho, 6)

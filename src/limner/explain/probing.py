@@ -150,7 +150,7 @@ def probe(
 
     Args:
         given: The probe.
-        scores: Of the system, images by texts of `given.collection()`; None for the baselines alone.
+        scores: Scores of the system, images by texts of `given.collection()`; None for the baselines alone.
         name: Name of the system in the table.
         corpus: Captions to train the language model on. Without it, the right captions of the probe itself, in five
             folds by image, so that no case is scored by a model that has seen its captions.

@@ -3,7 +3,7 @@
 A block of products is computed in bfloat16, several times faster than in float32 if the CPU has units for it.
 The bound of `limner.core.lowprecision` rules out nearly all candidates; what is left is computed in double precision,
 and what is still undecided, with every score that is returned, is read from the grid of tiles that `VectorScores` uses.
-Lists, counts and scores are those of the float32 way to the bit.
+Lists, counts and scores equal those in float32 to the bit.
 
 `LIMNER_LOW_PRECISION` says when: "never" (default), "auto" (if torch is there, the CPU has bfloat16 units and a
 short measurement finds them faster for these vectors), or "always": also on a CPU without such units, where the

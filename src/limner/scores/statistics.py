@@ -88,7 +88,7 @@ class Statistics:
 
         Args:
             path: The file.
-            other: Of the other direction: one file then corrects both.
+            other: Statistics of the other direction: one file then corrects both.
         """
         target = Path(path)
         arrays = self._arrays() | ({} if other is None else {_OTHER + k: v for k, v in other._arrays().items()})

@@ -204,7 +204,7 @@ class Index:
 
         Args:
             queries: Vectors; or texts, or items, where the index has a system.
-            k: How many.
+            k: Number of hits per query.
             correct: A correction for hubs, by name, or saved statistics; always exact.
             bank: The query bank of the correction: other queries (vectors, texts, items), or saved
                 statistics; the queries themselves without one.

@@ -31,7 +31,7 @@ def proven(store: VectorStore, queries: Embeddings, k: int) -> list[list[Row]] |
     Args:
         store: Vectors of length 1.
         queries: Likewise.
-        k: How many.
+        k: Number of rows per query.
     """
     listed = [
         _proven(store, Embeddings(queries.ids[n : n + 1], queries.matrix[n : n + 1]), k) for n in range(len(queries))

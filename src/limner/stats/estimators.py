@@ -204,7 +204,7 @@ def sum_of_means(
         sizes: Units in each population.
         prior: A standard deviation for each population that counts as one answer more: a few equal answers do not
             give certainty.
-        bounds: Of the sum.
+        bounds: Bounds of the sum.
         level: How often the interval is to hold the truth.
 
     >>> found = sum_of_means([0.2, 0.4, 0.3, -0.1, 0.0, -0.2], [0, 0, 0, 1, 1, 1], [100, 100])

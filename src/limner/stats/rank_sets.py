@@ -218,7 +218,7 @@ def _of_differences(covariance: Vector) -> Vector:
 
 
 def _largest_single(total: Vector) -> Vector:
-    """The largest difference that one cluster makes: one more for each system may not have been seen."""
+    """The largest difference between two systems that a single cluster contributes; an unseen one may add as much."""
     return np.stack([np.abs(total - total[:, [i]]).max(axis=0) for i in range(total.shape[1])])
 
 

@@ -116,7 +116,7 @@ def precision_threshold(
         precision: What to promise.
         absent: The share of queries to come that have no right answer; the promise also holds for fewer.
         level: The probability that the promise is kept.
-        seed: Of the division into halves.
+        seed: Seed of the random halves.
 
     >>> rng = np.random.default_rng(0)
     >>> right = rng.random(2000) < 0.5
@@ -168,7 +168,7 @@ def precision_within_reach(answers: Answers, *, absent: float = 0.5, level: floa
         answers: As for `precision_threshold`, as are the others.
         absent: The share of queries without a right answer.
         level: The probability that the promise is kept.
-        seed: Of the division into halves.
+        seed: Seed of the random halves.
     """
     tried, tests = _halves(answers, seed)
     many = len(np.unique(np.asarray(tests.clusters)))

@@ -162,7 +162,7 @@ class _Known:
         drawn: Draws of each stratum so far, (draws, strata).
         counts: Those that are of the target population.
         sums: The sum of their values.
-        middle: What each stratum's units are taken for, before their predictions.
+        middle: Value assumed for each stratum's units, before their predictions.
         above: By how much predictions lift each draw above that.
         rest: The same, summed over all units that are not seen.
         low: The least that predictions may add in each stratum.

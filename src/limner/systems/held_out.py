@@ -39,7 +39,7 @@ class Holds(Protocol):
 
     @property
     def trained_on(self) -> TrainedOn | None:
-        """The training items of a saved model; None if there are none, or they are not known."""
+        """The training items of a saved model; None if it has none or they are not known."""
 
     @property
     def is_unsure(self) -> bool:

@@ -117,7 +117,7 @@ def _cells(row: StudyRow) -> dict[str, str]:
 
 
 def api_study(ask: Ask) -> Response:
-    """The same for machines."""
+    """The same as JSON."""
     known, job = studies_of(ask)
     found = [] if known is None else [_plain(study) for study in known.studies]
     return JSONResponse({"newest": job is None, "narrow": known is not None and known.narrow, "studies": found})

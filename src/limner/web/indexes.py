@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class IndexAnswer:
-    """Hits, of which kind they are, how they were found and what they were cut off by, in words."""
+    """Hits, their kind, and descriptions of how they were found and cut off."""
 
     hits: Sequence[Hit]
     kind: str

@@ -46,7 +46,7 @@ class Job:
 
     @contextmanager
     def stage(self, what: str) -> Iterator[Callable[[int, int], None]]:
-        """The next step of the work, in words, and its progress callback."""
+        """Description of the next step of the work, and its progress callback."""
         self.what, self.done, self.total = what, 0, 0
         yield self.told
 
@@ -73,7 +73,7 @@ class Jobs:
 
         Args:
             key: Names the work; equal keys are one work.
-            what: In words.
+            what: Description of the work.
             work: Called with its job, once, in its own thread.
             patience: Seconds to wait; None to wait to the end.
 

@@ -58,8 +58,8 @@ class Column:
         correction: The name of the correction, or "".
         answers: Best first.
         unknown: Words of the query that the system does not know.
-        searched: What was searched, and how, in words.
-        promise: The promise that answers were cut off by, in words; "" where all are shown.
+        searched: Description of what was searched, and how.
+        promise: The guarantee that answers were cut off by, as a sentence; "" if all are shown.
     """
 
     system: str

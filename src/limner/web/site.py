@@ -318,7 +318,7 @@ def _several(given: object) -> list[object]:
 
 
 def failed(request: Request, error: Exception) -> Response:
-    """Any error as a page or as JSON, in words; never a traceback."""
+    """Any error as a page or as JSON, with a message; never a traceback."""
     if isinstance(error, Pending):
         return _waiting(request, error)
     status, message = _status(error)

@@ -73,7 +73,7 @@ def watched(
     Args:
         ask: The request.
         name: What is worked out; equal names are one work.
-        what: In words, for the person who waits.
+        what: Description for the person who waits.
         state: The store's state now.
         make: Works it out.
         patience: Seconds to wait for the first; for a newer one nobody waits.

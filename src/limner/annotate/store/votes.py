@@ -164,7 +164,7 @@ def _refuse_tie(store: Store, connection: sa.Connection, study: str, choice: str
 
 
 def add_votes(store: Store, given: Iterable[tuple[int, int, str]], *, study: str = STUDY) -> int:
-    """Stores votes that were given elsewhere, all or none; those that are there already are left out.
+    """Stores votes that were given elsewhere, all or none; those that are stored already are skipped.
 
     Args:
         store: The store.

@@ -26,7 +26,7 @@ def scenes_probe(cases: int = 200, *, seed: int = 0) -> Probe:
     """Cases of two images and two captions, half with swapped colours, half with swapped places.
 
     Args:
-        cases: How many.
+        cases: Number of cases.
         seed: Seed of the world.
 
     >>> made = scenes_probe(2)

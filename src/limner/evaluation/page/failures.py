@@ -17,7 +17,7 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Marked:
-    """A box around an object: its name, and whether both images show such a thing."""
+    """A box around an object: its name, and whether both images show such an object."""
 
     name: str
     box: Box
@@ -55,7 +55,7 @@ class Failures:
         about: A sentence.
         rates: (class, failures, share in percent).
         scores: Rows of the table of scores: name, mean, interval, better, undefined.
-        rules: Rules in words.
+        rules: Rules as text.
         cases: The failures to show, in order.
     """
 

@@ -16,7 +16,7 @@ from limner.evaluation.results import Result
 
 @dataclass(frozen=True)
 class Cell:
-    """One number with its interval in words and, for shares, the ends of its bar in percent."""
+    """One number with its interval as text and, for shares, the ends of its bar in percent."""
 
     value: str
     span: str = ""
@@ -40,7 +40,7 @@ class Card:
         title: The direction.
         about: Queries and candidates.
         measure: The main measure.
-        meaning: What it counts, in words.
+        meaning: Description of what it counts.
         views: Name, style and number of each view.
         more: Further numbers of the first view.
         view: The name of the first view.
@@ -103,7 +103,7 @@ def _about(report: Report, main: Result) -> str:
 
 
 def meaning(result: Result) -> str:
-    """A measure's value in words."""
+    """A measure's value as text."""
     _, many, one, _ = nouns(result.direction)
     k = result.measure.k
     if not result.measure.kind.hit:

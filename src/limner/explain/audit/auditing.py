@@ -162,7 +162,7 @@ def audit(
 def _looked(
     collection: Collection, least_side: int, progress: Callable[[int, int], None] | None
 ) -> tuple[list[Finding], list[str], pictures.Pairs]:
-    """What the images themselves show; and all pairs of copies."""
+    """Findings in the images themselves, and all pairs of copies."""
     images = collection.images
     seen = pictures.prints(images, progress)
     findings = [*pictures.unopened(images, seen), *pictures.tiny(images, seen, least_side)]

@@ -194,8 +194,8 @@ class KernelPair:
     """Two decomposed kernels of the same training items, in the same order.
 
     Args:
-        x: Of the images.
-        y: Of the texts.
+        x: The kernel of the images.
+        y: The kernel of the texts.
         precision: Precision of the decompositions: "double", or "single", which takes half the time.
     """
 

@@ -29,7 +29,7 @@ BUILT_IN = "histograms"
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """Vectors that are there already.
+    """Vectors that are already computed.
 
     Args:
         embeddings: By id.
@@ -78,7 +78,7 @@ class Encoded:
 
     Args:
         encoder: An object with `encode(items) -> array`, or with `encode_images` and `encode_texts`.
-        name: By which it is found again; None for an object that was given.
+        name: Name under which it can be opened again; None for an object that was given.
         options: With which it was made.
     """
 
