@@ -378,7 +378,7 @@ def _wanted(study: _Study, spread: FloatArray, half: float) -> FloatArray:
 
 
 def ask(store: Store, made: Design, given: Judgements, units: Sequence[int], replication: int, seed: int) -> int:
-    """Makes tasks of the drawn pairs that nobody is asked for yet, in the order they were drawn."""
+    """Makes tasks of the drawn pairs that are in no task yet, in the order they were drawn."""
     pairs = list(dict.fromkeys(p for n in units for p in made.units[n].pairs(made.direction)))
     if not pairs:
         return 0

@@ -111,7 +111,7 @@ class FailureStudy:
         numbers: How many failures have no, one, two, ... classes that disagree (figure 10).
         rules: If one class disagrees, then another.
         answers: How many answers there are.
-        asked: How many were asked for.
+        asked: Number of requested answers.
     """
 
     study: str

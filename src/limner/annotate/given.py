@@ -64,7 +64,7 @@ def quality(
 
     Args:
         given: Every answer.
-        collection: Whose pairs are looked at.
+        collection: The collection with the given pairs.
         made: A design; the recall needs one of levels.
         units: Its units that people have labelled.
         said: What people say of each (image, caption).

@@ -245,7 +245,7 @@ def add_study(store: Store, made: PreferenceStudy, *, name: str = STUDY, people:
         made: The study.
         name: What it is called; one that is there already is refused.
         people: How many people are asked each comparison.
-        seed: Decides which ranking stands on the left.
+        seed: Seed that decides which ranking is shown on the left.
     """
     if not name or name in studies(store):
         raise LimnerError(f"study {name!r}: expected a name that no study of the store has")

@@ -89,12 +89,12 @@ class Study:
 
     @property
     def narrow(self) -> bool:
-        """Whether every interval is narrow enough, and may be looked at now: labelling can stop."""
+        """Whether every interval is narrow enough and valid now: labelling can stop."""
         return bool(self.rows) and all(row.narrow(self.half_width) for row in self.rows)
 
     @property
     def anytime(self) -> bool:
-        """Whether every interval that is there may be looked at after each answer."""
+        """Whether every interval is valid after each answer."""
         return all(row.found is None or row.found.estimate.mode == "anytime" for row in self.rows)
 
     @property
@@ -116,7 +116,7 @@ def studies(store: Store, *, mode: str = "anytime") -> list[Study]:
 
     Args:
         store: With designs (`limner.annotate.plan`).
-        mode: "anytime", or "fixed" for intervals to be looked at once. A measure that has no anytime interval gets a
+        mode: "anytime", or "fixed" for intervals that are valid once. A measure that has no anytime interval gets a
             fixed one, and a note says so.
     """
     last = {design.direction: design for design in designs(store)}

@@ -1,4 +1,4 @@
-"""What a plan keeps in the store besides its design: given pairs, the lists of its systems, the wanted half-width.
+"""What a plan stores besides its design: given pairs, the lists of its systems, the target half-width.
 
 So a page that shows intervals, or a later comparison, needs neither the systems nor the collection.
 """
@@ -31,7 +31,7 @@ DEPTH = 50
 
 
 def keep_original(store: Store, pairs: Judgements) -> None:
-    """Keeps the given pairs, image -> text."""
+    """Stores the given pairs, image -> text."""
     store.set(ORIGINAL, [[i, t, g] for i, t, g in pairs.relevant])
 
 

@@ -237,7 +237,7 @@ def _orientation(picture: Image) -> int:
 def _rgb(picture: Image) -> Image:
     picture.load()
     if picture.mode == "RGB" and "transparency" not in picture.info:
-        return picture.copy()  # apart from its file, which is closed
+        return picture.copy()  # independent of its file, which is closed
     if picture.mode.startswith("I"):
         return _eight_bits(picture).convert("RGB")
     if picture.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in picture.info:

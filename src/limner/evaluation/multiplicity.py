@@ -38,8 +38,8 @@ class Multiplicity:
         uncertainty: The uncertainty of each query.
         positives: Right answers of each.
         rho: Spearman's rank correlation of the two; NaN where either does not vary.
-        interval: 95% interval of it, by the bootstrap over queries; None where there is no correlation to speak of.
-        bins: Ten groups of about as many queries each, from the surest to the least sure.
+        interval: 95% interval of it, by the bootstrap over queries; None where there is no correlation.
+        bins: Ten groups of about equal size, from the most to the least certain.
     """
 
     queries: tuple[str, ...]

@@ -26,7 +26,7 @@ from limner.scores.running import Block, Progress, Result, counted
 ROWS, COLUMNS = 1024, 4096
 """The shape of every float32 product."""
 CHUNK = 64
-"""Values whose maximum is looked at before any of them."""
+"""Values in a chunk; the maximum of a chunk is checked before its values."""
 SPLIT = 3
 """bfloat16 numbers that hold a float64 number to 2^-24 of it."""
 Tensor = Any

@@ -306,7 +306,7 @@ class Filter:
         workers: int | None = None,
         progress: Progress | None = None,
     ) -> Iterator[Result]:
-        """What is asked of every block, in row order; `otherwise(start, stop)` where that is None."""
+        """The results of every block, in row order; of `otherwise(start, stop)` where a result is None."""
         n = self.scores.shape[0]
 
         def work(start: int) -> Result:

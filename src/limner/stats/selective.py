@@ -162,7 +162,7 @@ def _proposed(tried: Answers, precision: float, absent: float) -> tuple[Vector, 
 def precision_within_reach(answers: Answers, *, absent: float = 0.5, level: float = 0.95, seed: int = 0) -> float:
     """The highest precision, in steps of 0.05, that `precision_threshold` is expected to be able to promise.
 
-    It looks at the half of the queries that proposes thresholds only, so that it may be promised afterwards.
+    It uses only the half of the queries that proposes thresholds, so that it can be guaranteed afterwards.
 
     Args:
         answers: As for `precision_threshold`, as are the others.

@@ -23,7 +23,7 @@ GRID = 401
 """Grid of candidate means."""
 _LOSS = (0.5, 0.75)  # fraction of the capital that a bet may lose, as a rule and at most
 _RIDGE = 20.0  # answers' worth of no slope
-_CHUNK = 64  # draws that are looked at together; means that are out are dropped after each
+_CHUNK = 64  # draws per step; excluded means are dropped after each step
 
 
 def confidence_sequence(

@@ -210,7 +210,7 @@ def _spec(ask: Ask, name: str) -> str:
 
 
 def make_study(ask: Ask) -> Response:
-    """Sets the lists of every two systems, or rankings with known errors, against each other."""
+    """Makes a preference study of every two systems, or of rankings with known errors."""
     how = studies.asked_for(ask)
     name = judged_collection(ask)
     return _begin(ask, f"making a study on {name}", lambda job: studies.make(ask, job, how))

@@ -119,7 +119,7 @@ class Connections:
 
     Args:
         limits: What is allowed.
-        clock: Seconds that only grow.
+        clock: A monotonic clock, in seconds.
     """
 
     def __init__(self, limits: Limits | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:

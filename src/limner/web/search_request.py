@@ -1,4 +1,4 @@
-"""What is asked of a search: the query, what to find, where, and how."""
+"""A search request: the query, what to find, where, and how."""
 
 from __future__ import annotations
 

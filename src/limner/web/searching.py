@@ -51,7 +51,7 @@ class SearchAnswer:
 
 @dataclass(frozen=True)
 class Column:
-    """What one system found, plain or corrected.
+    """What one system found, with or without correction.
 
     Args:
         system: Its name.
@@ -84,7 +84,7 @@ def search(library: Library, asked: SearchRequest) -> list[Column]:
 
 
 def _columns(library: Library, asked: SearchRequest, name: str) -> list[Column]:
-    """What one system found: plain, and corrected where that is asked for."""
+    """What one system found: without correction, and with one if requested."""
     ready = library.system(asked.collection, name, split=asked.split)
     known = known_query(ready.collection, asked)
     plain = row_of(library, ready, asked, known)

@@ -91,7 +91,7 @@ class Site:
 
     @property
     def store(self) -> Store:
-        """The store of answers, opened when first asked for."""
+        """The store of answers, opened on first use."""
         with self._opening:
             if self._store is None:
                 from limner.annotate.store import open_store
@@ -207,12 +207,12 @@ Handler = Callable[[Ask], Response]
 def endpoint(
     handler: Handler, *, role: str = "annotator", apart: bool = False
 ) -> Callable[[Request], Awaitable[Response]]:
-    """An ASGI endpoint: reads the request, looks who asks, and lets the handler work in a thread.
+    """An ASGI endpoint: reads the request, identifies the user, and runs the handler in a thread.
 
     Args:
-        handler: Makes the answer.
-        role: Who may ask.
-        apart: Whether it hashes passwords, and so works in the pool for that.
+        handler: Makes the response.
+        role: The role that is required.
+        apart: Whether it hashes passwords, and so runs in the pool for that.
     """
 
     async def answer(request: Request) -> Response:

@@ -32,7 +32,7 @@ def invite(ask: Ask) -> Response:
 
 
 def revoke(ask: Ask) -> Response:
-    """Makes an invitation worthless."""
+    """Revokes an invitation."""
     from limner.annotate.store.people import revoke_invite
 
     _refuse_alone(ask)

@@ -29,7 +29,7 @@ class Throttle:
         burst: How many at once.
         every: Seconds until one more is allowed.
         slots: Counters in each of two rows.
-        clock: Seconds that only grow.
+        clock: A monotonic clock, in seconds.
 
     >>> now = [0.0]
     >>> slow = Throttle(2, 10.0, clock=lambda: now[0])

@@ -195,7 +195,7 @@ def add_votes(store: Store, given: Iterable[tuple[int, int, str]], *, study: str
 def _new_votes(
     given: Iterable[tuple[int, int, str]], places: dict[int, int], stored: dict[tuple[int, int], str]
 ) -> dict[tuple[int, int], str]:
-    """The votes that are not there yet; refused where a person voted otherwise, or there are more than asked for."""
+    """The votes that are not stored yet; refused if a person voted differently, or there are too many."""
     new: dict[tuple[int, int], str] = {}
     for number, who, said in given:
         if stored.get((number, who), new.get((number, who), said)) != said:

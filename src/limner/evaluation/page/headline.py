@@ -116,7 +116,7 @@ def meaning(result: Result) -> str:
 
 
 def _more(results: Sequence[Result], main: Result) -> list[tuple[str, str]]:
-    """Three more numbers of the main view: the widest hit, the median rank, and one that looks at the whole list."""
+    """Three more numbers of the main view: the widest hit, the median rank, and one over the whole list."""
     mine = [r for r in results if r.view == main.view and r is not main]
     widest = sorted((r for r in mine if r.measure.name == main.measure.name), key=lambda r: r.measure.k or 0)[-1:]
     ranks = [r for r in mine if r.measure.kind.rank][:1]

@@ -55,7 +55,7 @@ def repeated(collection: Collection) -> Iterator[Finding]:
 
 
 def empty(collection: Collection) -> Iterator[Finding]:
-    """Captions without a word; collections of ids only, whose captions are all empty, are not looked at."""
+    """Captions without a word; collections of ids only, whose captions are all empty, are not checked."""
     texts = collection.texts
     if any(plain(text) for text in texts.values):
         for row, text in enumerate(texts.values):

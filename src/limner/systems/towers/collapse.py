@@ -2,7 +2,7 @@
 
 With only the hardest negative (loss "max"), one point for everything costs `2 * margin`, which is less than random
 vectors cost. Early in training the gradient leads there, whatever the learning rate is, and is small there, so training
-hardly leaves that point. Losses that look at more negatives ("sum", "adaptive") do not end there.
+hardly leaves that point. Losses that use more negatives ("sum", "adaptive") do not end there.
 """
 
 from __future__ import annotations

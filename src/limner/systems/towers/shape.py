@@ -95,7 +95,7 @@ class Margin:
     Args:
         loss: A key of `limner.systems.towers.losses.LOSSES`, "module:function", or a function.
         margin: The margin.
-        k: Nearest negatives that "knn" looks at (3 by default).
+        k: Number of nearest negatives that "knn" uses (3 by default).
     """
 
     loss: str | Callable[..., Tensor] = "knn"

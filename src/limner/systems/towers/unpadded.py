@@ -1,6 +1,6 @@
 """The forward pass of BERT and similar models for scoring pairs, without what scoring does not need.
 
-All tokens of a batch stand in one row, without padding; only attention is computed pair by pair, for all pairs of one
+All tokens of a batch are in one row, without padding; only attention is computed pair by pair, for all pairs of one
 length at once. Queries, keys and values are one product. In the last layer only the first token is computed, since
 only its state is
 used: of the twelve products of d x d numbers per token that a layer has, two are left there. Weights
@@ -133,7 +133,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class LengthGroup:
-    """Pairs of one length that stand one after the other.
+    """Consecutive pairs of one length.
 
     Args:
         start: The row of the first token of the first pair.
@@ -188,7 +188,7 @@ class UnpaddedEncoder:
         Args:
             tokens: Tokens of all pairs, one after the other.
             types: Which text of the pair each token belongs to.
-            lengths: Tokens of each pair; pairs of one length stand together.
+            lengths: Tokens of each pair; pairs of one length are consecutive.
         """
         groups = groups_of(lengths)
         places = np.concatenate([np.tile(np.arange(g.length), g.count) for g in groups]) + self.first_position
