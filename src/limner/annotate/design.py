@@ -124,7 +124,7 @@ def plan(
         measures: R@k, S@k, MRR@k and P@k; with any that needs all matches of a query (mAP@R, RP, Recall@k, nDCG, MAP)
             the study takes many more labels.
         direction: "i2t" or "t2i"; both where left out.
-        half_width: Wanted half-width of the widest interval, in points.
+        half_width: Target half-width of the widest interval, in points.
         budget: Maximum number of labels in this draw, all directions together.
         judge: Whose beliefs make the strata and help the estimates; it takes no part where a measure needs all matches
             of a query.

@@ -26,7 +26,7 @@ from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure
 from limner.stats import draw
 
-_DOUBT = 4.0  # answers' worth of the common rate in each stratum's own
+_DOUBT = 4.0  # weight of the common rate in each stratum's rate, in answers
 
 
 @dataclass(frozen=True)

@@ -33,13 +33,13 @@ from limner.stats import Estimate
 
 @dataclass(frozen=True)
 class StratumProgress:
-    """How far one stratum is.
+    """Progress of one stratum.
 
     Args:
         number: From 1.
         units: Units in it.
         drawn: Those that were drawn.
-        answered: Those of them that count: answered in full, as all that were drawn before them.
+        answered: Number of units that count: they and all units drawn before them are fully answered.
     """
 
     number: int
@@ -70,7 +70,7 @@ class Study:
     Args:
         direction: "i2t" or "t2i".
         unit: "pair" or "query".
-        half_width: What is wanted, in points.
+        half_width: The target half-width, in points.
         labels: Pairs that people judged and that count.
         waiting: Drawn units that wait for answers.
         rows: Every measure of every system.

@@ -67,7 +67,7 @@ def keep_study(
     directions: Sequence[str],
     half_width: float,
 ) -> None:
-    """Keeps what a plan is about: given pairs, what each system returns, and the wanted half-width in points."""
+    """Stores the inputs of a plan: given pairs, what each system returns, and the target half-width in points."""
     keep_original(store, collection.judgements)
     depth = max((m.k or DEPTH) for m in measures)
     lists = {name: lists_of(each, depth=depth) for name, each in systems.items()}
@@ -104,7 +104,7 @@ class KeptStudy:
 
     Args:
         lists: What each system returns.
-        half_width: The wanted half-width of the widest interval, in points.
+        half_width: The target half-width of the widest interval, in points.
     """
 
     lists: Mapping[str, Ranking]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection
 
 SHOWN = (0.5, 0.7, 0.8, 0.9, 0.95)
-"""Promises that are tried, to say what is within reach."""
+"""Precisions to try, to report which are reachable."""
 
 
 def calibrated(

@@ -118,7 +118,7 @@ def load_wit(
 
     Images are named by their URL (Kaggle's test images by their id) and have the field "file_name", their cleaned
     name, besides "image_url", "mime_type", "width" and "height". Texts have "language", "kind" of caption,
-    "page_title", "section_title" and "page_url". A row without the wanted captions is left out and listed. Kaggle's
+    "page_title", "section_title" and "page_url". A row without the requested captions is skipped and listed. Kaggle's
     test split has no ground truth: its images and the captions of `test_caption_list.csv` come without pairs.
 
     Args:

@@ -21,7 +21,7 @@ from limner.scores import Progress, usable_cores
 
 POOLINGS = ("mean", "first")
 _TOKENS = 2_048  # tokens in a batch of texts, padding included
-_LONGEST = 512  # tokens of a text where nothing says how many the model takes
+_LONGEST = 512  # tokens of a text if the model declares no maximum
 _ONNX = ("*.json", "*.txt", "*.onnx", "onnx/*.onnx")
 _TYPES = {
     "tensor(float)": np.float32,

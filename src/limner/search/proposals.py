@@ -71,7 +71,7 @@ def _outside(distance: float, dim: int) -> float:
 
     Args:
         distance: The largest in the list, 1 - score.
-        dim: Numbers per vector; their lengths are 1 but for rounding, for which 2^-10 is far more than enough.
+        dim: Dimension of the vectors; their lengths are 1 up to rounding, for which 2^-10 is far more than enough.
     """
     return 1 - distance + 4 * (gamma(dim) + 2.0**-24) * (1 + 2.0**-10)
 

@@ -22,7 +22,7 @@ Bools = npt.NDArray[np.bool_]
 GRID = 401
 """Grid of candidate means."""
 _LOSS = (0.5, 0.75)  # fraction of the capital that a bet may lose, as a rule and at most
-_RIDGE = 20.0  # answers' worth of no slope
+_RIDGE = 20.0  # weight of a slope of 0, in answers
 _CHUNK = 64  # draws per step; excluded means are dropped after each step
 
 

@@ -42,10 +42,10 @@ class Limits:
 
     Args:
         most: Connections at once.
-        head: Until a request is there with all its headers, from the first byte; the TLS handshake is part of it.
-        body: Until its body is there, and a second more for every `rate` bytes that came.
-        rate: Bytes per second that a body must come with in the long run.
-        idle: Between two requests.
+        head: Seconds for a request with all its headers, from the first byte; includes the TLS handshake.
+        body: Seconds for the body, and one more for every `rate` bytes received.
+        rate: Bytes per second at which a body must arrive in the long run.
+        idle: Seconds between two requests.
         reader: Until a client reads its response.
         closing: Until a connection that we closed is gone.
     """

@@ -18,7 +18,7 @@ class Pending(Exception):
     """The result is not ready yet: try again later."""
 
     def __init__(self, job: Job) -> None:
-        """Says what is being done."""
+        """Describes the current step."""
         super().__init__(job.what)
         self.job = job
 

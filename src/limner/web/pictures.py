@@ -90,7 +90,7 @@ def of_collection(name: str, collection: Collection) -> Opener:
 
 
 def encoded(image: Image) -> EncodedPicture:
-    """An image as the bytes of a file, without anything that came along in its own."""
+    """An image as the bytes of a file, without the metadata of the original."""
     from PIL import features
 
     picture = bare(image)

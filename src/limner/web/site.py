@@ -118,7 +118,7 @@ class Site:
                 self._store = None
 
     def visitor(self, request: Request) -> Visitor | None:
-        """Who asks; None if somebody has to log in first."""
+        """The current user; None if a login is required first."""
         if not self.team:
             return Visitor(_clean(request.cookies.get(NAME, "")) or "local", "admin")
         token = request.cookies.get(SESSION, "")
@@ -148,7 +148,7 @@ def _clean(name: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Ask:
-    """One request, read: who asks, and what was sent with it."""
+    """A parsed request: its user and its data."""
 
     request: Request
     site: Site
@@ -288,7 +288,7 @@ _pages = Environment(
 def page(
     ask: Ask, template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **known: object
 ) -> HTMLResponse:
-    """A page from a template; whatever is put in is escaped."""
+    """A page from a template; all values are escaped."""
     visitor = ask.visitor if ask.visitor.name else None
     return HTMLResponse(_render(ask.site, ask.request, visitor, template, known), status, headers)
 

@@ -90,7 +90,7 @@ def both_drawn(name: str, title: str, rows: Sequence[tuple[str, Estimated]]) -> 
 
     Args:
         name: Name of the drawing on its page.
-        title: For those who cannot see it.
+        title: Alternative text for screen readers.
         rows: What each row is called, and its estimate.
     """
     low, high = _reach([e for _, e in rows])

@@ -1,6 +1,6 @@
 """Kernel canonical correlation analysis: two kernels of the same items, brought into one space.
 
-With centred kernels K_x and K_y of the training pairs, projections a and b are wanted whose images correlate most
+With centred kernels K_x and K_y of the training pairs, the aim is projections a and b whose images correlate most
 (Hardoon, Szedmak & Shawe-Taylor 2004):
 
     max a'K_x K_y b   with   a'(K_x^2 + kappa K_x) a = 1,   b'(K_y^2 + kappa K_y) b = 1,

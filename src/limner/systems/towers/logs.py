@@ -76,7 +76,7 @@ def _writer(folder: Path) -> object:
 
 
 class Live:
-    """Says how far training is, with the loss and the last dev values: on a terminal, or through `progress`.
+    """Reports progress, the loss and the last dev values: on a terminal, or through `progress`.
 
     Args:
         steps: Steps of the whole run.

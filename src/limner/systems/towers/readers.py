@@ -67,7 +67,7 @@ class TextReader(ABC):
 
     Args:
         max_tokens: Tokens per text.
-        device: Where the vectors are wanted.
+        device: Device of the vectors.
     """
 
     kind: str
@@ -229,7 +229,7 @@ def reader_of(
         dim: Numbers per word of "words".
         max_tokens: Tokens per text.
         min_count: Words in fewer texts are unknown to "words".
-        device: Where the vectors are wanted.
+        device: Device of the vectors.
     """
     if backbone is None or backbone == WORDS:
         return WordsReader(Vocabulary.fit(texts, min_count=min_count), dim=dim, max_tokens=max_tokens, device=device)

@@ -33,7 +33,7 @@ class Stored:
 
     Args:
         embeddings: By id.
-        path: The file they came from, if they did.
+        path: The file they were read from, if any.
         others: What made them, and makes those of further items.
     """
 
@@ -74,7 +74,7 @@ class Stored:
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """Vectors that an encoder makes when they are wanted.
+    """Vectors that an encoder computes on demand.
 
     Args:
         encoder: An object with `encode(items) -> array`, or with `encode_images` and `encode_texts`.

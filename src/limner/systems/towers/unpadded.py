@@ -170,7 +170,7 @@ class UnpaddedEncoder:
     """The encoder of a model of `FIRST_POSITION`, packed.
 
     Args:
-        encoder: The library's `BertModel`, `RobertaModel` or `XLMRobertaModel`, in the precision that is wanted.
+        encoder: The library's `BertModel`, `RobertaModel` or `XLMRobertaModel`, in the target precision.
     """
 
     def __init__(self, encoder: Any) -> None:
