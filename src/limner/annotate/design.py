@@ -236,7 +236,7 @@ def _new(
 
 
 def _strata(found: SamplingFrame, queries: int, wanted: int, half_width: float, budget: int | None) -> int:
-    """As many strata as leave `EACH` units to each; more would cost width where the judge is of no use."""
+    """As many strata as leave `EACH` units to each; more would widen intervals if the judge is useless."""
     each = float(np.mean([len(c) for _, c in found.units]))
     free = (Z * 0.5 * min(len(found.units) / queries, 1.0)) ** 2
     number = free / ((half_width / 100) ** 2 + free / len(found.units))

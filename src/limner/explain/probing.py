@@ -1,7 +1,7 @@
 """probe: does a system read its captions? Accuracy on hard negatives, against baselines that see no image.
 
 - Pair accuracy: the right caption scores higher than every foil. Equal scores count as a guess between them, so that a
-  system that cannot tell captions apart gets what chance gives.
+  system that cannot tell captions apart gets the accuracy of chance.
 - Text score: each of two images prefers its own caption. Image score: each of two captions prefers its own image. Group
   score: both (Thrush et al. 2022). Equal scores do not count here, as published.
 

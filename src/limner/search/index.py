@@ -340,7 +340,7 @@ class Index:
         return self._held if self._held is not None and self._held.version == self.version else None
 
     def _proposed(self, vectors: Embeddings, k: int, progress: Progress | None) -> list[list[Row]] | None:
-        """The best of one or two queries, if the vectors are not in memory and this does not call for it yet."""
+        """The best of one or two queries, if the vectors are not in memory and need not be loaded yet."""
         version = self.version
         if (
             len(vectors) > PROPOSED

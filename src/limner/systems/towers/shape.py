@@ -119,7 +119,7 @@ class Several:
     Args:
         heads: Vectors per item.
         diversity: Weight of the similarity of the views of an item.
-        discrepancy: Weight of how far the clouds of images and texts are apart.
+        discrepancy: Weight of the distance between the distributions of images and texts.
     """
 
     heads: int = 2
