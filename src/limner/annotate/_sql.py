@@ -1,4 +1,4 @@
-"""SQLAlchemy, which comes with an extra, and a helper for inserts."""
+"""SQLAlchemy, an optional dependency, and a function for inserts."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from limner.core.arrays import BoolArray, FloatArray, IntArray
 from limner.stats import strata_of
 
 Z = 1.96
-_DOUBT = 4.0  # answers' worth of the common rate in each stratum's own
+_DOUBT = 4.0  # weight of the common rate in each stratum's rate, in answers
 
 
 def cut(deeper: BoolArray, scores: FloatArray | None, strata: int) -> IntArray:
@@ -50,7 +50,7 @@ def shares_of(wanted: FloatArray, size: IntArray, number: int, *, answered: bool
     units are drawn, so it counts the less, the more of them are.
 
     Args:
-        wanted: Units of each stratum that the measures need.
+        wanted: Number of units of each stratum that the measures need.
         size: Units in each.
         number: Units to draw.
         answered: Whether what is needed comes from answers.

@@ -67,7 +67,7 @@ def submit_block(
                 milliseconds=took,
                 guideline=GUIDELINE,
             )
-        except AlreadyFull:  # others gave the last answer to this caption meanwhile
+        except AlreadyFull:  # somebody else gave the last answer in the meantime
             continue
         finished = finished or saved.finished
     return finished

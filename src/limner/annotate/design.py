@@ -39,7 +39,7 @@ from limner.evaluation.measures import Measure, parse
 from limner.stats import Drawn, draw
 
 SECONDS = 8.0
-"""Seconds a person takes for a pair, where nothing else is said."""
+"""Seconds a person takes for a pair, by default."""
 STRATA = 4
 EACH = 50
 """Units that are drawn from each stratum, at least on average; else there are fewer strata."""
@@ -124,15 +124,15 @@ def plan(
         measures: R@k, S@k, MRR@k and P@k; with any that needs all matches of a query (mAP@R, RP, Recall@k, nDCG, MAP)
             the study takes many more labels.
         direction: "i2t" or "t2i"; both where left out.
-        half_width: Wanted half-width of the widest interval, in points.
-        budget: At most so many labels in this draw, all directions together.
+        half_width: Target half-width of the widest interval, in points.
+        budget: Maximum number of labels in this draw, all directions together.
         judge: Whose beliefs make the strata and help the estimates; it takes no part where a measure needs all matches
             of a query.
-        strata: How many.
+        strata: Number of strata.
         replication: People who judge each pair.
-        seconds: That a person takes for a pair.
-        seed: Another seed, another draw.
-        progress: Told how many directions are done.
+        seconds: Seconds a person takes for a pair.
+        seed: Seed of the random draw.
+        progress: Called with (directions done, directions in total).
 
     Returns:
         What was planned, for each direction.
@@ -236,7 +236,7 @@ def _new(
 
 
 def _strata(found: SamplingFrame, queries: int, wanted: int, half_width: float, budget: int | None) -> int:
-    """As many strata as leave `EACH` units to each; more would cost width where the judge is of no use."""
+    """As many strata as leave `EACH` units to each; more would widen intervals if the judge is useless."""
     each = float(np.mean([len(c) for _, c in found.units]))
     free = (Z * 0.5 * min(len(found.units) / queries, 1.0)) ** 2
     number = free / ((half_width / 100) ** 2 + free / len(found.units))
@@ -378,7 +378,7 @@ def _wanted(study: _Study, spread: FloatArray, half: float) -> FloatArray:
 
 
 def ask(store: Store, made: Design, given: Judgements, units: Sequence[int], replication: int, seed: int) -> int:
-    """Makes tasks of the drawn pairs that nobody is asked for yet, in the order they were drawn."""
+    """Makes tasks of the drawn pairs that are in no task yet, in the order they were drawn."""
     pairs = list(dict.fromkeys(p for n in units for p in made.units[n].pairs(made.direction)))
     if not pairs:
         return 0
@@ -403,7 +403,7 @@ def _filled(store: Store, study: _Study, units: Sequence[int]) -> Design:
 
 
 def unit_values(store: Store, made: Design) -> dict[int, float]:
-    """Whether each drawn unit that was answered in full holds a match: by its number, 1 or 0."""
+    """Whether each fully answered unit of the draw holds a match: 1 or 0, by its number."""
     said = _said(store)
     found = {}
     for number in made.drawn:

@@ -70,7 +70,7 @@ class _Sought:
         shift: The known part.
         outside: Share of the measure outside the design.
         bounds: Bounds of a unit's value.
-        signs: Of a difference of pairs: 1 where a match of the unit raises it, -1 where it lowers it and the value is
+        signs: For a difference of pairs: 1 where a match of the unit raises it, -1 where it lowers it and the value is
             that there is no match.
     """
 
@@ -164,9 +164,9 @@ def label_quality(store: Store, collection: Collection, *, direction: str, level
 
     Args:
         store: With answers; for the recall, to a design of levels in this direction.
-        collection: Whose pairs are looked at.
+        collection: The collection with the given pairs.
         direction: "i2t" or "t2i".
-        level: Of the intervals.
+        level: Coverage of the intervals.
     """
     given = answers(store)
     sample = read_sample(store, collection, direction, given)
@@ -417,7 +417,7 @@ def _notes(sample: Sample, found: Sequence[Estimated], mode: str) -> list[str]:
 
 
 def judged(sample: Sample) -> JudgeQuality | None:
-    """How far the judge agrees with people, on the labelled units; None without a judge or labels."""
+    """How well the judge agrees with people on the labelled units; None without a judge or labels."""
     design = sample.design
     name, units = design.settings.get("judge"), [design.units[n] for n in sample.units]
     scores = [unit.score for unit in units if unit.score is not None]

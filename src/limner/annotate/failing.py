@@ -104,14 +104,14 @@ class FailureStudy:
     Args:
         study: Its name.
         labels: The classes of each judged failure, by query: those that at least half of its judges marked.
-        shares: Of each class, over the judged failures (the paper's Table 2).
+        shares: Share of each class, over the judged failures (the paper's Table 2).
         ratings: How many answers gave each rating from 1 to 10 (figure 9).
         mean_rating: Their mean.
         rating_interval: Its 95% interval, failures counting as independent.
         numbers: How many failures have no, one, two, ... classes that disagree (figure 10).
         rules: If one class disagrees, then another.
         answers: How many answers there are.
-        asked: How many were asked for.
+        asked: Number of requested answers.
     """
 
     study: str

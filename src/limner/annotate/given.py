@@ -64,11 +64,11 @@ def quality(
 
     Args:
         given: Every answer.
-        collection: Whose pairs are looked at.
+        collection: The collection with the given pairs.
         made: A design; the recall needs one of levels.
         units: Its units that people have labelled.
         said: What people say of each (image, caption).
-        level: Of the intervals.
+        level: Coverage of the intervals.
     """
     precision = _precision(given, collection, level)
     if made is None or made.unit != LEVEL or not units:

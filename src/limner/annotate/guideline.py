@@ -62,7 +62,7 @@ class Guideline:
 
 
 def guidelines(store: Store) -> list[Guideline]:
-    """All versions, oldest first; the first one comes with limner."""
+    """All versions, oldest first; the first one is built into limner."""
     kept = takewhile(lambda held: held is not None, (store.setting(_name(number)) for number in count(1)))
     made = [
         Guideline(f"{GUIDELINE}.{number}", held["text"], tuple(GuidelineExample(**each) for each in held["examples"]))

@@ -26,7 +26,7 @@ from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure
 from limner.stats import draw
 
-_DOUBT = 4.0  # answers' worth of the common rate in each stratum's own
+_DOUBT = 4.0  # weight of the common rate in each stratum's rate, in answers
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def narrow(
         number: Units to draw, all directions together.
         direction: "i2t" or "t2i"; every direction that was planned where left out.
         replication: People who judge each pair.
-        seed: Another seed, another draw.
+        seed: Seed of the random draw.
     """
     if not 1 <= len(systems) <= 2:
         raise LimnerError(f"got {len(systems)} systems: expected the two to compare, or one to narrow by itself")

@@ -1,4 +1,4 @@
-"""What a lead looks at while people judge: where they disagree, how fast it goes, and how much is left."""
+"""An overview for the lead while people judge: disagreements, pace, and the remaining work."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Throughput:
         today: Answers of the last 24 hours.
         people: How many people gave them.
         seconds: Median time of an answer; NaN if none was measured.
-        left: Answers that are still asked for.
+        left: Answers that are still missing.
     """
 
     days: tuple[tuple[date, int], ...]
@@ -86,7 +86,7 @@ def throughput(given: Sequence[Answer], *, asked: int, now: int) -> Throughput:
 
     Args:
         given: The valid answers.
-        asked: Answers to pooled pairs that are asked for in all.
+        asked: Total number of answers that the pooled pairs need.
         now: The time, in milliseconds since 1970.
     """
     day = datetime.fromtimestamp(now / 1000, UTC).date()

@@ -112,7 +112,7 @@ def fill(
             pool at most half.
         turn: The annotation round.
         filtered: Takes the pooled pairs and returns those to keep, e.g. by `alike`.
-        progress: Told how many systems are done.
+        progress: Called with (systems done, systems in total).
 
     Returns:
         How many proposals there were, how many pairs after merging, how many the filter kept, how many are new.
@@ -163,7 +163,7 @@ def subsampled(
         queries: How many queries of each direction, "i2t" (images) and "t2i" (captions); a direction that is not named
             keeps all its queries.
         depth: Places of each list.
-        seed: Another seed, other queries.
+        seed: Seed of the random queries.
     """
     for direction, number in queries.items():
         if direction not in DIRECTIONS:

@@ -1,7 +1,7 @@
-"""Which ranking do people prefer? The study that asks: rankings with known faults, or systems, two side by side.
+"""Which ranking do people prefer? The study that asks: rankings with known errors, or systems, two side by side.
 
 The study of Chun et al. (2022, appendix D.1): 40 captions with five to eight images that fit, five rankings of each
-with known faults, every two of them shown side by side to eight people. `limner.annotate.preferred` counts the votes.
+with known errors, every two of them shown side by side to eight people. `limner.annotate.preferred` counts the votes.
 
 The paper's counts are `limner.evaluation.published.table("eccv-d1")`. The scores of its rows A to E are 10.66, 4.89,
 70.85, 13.15 and 0.44, which are the values of the paper's text under other names (A 70.85, B 13.15, C 10.66, D 4.89, E
@@ -86,13 +86,13 @@ def counted(
     return found, counts
 
 
-# --- rankings with known faults ---------------------------------------------------------------------------------
+# --- rankings with known errors ---------------------------------------------------------------------------------
 
 
 def study(
     positives: Sequence[str], others: Sequence[str], query: str, *, length: int | None = None, direction: str = "t2i"
 ) -> list[Rivals]:
-    """The ten comparisons of the paper's study for one query: rankings A to E, each with its known fault.
+    """The ten comparisons of the paper's study for one query: rankings A to E, each with its known error.
 
     With five places, ranking C shows what E shows; the paper still asks all ten comparisons, and counts C as E there.
 
@@ -148,7 +148,7 @@ def study_of_rankings(
         max_relevant: Maximum number of right answers of a query.
         direction: "t2i" or "i2t": what the queries are.
         ties: Whether people may say that neither is better.
-        seed: Another seed, other queries and lists.
+        seed: Seed of the random queries and lists.
     """
     if not LEAST <= min_relevant <= max_relevant:
         raise LimnerError(
@@ -212,7 +212,7 @@ def study_of_systems(
         length: Places shown.
         direction: "t2i" or "i2t".
         ties: Whether people may say that neither is better.
-        seed: Another seed, other queries.
+        seed: Seed of the random queries.
     """
     if len(lists) < 2:
         raise LimnerError(f"{len(lists)} systems: a study needs two or more to compare")
@@ -245,7 +245,7 @@ def add_study(store: Store, made: PreferenceStudy, *, name: str = STUDY, people:
         made: The study.
         name: What it is called; one that is there already is refused.
         people: How many people are asked each comparison.
-        seed: Decides which ranking stands on the left.
+        seed: Seed that decides which ranking is shown on the left.
     """
     if not name or name in studies(store):
         raise LimnerError(f"study {name!r}: expected a name that no study of the store has")

@@ -75,7 +75,7 @@ class Preferred:
         scores: Bradley-Terry scores with intervals; None where the votes do not allow any.
         measures: What measures say of the same lists; none where the right answers are not known.
         votes: How many votes were given.
-        asked: How many were asked for.
+        asked: Number of requested votes.
         notes: What a reader must know.
     """
 
@@ -233,8 +233,8 @@ def write_votes(store: Store, path: str | Path, *, study: str = STUDY) -> int:
 def read_votes(store: Store, path: str | Path, *, study: str = STUDY) -> int:
     """Puts votes from a csv (query, left, right, choice, annotator) into the store, all or none.
 
-    `left` and `right` name the rankings in any order; `choice` is left, right or tie as they stand in the row. Votes
-    that are there already are left out.
+    `left` and `right` name the rankings in any order; `choice` is left, right or tie, as in the row. Votes
+    that are stored already are skipped.
 
     Returns:
         How many votes are new.

@@ -33,13 +33,13 @@ from limner.stats import Estimate
 
 @dataclass(frozen=True)
 class StratumProgress:
-    """How far one stratum is.
+    """Progress of one stratum.
 
     Args:
         number: From 1.
         units: Units in it.
         drawn: Those that were drawn.
-        answered: Those of them that count: answered in full, as all that were drawn before them.
+        answered: Number of units that count: they and all units drawn before them are fully answered.
     """
 
     number: int
@@ -58,7 +58,7 @@ class StudyRow:
     missing: str = ""
 
     def narrow(self, half_width: float) -> bool:
-        """Whether the interval may be looked at now, and is as narrow as wanted (in points)."""
+        """Whether the interval is valid now and as narrow as the target (in points)."""
         estimate = None if self.found is None else self.found.estimate
         return estimate is not None and estimate.mode == "anytime" and 100 * estimate.half_width <= half_width
 
@@ -70,7 +70,7 @@ class Study:
     Args:
         direction: "i2t" or "t2i".
         unit: "pair" or "query".
-        half_width: What is wanted, in points.
+        half_width: The target half-width, in points.
         labels: Pairs that people judged and that count.
         waiting: Drawn units that wait for answers.
         rows: Every measure of every system.
@@ -89,12 +89,12 @@ class Study:
 
     @property
     def narrow(self) -> bool:
-        """Whether every interval is narrow enough, and may be looked at now: labelling can stop."""
+        """Whether every interval is narrow enough and valid now: labelling can stop."""
         return bool(self.rows) and all(row.narrow(self.half_width) for row in self.rows)
 
     @property
     def anytime(self) -> bool:
-        """Whether every interval that is there may be looked at after each answer."""
+        """Whether every interval is valid after each answer."""
         return all(row.found is None or row.found.estimate.mode == "anytime" for row in self.rows)
 
     @property
@@ -116,7 +116,7 @@ def studies(store: Store, *, mode: str = "anytime") -> list[Study]:
 
     Args:
         store: With designs (`limner.annotate.plan`).
-        mode: "anytime", or "fixed" for intervals to be looked at once. A measure that has no anytime interval gets a
+        mode: "anytime", or "fixed" for intervals that are valid once. A measure that has no anytime interval gets a
             fixed one, and a note says so.
     """
     last = {design.direction: design for design in designs(store)}
@@ -198,8 +198,8 @@ def differences(
         lists: Each system's rankings by direction, as deep as the measures look.
         collection: Whose pairs are given; as the store has it by default.
         mode: "fixed" or "anytime".
-        level: Of the intervals. A difference is marked where its interval does not hold 0 at the level that Bonferroni
-            asks for, over all these comparisons.
+        level: Coverage of the intervals. A difference is marked if its interval excludes 0 at the level of a Bonferroni
+            correction over all these comparisons.
     """
     truth = stored_collection(store) if collection is None else collection
     last = {design.direction: design for design in designs(store)}

@@ -180,13 +180,13 @@ class Refuted:
 def refuted_originals(
     store: Store, given: Iterable[Answer], original: Judgements, *, further: Iterable[Judgements] = ()
 ) -> list[Refuted]:
-    """The list that the paper validated by hand (C.1), the most refused first.
+    """The list that the paper validated by hand (C.1), the most rejected first.
 
     Args:
         store: Where the captions' words are.
         given: The answers, controls included: most original pairs are asked as controls.
         original: The original pairs, image -> text.
-        further: Other judgements, image -> text, that may refuse an original pair with grade 0, such as CxC.
+        further: Other judgements, image -> text, that may reject an original pair with grade 0, such as CxC.
     """
     pairs = {(image, text) for image, text, _ in original.relevant}
     said: dict[Key, list[int]] = {pair: [] for pair in pairs}

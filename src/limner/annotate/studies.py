@@ -1,4 +1,4 @@
-"""What a plan keeps in the store besides its design: given pairs, the lists of its systems, the wanted half-width.
+"""What a plan stores besides its design: given pairs, the lists of its systems, the target half-width.
 
 So a page that shows intervals, or a later comparison, needs neither the systems nor the collection.
 """
@@ -31,7 +31,7 @@ DEPTH = 50
 
 
 def keep_original(store: Store, pairs: Judgements) -> None:
-    """Keeps the given pairs, image -> text."""
+    """Stores the given pairs, image -> text."""
     store.set(ORIGINAL, [[i, t, g] for i, t, g in pairs.relevant])
 
 
@@ -47,7 +47,7 @@ def original(store: Store) -> Judgements:
 
 
 def stored_collection(store: Store) -> Collection:
-    """Images, captions and given pairs as the store has them; without pictures."""
+    """Images, captions and given pairs as the store has them; without image files."""
     known = original(store).named("pairs")
     images = Items(known.queries, [None] * len(known.queries))
     texts = Items(known.candidates, list(known.candidates), kind="text")
@@ -67,7 +67,7 @@ def keep_study(
     directions: Sequence[str],
     half_width: float,
 ) -> None:
-    """Keeps what a plan is about: given pairs, what each system returns, and the wanted half-width in points."""
+    """Stores the inputs of a plan: given pairs, what each system returns, and the target half-width in points."""
     keep_original(store, collection.judgements)
     depth = max((m.k or DEPTH) for m in measures)
     lists = {name: lists_of(each, depth=depth) for name, each in systems.items()}
@@ -104,7 +104,7 @@ class KeptStudy:
 
     Args:
         lists: What each system returns.
-        half_width: The wanted half-width of the widest interval, in points.
+        half_width: The target half-width of the widest interval, in points.
     """
 
     lists: Mapping[str, Ranking]

@@ -43,11 +43,11 @@ def make_tasks(
     Args:
         pool: The pairs to judge, (image, caption).
         known: The original pairs, image -> text: the source of known positives; never used as negatives.
-        near: Pairs in some system's top-25: none of them is taken for a known negative.
+        near: Pairs in some system's top-25: none of them is used as a known negative.
         pooled: Pooled pairs per task.
         positives: Known positives per task.
         negatives: Known negatives per task.
-        seed: Another seed, other tasks.
+        seed: Seed of the random tasks.
         in_order: Keep the order of the pool from task to task; within a task it is shuffled anyhow.
         reasons: Whether "partially yes" and "mostly no" need a reason: "required" (the paper's first stage),
             "optional", or "off" (its second stage).
@@ -97,7 +97,7 @@ def make_caption_tasks(
             paper. `known` by default.
         images: Images per task, the control image among them.
         captions: Captions per image.
-        seed: Another seed, other tasks.
+        seed: Seed of the random tasks.
     """
     if images < 2 or captions < 2:
         raise LimnerError(f"{images} images with {captions} captions: expected 2 or more of both, one image a control")
@@ -186,13 +186,13 @@ def _negatives(known: Judgements, near: set[Key], draw: random.Random) -> Iterat
 
 
 def _forever(values: Sequence[T], draw: random.Random) -> Iterator[T]:
-    """All values in random order, then all again."""
+    """All values in random order, over and over, in a new order each time."""
     while True:
         yield from draw.sample(values, len(values))
 
 
 def _distinct(source: Iterator[Key], number: int, taken: Sequence[Key]) -> list[Key]:
-    """The next few pairs that a task does not hold yet; fewer where all there are is in the task."""
+    """The next few pairs that a task does not hold yet; fewer if the task already holds all others."""
     found: list[Key] = []
     for _ in range(_TRIES if number else 0):
         pair = next(source)

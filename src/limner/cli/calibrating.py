@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection
 
 SHOWN = (0.5, 0.7, 0.8, 0.9, 0.95)
-"""Promises that are tried, to say what is within reach."""
+"""Precisions to try, to report which are reachable."""
 
 
 def calibrated(
@@ -46,7 +46,7 @@ def _unseen(whole: Collection, system: Any, kind: str) -> Collection:
 
 
 def reached(known: Any, precision: float) -> str:
-    """The share of queries that get an answer under a promise, in words."""
+    """The share of queries that get an answer under a guarantee, as text."""
     try:
         return f"{known.cut_off(precision).threshold.answered:.0%} answered"
     except LimnerError:

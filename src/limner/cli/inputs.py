@@ -146,7 +146,7 @@ def unnamed_files(way: Way) -> list[Path | None]:
 def _rows(
     file: Path, count: int, ids: Ids | None, wanted: Ids, whole: Ids, *, axis: str = "rows"
 ) -> npt.NDArray[np.int64]:
-    """Which rows (or columns) of a file hold the wanted items: by id if there are ids, else in collection order."""
+    """Which rows (or columns) of a file hold the requested items: by id if there are ids, else in collection order."""
     if ids is None:
         if count not in (len(wanted), len(whole)):
             kind = wanted.what

@@ -109,6 +109,6 @@ def refuse_report_ending(files: list[Path] | None) -> None:
 
 
 def saved(files: list[Path]) -> None:
-    """Says what was written."""
+    """Reports the files that were written."""
     for file in files:
         tell(f"wrote {file}")

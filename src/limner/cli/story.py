@@ -52,7 +52,7 @@ def story(out: str | Path, *, images: int = 2000, seed: int = 0, stage: Stage = 
 
     Args:
         out: Output folder; created if missing.
-        images: How many pictures the world has.
+        images: How many images the world has.
         seed: Random seed.
         stage: Shows progress.
     """
@@ -80,7 +80,7 @@ def story(out: str | Path, *, images: int = 2000, seed: int = 0, stage: Stage = 
 
 
 def _system(name: str, world: Collection, unseen: Collection, stage: Stage) -> Report:
-    """Trains a system on the training split and evaluates it on pictures that it has not seen."""
+    """Trains a system on the training split and evaluates it on images that it has not seen."""
     with stage(f"training {name}") as told:
         model: Any = limner.train(world, name, progress=told)
     with stage(f"evaluating {name}") as told:
@@ -88,7 +88,7 @@ def _system(name: str, world: Collection, unseen: Collection, stage: Stage) -> R
 
 
 def _drawn(world: Collection, told: Progress) -> Collection:
-    """The world with its pictures drawn once, by all cores, and stored as PNG."""
+    """The world with its images drawn once, by all cores, and stored as PNG."""
     drawings = world.images.values
     pool = ProcessPoolExecutor(usable_cores(), multiprocessing.get_context("spawn"), _ignore_interrupts)
     pictures: list[bytes] = []

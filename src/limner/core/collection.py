@@ -28,7 +28,7 @@ class Items:
 
     Args:
         ids: One unique id per item.
-        values: Texts as strings; images as paths, bytes, pictures of Pillow, arrays of pixels, or functions that draw
+        values: Texts as strings; images as paths, bytes, Pillow images, arrays of pixels, or functions that draw
             them (opened lazily), or None if the image itself is not available (scores and judgements do not need it).
         fields: Further columns by name ("language", "file_name", "objects", ...), one entry per item.
         kind: "image" or "text".
@@ -122,8 +122,8 @@ class Items:
         """Converts texts or images to `Items`; `Items` are returned unchanged.
 
         Args:
-            given: One text, path or picture; a list or column of them; or {id: value}. Strings are texts unless `kind`
-                says that they are paths; `Path`, bytes, pictures of Pillow and arrays of pixels are images.
+            given: One text, path or image; a list or column of them; or {id: value}. Strings are texts unless `kind`
+                says that they are paths; `Path`, bytes, Pillow images and arrays of pixels are images.
             kind: "image" or "text", where that is known.
 
         >>> Items.of(["a dog", "a cat"]), Items.of({"d": Path("dog.jpg")}).ids[0]
@@ -140,7 +140,7 @@ class Items:
                 f"table[{names[0] if names else 'caption'!r}]; limner.load(table) takes the whole"
             )
         one = isinstance(given, (str, Path, bytes, Mapping)) or hasattr(given, "getexif")
-        one = one or getattr(given, "ndim", 1) in (2, 3)  # the pixels of one picture
+        one = one or getattr(given, "ndim", 1) in (2, 3)  # the pixels of one image
         if not one and not isinstance(given, Iterable):
             raise LimnerError(
                 f"got {type(given).__name__}: expected texts or pictures, a list of them, or {{id: value}}"
@@ -155,7 +155,7 @@ class Items:
 
 
 def _kind(values: Sequence[object]) -> str:
-    """What a list holds: strings are texts, everything else is pictures; refuses a mixture."""
+    """What a list holds: strings are texts, everything else is images; refuses a mixture."""
     texts = [isinstance(value, str) for value in values]
     if any(texts) and not all(texts):
         row = texts.index(False)
@@ -336,7 +336,7 @@ class Collection(Tabular):
         return overview_html(self.name, counts, [self._shown(row) for row in range(min(SHOWN, len(self.images)))])
 
     def _shown(self, row: int) -> tuple[str, str, Image | None]:
-        """Id, first caption and picture of an image, the picture if it opens."""
+        """Id and first caption of an image, and the image itself if it opens."""
         captions = self.judgements.columns[self.judgements.rows == row]
         name = self.images.ids[row]
         caption = str(self.texts.values[int(captions[0])]) if len(captions) else name

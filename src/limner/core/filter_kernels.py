@@ -92,7 +92,7 @@ def select(near, vectors, bounds, keys, k, room, columns, indptr):  # type: igno
         vectors: The float32 vectors of the rows, and of the columns.
         bounds: Factors, see `Bounds`: of queries, of candidates, both of the second bound; and eps.
         keys: See `Keys`: scale (float32), shift (float32), shift (float64), allowance (float32, rounded up).
-        k: How many are wanted; at most the number of columns.
+        k: Number of results; at most the number of columns.
         room: Products in double precision that may be computed in total.
         columns: Output, the columns of all rows one after another, in rising order.
         indptr: Output, those of row r are `indptr[r]:indptr[r + 1]`.

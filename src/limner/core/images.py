@@ -82,7 +82,7 @@ def as_value(given: Any, *, name: str) -> Value:
 
 
 def open_image(value: Value, *, name: str, side: int | None = None) -> Image:
-    """Decodes one picture to RGB, upright.
+    """Decodes one image to RGB, upright.
 
     Args:
         value: As `Items.values` holds it.
@@ -135,7 +135,7 @@ def opened(
 
 @contextmanager
 def _lazily(value: str | Path | bytes, name: str, formats: tuple[str, ...]) -> Iterator[Image]:
-    """The picture with its header read and nothing decoded."""
+    """The image with its header read and nothing decoded."""
     pil = _pillow()
     if not isinstance(value, bytes):
         refuse_irregular(value, what=f"image {name!r}")
@@ -237,7 +237,7 @@ def _orientation(picture: Image) -> int:
 def _rgb(picture: Image) -> Image:
     picture.load()
     if picture.mode == "RGB" and "transparency" not in picture.info:
-        return picture.copy()  # apart from its file, which is closed
+        return picture.copy()  # independent of its file, which is closed
     if picture.mode.startswith("I"):
         return _eight_bits(picture).convert("RGB")
     if picture.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in picture.info:

@@ -1,8 +1,7 @@
 """The hot loops: ranks of positives, top-k selection, locating ids in lists.
 
-THE tie rule lives here: candidates with equal scores keep candidate order (the lower index first), and the counts say
-how many are above, how many are equal, and how many equals come before, so that any other rule can be derived from
-them.
+The tie rule: candidates with equal scores keep candidate order (the lower index first), and the counts say how many are
+above, how many are equal, and how many equals come before, so that any other rule can be derived from them.
 
 Rows are made contiguous where they are not (it costs nothing where they are), since only then loops vectorise.
 Compiled on first use and cached on disk. All loops release the interpreter lock, so blocks run on threads.
@@ -280,7 +279,7 @@ def _number(text, begin, length, value, slots, starts, held, count):  # type: ig
 
 @_jit
 def place_words(slots, starts, held, count):  # type: ignore[no-untyped-def]
-    """Fills an empty table with the words there are, after it has grown."""
+    """Fills an enlarged, empty table with the existing words."""
     for word in range(count[0]):
         value = np.uint64(14695981039346656037)
         for i in range(starts[word], starts[word + 1]):

@@ -2,7 +2,7 @@
 
     config.json         kind, format, version, name, options and what the model was trained on; human-readable
     model.safetensors   every array, and in its header the SHA-256 of names, types, shapes and numbers
-    ...                 what a kind keeps beside them: a card, a vocabulary, a drawing
+    ...                 further files of a kind: a model card, a vocabulary, a figure
 
 A folder contains no code, so reading one is safe wherever it comes from. Format 1, of limner 0.1, can be read too.
 """

@@ -30,7 +30,7 @@ def html_table(title: str, rows: Sequence[Sequence[str]]) -> str:
 
 
 def data_uri(picture: Image) -> str:
-    """A picture as a data URI: WebP where Pillow can write it, else JPEG."""
+    """An image as a data URI: WebP where Pillow can write it, else JPEG."""
     from PIL import features
 
     form = "webp" if features.check("webp") else "jpeg"
@@ -40,12 +40,12 @@ def data_uri(picture: Image) -> str:
 
 
 def overview_html(name: str, counts: Mapping[str, int], pictures: Sequence[tuple[str, str, Image | None]]) -> str:
-    """Counts as a table, and below it pictures.
+    """A table of counts with images below it.
 
     Args:
         name: The caption of the table.
         counts: Rows of the table.
-        pictures: Id, caption and picture of each; None if the picture cannot be opened.
+        pictures: Id, caption and image of each; None if the image cannot be opened.
     """
     table = html_table(name, [("", "count"), *((what, f"{n:,}") for what, n in counts.items())])
     shown = "".join(_figure(*picture) for picture in pictures)
@@ -53,7 +53,7 @@ def overview_html(name: str, counts: Mapping[str, int], pictures: Sequence[tuple
 
 
 def _figure(name: str, caption: str, picture: Image | None) -> str:
-    """One picture with its caption; the id instead if there is no picture."""
+    """One image with its caption; the id instead if there is no image."""
     shown = f"<code>{escape(name)}</code>"
     if picture is not None:
         shown = f'<img src="{data_uri(picture)}" alt="{escape(name, quote=True)}">'

@@ -38,7 +38,7 @@ class Option:
 
     @property
     def type(self) -> str:
-        """The annotation in words: "int", "float or nothing"."""
+        """The annotation as text: "int", "float or nothing"."""
         return _words(self.hint)
 
     def described(self) -> dict[str, object]:
@@ -271,7 +271,7 @@ def _word(kind: object) -> str:
 
 
 def _words(hint: object) -> str:
-    """A type in words: "int or nothing". What only code can pass comes last, after what can be written as text.
+    """A type as text: "int or nothing". What only code can pass comes last, after what can be written as text.
 
     >>> _words(Callable[..., int] | str | None)
     'str or nothing or function'

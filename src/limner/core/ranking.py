@@ -246,7 +246,7 @@ def _padded(rows: list[list[float]], like: Lists) -> npt.NDArray[np.float64]:
 
 
 def _short_and_sound(indices: Lists, scores: npt.NDArray[np.floating[Any]] | None, candidates: int) -> bool:
-    """Whether a few full lists have no fault; told without the compiled loops, which take a second to load."""
+    """Whether a few full lists are valid; checked without the compiled loops, which take a second to load."""
     if not 0 < indices.size <= SHORT:
         return False
     within = indices.min() >= 0 and indices.max() < candidates

@@ -183,7 +183,7 @@ class Assembly:
 
         Args:
             split: Only this split.
-            images: Folder with the pictures, as the user gave it; refused when it holds none of them.
+            images: Folder with the images, as the user gave it; refused when it holds none of them.
             beside: Folders to try if none was given; none of them has to contain images.
             check_images: Open every image; skip and list those that cannot be opened.
             extra: Further judgements, image -> text.

@@ -45,7 +45,7 @@ def load_captions(
     Args:
         path: One file, or a folder with one or more (also in `annotations/`); the split is in each file's name.
         split: "train", "dev" ("val" is "dev") or "test"; everything by default.
-        images: Folder with the pictures, or with folders such as `val2017` of them.
+        images: Folder with the images, or with folders such as `val2017` of them.
         objects: Read the `instances_*.json` beside each caption file into the image field "objects".
         check_images: Open every image; skip and list those that cannot be opened.
         strict: Raise an error instead of listing a warning.
@@ -70,7 +70,7 @@ def _caption_files(path: Path) -> list[Path]:
 
 def _add_file(made: Assembly, file: Path, root: Path, *, objects: bool) -> None:
     content = json_file(file, keys=("images", "annotations"))
-    year = file.stem.removeprefix("captions_")  # "val2017", which is also the name of the pictures' folder
+    year = file.stem.removeprefix("captions_")  # "val2017", which is also the name of the folder of images
     folder = f"{year}/" if (root / year).is_dir() else ""
     found = read_instances(file.with_name(f"instances_{year}.json")) if objects else None
     at = At(file)
@@ -103,7 +103,7 @@ def read_instances(path: str | Path) -> dict[str, tuple[dict[str, Any], ...]]:
     """The objects of each image of an instances JSON, by image id.
 
     An object is a dict of "name", "supercategory", "category" (COCO's number), "box" (left, top, right, bottom in
-    pixels of the original picture), "area" and "crowd" (whether the box holds a group too dense to count).
+    pixels of the original image), "area" and "crowd" (whether the box holds a group too dense to count).
     """
     at = At(existing(path, what="COCO instances"))
     content = json_file(at.path, keys=("annotations", "categories"))
@@ -172,7 +172,7 @@ def load_karpathy_5k(
         path: Folder with `karpathy_test_5k.tsv` (columns image_id, caption_id, caption) and `coco_test_ids.npy`, or
             the tsv itself. By default, the ids come from the installed package `eccv_caption`, and texts are "".
         split: "test" or nothing: this is a test split.
-        images: Folder with COCO's val2014 or val2017 pictures.
+        images: Folder with COCO's val2014 or val2017 images.
         cxc: `sits_test.csv`; looked for beside the tsv and in `cxc/` next to its folder, then in the package.
         eccv: Folder with ECCV Caption's JSON files; the package's by default.
         instances: An instances JSON that covers these images, for objects and plausible matches.
@@ -274,7 +274,7 @@ def _add_in_folds(
 
 
 def _picture_name(images: str | Path | None, captions: Captions) -> str:
-    """How the folder names a picture: COCO changed it between 2014 and 2017."""
+    """How the folder names an image: COCO changed it between 2014 and 2017."""
     names = [
         folder + stem for stem in ("COCO_val2014_{:012d}.jpg", "{:012d}.jpg") for folder in ("", "val2014/", "val2017/")
     ]

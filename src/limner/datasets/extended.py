@@ -128,7 +128,7 @@ def plausible_matches(
     ECCV Caption, Chun et al. 2022 (form "eccv": own image left out, zeta 2).
 
     An image without any label takes part in no pair. PCME also takes such images out of the pool; do the same with
-    `collection.restrict` where its figures are wanted.
+    `collection.restrict` to get its figures.
 
     Args:
         collection: Gives the images, texts and which belong together.

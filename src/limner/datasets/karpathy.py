@@ -42,7 +42,7 @@ def load_json(
     Args:
         path: The JSON file, or a folder that holds one.
         split: "train", "dev" or "test" ("val" is "dev"); everything by default.
-        images: Folder with the pictures.
+        images: Folder with the images.
         restval: Where the 30,504 images of COCO's `restval` go: "train" (as nearly all papers do), "restval" (a
             separate split) or "drop".
         first: Number of captions to keep of each image. COCO's test split has 25,010 captions; most papers
@@ -110,7 +110,7 @@ def load_precomp(
         path: The folder.
         split: "train", "dev", "test" or "testall" (COCO's 5,000 images, of which "test" is the first thousand); the
             first three by default.
-        images: Folder with the pictures, if the ids name files.
+        images: Folder with the images, if the ids name files.
         captions_per_image: How many lines belong to one image.
         check_images: Open every image; skip and list those that cannot be opened.
         strict: Raise an error instead of listing a warning.

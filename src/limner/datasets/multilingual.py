@@ -56,7 +56,7 @@ def load_multi30k(
     Args:
         path: The folder or the tsv.
         split: One split; everything by default.
-        images: Folder with the pictures.
+        images: Folder with the images.
         languages: Keep these languages.
         splits: Which `_split` column of a tsv gives the splits, e.g. "multi30k" or "flickr8k".
         check_images: Open every image; skip and list those that cannot be opened.

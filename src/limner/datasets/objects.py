@@ -2,7 +2,7 @@
 
 Any table is read like a table in a file (see `limner.datasets.tables`): a DataFrame of pandas or polars, a
 table of Arrow, a Dataset or DatasetDict of the datasets library, {column: values}, a list of rows, a list of (image,
-caption) pairs. Pictures may be paths, bytes, pictures of Pillow or arrays of pixels.
+caption) pairs. Images may be paths, bytes, Pillow images or arrays of pixels.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def load_folder(
 ) -> Collection:
     """Loads a folder of images with a table of captions in it or next to it (`captions.csv`, `metadata.jsonl`, ...).
 
-    Pictures without a caption are listed as a warning.
+    Images without a caption are listed as a warning.
 
     Args:
         path: The folder, or one that holds `images/`.
@@ -265,9 +265,9 @@ def _fields(row: Mapping[str, object], named: Mapping[str, str]) -> tuple[dict[s
 
 
 def _image(cells: Mapping[str, object], at: At) -> tuple[Value, str]:
-    """The picture (a file's name, bytes, a picture) and the image's id."""
+    """The image (a file name, bytes, or a decoded image) and its id."""
     cell, key = cells["image"], cells.get("image_id")
-    if isinstance(cell, dict):  # as the datasets library writes pictures into parquet
+    if isinstance(cell, dict):  # as the datasets library writes images into parquet
         name, content = cell.get("path"), cell.get("bytes")
         if not isinstance(name, str | None) or not isinstance(content, bytes | None):
             refuse(at, f"the image is {shown(cell.values())}, expected a path (text) and bytes")

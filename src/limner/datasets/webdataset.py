@@ -1,7 +1,7 @@
 """WebDataset shards: tar files in which an image and its caption share a name, as img2dataset writes them.
 
 `000000012.jpg` with `000000012.txt`, or with `000000012.json` that holds "caption" or "captions". Nothing is unpacked:
-images stay in their tar and are read when they are opened. Only plain files of a tar are looked at, so that links and
+images stay in their tar and are read when they are opened. Only regular files of a tar are read, so that links and
 names that lead elsewhere do nothing.
 """
 

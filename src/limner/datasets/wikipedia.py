@@ -72,7 +72,7 @@ def write_submission(ranking: Ranking, texts: Items, path: str | Path, *, places
         ranking: Images as queries, texts as candidates.
         texts: The captions by id.
         path: The csv.
-        places: Captions of each image.
+        places: Number of captions for each image.
     """
     if (ranking.lengths < min(places, len(texts))).any():
         short = ranking.queries[int(np.argmin(ranking.lengths))]
@@ -118,7 +118,7 @@ def load_wit(
 
     Images are named by their URL (Kaggle's test images by their id) and have the field "file_name", their cleaned
     name, besides "image_url", "mime_type", "width" and "height". Texts have "language", "kind" of caption,
-    "page_title", "section_title" and "page_url". A row without the wanted captions is left out and listed. Kaggle's
+    "page_title", "section_title" and "page_url". A row without the requested captions is skipped and listed. Kaggle's
     test split has no ground truth: its images and the captions of `test_caption_list.csv` come without pairs.
 
     Args:
@@ -127,7 +127,7 @@ def load_wit(
         captions: Kinds to keep, of "reference", "attribution", "alt_text", "title_and_reference"; by default,
             the last one if the file has it (Kaggle), else the first.
         languages: Keep the rows in these languages.
-        pixels: Read the pictures from the folders `image_pixels` (Kaggle).
+        pixels: Read the images from the folders `image_pixels` (Kaggle).
         check_images: Open every image; skip and list those that cannot be opened.
         strict: Raise an error instead of listing a warning.
     """
@@ -211,7 +211,7 @@ def _add_candidates(made: Assembly, file: Path) -> None:
 
 
 def _add_pixels(made: Assembly, root: Path) -> None:
-    """Kaggle's pictures: lines of URL, base64 and the URL of the metadata."""
+    """Kaggle's images: lines of URL, base64 and the URL of the metadata."""
     files = sorted(root.rglob("image_pixels/*.csv*"))
     if not files:
         raise LimnerError(f"pixels=True, but no image_pixels/*.csv or *.csv.gz below {root}")

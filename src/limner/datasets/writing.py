@@ -57,7 +57,7 @@ def write_table(collection: Collection, path: str | Path) -> tuple[str, ...]:
         path: A file ending in .csv, .tsv, .jsonl or .parquet.
 
     Returns:
-        What a table cannot hold: images without text, further judgements, pictures that are not files, ...
+        What a table cannot hold: images without text, further judgements, images that are not files, ...
     """
     path = Path(path)
     files = [_file_beside(value, path.parent) for value in collection.images.values]
@@ -65,9 +65,9 @@ def write_table(collection: Collection, path: str | Path) -> tuple[str, ...]:
 
 
 def write_folder(collection: Collection, path: str | Path) -> tuple[str, ...]:
-    """Writes every picture into `images/` of a new folder, and `captions.csv` beside it.
+    """Writes every image into `images/` of a new folder, and `captions.csv` beside it.
 
-    Files are copied, drawn pictures are written as PNG. Images keep their ids in the column `image_id` where their
+    Files are copied, drawn images are written as PNG. Images keep their ids in the column `image_id` where their
     file has another name.
 
     Returns:

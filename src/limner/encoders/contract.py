@@ -84,7 +84,7 @@ def encoded(
 
     Args:
         system: An `Encoder`, a `TwoSided` system, a model of sentence-transformers, or a function of a list of texts,
-            or of a list of pictures, that gives one vector for each.
+            or of a list of images, that gives one vector for each.
         items: Images or texts: items, or anything `limner.Items.of` accepts.
         progress: Passed on if the system accepts it.
     """

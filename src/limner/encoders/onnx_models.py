@@ -21,7 +21,7 @@ from limner.scores import Progress, usable_cores
 
 POOLINGS = ("mean", "first")
 _TOKENS = 2_048  # tokens in a batch of texts, padding included
-_LONGEST = 512  # tokens of a text where nothing says how many the model takes
+_LONGEST = 512  # tokens of a text if the model declares no maximum
 _ONNX = ("*.json", "*.txt", "*.onnx", "onnx/*.onnx")
 _TYPES = {
     "tensor(float)": np.float32,
@@ -154,7 +154,7 @@ class OnnxClip:
 
     @property
     def fingerprint(self) -> str:
-        """The files of both networks and what stands beside them."""
+        """The files of both networks and the configuration files next to them."""
         files = dict.fromkeys((self.text.file, self.image.file))
         return f"onnx-clip {' '.join(map(fingerprint_of, files))} {fingerprint_of(self.folder)}"
 
@@ -206,7 +206,7 @@ class OnnxClip:
                 return self.preprocess(image)
 
         words: dict[str, Array] = {}
-        if "input_ids" in self.image.inputs:  # one network for both towers: it reads an empty text beside
+        if "input_ids" in self.image.inputs:  # one network for both towers: it reads an empty text as well
             tokens = np.array(self.tokens([""]), dtype=np.int64)
             words = {"input_ids": tokens, "attention_mask": np.ones_like(tokens)}
         with ThreadPoolExecutor(usable_cores()) as pool:

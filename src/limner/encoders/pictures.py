@@ -1,6 +1,6 @@
 """Image descriptors as histograms: the layout of colours and the directions of edges.
 
-Both are counted in a grid of cells and over the whole picture. Square roots are taken of the shares, so that the dot
+Both are counted in a grid of cells and over the whole image. Square roots are taken of the shares, so that the dot
 product of two descriptions is the sum of their Bhattacharyya coefficients (the Hellinger kernel), which suits
 histograms better than the plain product.
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Pixels = npt.NDArray[np.uint8]
 Whole = npt.NDArray[np.int64]
 
-SIDE = 160  # pictures are scaled to SIDE x SIDE pixels first
+SIDE = 160  # images are scaled to SIDE x SIDE pixels first
 GRID = 4  # cells along each side
 HUES, GREYS, DIRECTIONS = 12, 6, 12
 _LEVELS = 32  # steps per colour channel in the table of colour names
@@ -50,7 +50,7 @@ def colours(pixels: Pixels) -> Float32:
 
 
 def shapes(pixels: Pixels) -> Float32:
-    """Strength of the edges in each of 12 directions, in each cell and in the whole picture, fine and coarse."""
+    """Strength of the edges in each of 12 directions, in each cell and in the whole image, fine and coarse."""
     grey = pixels[..., 0].astype(np.int64) + pixels[..., 1] + pixels[..., 2]
     coarse = grey.reshape(SIDE // 2, 2, SIDE // 2, 2).sum(axis=(1, 3))
     return np.concatenate([_edges(grey), _edges(coarse)])
@@ -63,13 +63,13 @@ DESCRIPTIONS: Mapping[str, Callable[[Pixels], Float32]] = MappingProxyType({"col
 def describe(
     items: Items, names: Sequence[str], *, workers: int | None = None, progress: Progress | None = None
 ) -> Float32:
-    """One row per picture: its descriptions side by side, each of Euclidean length 1.
+    """One row per image: its descriptions side by side, each of Euclidean length 1.
 
     Args:
-        items: Pictures.
+        items: The images.
         names: Keys of `DESCRIPTIONS`.
         workers: Threads; all cores by default.
-        progress: Called with (pictures done, pictures in total).
+        progress: Called with (images done, images in total).
     """
     for name in names:
         if name not in DESCRIPTIONS:
@@ -106,12 +106,12 @@ class Histograms:
         return sum(len(DESCRIPTIONS[name](blank)) for name in self.names)
 
     def encode(self, items: Items, *, workers: int | None = None, progress: Progress | None = None) -> Float32:
-        """One row per picture; see `describe`."""
+        """One row per image; see `describe`."""
         return describe(Items.of(items, kind="image"), self.names, workers=workers, progress=progress)
 
 
 def describe_one(picture: Image, names: Sequence[str]) -> Float32:
-    """The descriptions of one picture side by side."""
+    """The descriptions of one image side by side."""
     from PIL.Image import Resampling
 
     scaled = picture if picture.size == (SIDE, SIDE) else picture.resize((SIDE, SIDE), Resampling.BOX)
@@ -159,7 +159,7 @@ def _bounds() -> tuple[float, ...]:
 
 
 def _histograms(code: npt.NDArray[np.intp], kinds: int, weights: FloatArray | None) -> Float32:
-    """Square roots of shares, cell by cell and then over the whole picture; 0 if there is nothing to count."""
+    """Square roots of shares, cell by cell and then over the whole image; 0 if there is nothing to count."""
     flat = None if weights is None else weights.ravel()
     counted = np.bincount((_cells(len(code)) * kinds + code).ravel(), flat, GRID * GRID * kinds)
     cells = counted.reshape(GRID * GRID, kinds)

@@ -30,8 +30,8 @@ class Preprocessing:
         resample: Pillow's number of the filter.
         crop: (height, width) of the centre that is kept; None to keep all.
         scale: Factor of the pixels.
-        mean: Of each colour, subtracted after scaling.
-        std: Of each colour, divided by.
+        mean: Mean of each colour, subtracted after scaling.
+        std: Standard deviation of each colour, divided by.
     """
 
     resize: tuple[int, int] | int | None

@@ -35,7 +35,7 @@ keep_freed()
 PRECISIONS = {"float32": None, "float16": torch.float16, "bfloat16": torch.bfloat16}
 Pixels = Tensor | dict[str, Tensor]
 """A preprocessed image: its pixels, or all that the model's processor gives by name."""
-_AHEAD = 3  # batches of pictures that are decoded before the model asks for them
+_AHEAD = 3  # batches of images that are decoded before the model asks for them
 
 
 def number_type(precision: str, device: torch.device) -> torch.dtype | None:
@@ -73,7 +73,7 @@ class TorchEncoder(ABC):
 
     dim: int
     shortest: int | None = None
-    """The short side that pictures are scaled to; a large JPEG is decoded at a smaller scale, at least twice this."""
+    """The short side that images are scaled to; a large JPEG is decoded at a smaller scale, at least twice this."""
     kinds: tuple[str, ...] = ("text",)
 
     @renamed(budget="tokens_per_batch", batch="batch_size")
@@ -184,7 +184,7 @@ _TEXTS_AT_ONCE = 65_536  # texts tokenised at once
 def ahead(
     items: Items, read: Callable[[Image], Any], *, batch: int, shortest: int | None = None
 ) -> Iterator[tuple[Any, Any]]:
-    """Batches of pictures, decoded on threads while the model processes earlier ones.
+    """Batches of images, decoded on threads while the model processes earlier ones.
 
     Args:
         items: The images.

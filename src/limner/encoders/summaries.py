@@ -11,7 +11,7 @@ from limner.core.errors import LimnerError
 from limner.encoders.offline import folder_of, needed, pretrained
 
 PREFIX = {"t5": "summarize: ", "mt5": "summarize: "}
-"""What a kind of model is told to do before the text."""
+"""The instruction that each kind of model reads before the text."""
 
 
 class Summariser:

@@ -2,7 +2,7 @@
 
 Where the values of every query are known, differences are paired and go by image where captions share one. Where only
 means and numbers of queries are known, the largest possible variance is taken. Where not even the number of queries is
-known, no two systems can be told apart, and the table says so (`limner.stats.rank_sets`).
+known, no two systems can be distinguished, and the table says so (`limner.stats.rank_sets`).
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class BoardRow:
         rank: Its rank by the number alone; equal numbers share the best one.
         lowest: The best rank it may have.
         highest: The worst rank it may have.
-        detectable: The smallest difference to the next system below that would be told apart; None if not known.
-        needed: How many queries would tell the difference to the next system below; infinite if there is none.
+        detectable: The smallest difference to the next system below that would be significant; None if not known.
+        needed: How many queries would detect the difference to the next system below; infinite if there is none.
     """
 
     system: str
@@ -122,7 +122,7 @@ class BoardTable:
         direction: A direction, or "".
         measure: The measure.
         known: `PAIRED`, `UNPAIRED` or `MEANS`.
-        method: How systems were told apart.
+        method: How systems were compared.
         rows: One per system, the best first.
         notes: What a reader must know.
     """
@@ -350,7 +350,7 @@ def _row(entries: Sequence[BoardEntry], at: int, sets: stats.RankSets | None) ->
 
 
 def _against(entries: Sequence[BoardEntry], at: int, sets: stats.RankSets | None) -> tuple[float | None, float | None]:
-    """What can be told between a system and the next one, and how many queries would tell their difference."""
+    """The detectable difference between a system and the next one, and how many queries would detect theirs."""
     one, next_ = entries[at], entries[at + 1]
     difference, bounds = abs(one.value - next_.value), one.measure.kind.bounds
     if sets is not None:

@@ -38,7 +38,7 @@ def ranks(row: BoardRow) -> str:
 
 
 def needed(row: BoardRow) -> str:
-    """How many queries would tell a system from the next one, in short."""
+    """How many queries would distinguish a system from the next one, abbreviated."""
     if row.needed is None:
         return ""
     if math.isinf(row.needed):

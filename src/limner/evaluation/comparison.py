@@ -256,7 +256,7 @@ def compare(
         labels: A store of answers to a designed sample (`limner.annotate.plan`): the comparison then has the view
             "estimated", differences under the complete truth, from the lists that the reports keep.
         collection: Whose pairs are given, for `labels`; as the store has it where left out.
-        mode: Of the intervals from labels: "fixed", to be looked at once, or "anytime", after every answer.
+        mode: Intervals from labels: "fixed", valid once, or "anytime", valid after every answer.
 
     Returns:
         A comparison with one line per measure that all reports have.

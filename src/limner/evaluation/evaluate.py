@@ -235,7 +235,7 @@ def directions(
     Args:
         system: Scores (which answer both directions), a ranking (which answers one), or a mapping by direction.
         collection: The images and texts.
-        direction: What the queries are: "i2t" images, "t2i" texts; None to look at the ids.
+        direction: What the queries are: "i2t" images, "t2i" texts; None to infer it from the ids.
 
     Returns:
         Sources by direction, image queries first.
@@ -411,7 +411,7 @@ def _lacking_direction(chosen: Iterable[Measure] | None, sources: Mapping[str, S
 
 
 def _with_composites(asked: list[View], results: list[Result], collection: Collection) -> list[Result]:
-    """Adds composite measures after the views that ask for them, where both directions were measured."""
+    """Adds composite measures after the views that request them, if both directions were measured."""
     done = list(results)
     for view in asked:
         for measure in (m for m in view.measures if m.kind.composite):

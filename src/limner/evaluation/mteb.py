@@ -89,7 +89,7 @@ def _text(value: object) -> str:
 
 
 def _measured(scores: Mapping[str, float]) -> dict[str, float]:
-    """The finite numbers under limner's names; `main_score` where none has one."""
+    """The finite numbers under limner's names; `main_score` if there are no others."""
     named = {here: float(value) for name, value in scores.items() if (here := _here(name)) and math.isfinite(value)}
     main = scores.get(MAIN)
     return named or ({MAIN: float(main)} if main is not None and math.isfinite(main) else {})
@@ -150,7 +150,7 @@ def write_mteb(report: Report, folder: str | Path) -> list[Path]:
 
     Args:
         report: What was measured.
-        folder: Where to; made if it is not there.
+        folder: The target folder; created if it does not exist.
 
     Returns:
         The files.

@@ -31,15 +31,15 @@ class UncertaintyBin:
 
 @dataclass(frozen=True, eq=False)
 class Multiplicity:
-    """Uncertainty beside the number of right answers.
+    """Uncertainty against the number of right answers.
 
     Args:
         queries: Their ids.
-        uncertainty: Of each.
+        uncertainty: The uncertainty of each query.
         positives: Right answers of each.
         rho: Spearman's rank correlation of the two; NaN where either does not vary.
-        interval: 95% interval of it, by the bootstrap over queries; None where there is no correlation to speak of.
-        bins: Ten groups of about as many queries each, from the surest to the least sure.
+        interval: 95% interval of it, by the bootstrap over queries; None where there is no correlation.
+        bins: Ten groups of about equal size, from the most to the least certain.
     """
 
     queries: tuple[str, ...]
@@ -61,13 +61,13 @@ class Multiplicity:
 def multiplicity(
     uncertainty: Mapping[str, float], judgements: Judgements, *, bins: int = 10, seed: int = 0
 ) -> Multiplicity:
-    """Sets how unsure a model is of each query beside how many right answers the query has.
+    """Compares a model's uncertainty about each query with the number of right answers of the query.
 
     Args:
         uncertainty: By query; higher is less sure. `model.uncertainty(items)` of PCME gives it.
         judgements: Query -> candidate. Queries without any judged candidate are left out.
         bins: Groups of the table.
-        seed: Of the bootstrap.
+        seed: Seed of the bootstrap.
 
     >>> judged = Judgements.from_pairs([("a", 1), ("b", 1), ("b", 2), ("c", 1), ("c", 2), ("c", 3)])
     >>> round(multiplicity({"a": 0.1, "b": 0.2, "c": 0.9}, judged, bins=1).rho, 6)

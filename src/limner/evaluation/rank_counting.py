@@ -82,7 +82,7 @@ class _Count:
         return [counter.count(start, block) for counter in self.counters], self.best and self.best(start, block)
 
     def from_near(self, near: Near) -> tuple[list[_Open], Any] | None:
-        """The same from low-precision products, but for pairs that only the grid can compare."""
+        """The same from low-precision products, except for pairs that only the grid can compare."""
         found = [counter.from_near(near) for counter in self.counters]
         kept = self.best and near.best(self.best)
         if self.best and kept is None:

@@ -97,7 +97,7 @@ def attack(
     Args:
         text: The query, in English.
         kind: One of `KINDS` or `FURTHER`.
-        seed: Another seed, another choice; the same seed, the same edit.
+        seed: Seed of the random choice; the same seed gives the same edit.
         colours: For "colour-in", the colours that the data mentions (`colours_in`).
         wordnet: The graph; limner's own by default.
 

@@ -34,10 +34,10 @@ class Attack:
         kind: The kind.
         edits: The edits that were made.
         queries: How many queries there were in all.
-        before: Rank of the truth for each edited query, before (halves where scores tie).
+        before: Rank of the relevant image for each edited query, before (halves where scores tie).
         after: The same, after.
         moved: Change in the score of the relevant image, for each.
-        unedited: Ranks of the truth for the queries in which nothing could be changed.
+        unedited: Ranks of the relevant image for the queries in which nothing could be changed.
     """
 
     kind: str
@@ -104,7 +104,7 @@ def rerank(kind: str, edits: Sequence[Edit | None], before: Array, truth: npt.ND
         kind: The kind of change.
         edits: One per query; None if nothing could be changed.
         before: Scores of the queries as they were, queries by candidates.
-        truth: The column of the truth of each query.
+        truth: The column of the relevant image of each query.
         ask: Scores of texts against the same candidates, texts by candidates.
     """
     changed = np.array([at for at, edit in enumerate(edits) if edit is not None], dtype=np.int64)
@@ -125,7 +125,7 @@ def rerank(kind: str, edits: Sequence[Edit | None], before: Array, truth: npt.ND
 
 
 def ranks(scores: Array, truth: npt.NDArray[np.int64]) -> FloatArray:
-    """The expected rank of the truth of each row: ties are shared."""
+    """The expected rank of the relevant image of each row: ties are shared."""
     own = scores[np.arange(len(scores)), truth][:, None]
     return np.asarray(1 + (scores > own).sum(axis=1) + ((scores == own).sum(axis=1) - 1) / 2, dtype=np.float64)
 

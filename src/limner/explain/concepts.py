@@ -38,7 +38,7 @@ class Thing:
         concept: Its synset, or its plain name where WordNet has none for it.
         box: Left, top, right, bottom; None if unknown.
         attributes: (what, value) pairs, such as ("colour", "red"); ("", value) where only the value is known.
-        area: Area as a share of the picture, or in pixels where its size is unknown; None without a box.
+        area: Area as a share of the image, or in pixels where its size is unknown; None without a box.
     """
 
     concept: str

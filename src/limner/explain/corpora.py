@@ -76,7 +76,7 @@ def summariser(name: str, *, trusted: bool = True, **options: Any) -> Summarise:
     Args:
         name: One of `SUMMARISERS`, or "module:thing" for one of your own.
         trusted: Whether "module:thing" may be imported.
-        options: Of the summariser.
+        options: Options of the summariser.
 
     >>> summariser("extractive", sentences=2).sentences
     2

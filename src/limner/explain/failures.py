@@ -219,7 +219,7 @@ def explain(
 
 
 def told(failure: Failure, each: ConceptAgreement, words: Mapping[str, str] | None = None) -> str:
-    """One failure in words.
+    """One failure as text.
 
     First the query, then what is missing, then counts and sizes.
 

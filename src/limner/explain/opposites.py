@@ -33,7 +33,7 @@ ANTONYMS = {
     "public": "private", "strong": "weak", "rich": "poor", "beautiful": "ugly", "colorful": "colorless",
     "first": "last", "last": "first", "front": "back", "hairy": "hairless", "sharp": "blunt", "steep": "gradual",
 }  # fmt: skip
-"""Adjectives of captions and what denies them. WordNet lists most of these; those that it lists wrongly for a picture
+"""Adjectives of captions and what denies them. WordNet lists most of these; those that it lists wrongly for an image
 (green -> ripe) or as a rare sense are left out, and a few that it lacks are added."""
 VERBS = {
     "run": "walk", "walk": "run", "sit": "stand", "stand": "sit", "lie": "stand", "sleep": "wake", "smile": "frown",
@@ -44,7 +44,7 @@ VERBS = {
     "arrive": "depart", "hide": "show", "show": "hide", "lift": "drop", "drop": "lift", "raise": "lower",
     "lower": "raise", "wear": "remove", "stay": "move", "move": "stay",
 }  # fmt: skip
-"""Verbs of captions in their base form and what denies them in a picture; WordNet's verb antonyms where it has any."""
+"""Verbs of captions in their base form and what denies them in an image; WordNet's verb antonyms where it has any."""
 
 
 @cache

@@ -1,7 +1,7 @@
-"""probe: does a system read its captions? Accuracy on hard negatives, beside baselines that see no image.
+"""probe: does a system read its captions? Accuracy on hard negatives, against baselines that see no image.
 
 - Pair accuracy: the right caption scores higher than every foil. Equal scores count as a guess between them, so that a
-  system that cannot tell captions apart gets what chance gives.
+  system that cannot tell captions apart gets the accuracy of chance.
 - Text score: each of two images prefers its own caption. Image score: each of two captions prefers its own image. Group
   score: both (Thrush et al. 2022). Equal scores do not count here, as published.
 
@@ -146,11 +146,11 @@ def _record(line: ProbeLine) -> dict[str, Any]:
 def probe(
     given: Probe, scores: Scores | None = None, *, name: str = "system", corpus: Sequence[str] | None = None
 ) -> ProbeReport:
-    """Measures a system on a probe, beside baselines that see no image.
+    """Measures a system on a probe, against baselines that see no image.
 
     Args:
         given: The probe.
-        scores: Of the system, images by texts of `given.collection()`; None for the baselines alone.
+        scores: Scores of the system, images by texts of `given.collection()`; None for the baselines alone.
         name: Name of the system in the table.
         corpus: Captions to train the language model on. Without it, the right captions of the probe itself, in five
             folds by image, so that no case is scored by a model that has seen its captions.

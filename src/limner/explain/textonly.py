@@ -100,7 +100,7 @@ def parted(collection: Collection, query: int) -> tuple[list[str], list[list[str
 def _with_regions(
     collection: Collection, query: int, regions: Mapping[str, Sequence[str]]
 ) -> tuple[Ids, list[str], list[list[str]]]:
-    """The images with region descriptions, the caption of each that asks, and the descriptions."""
+    """The images with region descriptions, the query caption of each, and the descriptions."""
     pairs = collection.judgements.relevant
     shown, asked = [], []
     for row, image in enumerate(collection.images.ids):

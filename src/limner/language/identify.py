@@ -1,6 +1,6 @@
 """Which language is a caption in? By its script, and by the most common function words.
 
-Simple on purpose, and honest about it: a caption is told to be of another language only if that is plain, by letters of
+Deliberately simple and cautious: a caption is said to be in another language only if that is clear, by letters of
 another script, or by more function words of the other language (for English also words with accents) than of its own,
 and none that only its own has. Short captions without function words stay undecided, and of languages that are not in
 the list only the script is seen.
@@ -31,7 +31,7 @@ WORDS = {
     "pl": """na we się ze jest są do po za dla przy który która dwa dwie trzy jego jej swój oraz""",
     "sv": """en ett den det de är med och på av till vid två tre som sin sitt sina medan framför över under""",
 }
-"""Function words by language; a word of several languages counts for each. Single letters are left out but for "a"."""
+"""Function words by language; a word of several languages counts for each. Single letters are left out, except "a"."""
 SCRIPTS = {
     "LATIN": "", "CJK": "zh", "HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "CYRILLIC": "ru", "GREEK": "el",
     "ARABIC": "ar", "HEBREW": "he", "THAI": "th", "DEVANAGARI": "hi",
@@ -88,7 +88,7 @@ def main_language(texts: Iterable[str]) -> str:
 
 
 def other_language(text: str, expected: str) -> str:
-    """The language of a text if it is plainly not the expected one, else "".
+    """The language of a text if it is clearly not the expected one, else "".
 
     >>> other_language("Ein Hund rennt auf der Wiese", "en"), other_language("a dog in the grass", "en")
     ('de', '')

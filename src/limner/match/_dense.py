@@ -25,7 +25,7 @@ def solve(costs: Array) -> tuple[IntArray, IntArray]:
 
 def cost_of_none(low: float, high: float, n: int) -> float:
     """The cost of staying unassigned, so that as few as possible do: more than all others could gain."""
-    more = max(1.0, 2.0**-20 * max(abs(low), abs(high)))  # beside large scores 1 is nothing
+    more = max(1.0, 2.0**-20 * max(abs(low), abs(high)))  # 1 vanishes next to large scores
     dear = (high - low + more) * (n + 1)
     if not dear + abs(low) < np.inf:
         raise LimnerError(

@@ -151,7 +151,7 @@ def _add_exp(row, beta, base, part):  # type: ignore[no-untyped-def]
 
 @_jit
 def _add_strip(block, low, high, beta, top, second, owner, rest):  # type: ignore[no-untyped-def]
-    """Sums over all rows but the owner's, whose cell is masked meanwhile."""
+    """Sums over all rows but the owner's, whose cell is masked during the sum."""
     base = np.empty(high - low, block.dtype)
     for c in range(high - low):
         block[owner[c], low + c] = -np.inf

@@ -80,7 +80,7 @@ def bijective(
 
     Args:
         scores: Scores to maximise, read in blocks ("dense" needs the matrix).
-        rounds: How many.
+        rounds: Number of rounds.
         method: "sparse" solves on lists of the best partners, "dense" on the whole matrix with `lapx` (or scipy if that
             is not installed); "auto" is sparse, and switches to dense if lists have grown to a quarter of the matrix.
         candidates: How many of its best partners each query lists at first (each candidate, where there are fewer).

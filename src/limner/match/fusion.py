@@ -217,7 +217,7 @@ class FusedScores(Scores):
     pool: _Pool
 
     def __post_init__(self) -> None:
-        """Takes over the ids."""
+        """Sets the ids of queries and candidates."""
         for number, system in enumerate(self.systems, start=1):
             if isinstance(system, Ranking) and system.scores is None:
                 raise LimnerError(

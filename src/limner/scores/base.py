@@ -342,7 +342,7 @@ class Runner(Protocol):
         steady: bool,
         progress: Progress | None,
     ) -> State:
-        """Like `Scores.fold`; the scores are prepared."""
+        """Like `Scores.fold`, for scores that are already prepared."""
 
 
 RUNNER: ContextVar[Runner | None] = ContextVar("RUNNER", default=None)

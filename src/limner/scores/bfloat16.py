@@ -107,7 +107,7 @@ def torch_products(rows: Bits, columns: Bits, out: Bits) -> None:
 
 
 def keeps_bound(products: ProductOf, dimensions: int) -> bool:
-    """Whether sums on this CPU keep to the bound; tried with random, cancelling, growing and shrinking terms."""
+    """Whether sums on this CPU respect the error bound; tried with random, cancelling, growing and shrinking terms."""
     rng = np.random.default_rng(1)
     rows = rng.standard_normal((96, dimensions)).astype(np.float32)
     rows[32:64] *= np.exp2(rng.integers(-20, 20, (32, dimensions)))

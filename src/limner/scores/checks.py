@@ -1,4 +1,4 @@
-"""Scores that have no place in an order are refused, and the pair is named: NaN, and products that overflow."""
+"""Refuses scores that cannot be ordered (NaN, and products that overflow) and names the pair."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def refuse_overflow(scores: Scores, block: object, start: int, lengths: tuple[fl
         scores: Whose ids to name.
         block: The products.
         start: The query of its first row.
-        lengths: Of the longest query vector and the longest candidate vector.
+        lengths: Lengths of the longest query vector and the longest candidate vector.
     """
     finite = np.isfinite(on_host(block))
     if not finite.all():

@@ -26,7 +26,7 @@ from limner.scores.running import Block, Progress, Result, counted
 ROWS, COLUMNS = 1024, 4096
 """The shape of every float32 product."""
 CHUNK = 64
-"""Values whose maximum is looked at before any of them."""
+"""Values in a chunk; the maximum of a chunk is checked before its values."""
 SPLIT = 3
 """bfloat16 numbers that hold a float64 number to 2^-24 of it."""
 Tensor = Any
@@ -240,7 +240,7 @@ class CardNear:
         return rows[kept], columns[kept]
 
     def _products(self, shifted: Shifted | None) -> Tensor:
-        """In bfloat16; a shift is taken off by columns of its own, `SPLIT` of them."""
+        """Products in bfloat16; a shift is subtracted by `SPLIT` extra columns."""
         torch = _cuda.torch_module()
         if shifted is None:
             return low_products(self.rows, self.columns)

@@ -3,10 +3,10 @@
 A block of products is computed in bfloat16, several times faster than in float32 if the CPU has units for it.
 The bound of `limner.core.lowprecision` rules out nearly all candidates; what is left is computed in double precision,
 and what is still undecided, with every score that is returned, is read from the grid of tiles that `VectorScores` uses.
-Lists, counts and scores are those of the float32 way to the bit.
+Lists, counts and scores equal those in float32 to the bit.
 
 `LIMNER_LOW_PRECISION` says when: "never" (default), "auto" (if torch is there, the CPU has bfloat16 units and a
-short measurement finds them faster for these vectors), or "always": also on a processor without such units, where the
+short measurement finds them faster for these vectors), or "always": also on a CPU without such units, where the
 same products are computed in float32 and rounded, which is slower and meant for tests.
 """
 
@@ -52,7 +52,7 @@ SETTING = "LIMNER_LOW_PRECISION"
 LEAST = 1 << 33
 """Multiplications below which a pass is too short to be worth it."""
 IMPORT = 5.0
-"""torch is imported for a pass that would take so many seconds; one that is imported already is used at once."""
+"""Seconds that a pass must take before torch is imported for it; if it is imported already, it is always used."""
 GAIN = 0.6
 """The share of the float32 product's time that the low-precision one may take."""
 ROUNDED = 2.0**-18
@@ -60,7 +60,7 @@ ROUNDED = 2.0**-18
 
 A dozen roundings of 2^-24 each, of numbers up to four times as large, come to less."""
 SHARE = 64
-"""At most one candidate in so many is computed in double precision; a block with more goes the float32 way."""
+"""At most one candidate in this many is computed in double precision; a block with more is computed in float32."""
 
 
 def setting() -> str:
@@ -306,7 +306,7 @@ class Filter:
         workers: int | None = None,
         progress: Progress | None = None,
     ) -> Iterator[Result]:
-        """What is asked of every block, in row order; `otherwise(start, stop)` where that is None."""
+        """The results of every block, in row order; of `otherwise(start, stop)` where a result is None."""
         n = self.scores.shape[0]
 
         def work(start: int) -> Result:

@@ -40,7 +40,7 @@ class SetScores(Scores):
         query_sets: Vectors of the queries.
         candidate_sets: Vectors of the candidates.
         pooling: One of `POOLINGS`.
-        gamma: Of the smooth maximum.
+        gamma: Sharpness of the smooth maximum.
         turned: Whether the sum of "maxsim" is over the vectors of the candidates: the other direction of scores whose
             queries they are. The scores of a pair are then the same in both directions.
     """

@@ -23,7 +23,7 @@ RESERVED = ("head", "candidates", "bank")
 """Names in a file of statistics that are not those of a correction's numbers."""
 _OTHER = "other direction: "  # before the names of arrays in a file for both directions
 SEEN = 16
-"""So many scores of a query tell whether it is the one of the bank that has its id."""
+"""Number of scores that are compared to check that a query is the one in the bank with the same id."""
 
 
 def some_places(width: int) -> IntArray:
@@ -88,7 +88,7 @@ class Statistics:
 
         Args:
             path: The file.
-            other: Of the other direction: one file then corrects both.
+            other: Statistics of the other direction: one file then corrects both.
         """
         target = Path(path)
         arrays = self._arrays() | ({} if other is None else {_OTHER + k: v for k, v in other._arrays().items()})

@@ -44,7 +44,7 @@ def _equal_tile(dimensions: int) -> Shape:
 
     The order in which a matrix library adds up depends on the shapes, not on the numbers. Two orders give different
     bits for a good part of random products whose terms differ much in size, so orders that agree on a whole tile of
-    them are the same. Looks at the last small tiles of the whole one: 16,384 products of each small shape.
+    them are the same. Compares the last small tiles of the whole one: 16,384 products of each small shape.
     """
     rng, (height, width) = np.random.default_rng(0), SMALL[-1]
     rows, columns = np.zeros((TILE_ROWS, dimensions), np.float32), np.zeros((TILE_COLUMNS, dimensions), np.float32)

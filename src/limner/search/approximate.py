@@ -46,7 +46,7 @@ class Recall:
 
     Args:
         value: Mean share of the exact k best that are among the k returned.
-        k: How many.
+        k: Number of neighbours.
         queries: How many queries were asked.
         of: Source of the queries: "stored" (rows of the index itself, the easier case) or "given".
         rows: Rows of the index when it was measured.

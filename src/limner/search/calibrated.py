@@ -1,4 +1,4 @@
-"""Cut-offs of an index: calibrated once with judged queries, kept beside its vectors, used by every search."""
+"""Cut-offs of an index: calibrated once with judged queries, stored with its vectors, used by every search."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from limner.stats.inputs import Vector
 from limner.stats.selective import Answers
 
 EVIDENCE, NEAR = "calibration", "near"
-"""Tables beside that of the vectors: what judged queries say, and one number for each item."""
+"""Tables next to that of the vectors: results of judged queries, and one number for each item."""
 COLUMNS = ("confidence", "right", "without", "cluster")
 
 

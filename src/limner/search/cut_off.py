@@ -55,7 +55,7 @@ class CutOff:
     k: int
 
     def __str__(self) -> str:
-        """The promise in words."""
+        """The guarantee as a sentence."""
         held = self.threshold
         return (
             f"at least {held.precision:.0%} of what is shown is right (confidence {held.level:.0%}, if at most "
@@ -148,7 +148,7 @@ def calibrate(
         images: What the queries are about, one label per query; queries about one image count together. By default
             every query counts for itself.
         absent: The share of queries to come that have no right answer here.
-        seed: Of the choice of the bank.
+        seed: Seed of the random bank.
         progress: Called with (queries done, queries in all).
 
     >>> rng = np.random.default_rng(0)

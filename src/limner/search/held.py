@@ -14,10 +14,10 @@ from limner.search.store import VectorStore
 
 @dataclass(frozen=True, eq=False)
 class HeldVersion:
-    """Vectors of all rows, with ids and values where the rows have no pictures, which would be large.
+    """Vectors of all rows, with ids and values where the rows hold no thumbnails, which would be large.
 
     Args:
-        version: Of the store.
+        version: Version of the store.
         vectors: In the order of the store.
         labels: "id", "value" and "picture" (all empty) as Arrow columns; None to read them from the store.
     """

@@ -36,7 +36,7 @@ EXISTING = ("refuse", "replace", "skip")
 MEMORY = 2**30
 """Maximum size of vectors kept in memory between searches."""
 PROPOSED = 2
-"""So many queries are left to LanceDB's scan, if the vectors are not in memory; for more they are read once."""
+"""Up to this many queries use LanceDB's scan if the vectors are not in memory; for more, the vectors are read once."""
 SAMPLE, K = 100, 10
 """Queries that recall is measured with, and of how many best it is."""
 
@@ -204,7 +204,7 @@ class Index:
 
         Args:
             queries: Vectors; or texts, or items, where the index has a system.
-            k: How many.
+            k: Number of hits per query.
             correct: A correction for hubs, by name, or saved statistics; always exact.
             bank: The query bank of the correction: other queries (vectors, texts, items), or saved
                 statistics; the queries themselves without one.
@@ -340,7 +340,7 @@ class Index:
         return self._held if self._held is not None and self._held.version == self.version else None
 
     def _proposed(self, vectors: Embeddings, k: int, progress: Progress | None) -> list[list[Row]] | None:
-        """The best of one or two queries, if the vectors are not in memory and this does not call for it yet."""
+        """The best of one or two queries, if the vectors are not in memory and need not be loaded yet."""
         version = self.version
         if (
             len(vectors) > PROPOSED
@@ -417,7 +417,7 @@ def index(
         path: A folder that holds no index yet, or an address that LanceDB opens (s3://, gs://, az://).
         embeddings: Vectors with ids; rows of numbers of any kind have the ids of the items, or numbers.
         items: The images or texts they stand for; must hold every id. Texts and paths are kept, and small copies of
-            pictures that have no path.
+            images that have no path.
         similarity: "cosine" (vectors are stored with length 1) or "dot".
         system: The model of the vectors, which also encodes queries; other models are refused afterwards.
         system_name: What `limner search` loads to encode queries: a file, or "module:thing".

@@ -17,14 +17,14 @@ from limner.datasets import _read
 from limner.datasets.tables import IMAGE_ENDINGS
 
 SIDE = 144
-"""The longer side of a small picture in pixels."""
+"""The longer side of a thumbnail in pixels."""
 VECTOR_ENDINGS = (".npy", ".npz", ".safetensors", ".parquet", ".pt", ".pth")
 TEXT_COLUMNS = ("text", "caption", "query", "sentence")
 IMAGE_COLUMNS = ("image", "path", "file", "file_name", "filename")
 
 
 def kept(value: Any, kind: str) -> tuple[str | None, bytes | None]:
-    """The stored form of one value: a text or an absolute path; a small copy of a picture that has no path."""
+    """The stored form of one value: a text or an absolute path; a thumbnail of an image that has no path."""
     if value is None:
         return None, None
     if kind == "text":
@@ -35,7 +35,7 @@ def kept(value: Any, kind: str) -> tuple[str | None, bytes | None]:
 
 
 def small(value: Any, *, name: str) -> bytes:
-    """A small copy of a picture, as the bytes of a file."""
+    """A thumbnail of an image, as the bytes of a file."""
     from PIL import features
 
     out = io.BytesIO()
@@ -44,11 +44,11 @@ def small(value: Any, *, name: str) -> bytes:
 
 
 def read(path: str | Path) -> Items | Embeddings:
-    """Reads a list of texts or pictures, or embeddings.
+    """Reads a list of texts or images, or embeddings.
 
     Args:
-        path: A text file, one text per line; csv, tsv or jsonl with a column of texts or of pictures, and "id" if there
-            is one; one picture; a folder of pictures; or npy, npz, safetensors, parquet with vectors.
+        path: A text file, one text per line; csv, tsv or jsonl with a column of texts or of images, and "id" if there
+            is one; one image; a folder of images; or npy, npz, safetensors, parquet with vectors.
     """
     source = Path(path)
     ending = source.suffix.lower()
@@ -105,7 +105,7 @@ def _rows(path: Path, ending: str) -> Iterator[tuple[_read.At, Mapping[str, obje
 
 
 def _column(path: Path, names: list[str]) -> tuple[str, str]:
-    """The column with the texts (before pictures, where a table has both) or the pictures."""
+    """The column with the texts (before images, where a table has both) or the images."""
     for known, kind in ((TEXT_COLUMNS, "text"), (IMAGE_COLUMNS, "image")):
         found = [name for name in known if name in names]
         if found:

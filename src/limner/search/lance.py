@@ -26,7 +26,7 @@ def lancedb() -> Any:
 
 
 class _Postponed(ModuleType):
-    """A package whose own code runs when a name in it is first asked for; its modules can be imported before."""
+    """A package whose own code runs when a name in it is first used; its modules can be imported before."""
 
     def __init__(self, spec: ModuleSpec) -> None:
         super().__init__(spec.name)

@@ -22,7 +22,7 @@ from limner.search.store import VectorStore
 
 COLUMNS = ["id", "vector", "value", "picture", "_distance"]
 LIMIT = 1024
-"""At most so many rows are asked for."""
+"""Maximum number of rows to request."""
 
 
 def proven(store: VectorStore, queries: Embeddings, k: int) -> list[list[Row]] | None:
@@ -31,7 +31,7 @@ def proven(store: VectorStore, queries: Embeddings, k: int) -> list[list[Row]] |
     Args:
         store: Vectors of length 1.
         queries: Likewise.
-        k: How many.
+        k: Number of rows per query.
     """
     listed = [
         _proven(store, Embeddings(queries.ids[n : n + 1], queries.matrix[n : n + 1]), k) for n in range(len(queries))
@@ -71,7 +71,7 @@ def _outside(distance: float, dim: int) -> float:
 
     Args:
         distance: The largest in the list, 1 - score.
-        dim: Numbers per vector; their lengths are 1 but for rounding, for which 2^-10 is far more than enough.
+        dim: Dimension of the vectors; their lengths are 1 up to rounding, for which 2^-10 is far more than enough.
     """
     return 1 - distance + 4 * (gamma(dim) + 2.0**-24) * (1 + 2.0**-10)
 

@@ -17,7 +17,7 @@ AT_ONCE = 8_192
 
 
 def batches(about: About, embeddings: Embeddings, items: Items | None, progress: Progress | None) -> Iterator[object]:
-    """The rows of the table, a few thousand at a time. Complains before the first one, not in the middle."""
+    """The rows of the table, a few thousand at a time. Errors are raised before the first row, not in the middle."""
     places = None if items is None else items.ids.positions(embeddings.ids)
     cuts = [*range(0, len(embeddings), AT_ONCE), len(embeddings)]
 

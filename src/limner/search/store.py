@@ -162,7 +162,7 @@ class VectorStore:
         return [key for batch in self.scan(["id"]) for key in batch["id"].to_pylist()]
 
     def has_pictures(self) -> bool:
-        """Whether any row holds a small copy of a picture."""
+        """Whether any row holds a thumbnail."""
         with _explained(self.path):
             return bool(self.table.count_rows("picture IS NOT NULL"))
 
@@ -266,7 +266,7 @@ def among(ids: Iterable[str]) -> str:
 
 
 def schema(about: About) -> Any:
-    """Columns of the table: id, vector, value (a text or the path of a picture), picture (a small copy)."""
+    """Columns of the table: id, vector, value (a text or the path of an image), picture (a thumbnail)."""
     import pyarrow as pa
 
     columns = [

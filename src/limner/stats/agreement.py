@@ -154,8 +154,8 @@ def alpha_interval(
         level: as for `krippendorff_alpha`.
         raters: the number of raters, to be checked against the rows.
         samples: bootstrap samples.
-        confidence: of the interval.
-        seed: of the bootstrap.
+        confidence: coverage of the interval.
+        seed: seed of the bootstrap.
 
     >>> found = alpha_interval([[1, 2, 3, 3, 1, 2], [1, 2, 3, 4, 1, 2]], level="ordinal")
     >>> found.low < found.estimate <= found.high

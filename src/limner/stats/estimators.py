@@ -121,7 +121,7 @@ def stratified(
         tuned: Whether each column counts times its own factor (`power_tuning`), so that predictions of no use cost
             next to nothing, and inverted ones are turned round.
         bounds: The smallest and the largest possible value.
-        level: How often the interval is to hold the truth.
+        level: Coverage of the interval.
 
     >>> found = stratified([1, 0, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 1], [40, 60])
     >>> round(found.value, 2), found.low > 0, found.n, found.size
@@ -204,8 +204,8 @@ def sum_of_means(
         sizes: Units in each population.
         prior: A standard deviation for each population that counts as one answer more: a few equal answers do not
             give certainty.
-        bounds: Of the sum.
-        level: How often the interval is to hold the truth.
+        bounds: Bounds of the sum.
+        level: Coverage of the interval.
 
     >>> found = sum_of_means([0.2, 0.4, 0.3, -0.1, 0.0, -0.2], [0, 0, 0, 1, 1, 1], [100, 100])
     >>> round(found.value, 2), found.low < 0.2 < found.high

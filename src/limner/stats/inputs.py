@@ -84,7 +84,7 @@ def binary(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Vector, Vector]:
 
 
 def columns(values: npt.ArrayLike | None, rows: int, name: str) -> Vector:
-    """The values as columns of so many rows; no column where there are none.
+    """The values as columns of this many rows; no column if there are no values.
 
     >>> columns([1, 2], 2, "predictions").shape, columns(None, 2, "predictions").shape
     ((2, 1), (2, 0))

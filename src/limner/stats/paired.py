@@ -33,7 +33,7 @@ class PairedTest:
         statistic: what was tested; the docstring of the test says which.
         n: how many pairs were given.
         differing: on how many of them the systems differ.
-        method: the test and its variant in words.
+        method: description of the test and its variant.
     """
 
     p_value: float

@@ -1,8 +1,8 @@
-"""Which places of a ranking can be told apart? Simultaneous confidence sets for the ranks of systems.
+"""Which places of a ranking are significant? Simultaneous confidence sets for the ranks of systems.
 
-A system's rank is 1 plus the number of systems whose true value is higher. System i is told to be better than j where a
+A system's rank is 1 plus the number of systems whose true value is higher. System i is declared better than j where a
 one-sided test of "i is not better than j" rejects; the tests of all ordered pairs hold together at the level. Then the
-rank of j is at least 1 plus the number told to be better than j, and at most K minus the number told to be worse
+rank of j is at least 1 plus the number declared better than j, and at most K minus the number declared worse
 (Mogstad, Romano, Shaikh & Wilhelm 2024; Klein, Wright & Wieczorek 2020). The sets cover the ranks of all systems at
 once, ties included, because they are wrong only where a test is.
 
@@ -39,9 +39,9 @@ class RankSets:
         estimates: the value of each system.
         lowest: the best rank that each system may have, from 1.
         highest: the worst rank it may have, up to K.
-        better: K by K, whether the row's system is told to be better than the column's.
+        better: K by K, whether the row's system is declared better than the column's.
         error: K by K, the standard error of each difference.
-        critical: how many standard errors a difference needs, while nothing is told apart yet.
+        critical: how many standard errors a difference needs, in the first step, before any pair is declared.
         level: the coverage of all sets together.
         method: how the tests were made.
     """
@@ -56,7 +56,7 @@ class RankSets:
     method: str
 
     def detectable(self, a: int, b: int, *, power: float = 0.8) -> float:
-        """The smallest true difference of two systems that would be told apart with probability `power`."""
+        """The smallest true difference of two systems that would be detected with probability `power`."""
         return (self.critical + _normal_quantile(power)) * float(self.error[a, b])
 
 
@@ -218,7 +218,7 @@ def _of_differences(covariance: Vector) -> Vector:
 
 
 def _largest_single(total: Vector) -> Vector:
-    """The largest difference that one cluster makes: one more for each system may not have been seen."""
+    """The largest difference between two systems that a single cluster contributes; an unseen one may add as much."""
     return np.stack([np.abs(total - total[:, [i]]).max(axis=0) for i in range(total.shape[1])])
 
 
@@ -238,7 +238,7 @@ def _studentised(estimates: Vector, error: Vector) -> Vector:
 
 
 def _told_apart(seen: Vector, drawn: Vector, spread: Vector, level: float) -> tuple[Flags, float]:
-    """Step-down max-t over all ordered pairs: what is told, and the critical value of the first step."""
+    """Step-down max-t over all ordered pairs: the declared pairs, and the critical value of the first step."""
     open_ = spread > 0
     told, critical = np.zeros_like(open_), math.nan
     while open_.any():

@@ -116,7 +116,7 @@ def precision_threshold(
         precision: What to promise.
         absent: The share of queries to come that have no right answer; the promise also holds for fewer.
         level: The probability that the promise is kept.
-        seed: Of the division into halves.
+        seed: Seed of the random halves.
 
     >>> rng = np.random.default_rng(0)
     >>> right = rng.random(2000) < 0.5
@@ -140,7 +140,7 @@ def precision_threshold(
 
 def _at_least(confidence: Matrix, counted: npt.NDArray[np.bool_], thresholds: Vector) -> Matrix:
     """How many of the counted answers of each query reach each threshold."""
-    passed = np.searchsorted(thresholds, confidence, side="right")  # so many thresholds, from the lowest
+    passed = np.searchsorted(thresholds, confidence, side="right")  # number of thresholds passed, from the lowest
     width = len(thresholds) + 1
     flat = (np.arange(len(confidence))[:, None] * width + passed)[counted]
     counts = np.bincount(flat, minlength=len(confidence) * width).reshape(len(confidence), width)
@@ -162,13 +162,13 @@ def _proposed(tried: Answers, precision: float, absent: float) -> tuple[Vector, 
 def precision_within_reach(answers: Answers, *, absent: float = 0.5, level: float = 0.95, seed: int = 0) -> float:
     """The highest precision, in steps of 0.05, that `precision_threshold` is expected to be able to promise.
 
-    It looks at the half of the queries that proposes thresholds only, so that it may be promised afterwards.
+    It uses only the half of the queries that proposes thresholds, so that it can be guaranteed afterwards.
 
     Args:
         answers: As for `precision_threshold`, as are the others.
         absent: The share of queries without a right answer.
         level: The probability that the promise is kept.
-        seed: Of the division into halves.
+        seed: Seed of the random halves.
     """
     tried, tests = _halves(answers, seed)
     many = len(np.unique(np.asarray(tests.clusters)))

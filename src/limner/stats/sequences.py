@@ -22,8 +22,8 @@ Bools = npt.NDArray[np.bool_]
 GRID = 401
 """Grid of candidate means."""
 _LOSS = (0.5, 0.75)  # fraction of the capital that a bet may lose, as a rule and at most
-_RIDGE = 20.0  # answers' worth of no slope
-_CHUNK = 64  # draws that are looked at together; means that are out are dropped after each
+_RIDGE = 20.0  # weight of a slope of 0, in answers
+_CHUNK = 64  # draws per step; excluded means are dropped after each step
 
 
 def confidence_sequence(
@@ -162,7 +162,7 @@ class _Known:
         drawn: Draws of each stratum so far, (draws, strata).
         counts: Those that are of the target population.
         sums: The sum of their values.
-        middle: What each stratum's units are taken for, before their predictions.
+        middle: Value assumed for each stratum's units, before their predictions.
         above: By how much predictions lift each draw above that.
         rest: The same, summed over all units that are not seen.
         low: The least that predictions may add in each stratum.

@@ -1,10 +1,10 @@
 """A closed-form map of two kinds of vectors into one space: regularised canonical correlation analysis.
 
-With centred A (pictures) and B (texts), paired, and covariances C_aa, C_bb, C_ab (Hotelling 1936; the ridge after
+With centred A (images) and B (texts), paired, and covariances C_aa, C_bb, C_ab (Hotelling 1936; the ridge after
 Vinod 1976; directions weighted by their correlation as in Gong et al. 2014):
 
     M = L_a^-1 C_ab L_b^-T,  L_a L_a^T = C_aa + ridge mean(diag C_aa) I,  L_b likewise;  M = U S V^T
-    picture a -> (a - mean) L_a^-T U S,   text b -> (b - mean) L_b^-T V S
+    image a -> (a - mean) L_a^-T U S,   text b -> (b - mean) L_b^-T V S
 
 There are no iterations and no randomness: the same pairs give the same map, and the sign of each
 direction, which a decomposition leaves open, is fixed.
@@ -38,12 +38,12 @@ class Side:
 
 
 def canonical_maps(pictures: Array, texts: Any, pairs: Any, *, ridge: float, dimensions: int) -> tuple[Side, Side]:
-    """The maps of pictures and texts into the joint space.
+    """The maps of images and texts into the joint space.
 
     Args:
-        pictures: Dense, one row per picture.
+        pictures: Dense, one row per image.
         texts: Sparse, one row per text.
-        pairs: Sparse weights, pictures by texts: how much each pair counts.
+        pairs: Sparse weights, images by texts: how much each pair counts.
         ridge: Share of the mean variance that is added to every variance; larger is smoother.
         dimensions: Dimensions of the joint space; fewer if the data has fewer.
     """
@@ -72,7 +72,7 @@ def _directions(within: Matrix, text_within: Matrix, across: Matrix, dimensions:
 
     lower, text_lower = cholesky(within, lower=True), cholesky(text_within, lower=True)
     left = solve_triangular(lower, across, lower=True)
-    whitened = solve_triangular(text_lower, left.T, lower=True)  # M transposed: texts by pictures
+    whitened = solve_triangular(text_lower, left.T, lower=True)  # M transposed: texts by images
     size = len(whitened)
     squares, vectors = eigh(whitened @ whitened.T, subset_by_index=[max(size - dimensions, 0), size - 1])
     kept = squares > 1e-12

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 def mcprop(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
 ) -> McpropModel:
-    """A picture and its file name fused into one query for captions (MCProp).
+    """An image and its file name fused into one query for captions (MCProp).
 
     Messina et al. 2022. Needs torch.
 
     Args:
-        collection: The training collection; images have the field "file_name", or their files' and ids' names are
-            taken.
+        collection: The training collection; images have the field "file_name", or the names of their files or ids are
+            used.
         dev: Collection that selects the best epoch, by nDCG@5; without it the last epoch is kept.
         progress: Called with (steps done, steps in total).
         options: Inputs: features (image vectors, their file, or an encoder; colours and shapes by default), backbone
@@ -47,8 +47,8 @@ def crank(
     Messina et al. 2022. Needs torch.
 
     Args:
-        collection: The training collection; images have the field "file_name", or their files' and ids' names are
-            taken.
+        collection: The training collection; images have the field "file_name", or the names of their files or ids are
+            used.
         dev: Collection that selects the best epoch, by AUC.
         progress: Called with (steps done, steps in total).
         options: Inputs: backbone (of texts: "words", "use-multilingual", or a transformer, fine-tuned as a whole),

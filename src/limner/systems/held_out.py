@@ -39,7 +39,7 @@ class Holds(Protocol):
 
     @property
     def trained_on(self) -> TrainedOn | None:
-        """The training items of a saved model; None if there are none, or they are not known."""
+        """The training items of a saved model; None if it has none or they are not known."""
 
     @property
     def is_unsure(self) -> bool:
@@ -86,7 +86,7 @@ def hold_out(whole: Collection, systems: Iterable[Holds], split: str | None = No
 
 
 def part_of(whole: Collection, split: str | None) -> Collection:
-    """The split that was asked for; by default the test split if there is one, else everything."""
+    """The requested split; by default the test split if there is one, else everything."""
     if split is None:
         return whole.test if "test" in whole.splits else whole
     return whole if split == "all" else whole.split("dev" if split == "val" else split)

@@ -1,4 +1,4 @@
-"""The built-in systems: histograms of a picture and the words of a text, mapped into a joint space in closed form.
+"""The built-in systems: histograms of an image and the words of a text, mapped into a joint space in closed form.
 
 They need no GPU, no download and no random number; they are baselines.
 """
@@ -35,7 +35,7 @@ _AT_ONCE = 1024  # images are processed in pieces, to bound memory
 @built_in("kind of model", "histograms")
 @dataclass(frozen=True, eq=False)
 class HistogramModel:
-    """A trained system: descriptions of pictures and words of texts, mapped into one space.
+    """A trained system: descriptions of images and words of texts, mapped into one space.
 
     Args:
         name: Name in reports.
@@ -145,13 +145,13 @@ def train(
 
     Args:
         collection: The training collection; every relevant pair counts by its grade.
-        descriptions: Descriptions of pictures: "colours", "shapes" or both.
+        descriptions: Descriptions of images: "colours", "shapes" or both.
         ridge: Smoothing of the map; see `limner.systems.canonical`.
         dimensions: Dimensions of the joint space.
         min_count: Words in fewer texts are left out.
         name: Name of the system in reports.
         workers: Threads; all cores by default.
-        progress: Called with (pictures done, pictures in total).
+        progress: Called with (images done, images in total).
     """
     _refuse_bad(collection, ridge, dimensions)
     bag = BagOfWords.fit(collection.texts.values, min_count=min_count)

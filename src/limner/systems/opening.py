@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from limner.search import Index
 
 Stage = Callable[[str], AbstractContextManager[Progress | None]]
-"""Called with the next step, in words; returns a progress callback."""
+"""Called with a description of the next step; returns a progress callback."""
 KEPT = "system"
 """The name of a model that is kept inside the folder of its index."""
 TRAINED, MODEL, ENCODER, SCORES, EMBEDDINGS, INDEX = "trained now", "model", "encoder", "scores", "embeddings", "index"
@@ -327,7 +327,7 @@ def open_system(
         split: The part to measure; "all" for everything. Without it, the test split if there is one.
         features: Vectors of the images, or their file, for a model that was trained on some.
         trust: Whether files may name custom code.
-        stage: Called with the next step, in words; returns a progress callback.
+        stage: Called with a description of the next step; returns a progress callback.
 
     Returns:
         Its scores, what they are for (never what it was trained on), and what encodes further items.

@@ -114,7 +114,7 @@ def _role(ask: Ask, role: str) -> str:
 
 
 def account_page(ask: Ask) -> Response:
-    """One's own account."""
+    """The account page of the current user."""
     if not ask.site.team:
         return RedirectResponse("/", 303)
     return page(ask, "account.html", error="", told="", rule=RULE)

@@ -210,7 +210,7 @@ def _spec(ask: Ask, name: str) -> str:
 
 
 def make_study(ask: Ask) -> Response:
-    """Sets the lists of every two systems, or rankings with known faults, against each other."""
+    """Makes a preference study of every two systems, or of rankings with known errors."""
     how = studies.asked_for(ask)
     name = judged_collection(ask)
     return _begin(ask, f"making a study on {name}", lambda job: studies.make(ask, job, how))
@@ -242,7 +242,7 @@ def review_task(ask: Ask) -> Response:
 
 
 def api_status(ask: Ask) -> Response:
-    """Progress and people, for machines."""
+    """Progress and people, as JSON."""
     from limner.annotate.store.contents import counts
     from limner.annotate.store.tasks import progress
 

@@ -135,7 +135,7 @@ def _search_words(corrections: Iterable[str]) -> tuple[object, ...]:
 
 
 def _failure_words() -> tuple[object, ...]:
-    """The words of an address that lists failures."""
+    """The query parameters of a URL that lists failures."""
     return (
         _COLLECTION,
         _in_address("s", _words(), "system; the first by default"),

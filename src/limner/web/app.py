@@ -43,7 +43,7 @@ def application(site: Site, *, hosts: Sequence[str] = (), proxies: Sequence[str]
 
     Args:
         site: What is served.
-        hosts: Names it answers under, beside those of this machine and the one in the site's address.
+        hosts: Names it answers under, in addition to those of this machine and the one in the site's address.
         proxies: Addresses of servers in front of it, whose forwarded headers are trusted.
     """
     named = names_of(hosts, site.url, team=site.team)

@@ -1,4 +1,4 @@
-"""Failures on the page: the query, the image that belongs to it, the one that came, and what is wrong with it."""
+"""Failures on the page: the query, its own image, the returned image, and what is wrong with it."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ BACKLOG = 100
 BURST = 16
 """Connections dropped at once, before the event loop serves others."""
 RESERVED = 128
-"""File descriptors for everything other than connections: the store, pictures, uploads."""
+"""File descriptors for everything other than connections: the store, images, uploads."""
 DESCRIPTORS = 4096
 """The file descriptor limit to request."""
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -42,10 +42,10 @@ class Limits:
 
     Args:
         most: Connections at once.
-        head: Until a request is there with all its headers, from the first byte; the TLS handshake is part of it.
-        body: Until its body is there, and a second more for every `rate` bytes that came.
-        rate: Bytes per second that a body must come with in the long run.
-        idle: Between two requests.
+        head: Seconds for a request with all its headers, from the first byte; includes the TLS handshake.
+        body: Seconds for the body, and one more for every `rate` bytes received.
+        rate: Bytes per second at which a body must arrive in the long run.
+        idle: Seconds between two requests.
         reader: Until a client reads its response.
         closing: Until a connection that we closed is gone.
     """
@@ -119,7 +119,7 @@ class Connections:
 
     Args:
         limits: What is allowed.
-        clock: Seconds that only grow.
+        clock: A monotonic clock, in seconds.
     """
 
     def __init__(self, limits: Limits | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:

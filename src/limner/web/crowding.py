@@ -12,7 +12,7 @@ from limner.web.site import Ask, page
 
 
 def captions_page(ask: Ask) -> Response:
-    """The next image of a task whose captions are not all answered, or the one that is asked for."""
+    """The next image of a task whose captions are not all answered, or the requested one."""
     from limner.annotate.crowd import WORDS, blocks
     from limner.annotate.store.tasks import lease, progress_of
 

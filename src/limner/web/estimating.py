@@ -1,6 +1,6 @@
 """The true numbers while people label: intervals so far, what each stratum lacks, and whether labelling can stop.
 
-Only those who look after the judging see numbers; who judges is told no more than that the intervals are narrow enough.
+Only admins see numbers; annotators see only that the intervals are narrow enough.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _cells(row: StudyRow) -> dict[str, str]:
 
 
 def api_study(ask: Ask) -> Response:
-    """The same for machines."""
+    """The same as JSON."""
     known, job = studies_of(ask)
     found = [] if known is None else [_plain(study) for study in known.studies]
     return JSONResponse({"newest": job is None, "narrow": known is not None and known.narrow, "studies": found})

@@ -1,4 +1,4 @@
-"""Failures for the page: queries whose first answer is wrong, how far away the truth is, and why."""
+"""Failures for the page: queries whose first answer is wrong, the rank of the right one, and the reasons."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _AT_ONCE = 256  # queries whose scores are held together
 
 @dataclass(frozen=True)
 class Box:
-    """A box around an object, in pixels of the picture as the collection knows it."""
+    """A box around an object, in pixels of the image as the collection knows it."""
 
     name: str
     x: float
@@ -49,7 +49,7 @@ class FailurePanel:
 
 @dataclass(frozen=True)
 class Distance:
-    """How far away the truth of a failed query is.
+    """The rank of the relevant candidate of a failed query.
 
     Args:
         rank: Rank of the best relevant candidate, 2 or more.
@@ -73,7 +73,7 @@ class Story:
         classes: Classes of failure, where objects are annotated.
         truth: The relevant image.
         returned: The returned image.
-        distance: Rank of the truth, and both scores.
+        distance: Rank of the relevant candidate, and both scores.
         words: The explanation, line by line.
         captions: Captions of the relevant and of the returned image.
     """
@@ -95,7 +95,7 @@ class ExplainedFailures:
 
     Args:
         found: The failures, in the order of the queries.
-        distances: How far away the truth of each is.
+        distances: The rank of the relevant candidate of each.
         labels: Classes of failure by query, where objects are annotated.
         explained: All explanations, where objects are annotated; without, each failure is explained from the captions
             of both images when it is shown.
@@ -135,7 +135,7 @@ class ExplainedFailures:
         Args:
             kind: A class of failure; all without one.
             words: Only captions that contain all of these words.
-            order: "far": the truth is farthest away first; "near"; or "query": in the order of the queries.
+            order: "far": the worst rank of the relevant candidate first; "near"; or "query": in query order.
         """
         if order not in ORDERS:
             raise UnknownName("order", order[:20], ORDERS)
@@ -193,7 +193,7 @@ def _explained(ready: OpenSystem, loaded: Loaded, direction: str, job: Job) -> E
 
 
 def _distances(scores: Scores, held: Collection, direction: str, queries: Sequence[str], job: Job) -> list[Distance]:
-    """How far away the truth of every failed query is."""
+    """The rank of the relevant candidate of every failed query."""
     return [
         Distance(place.rank, place.truth, place.returned) for place in placed(scores, held, direction, queries, job)
     ]
@@ -201,13 +201,13 @@ def _distances(scores: Scores, held: Collection, direction: str, queries: Sequen
 
 @dataclass(frozen=True)
 class Place:
-    """Where the truth of a query is.
+    """The rank of the relevant candidate of a query.
 
     Args:
         query: Its id.
         rank: Rank of the best relevant candidate.
         truth: Its score.
-        first: The candidate that came first.
+        first: The candidate at rank 1.
         returned: Its score.
     """
 

@@ -45,7 +45,7 @@ def practice_page(ask: Ask) -> Response:
 
 
 def feedback(pair: GuidelineExample, grade: int) -> Feedback:
-    """Whether a grade is the guideline's, or beside it on the same side of yes and no."""
+    """Whether a grade is the guideline's, or next to it on the same side of yes and no."""
     from limner.annotate.scale import GRADES, relevant
 
     agrees = relevant(grade) == relevant(pair.grade)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class IndexAnswer:
-    """Hits, of which kind they are, how they were found and what they were cut off by, in words."""
+    """Hits, their kind, and descriptions of how they were found and cut off."""
 
     hits: Sequence[Hit]
     kind: str
@@ -105,7 +105,7 @@ class ServedIndex:
         return open_image(kept, name=key, side=side)
 
     def search(self, served: Mapping[str, ServedIndex], asked: SearchRequest) -> IndexAnswer:
-        """The nearest items of the kind that is asked for: here, or in the other index of the same model."""
+        """The nearest items of the requested kind: here, or in the other index of the same model."""
         there = self._holding("image" if asked.finds_images else "text", served)
         query = self._query(asked)
         if asked.precision is not None and asked.crosses:

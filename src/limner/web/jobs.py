@@ -18,7 +18,7 @@ class Pending(Exception):
     """The result is not ready yet: try again later."""
 
     def __init__(self, job: Job) -> None:
-        """Says what is being done."""
+        """Describes the current step."""
         super().__init__(job.what)
         self.job = job
 
@@ -46,7 +46,7 @@ class Job:
 
     @contextmanager
     def stage(self, what: str) -> Iterator[Callable[[int, int], None]]:
-        """The next step of the work, in words, and its progress callback."""
+        """Description of the next step of the work, and its progress callback."""
         self.what, self.done, self.total = what, 0, 0
         yield self.told
 
@@ -54,7 +54,7 @@ class Job:
         """Runs the work and stores its result or error."""
         try:
             self.value = work(self)
-        except Exception as error:  # told to whoever asks for the value
+        except Exception as error:  # raised again when the value is read
             self.error = error
         finally:
             self.finished.set()
@@ -73,7 +73,7 @@ class Jobs:
 
         Args:
             key: Names the work; equal keys are one work.
-            what: In words.
+            what: Description of the work.
             work: Called with its job, once, in its own thread.
             patience: Seconds to wait; None to wait to the end.
 

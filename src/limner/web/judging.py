@@ -83,7 +83,7 @@ def judged_collection(ask: Ask) -> str:
 
 
 def picture_of(collection: str, item: Item) -> str:
-    """The address of a pair's picture: small enough for a phone; zooming loads the full size."""
+    """The address of a pair's image: small enough for a phone; zooming loads the full size."""
     return f"/image?{query(c=collection, id=item.image, size='view')}"
 
 
@@ -133,7 +133,7 @@ def judge_form(ask: Ask) -> Response:
 
 
 def _moved(ask: Ask, there: int, at: int) -> str:
-    """The address of a pair of a task; before its first and after its last, of the task beside it."""
+    """The address of a pair of a task; before its first and after its last, of the neighbouring task."""
     from limner.annotate.store.tasks import assignment_of
 
     if not there:

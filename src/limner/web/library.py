@@ -54,7 +54,7 @@ class Loaded:
 
     @property
     def divided(self) -> bool:
-        """Whether there are images beside those that are searched."""
+        """Whether there are images other than those that are searched."""
         return len(self.held.images) < len(self.whole.images)
 
 
@@ -67,7 +67,7 @@ class Library:
         matrices: Files of similarities (images by texts), by display name.
         features: Vectors of the images, or their file, for models that were trained on some.
         options: Options of the loader.
-        corrections: Corrections of your own, as "module:class", beside those that are registered.
+        corrections: Corrections of your own, as "module:class", in addition to the registered ones.
         trust: Whether files of models may name code of their own.
         indexes: Indexes to search, by display name; they are open already.
     """
@@ -135,7 +135,7 @@ class Library:
         return name
 
     def splits(self, collection: str) -> list[str]:
-        """The parts of a collection that can be searched beside what is held out."""
+        """The parts of a collection that can be searched in addition to what is held out."""
         return ["all", *self.loaded(collection).whole.splits] if collection in self.collections else []
 
     def known_system(self, name: str) -> str:
@@ -207,7 +207,7 @@ class Library:
         for collection in self.collections:
             for name, system in self.found.items():
                 if not system.is_trained_now:
-                    with suppress(Pending, LimnerError):  # said to whoever asks for it
+                    with suppress(Pending, LimnerError):  # reported when it is requested
                         self.system(collection, name, patience=0.0)
 
     def prepared(self, collection: str, name: str) -> bool:

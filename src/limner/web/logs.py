@@ -18,7 +18,7 @@ class Bounded(logging.Filter):
     Args:
         burst: How many at once.
         every: Seconds until one more is written, with the number of omitted ones.
-        clock: Seconds that only grow.
+        clock: A monotonic clock, in seconds.
     """
 
     def __init__(self, burst: int = 10, every: float = 30.0, *, clock: Callable[[], float] = time.monotonic) -> None:

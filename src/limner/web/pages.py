@@ -69,7 +69,7 @@ class FailureList:
 
 
 def failures_page(ask: Ask) -> Response:
-    """Failures of a system, the truth farthest away first."""
+    """Failures of a system, the worst rank of the right answer first."""
     library, listed = ask.site.library, FailureList.asked(ask)
     failures = failures_of(library, listed.collection, listed.system, listed.direction)
     start = ask.number("start", 0)
@@ -83,7 +83,7 @@ def failures_page(ask: Ask) -> Response:
 
 
 def failure_page(ask: Ask) -> Response:
-    """One failure, with the explanation drawn and told."""
+    """One failure, with the explanation as a drawing and as text."""
     library, listed = ask.site.library, FailureList.asked(ask)
     failures = failures_of(library, listed.collection, listed.system, listed.direction)
     number = failures.number(ask.get("query"))

@@ -1,4 +1,4 @@
-"""Pictures of a collection, by id only: looked up, decoded, downscaled, re-encoded and cached.
+"""Images of a collection, by id only: looked up, decoded, downscaled, re-encoded and cached.
 
 No name or path of a client reaches the file system: an id either is one of the collection's ids or is refused.
 """
@@ -32,7 +32,7 @@ CACHE = 32_000_000
 
 @dataclass(frozen=True)
 class EncodedPicture:
-    """A picture ready to send."""
+    """An image ready to send."""
 
     data: bytes
     kind: str
@@ -40,7 +40,7 @@ class EncodedPicture:
 
 
 class Pictures:
-    """Encoded copies of pictures, in an LRU cache."""
+    """Encoded copies of images, in an LRU cache."""
 
     def __init__(self, limit: int = CACHE) -> None:
         """Starts empty."""
@@ -50,7 +50,7 @@ class Pictures:
         self._lock = threading.Lock()
 
     def get(self, name: str, opened: Opener, image: str, size: str) -> EncodedPicture:
-        """One picture of a collection or an index.
+        """One image of a collection or an index.
 
         Args:
             name: The collection's name among those served.
@@ -90,7 +90,7 @@ def of_collection(name: str, collection: Collection) -> Opener:
 
 
 def encoded(image: Image) -> EncodedPicture:
-    """An image as the bytes of a file, without anything that came along in its own."""
+    """An image as the bytes of a file, without the metadata of the original."""
     from PIL import features
 
     picture = bare(image)

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from limner.web.uploads import BYTES
 
 SMALL = 65_536
-"""Bytes of JSON, of a form without a picture, and of anonymous requests."""
+"""Bytes of JSON, of a form without an image, and of anonymous requests."""
 FIELDS = 60
 PICTURES = "multipart/form-data"
 _CHARSETS = ("utf-8", "utf8", "us-ascii", "")

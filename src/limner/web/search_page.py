@@ -16,7 +16,7 @@ from limner.web.site import Ask, page, query
 MOST_SYSTEMS = 8
 """Systems side by side."""
 PROMISES = ("50", "70", "80", "90", "95")
-"""Shares of right answers that can be asked for, in percent."""
+"""Target shares of right answers to choose from, in percent."""
 
 
 def asked_in(ask: Ask, *, picture: bytes | None = None) -> SearchRequest:

@@ -1,4 +1,4 @@
-"""What is asked of a search: the query, what to find, where, and how."""
+"""A search request: the query, what to find, where, and how."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SearchRequest:
         systems: Names of the systems to ask.
         correction: A name that the library knows, or "" for none.
         k: How many answers.
-        find: "images" or "texts"; "" for what the query is not: images for a text, texts for an image.
+        find: "images" or "texts"; "" for the other kind: images for a text, texts for an image.
         split: The part of the collection to search: a split, "all", or "" for what is held out.
         precision: Show only answers of which this share is right; None for all.
     """
@@ -59,7 +59,7 @@ class SearchRequest:
 
     @property
     def finds_images(self) -> bool:
-        """Whether images are found."""
+        """Whether the search returns images."""
         return self.find == "images" if self.find else not self.by_image
 
     @property

@@ -51,15 +51,15 @@ class SearchAnswer:
 
 @dataclass(frozen=True)
 class Column:
-    """What one system found, plain or corrected.
+    """What one system found, with or without correction.
 
     Args:
         system: Its name.
         correction: The name of the correction, or "".
         answers: Best first.
         unknown: Words of the query that the system does not know.
-        searched: What was searched, and how, in words.
-        promise: The promise that answers were cut off by, in words; "" where all are shown.
+        searched: Description of what was searched, and how.
+        promise: The guarantee that answers were cut off by, as a sentence; "" if all are shown.
     """
 
     system: str
@@ -84,7 +84,7 @@ def search(library: Library, asked: SearchRequest) -> list[Column]:
 
 
 def _columns(library: Library, asked: SearchRequest, name: str) -> list[Column]:
-    """What one system found: plain, and corrected where that is asked for."""
+    """What one system found: without correction, and with one if requested."""
     ready = library.system(asked.collection, name, split=asked.split)
     known = known_query(ready.collection, asked)
     plain = row_of(library, ready, asked, known)

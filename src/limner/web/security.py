@@ -160,7 +160,7 @@ class Guard:
 
 
 def _asked_at(scope: Scope) -> frozenset[str]:
-    """The address that the connection came in at: whoever writes it in `Host` has not been led here by a name."""
+    """The address that the connection came in at: a `Host` with it cannot come from DNS rebinding."""
     server = scope.get("server")
     try:
         address = ipaddress.ip_address(str(server[0]) if server else "")

@@ -68,7 +68,7 @@ def serve(
         store: Where answers are kept: a file for SQLite, or postgresql://...
         host: Other machines reach it only with `team`.
         port: 0 for any that is free.
-        team: Accounts by invitation; without it, whoever is at this machine.
+        team: Accounts by invitation; without it, everybody who uses this machine.
         certificate: For https, with `key`.
         key: For https.
         url: The address under which others reach it, e.g. https://judge.example.org; links are made from it.

@@ -173,7 +173,7 @@ def _change(difference: Difference, measure: Measure) -> tuple[str, bool]:
 
 @dataclass(frozen=True)
 class Win:
-    """A query that A answers better than B: where the truth is for both, and what came first."""
+    """A query that A answers better than B: the rank of the right answer for both, and the first results."""
 
     text: str
     image: str
@@ -183,7 +183,7 @@ class Win:
 
     @property
     def difference(self) -> int:
-        """How many places B has the truth further down."""
+        """How many ranks lower B has the right answer."""
         return self.b.rank - self.a.rank
 
 
@@ -212,7 +212,7 @@ def wins_page(ask: Ask) -> Response:
 def wins(
     library: Library, collection: str, a: str, b: str, direction: str, *, kind: str, words: str = "", order: str
 ) -> list[Win]:
-    """Queries where A ranks the truth higher than B.
+    """Queries where A ranks the right answer higher than B.
 
     Args:
         library: What is served.
@@ -247,7 +247,7 @@ def _win(held: Collection, texts: dict[str, str], direction: str, one: Place, ot
 
 
 def _places(library: Library, collection: str, system: str, direction: str) -> list[Place]:
-    """Where the truth of every query is, once for each system."""
+    """The rank of the right answer of every query, once for each system."""
     ready, held = library.system(collection, system), library.loaded(collection).held
     scores = ready.scores.T if direction == "t2i" else ready.scores
     pairs = held.judged(held.judgements.name, direction).relevant

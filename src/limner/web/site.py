@@ -91,7 +91,7 @@ class Site:
 
     @property
     def store(self) -> Store:
-        """The store of answers, opened when first asked for."""
+        """The store of answers, opened on first use."""
         with self._opening:
             if self._store is None:
                 from limner.annotate.store import open_store
@@ -118,7 +118,7 @@ class Site:
                 self._store = None
 
     def visitor(self, request: Request) -> Visitor | None:
-        """Who asks; None if somebody has to log in first."""
+        """The current user; None if a login is required first."""
         if not self.team:
             return Visitor(_clean(request.cookies.get(NAME, "")) or "local", "admin")
         token = request.cookies.get(SESSION, "")
@@ -130,7 +130,7 @@ class Site:
         return None if account is None else Visitor(account.name, account.role, account)
 
     def annotator(self, visitor: Visitor) -> int:
-        """The store's number of whoever asks."""
+        """The id of the current user in the store."""
         if visitor.account is not None:
             return visitor.account.id
         from limner.annotate.store.people import add_annotator, by_name
@@ -148,7 +148,7 @@ def _clean(name: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Ask:
-    """One request, read: who asks, and what was sent with it."""
+    """A parsed request: its user and its data."""
 
     request: Request
     site: Site
@@ -207,12 +207,12 @@ Handler = Callable[[Ask], Response]
 def endpoint(
     handler: Handler, *, role: str = "annotator", apart: bool = False
 ) -> Callable[[Request], Awaitable[Response]]:
-    """An ASGI endpoint: reads the request, looks who asks, and lets the handler work in a thread.
+    """An ASGI endpoint: reads the request, identifies the user, and runs the handler in a thread.
 
     Args:
-        handler: Makes the answer.
-        role: Who may ask.
-        apart: Whether it hashes passwords, and so works in the pool for that.
+        handler: Makes the response.
+        role: The role that is required.
+        apart: Whether it hashes passwords, and so runs in the pool for that.
     """
 
     async def answer(request: Request) -> Response:
@@ -228,7 +228,7 @@ def endpoint(
 
 
 def open_endpoint(handler: Handler, *, apart: bool = False) -> Callable[[Request], Awaitable[Response]]:
-    """An endpoint for whoever comes, logged in or not."""
+    """An endpoint for everybody, logged in or not."""
 
     async def answer(request: Request) -> Response:
         return await _handled(handler, request, request.app.state.site, Visitor("", "annotator"), apart)
@@ -237,7 +237,7 @@ def open_endpoint(handler: Handler, *, apart: bool = False) -> Callable[[Request
 
 
 async def _handled(handler: Handler, request: Request, site: Site, visitor: Visitor, apart: bool) -> Response:
-    """The answer; a fault of ours is logged and told as one, with the same headers as any other page."""
+    """The answer; a bug is logged and reported as one, with the same headers as any other page."""
     try:
         came = await sent(request, machine=wants_json(request), stranger=not visitor.name)
         ask = Ask(request, site, visitor, came.form, came.json, came.file)
@@ -288,7 +288,7 @@ _pages = Environment(
 def page(
     ask: Ask, template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **known: object
 ) -> HTMLResponse:
-    """A page from a template; whatever is put in is escaped."""
+    """A page from a template; all values are escaped."""
     visitor = ask.visitor if ask.visitor.name else None
     return HTMLResponse(_render(ask.site, ask.request, visitor, template, known), status, headers)
 
@@ -318,7 +318,7 @@ def _several(given: object) -> list[object]:
 
 
 def failed(request: Request, error: Exception) -> Response:
-    """Any error as a page or as JSON, in words; never a traceback."""
+    """Any error as a page or as JSON, with a message; never a traceback."""
     if isinstance(error, Pending):
         return _waiting(request, error)
     status, message = _status(error)

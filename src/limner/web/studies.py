@@ -1,4 +1,4 @@
-"""Preference studies for those who run them: made of systems or of rankings with known faults, and what they found."""
+"""Preference studies for admins: made from systems or from rankings with known errors, and their results."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _free_name(ask: Ask, kind: str) -> str:
 
 
 def make(ask: Ask, job: Job, how: Mapping[str, Any]) -> str:
-    """Makes the study; what came of it in words."""
+    """Makes the study; returns its result as text."""
     from limner.annotate.preference import add_study
     from limner.annotate.store.contents import add_collection
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def sure_order(library: Library, ready: OpenSystem, asked: SearchRequest, row: Any, order: Any) -> tuple[Any, str]:
-    """The places that are sure enough, in the same order, and the promise in words.
+    """The places that are sure enough, in the same order, and the guarantee as a sentence.
 
     Args:
         library: Keeps what is learned from judged queries.

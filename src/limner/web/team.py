@@ -32,7 +32,7 @@ def invite(ask: Ask) -> Response:
 
 
 def revoke(ask: Ask) -> Response:
-    """Makes an invitation worthless."""
+    """Revokes an invitation."""
     from limner.annotate.store.people import revoke_invite
 
     _refuse_alone(ask)
@@ -68,7 +68,7 @@ def password(ask: Ask) -> Response:
 
 
 def _other(ask: Ask) -> int:
-    """The number of an account that is not one's own."""
+    """The id of an account other than the user's own."""
     _refuse_alone(ask)
     number = whole(ask.field("annotator"), "annotator")
     if number == ask.site.annotator(ask.visitor):

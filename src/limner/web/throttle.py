@@ -22,14 +22,14 @@ class Throttle:
     """Lets each key through `burst` times at once, and then once in every `every` seconds.
 
     Keys share counters, which only time empties: two for each key, chosen by a hash that nobody outside can compute. A
-    key waits when both of its counters are full. No number of other keys makes the count of one forgotten. To fill the
-    counters of somebody else by chance takes about `burst` turns per slot, within the time in which they empty.
+    key waits when both of its counters are full. Other keys, however many, cannot reset the count of one. To fill the
+    counters of somebody else by chance takes about `burst` attempts per slot, within the time in which they empty.
 
     Args:
         burst: How many at once.
         every: Seconds until one more is allowed.
         slots: Counters in each of two rows.
-        clock: Seconds that only grow.
+        clock: A monotonic clock, in seconds.
 
     >>> now = [0.0]
     >>> slow = Throttle(2, 10.0, clock=lambda: now[0])
@@ -86,7 +86,7 @@ class Throttle:
 
 
 def network_of(address: str) -> str:
-    """Whom an address stands for: itself, or with IPv6 the network that one customer is given whole.
+    """The client of an address: the address itself, or with IPv6 the network that a provider gives to one customer.
 
     >>> network_of("192.0.2.7"), network_of("2001:db8::7"), network_of("::ffff:192.0.2.7")
     ('192.0.2.7', '2001:db8::/64', '192.0.2.7')
@@ -113,9 +113,9 @@ def same_name(name: str) -> str:
 class LoginTurns:
     """How often passwords may be tried. A right one costs nothing; a wrong one costs its address and its account.
 
-    A browser that has logged in to an account before has turns of its own there, whatever others do. Everybody else has
-    turns by address, by account and address together, and, for guesses from many addresses, by account alone. So one
-    stranger can use up neither the turns of a known browser nor those of another address.
+    A browser that has logged in to an account before has its own quota there, whatever others do. Everybody else has
+    quotas by address, by account and address together, and, for guesses from many addresses, by account alone. So one
+    stranger can use up neither the quota of a known browser nor that of another address.
     """
 
     def __init__(self) -> None:

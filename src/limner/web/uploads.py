@@ -1,7 +1,7 @@
-"""Pictures that come from outside: small enough, really pictures, and never kept as they came.
+"""Uploaded images: limited in size, decoded to prove that they are images, and never stored as received.
 
 What a visitor sends is limited in bytes before it is read, in pixels before it is decoded, decoded to the end, and
-encoded anew; only the new copy is used. Its name and its claimed type are never looked at.
+encoded again; only the new copy is used. Its name and its declared type are ignored.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ KEPT = 64
 
 
 class Refused(LimnerError):
-    """An upload that is not taken; the message may be shown to whoever sent it."""
+    """An upload that is refused; the message may be shown to the sender."""
 
 
 def accepted(data: bytes) -> Image:
-    """The picture in some bytes, decoded to the end, as RGB, no side longer than `SIDE`.
+    """The image in some bytes, decoded to the end, as RGB, no side longer than `SIDE`.
 
     Raises:
         Refused: When it is too large, of another form, or does not decode.
@@ -47,7 +47,7 @@ def accepted(data: bytes) -> Image:
 
 
 def as_jpeg(picture: Image, *, quality: int = 85) -> bytes:
-    """A picture encoded anew, without anything that came along in its file."""
+    """An image encoded again, without metadata or anything else from its file."""
     out = io.BytesIO()
     bare(picture).save(out, "JPEG", quality=quality)
     return out.getvalue()
@@ -61,7 +61,7 @@ def bare(picture: Image) -> Image:
 
 
 class Uploads:
-    """The last few pictures that were sent, in memory, each under a name that cannot be guessed."""
+    """The last few images that were sent, in memory, each under a name that cannot be guessed."""
 
     def __init__(self, most: int = KEPT) -> None:
         """Holds nothing."""
@@ -70,7 +70,7 @@ class Uploads:
         self._most = most
 
     def keep(self, data: bytes) -> str:
-        """Checks a picture and keeps a new copy of it; the oldest is forgotten when there are too many."""
+        """Checks an image and keeps a new copy of it; the oldest is dropped when there are too many."""
         copy = as_jpeg(accepted(data))
         key = secrets.token_urlsafe(16)
         with self._lock:
@@ -80,10 +80,10 @@ class Uploads:
         return key
 
     def get(self, key: str) -> bytes:
-        """A kept picture.
+        """A kept image.
 
         Raises:
-            UnknownId: When it was never sent, or is forgotten.
+            UnknownId: If it was never sent, or has been dropped.
         """
         with self._lock:
             if key not in self._held:

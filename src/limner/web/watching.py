@@ -1,6 +1,6 @@
 """What is known of the people who judge: who they are, how far they agree, what waits for a second look.
 
-With many answers this takes seconds, so it is worked out beside the pages, once for everybody, and a page shows what is
+With many answers this takes seconds, so it is computed in the background, once for everybody, and a page shows what is
 known so far.
 """
 
@@ -73,7 +73,7 @@ def watched(
     Args:
         ask: The request.
         name: What is worked out; equal names are one work.
-        what: In words, for the person who waits.
+        what: Description for the person who waits.
         state: The store's state now.
         make: Works it out.
         patience: Seconds to wait for the first; for a newer one nobody waits.

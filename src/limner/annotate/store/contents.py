@@ -59,7 +59,7 @@ def add_collection(
     Args:
         store: The store.
         collection: Its images and texts; ids are kept.
-        spec: How `limner.load` finds the collection again, for the page that shows its pictures.
+        spec: How `limner.load` finds the collection again, for the page that shows its images.
         progress: Called with the number of images done.
 
     Returns:
@@ -302,7 +302,7 @@ def proposals(store: Store, *, depth: int | None = None, turn: int | None = None
 
 
 def pairs(store: Store, *, turn: int | None = None) -> list[Pair]:
-    """Every pair in the order it came, and whether some task asks for it."""
+    """Every pair in order of insertion, and whether it is in a task."""
     asked = sa.exists().where(task_item.c.pair_id == pair.c.id, task_item.c.role == "real")
     columns = (pair.c.id, image.c.key.label("image"), caption.c.key.label("caption"), pair.c.origin, pair.c.turn)
     query = sa.select(*columns, asked.label("asked")).join_from(pair, image).join(caption).order_by(pair.c.id)

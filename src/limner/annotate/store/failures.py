@@ -149,14 +149,14 @@ def judge_failure(
 
 
 def asked_failures(store: Store, *, study: str | None = None) -> list[AskedFailure]:
-    """All failures of a study, or of all studies, in the order they came."""
+    """All failures of a study, or of all studies, in order of insertion."""
     names = ("id", "study", "query", "text", "truth", "returned", "by_text")
     query = sa.select(*(failure.c[name] for name in names)).where(_of(study)).order_by(failure.c.id)
     return [AskedFailure(**{**row, "by_text": bool(row["by_text"])}) for row in store.rows(query)]
 
 
 def failure_answers(store: Store, *, study: str | None = None) -> list[FailureAnswer]:
-    """All answers of a study, or of all studies, in the order they came."""
+    """All answers of a study, or of all studies, in order of insertion."""
     columns = (failure.c.study, failure.c.query, failure.c.returned, annotator.c.name.label("annotator"))
     own = (failure_answer.c[name] for name in ("classes", "rating", "milliseconds", "added"))
     query = sa.select(*columns, *own).join_from(failure_answer, failure).join(annotator).where(_of(study))

@@ -77,7 +77,7 @@ def by_name(store: Store, name: str) -> Annotator | None:
 
 
 def annotators(store: Store) -> list[Annotator]:
-    """All of them, in the order they came."""
+    """All annotators, in order of insertion."""
     return [Annotator(**row) for row in store.rows(_people().order_by(annotator.c.id))]
 
 
@@ -167,7 +167,7 @@ def invite_first_admin(store: Store, *, hours: float = 24) -> str | None:
 
 
 def open_invites(store: Store) -> list[Invite]:
-    """The invitations that can still be used, in the order they came."""
+    """The invitations that can still be used, in order of insertion."""
     columns = (invite.c.id, invite.c.role, annotator.c.name.label("by"), invite.c.added, invite.c.expires)
     query = sa.select(*columns).outerjoin_from(invite, annotator, invite.c.by_id == annotator.c.id)
     return [Invite(**row) for row in store.rows(query.where(*_usable(store)).order_by(invite.c.id))]

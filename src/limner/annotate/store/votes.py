@@ -164,7 +164,7 @@ def _refuse_tie(store: Store, connection: sa.Connection, study: str, choice: str
 
 
 def add_votes(store: Store, given: Iterable[tuple[int, int, str]], *, study: str = STUDY) -> int:
-    """Stores votes that were given elsewhere, all or none; those that are there already are left out.
+    """Stores votes that were given elsewhere, all or none; those that are stored already are skipped.
 
     Args:
         store: The store.
@@ -195,7 +195,7 @@ def add_votes(store: Store, given: Iterable[tuple[int, int, str]], *, study: str
 def _new_votes(
     given: Iterable[tuple[int, int, str]], places: dict[int, int], stored: dict[tuple[int, int], str]
 ) -> dict[tuple[int, int], str]:
-    """The votes that are not there yet; refused where a person voted otherwise, or there are more than asked for."""
+    """The votes that are not stored yet; refused if a person voted differently, or there are too many."""
     new: dict[tuple[int, int], str] = {}
     for number, who, said in given:
         if stored.get((number, who), new.get((number, who), said)) != said:

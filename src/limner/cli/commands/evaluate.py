@@ -162,7 +162,7 @@ def evaluate(
 
 
 def _ways(given: Way, encoders: list[str], *, alone: bool) -> list[Way]:
-    """What is evaluated: one thing, or each of several encoders, which some options do not allow."""
+    """The systems to evaluate: one, or several encoders, which some options do not allow."""
     if len(encoders) > 1 and alone:
         raise typer.BadParameter("--name, --by and --save-bank are for one --encoder: leave them out")
     return [replace(given, encoder=each) for each in encoders] or [given]

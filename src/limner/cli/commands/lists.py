@@ -77,7 +77,7 @@ class Listing:
 
     @property
     def registry(self) -> Registry[Any]:
-        """The registry, imported now."""
+        """The registry, imported on first use."""
         found: Registry[Any] = Registry("list", {}).find(self.place)
         return found
 

@@ -117,7 +117,7 @@ def _named(words: list[str] | None) -> dict[str, str]:
 
 
 def _files(words: list[str] | None) -> dict[str, Path]:
-    """NAME=FILE words; a file that is not there is refused before the server starts."""
+    """Values NAME=FILE; a missing file is refused before the server starts."""
     found = {}
     for each in words or []:
         name, equals, file = each.partition("=")

@@ -63,7 +63,7 @@ class Drawing:
     scene: Scene
 
     def __call__(self) -> Image:
-        """Draws the picture."""
+        """Draws the image."""
         from limner.datasets.scenes.draw import render
 
         return render(self.scene)
@@ -84,7 +84,7 @@ MOST = 1_000_000
 def load(
     path: str | Path | None = None, *, split: str | None = None, images: int = 2000, seed: int = 0, graded: bool = False
 ) -> Collection:
-    """The built-in world as a collection; pictures are drawn only when they are opened.
+    """The built-in world as a collection; images are drawn only when they are opened.
 
     Image number i of a seed does not depend on the number of images; of every five in a row, three are for
     training, one for development and one for testing.

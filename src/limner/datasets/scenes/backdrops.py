@@ -1,4 +1,4 @@
-"""The six backgrounds. Each draws on a canvas of twice the resolution, in picture coordinates."""
+"""The six backgrounds. Each draws on a canvas of twice the resolution, in image coordinates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FINE = 2
 
 
 def _steps(*lengths: float) -> list[int]:
-    """Lengths in picture pixels as steps of the canvas."""
+    """Lengths in image pixels as steps of the canvas."""
     return [round(length * FINE * STEPS) for length in lengths]
 
 

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _SHADOW = np.array((24, 28, 40, 0), np.uint16)
-_WHOLE = FINE * FINE  # pixels of a sheet in a pixel of the picture
+_WHOLE = FINE * FINE  # pixels of a sheet in a pixel of the image
 
 SHAPES = {name: getattr(creatures, name, None) or getattr(things, name) for name in KINDS}
 
 
 def render(scene: Scene) -> Image:
-    """Draws a scene as an RGB picture."""
+    """Draws a scene as an RGB image."""
     from PIL import Image
 
     picture = backdrop(scene)

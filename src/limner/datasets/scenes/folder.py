@@ -16,7 +16,7 @@ FILES = ("images", "captions.csv", "objects.json", "complete.qrels")
 def write(collection: Collection, folder: str | Path) -> Path:
     """Writes a collection of scenes as files and returns the folder.
 
-    - `images/*.png`: the pictures;
+    - `images/*.png`: the images;
     - `captions.csv`: image, image_id, caption, id, split (readable as a plain table of captions);
     - `objects.json`: per image its background, objects with boxes, and relations; per text its meaning;
     - `complete.qrels`: every true pair, as TREC judgements text -> image.

@@ -41,7 +41,7 @@ class _Member:
 
 
 def compose(seed: int, index: int) -> Scene:
-    """Composes picture number `index` of the world of this seed; independent of all other images."""
+    """Composes image number `index` of the world of this seed; independent of all other images."""
     dice = Dice(seed, index, LAYOUT)
     stage = _Stage(dice, dice.choose(BACKGROUNDS))
     for kind in _kinds(dice, stage.background):
@@ -180,7 +180,7 @@ class _Stage:
         return self.shore + 16, SIDE - _EDGE
 
     def _fits(self, box: Box, place: str, way: str, touching: int | None) -> bool:
-        """Whether a box lies in the picture and its zone, and covers nothing except part of the object behind it."""
+        """Whether a box lies in the image and its zone, and covers nothing except part of the object behind it."""
         if box[0] < 1 or box[1] < 1 or box[2] >= SIDE or box[3] >= SIDE:
             return False
         low, high = self._bottoms(place, box[3] - box[1])

@@ -33,7 +33,7 @@ class Entity:
         colour: One of `COLOURS`, or None if the text does not say.
         size: One of `SIZES`, or None.
         place: "air" or "water", or None.
-        number: How many.
+        number: The count.
         exact: Whether there are exactly that many, rather than at least.
 
     >>> str(Entity("dog", colour="red", number=2, exact=True))

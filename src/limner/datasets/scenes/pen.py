@@ -31,7 +31,7 @@ WOOD: Colour = (150, 104, 66)
 LEAF: Colour = (74, 148, 66)
 
 FINE = 4
-"""Each picture pixel is drawn as FINE x FINE and then averaged, so that edges are smooth."""
+"""Each image pixel is drawn as FINE x FINE and then averaged, so that edges are smooth."""
 
 
 def mix(a: Colour, b: Colour, share: float) -> Colour:
@@ -76,7 +76,7 @@ class Pen:
 
     Args:
         grid: Width and height of the grid.
-        width: Width of the drawn object in picture pixels.
+        width: Width of the drawn object in image pixels.
         colour: Name of the object's colour.
         flying: Whether the object is in the air, which changes the wings of a bird.
     """
@@ -114,7 +114,7 @@ class Pen:
         self.dot(x + radius * 0.3, y - radius * 0.35, radius * 0.35, (255, 255, 255))
 
     def cut(self, *, width: int, height: int) -> Sums:
-        """What was drawn, stretched to fill a box of width x height picture pixels: sums over FINE x FINE each."""
+        """What was drawn, stretched to fill a box of width x height image pixels: sums over FINE x FINE each."""
         extents = zip(*(mark.extent() for mark in self._marks), strict=True)
         left, top, right, bottom = (limit(ends) for limit, ends in zip((min, min, max, max), extents, strict=True))
         sheet = Sheet(width, height, FINE)

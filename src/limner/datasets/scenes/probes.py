@@ -1,4 +1,4 @@
-"""Probe pairs in the built-in world: the same words with swapped roles, and both pictures.
+"""Probe pairs in the built-in world: the same words with swapped roles, and both images.
 
 "A red dog and a blue cup" beside "a blue dog and a red cup"; "a dog to the left of a cup" beside "a cup to the left of
 a dog". A system that reads captions as bags of words cannot tell them apart.
@@ -23,10 +23,10 @@ _HORIZON, _WATER = 66, 32
 
 
 def scenes_probe(cases: int = 200, *, seed: int = 0) -> Probe:
-    """Cases of two pictures and two captions, half with swapped colours, half with swapped places.
+    """Cases of two images and two captions, half with swapped colours, half with swapped places.
 
     Args:
-        cases: How many.
+        cases: Number of cases.
         seed: Seed of the world.
 
     >>> made = scenes_probe(2)

@@ -1,6 +1,6 @@
 """Filling shapes in whole numbers, so that every CPU and library version fills the same pixels.
 
-Shapes lie on a sheet several times as fine as the picture, whose pixels are then averaged, so that edges are smooth.
+Shapes lie on a sheet several times as fine as the image, whose pixels are then averaged, so that edges are smooth.
 Coordinates are whole numbers, `STEPS` to a pixel of the sheet, and a pixel is filled where its middle lies inside.
 """
 
@@ -60,12 +60,12 @@ class Form:
 
 
 class Sheet:
-    """A canvas with `fine` times the resolution of the final picture.
+    """A canvas with `fine` times the resolution of the final image.
 
     Args:
-        width: Width of the picture, in pixels.
-        height: Height of the picture.
-        fine: Pixels of the canvas along each side of a pixel of the picture: 1, 2, 4, 8 or 16.
+        width: Width of the image, in pixels.
+        height: Height of the image.
+        fine: Pixels of the canvas along each side of a pixel of the image: 1, 2, 4, 8 or 16.
 
     >>> sheet = Sheet(3, 1, 2)
     >>> sheet.paint(Form.of("box", (STEPS, 0, 5 * STEPS, 2 * STEPS, 0)), (8, 0, 0))
@@ -100,7 +100,7 @@ class Sheet:
         self._pixels[max(top, 0) : max(bottom, 0), max(left, 0) : max(right, 0)] = paints
 
     def sums(self) -> Sums:
-        """Sums over the pixels of the sheet in each pixel of the picture: red, green, blue, how many are painted."""
+        """Sums over the pixels of the sheet in each pixel of the image: red, green, blue, how many are painted."""
         total = np.empty((len(self._pixels) // self.fine, self._pixels.shape[1] // self.fine, 4), np.uint16)
         for rows, fields in self._fields():
             for channel, field in enumerate(fields):
@@ -108,7 +108,7 @@ class Sheet:
         return total
 
     def picture(self) -> Pixels:
-        """The means of red, green and blue in each pixel of the picture, of a sheet that is painted all over."""
+        """The means of red, green and blue in each pixel of the image, of a sheet that is painted all over."""
         packed = np.empty((len(self._pixels) // self.fine, self._pixels.shape[1] // self.fine), "<u4")
         bits = 2 * (self.fine.bit_length() - 1)
         half = np.uint32(0x10001 << bits >> 1)
@@ -118,7 +118,7 @@ class Sheet:
         return packed.view(np.uint8).reshape(*packed.shape, 4)
 
     def _fields(self) -> Iterator[tuple[slice, tuple[Packed, Packed]]]:
-        """Sums of red and blue, and of green and painted pixels, 16 bits each, for some rows of the picture at a time.
+        """Sums of red and blue, and of green and painted pixels, 16 bits each, for some rows of the image at a time.
 
         Sixteen bits are enough for 257 pixels, and a few rows fit into the L1 cache.
         """

@@ -64,7 +64,7 @@ class Scene:
 
     Args:
         seed: Seed of the world.
-        index: Number of the picture in it.
+        index: Number of the image in it.
         background: One of `BACKGROUNDS`.
         objects: The objects in drawing order, from far to near.
         horizon: Height of the horizon in pixels from the top.
@@ -108,7 +108,7 @@ def above(a: SceneObject, b: SceneObject) -> bool:
 
 
 def in_front_of(a: SceneObject, b: SceneObject) -> bool:
-    """Both stand on the ground, the first nearer to us, and its box covers at least a tenth of the second's."""
+    """Both stand on the ground, the first nearer to the viewer, and its box covers at least a tenth of the second's."""
     both = a.place == "ground" == b.place
     return both and a.box[3] > b.box[3] and 10 * overlap(a.box, b.box) >= area(b.box)
 

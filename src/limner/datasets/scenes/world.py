@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SIDE = 160
-"""Width and height of every picture in pixels."""
+"""Width and height of every image in pixels."""
 
 
 @dataclass(frozen=True)

@@ -95,9 +95,9 @@ class MeasureKind:
         decimals: How many decimals tables show.
         rank: Whether the value of a query is the rank of its first relevant candidate.
         hit: Whether the value of a query is 1 if one of the first k is relevant, else 0.
-        judged: Whether it looks at all judged candidates, not only at relevant ones.
+        judged: Whether it uses all judged candidates, not only at relevant ones.
         needs_total: Whether the value depends on how many relevant candidates there are in the whole pool.
-        sees: How much of a list it looks at: the first "k", the first "R", or the whole "list".
+        sees: How much of a list it uses: the first "k", the first "R", or the whole "list".
         composite: The parts it sums over both directions; None for a plain measure.
         on_grades: Note for graded relevance; "" for none.
 

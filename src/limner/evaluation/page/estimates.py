@@ -21,7 +21,7 @@ _EDGE = 14
 
 @dataclass(frozen=True)
 class EstimatePanel:
-    """One direction: a drawing, and its rows in words."""
+    """One direction: a drawing, and its rows as text."""
 
     title: str
     figure: Markup
@@ -89,8 +89,8 @@ def both_drawn(name: str, title: str, rows: Sequence[tuple[str, Estimated]]) -> 
     """The usual number (an open diamond) and the estimate (a dot on its interval), one row each.
 
     Args:
-        name: Of the drawing on its page.
-        title: For those who cannot see it.
+        name: Name of the drawing on its page.
+        title: Alternative text for screen readers.
         rows: What each row is called, and its estimate.
     """
     low, high = _reach([e for _, e in rows])

@@ -17,7 +17,7 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Marked:
-    """A box around an object: its name, and whether both images show such a thing."""
+    """A box around an object: its name, and whether both images show such an object."""
 
     name: str
     box: Box
@@ -55,7 +55,7 @@ class Failures:
         about: A sentence.
         rates: (class, failures, share in percent).
         scores: Rows of the table of scores: name, mean, interval, better, undefined.
-        rules: Rules in words.
+        rules: Rules as text.
         cases: The failures to show, in order.
     """
 
@@ -68,7 +68,7 @@ class Failures:
 
 @dataclass(frozen=True)
 class PicturePanel:
-    """One picture with boxes, in the units of its thumbnail."""
+    """One image with boxes, in the units of its thumbnail."""
 
     item: Shown
     boxes: Sequence[tuple[str, str, str, str, Marked]]
@@ -128,7 +128,7 @@ def _scaled(marked: Marked, across: float, down: float) -> tuple[str, str, str, 
 
 
 def _size(image: str, collection: Collection) -> tuple[float, float]:
-    """Width and height of the picture that the boxes refer to, in pixels."""
+    """Width and height of the image that the boxes refer to, in pixels."""
     row = collection.images.ids.index(image)
     fields = collection.images.fields
     if "width" in fields and "height" in fields:

@@ -16,7 +16,7 @@ from limner.evaluation.results import Result
 
 @dataclass(frozen=True)
 class Cell:
-    """One number with its interval in words and, for shares, the ends of its bar in percent."""
+    """One number with its interval as text and, for shares, the ends of its bar in percent."""
 
     value: str
     span: str = ""
@@ -40,7 +40,7 @@ class Card:
         title: The direction.
         about: Queries and candidates.
         measure: The main measure.
-        meaning: What it counts, in words.
+        meaning: Description of what it counts.
         views: Name, style and number of each view.
         more: Further numbers of the first view.
         view: The name of the first view.
@@ -103,7 +103,7 @@ def _about(report: Report, main: Result) -> str:
 
 
 def meaning(result: Result) -> str:
-    """A measure's value in words."""
+    """A measure's value as text."""
     _, many, one, _ = nouns(result.direction)
     k = result.measure.k
     if not result.measure.kind.hit:
@@ -116,7 +116,7 @@ def meaning(result: Result) -> str:
 
 
 def _more(results: Sequence[Result], main: Result) -> list[tuple[str, str]]:
-    """Three more numbers of the main view: the widest hit, the median rank, and one that looks at the whole list."""
+    """Three more numbers of the main view: the widest hit, the median rank, and one over the whole list."""
     mine = [r for r in results if r.view == main.view and r is not main]
     widest = sorted((r for r in mine if r.measure.name == main.measure.name), key=lambda r: r.measure.k or 0)[-1:]
     ranks = [r for r in mine if r.measure.kind.rank][:1]

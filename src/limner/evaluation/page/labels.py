@@ -102,7 +102,7 @@ def _gap(report: Report, truth: Truth, name: str, direction: str, fuller: Judgem
 def redeemed(report: Report, truth: Truth, name: str, direction: str) -> tuple[BoolArray, BoolArray]:
     """Which stored ranks the labels count as wrong, and which of these the fuller judgements count as right.
 
-    Only queries that the fuller judgements answer take part.
+    Only queries that the fuller judgements cover are counted.
     """
     fuller, base = truth.judged(name, direction), truth.judged(truth.base, direction)
     top = report.top.get(direction)

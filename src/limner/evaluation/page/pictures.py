@@ -1,4 +1,4 @@
-"""Items as the page shows them: captions as text, images as small pictures, each embedded only once."""
+"""Items as the page shows them: captions as text, images as thumbnails, each embedded only once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIDE = 144
 """The longer side of a thumbnail in pixels: 96 on the page, with a reserve for high-resolution screens."""
 
 BUDGET = 2_000_000
-"""Characters that all pictures together may take, to keep the file small."""
+"""Characters that all thumbnails together may take, to keep the file small."""
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ def _held(pairs: Judgements, other: Judgements) -> BoolArray:
 
 
 def missing(fuller: Judgements, base: Judgements) -> tuple[int, int, int, int]:
-    """Counts over the queries that the fuller judgements answer: queries, labelled, relevant, relevant not labelled."""
+    """Counts over the queries that the fuller judgements cover: queries, labelled, relevant, relevant not labelled."""
     pairs = fuller.relevant
     asked = [q for q, n in zip(fuller.queries, fuller.counts, strict=True) if n]
     labelled = len(base.restrict(queries=[q for q in asked if q in base.queries]))

@@ -1,4 +1,4 @@
-"""What each view counts as relevant, in words, and what a random ranking would reach."""
+"""Descriptions of what each view counts as relevant, and what a random ranking would reach."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def explained(report: Report) -> list[tuple[str, str, str]]:
 
 
 def view_words(view: str) -> str:
-    """A view in words.
+    """A view as text.
 
     >>> view_words("pairs")
     'only the caption written for the image counts as relevant'

@@ -40,7 +40,7 @@ class Audit(Tabular):
         repaired: The judgements with the pairs that duplicates and repeated captions add.
         added: How many pairs that are.
         leave_out: Images and texts to leave out, by id, each with the reason.
-        notes: What was not looked at, and why.
+        notes: What was not checked, and why.
     """
 
     collection: str
@@ -125,7 +125,7 @@ def audit(
     """Looks for defects of a collection.
 
     Args:
-        collection: What to look at, with all its splits.
+        collection: The collection to check, with all its splits.
         scores: Images by texts, of a system that was not trained on these pairs: finds wrong and shifted labels.
         vectors: One embedding per image: finds images that are close without being copies.
         least_side: Images with a shorter side than this many pixels are tiny.
@@ -162,7 +162,7 @@ def audit(
 def _looked(
     collection: Collection, least_side: int, progress: Callable[[int, int], None] | None
 ) -> tuple[list[Finding], list[str], pictures.Pairs]:
-    """What the images themselves show; and all pairs of copies."""
+    """Findings in the images themselves, and all pairs of copies."""
     images = collection.images
     seen = pictures.prints(images, progress)
     findings = [*pictures.unopened(images, seen), *pictures.tiny(images, seen, least_side)]

@@ -55,7 +55,7 @@ def repeated(collection: Collection) -> Iterator[Finding]:
 
 
 def empty(collection: Collection) -> Iterator[Finding]:
-    """Captions without a word; collections of ids only, whose captions are all empty, are not looked at."""
+    """Captions without a word; collections of ids only, whose captions are all empty, are not checked."""
     texts = collection.texts
     if any(plain(text) for text in texts.values):
         for row, text in enumerate(texts.values):
@@ -76,7 +76,7 @@ def self_matches(collection: Collection) -> Iterator[Finding]:
 
 
 def other_languages(collection: Collection) -> Iterator[Finding]:
-    """Captions that are plainly not in the language of their field `language`, or of most captions."""
+    """Captions that are clearly not in the language of their field `language`, or of most captions."""
     texts = collection.texts
     given = texts.fields.get("language")
     main = "" if given is not None else main_language(texts.values)

@@ -1,4 +1,4 @@
-"""Labels that belong to other items, by the scores of a system; and measures that chance wins.
+"""Labels that belong to other items, by the scores of a system; and measures that random answers do well on.
 
 For every image: how much higher do its own captions score than those of other images, in standard deviations of each
 caption's scores? A run of images whose neighbour at the same distance fits far better is shifted. An image whose own

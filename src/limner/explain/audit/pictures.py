@@ -3,7 +3,7 @@
 The same: the same bytes, or the same pixels after decoding. Nearly the same: a perceptual hash of 64 bits finds
 candidates (the signs of the lowest frequencies of a 32 x 32 grey image, Zauner 2010), and a comparison region by region
 confirms them: after scaling brightness and contrast, no region of a 12 x 12 grid may differ much. So a copy that was
-compressed, resized or brightened is found, and two pictures of the same place with another object are not. Crops and
+compressed, resized or brightened is found, and two images of the same place with another object are not. Crops and
 mirrored copies are not found by this.
 """
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 GRID, HASHED, LOW = 12, 32, 8
 NEAR_BITS = 12
-"""Bits in which two hashes of the same picture may differ."""
+"""Bits in which two hashes of the same image may differ."""
 NEAR_LEVELS = 18.0
-"""Levels of 255 by which a region of the same picture may differ."""
+"""Levels of 255 by which a region of the same image may differ."""
 
 Pairs = list[tuple[int, int]]
 
@@ -92,7 +92,7 @@ def _cosines() -> FloatArray:
 
 
 def perceptual_hash(picture: Image) -> np.uint64:
-    """64 bits that copies of a picture share: which of its lowest frequencies lie above their median."""
+    """64 bits that copies of an image share: which of its lowest frequencies lie above their median."""
     grey = np.asarray(picture.convert("L").resize((HASHED, HASHED), 1), dtype=np.float64)
     low = _cosines() @ grey @ _cosines().T
     bits = low.ravel() > np.median(low.ravel()[1:])

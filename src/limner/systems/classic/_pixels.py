@@ -1,4 +1,4 @@
-"""Compiled loops over the pixels of one picture. All release the interpreter lock, so pictures run on threads.
+"""Compiled loops over the pixels of one image. All release the interpreter lock, so images run on threads.
 
 Sums are never reordered, and only exactly rounded functions are used: the same image gives the same words on every CPU
 and with any number of threads.
@@ -171,8 +171,8 @@ def count_words(words, rows, columns, height, width, grid, counts):  # type: ign
         words: One word per point.
         rows: The point's place from the top, in pixels.
         columns: The point's place from the left.
-        height: Height of the picture.
-        width: Width of the picture.
+        height: Height of the image.
+        width: Width of the image.
         grid: Cells along each side.
         counts: Output, added to: (cells, words).
     """

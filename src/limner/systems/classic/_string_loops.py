@@ -154,7 +154,7 @@ def _documents(d, e, one, other, table, length, matches, match, sums):  # type: 
 def lexical_rows(low, high, one, other, table, length, longest, triangle, out):  # type: ignore[no-untyped-def]
     """Rows `low` to `high - 1` of the kernel of documents with partial matches; from the diagonal on if `triangle`.
 
-    Args: `longest` is the most different words of a document, then the most words of a sentence.
+    `longest` holds the maximum number of distinct words of a document and the maximum length of a sentence.
     """
     for d in numba.prange(low, high):
         matches = np.zeros((longest[0], longest[0]))

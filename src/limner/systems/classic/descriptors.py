@@ -28,7 +28,7 @@ Pixels = npt.NDArray[np.uint8]
 
 SIDE = 192
 """Images with a longer shorter side are downscaled first."""
-_MOST_PIXELS = 15 * 65_535  # counts of a sixteenth of a picture fit 16 bits
+_MOST_PIXELS = 15 * 65_535  # counts of a sixteenth of an image fit 16 bits
 
 SCALES, TURNS = (1.0, 2.0, 4.0), 8  # of the texture filters: standard deviations in pixels, directions of half a circle
 _NOISE, _TEXTURE_STEPS = 0.03, 64.0
@@ -38,13 +38,13 @@ _LEAST = 2.0  # a descriptor of grey values 0 to 255 that is shorter has no cont
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Descriptors of points of one picture.
+    """Descriptors of points of one image.
 
     Args:
         values: One row of whole numbers per point.
         rows: Places from the top, in pixels.
         columns: Places from the left.
-        size: (height, width) of the picture.
+        size: (height, width) of the image.
     """
 
     values: Pixels
@@ -54,7 +54,7 @@ class Points:
 
 
 def pixels(picture: Image, *, side: int = SIDE) -> Pixels:
-    """A picture as numbers, rows by columns by red, green and blue; smaller where its shorter side is above `side`."""
+    """An image as numbers, rows by columns by red, green and blue; smaller where its shorter side is above `side`."""
     from PIL.Image import Resampling
 
     width, height = picture.size

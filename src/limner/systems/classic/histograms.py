@@ -1,4 +1,4 @@
-"""Histograms of visual words in the cells of pictures: computed once, saved in a file, compared by kernels."""
+"""Histograms of visual words in the cells of images: computed once, saved in a file, compared by kernels."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _FORMAT = "limner histograms 1"
 
 @dataclass(frozen=True, eq=False)
 class WordHistograms:
-    """How often each visual word is in each of the 4 x 4 cells of each picture.
+    """How often each visual word is in each of the 4 x 4 cells of each image.
 
     Args:
-        ids: Ids of the pictures.
-        counts: By feature: (pictures, 16 cells, words), whole numbers of 16 bits.
+        ids: Ids of the images.
+        counts: By feature: (images, 16 cells, words), whole numbers of 16 bits.
         vocabulary: The visual words, if known; they are needed to compare new images.
 
     >>> h = WordHistograms(["a"], {"colour": np.eye(16, dtype=np.uint16)[None]})
@@ -57,13 +57,13 @@ class WordHistograms:
     def of(
         cls, images: Items, vocabulary: VisualWords, *, workers: int | None = None, progress: Progress | None = None
     ) -> WordHistograms:
-        """Counts the words of pictures.
+        """Counts visual words in images.
 
         Args:
-            images: Pictures.
+            images: The images.
             vocabulary: Their words.
             workers: Threads; all cores by default.
-            progress: Called with (pictures done, pictures in total).
+            progress: Called with (images done, images in total).
         """
         sizes = {name: len(words) for name, words in vocabulary.words.items()}
         counts = {name: np.zeros((len(images), GRID * GRID, size), np.uint16) for name, size in sizes.items()}
@@ -80,7 +80,7 @@ class WordHistograms:
         return cls(images.ids, counts, vocabulary)
 
     def level(self, name: str, level: int) -> npt.NDArray[np.float32]:
-        """Shares of one feature's words in the 4 ** level cells of a level: (pictures, cells, words), summing to 1."""
+        """Shares of one feature's words in the 4 ** level cells of a level: (images, cells, words), summing to 1."""
         side = 2**level
         if side > GRID:
             raise LimnerError(f"level {level} of a pyramid: expected 0, 1 or 2")
@@ -92,7 +92,7 @@ class WordHistograms:
         return np.asarray(cells / np.maximum(totals, 1), dtype=np.float32)
 
     def subset(self, ids: Iterable[object]) -> WordHistograms:
-        """These pictures, in this order."""
+        """These images, in this order."""
         wanted = Ids(ids, what="image")
         rows = self.ids.positions(wanted)
         return WordHistograms(wanted, {name: counts[rows] for name, counts in self.counts.items()}, self.vocabulary)

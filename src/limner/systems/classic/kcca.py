@@ -1,6 +1,6 @@
 """Kernel canonical correlation analysis: two kernels of the same items, brought into one space.
 
-With centred kernels K_x and K_y of the training pairs, projections a and b are wanted whose images correlate most
+With centred kernels K_x and K_y of the training pairs, the aim is projections a and b whose images correlate most
 (Hardoon, Szedmak & Shawe-Taylor 2004):
 
     max a'K_x K_y b   with   a'(K_x^2 + kappa K_x) a = 1,   b'(K_y^2 + kappa K_y) b = 1,
@@ -194,8 +194,8 @@ class KernelPair:
     """Two decomposed kernels of the same training items, in the same order.
 
     Args:
-        x: Of the images.
-        y: Of the texts.
+        x: The kernel of the images.
+        y: The kernel of the texts.
         precision: Precision of the decompositions: "double", or "single", which takes half the time.
     """
 

@@ -1,6 +1,6 @@
-"""Kernels between pictures: histograms of visual words, spatial pyramids of them, and any matrix of features.
+"""Kernels between images: histograms of visual words, spatial pyramids of them, and any matrix of features.
 
-A kernel is made with its options, `fit` to training pictures, and then compares pictures: `kernel(a, b)` gives
+A kernel is made with its options, `fit` to training images, and then compares images: `kernel(a, b)` gives
 (len(a), len(b)) similarities in float64. `a` and `b` are images (`Items`), or the output of `features`, which is faster
 if images are compared more than once.
 """
@@ -170,8 +170,8 @@ class Pyramid:
         levels: 3 for the pyramid, 1 for plain histograms.
         power: p, which the mean over features is raised to.
         words: How many visual words each feature has; a feature left out is not used.
-        side: The shorter side of pictures, in pixels; larger ones are downscaled.
-        images: Pictures that words are learned from.
+        side: The shorter side of images, in pixels; larger ones are downscaled.
+        images: Images that words are learned from.
         points: Points of each of those.
         seed: Draws them.
         workers: Threads; all cores by default.
@@ -200,7 +200,7 @@ class Pyramid:
         vocabulary: VisualWords | None = None,
         progress: Progress | None = None,
     ) -> FittedPyramid:
-        """Learns visual words from training pictures, unless a vocabulary is given; histograms bring theirs."""
+        """Learns visual words from training images, unless a vocabulary is given; histograms bring theirs."""
         if isinstance(images, WordHistograms):
             vocabulary = vocabulary or images.vocabulary or VisualWords({}, self.side)
         elif vocabulary is None:
@@ -227,7 +227,7 @@ class FittedPyramid:
     workers: int | None = None
 
     def features(self, items: Items | WordHistograms, /, *, progress: Progress | None = None) -> WordHistograms:
-        """The histograms of pictures; histograms are returned unchanged."""
+        """The histograms of images; histograms are returned unchanged."""
         if isinstance(items, WordHistograms):
             return items
         if not self.vocabulary.words:

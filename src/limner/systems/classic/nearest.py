@@ -96,12 +96,12 @@ def train(
         texts: The similarity of texts: "f1", "bow", "trigrams", "tagrank", or a kernel.
         weights: Weights of words, for one by name: "idf" (by default), "root idf" or "none".
         features: Precomputed features of all images by id.
-        side: The shorter side of pictures in pixels.
-        points: Points of each of 200 pictures that visual words are learned from.
+        side: The shorter side of images in pixels.
+        points: Points of each of 200 images that visual words are learned from.
         seed: Draws those.
         name: Name of the system in reports.
         workers: Threads; all cores by default.
-        progress: Called with (work done, work in total), counted in pictures.
+        progress: Called with (work done, work in total), counted in images.
     """
     refuse_few(collection)
     documents = documents_of(collection)

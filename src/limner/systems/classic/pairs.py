@@ -19,7 +19,7 @@ from limner.systems.classic.kernels import KINDS, Featured, Features, Pyramid
 
 Documents = Sequence[Sequence[str]]
 FeatureSource = Embeddings | WordHistograms | str | Path | None
-"""Features of images by id, in memory or in a file; None to compute them from the pictures."""
+"""Features of images by id, in memory or in a file; None to compute them from the images."""
 
 TEXTS: Registry[Callable[..., Any]] = Registry(
     "text kernel",
@@ -150,7 +150,7 @@ class Stages:
 
 
 def fit_images(kernel: Any, collection: Collection, features: FeatureSource, *, progress: Progress | None) -> Any:
-    """An image kernel fitted to training pictures, or to their features."""
+    """An image kernel fitted to training images, or to their features."""
     if features is not None:
         return kernel.fit(image_features(kernel, collection.images, features))
     return kernel.fit(collection.images, **progress_for(kernel.fit, progress))

@@ -203,13 +203,13 @@ def train(
         dev: Where KCCA chooses its settings; with it, fifteen models are fused for each task, as in the paper.
         variant: The system: one of the thirty names of `SYSTEMS`, or NN, Tri5Sem, Tri5Lin as the paper's text has it.
         corpus: A file with one sentence in each line, for systems with BNC in their name, Tri5Sem among them.
-        features: Of all images by id, in place of the pictures; an `Embeddings`, `Histograms`, or a file of either.
-        rank: Of each kernel at most, for KCCA: its leading eigenvectors; whole kernels by default.
-        precision: Of KCCA: "double" or "single"; single from 2,000 training images on by default.
-        side: The shorter side of pictures in pixels.
+        features: Features of all images by id, in place of pixels; `Embeddings`, `Histograms`, or a file of either.
+        rank: Maximum rank of each kernel for KCCA (leading eigenvectors); whole kernels by default.
+        precision: Precision of KCCA: "double" or "single"; single from 2,000 training images on by default.
+        side: The shorter side of images in pixels.
         seed: Draws the points that visual words are learned from.
         workers: Threads; all cores by default.
-        progress: Called with (work done, work in total), counted in pictures.
+        progress: Called with (work done, work in total), counted in images.
     """
     asked = system(variant)
     options: dict[str, Any] = {"features": features, "side": side, "seed": seed, "workers": workers}

@@ -109,7 +109,7 @@ class Dev:
         return cls({t: v.indptr for t, v in views.items()}, {t: v.columns for t, v in views.items()})
 
     def ranks(self, task: str, products: Matrix, lengths: Matrix) -> npt.NDArray[np.float64]:
-        """The rank of the best true candidate of each query that has one, by dot product over its length."""
+        """The rank of the best true candidate of each query that has one, by cosine."""
         from limner.systems.classic import _loops
 
         found = np.empty(len(products))

@@ -206,7 +206,7 @@ def train(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> KccaModel:
-    """KCCA of pictures and texts (Hodosh, Young & Hockenmaier 2013; `limner.systems.classic.kcca` has the formulas).
+    """KCCA of images and texts (Hodosh, Young & Hockenmaier 2013; `limner.systems.classic.kcca` has the formulas).
 
     Args:
         collection: The training collection: images, each with one or more texts.
@@ -227,12 +227,12 @@ def train(
         method: "exact", or "cholesky" (partial Gram-Schmidt) for more items than can be decomposed.
         rank: Rank of each kernel at most: its leading eigenvectors, or of the Cholesky factors; no limit by default.
         precision: "double" or "single"; single from 2,000 training images on by default.
-        side: The shorter side of pictures in pixels.
-        points: Points of each of 200 pictures that visual words are learned from.
+        side: The shorter side of images in pixels.
+        points: Points of each of 200 images that visual words are learned from.
         seed: Draws those.
         name: Name of the system in reports.
         workers: Threads; all cores by default.
-        progress: Called with (work done, work in total), counted in pictures.
+        progress: Called with (work done, work in total), counted in images.
     """
     refuse_few(collection)
     if fuse and dev is None:

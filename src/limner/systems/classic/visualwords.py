@@ -106,11 +106,11 @@ def _means(points: npt.NDArray[np.int64], found: npt.NDArray[np.int64], words: W
 
 @dataclass(frozen=True, eq=False)
 class VisualWords:
-    """The words of every feature, and how large pictures are when they are read.
+    """The words of every feature, and how large images are when they are read.
 
     Args:
         words: By feature ("colour", "texture", "sift"): one row of whole numbers per word.
-        side: The shorter side of pictures, in pixels; larger ones are downscaled.
+        side: The shorter side of images, in pixels; larger ones are downscaled.
     """
 
     words: dict[str, Whole]
@@ -129,17 +129,17 @@ class VisualWords:
         workers: int | None = None,
         progress: Progress | None = None,
     ) -> VisualWords:
-        """Learns words from points of pictures.
+        """Learns words from points of images.
 
         Args:
-            images: Pictures; `most` of them are drawn.
+            images: The images; at most `most` of them are sampled.
             sizes: Words by feature, `WORDS` by default; a feature that is left out is not used.
-            side: The shorter side of pictures, in pixels.
-            most: Pictures to learn from.
-            points: Points of each picture; all if it has fewer.
-            seed: Draws pictures, points and the first words.
+            side: The shorter side of images, in pixels.
+            most: Images to learn from.
+            points: Points of each image; all if it has fewer.
+            seed: Draws images, points and the first words.
             workers: Threads; all cores by default.
-            progress: Called with (pictures done, pictures in total).
+            progress: Called with (images done, images in total).
         """
         sizes = dict(WORDS) if sizes is None else dict(sizes)
         _refuse_unknown(sizes)
@@ -165,7 +165,7 @@ class VisualWords:
             return cls(dict(zip(sizes, fitted, strict=True)), side)
 
     def count(self, picture: Any, grid: int) -> list[npt.NDArray[np.uint16]]:
-        """How often each word of each feature is in each cell of a grid over one picture: (cells, words) a feature."""
+        """How often each word of each feature is in each cell of a grid over one image: (cells, words) a feature."""
         held = pixels(picture, side=self.side)
         return [self._count_one(name, held, grid) for name in self.words]
 

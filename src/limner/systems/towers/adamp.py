@@ -29,7 +29,7 @@ class AdamP(torch.optim.Optimizer):
     Args:
         parameters: What is trained.
         lr: Step size.
-        betas: Of the two moments.
+        betas: Decay rates of the two moments.
         weight_decay: Share by which weights shrink, apart from the gradient.
     """
 

@@ -1,4 +1,4 @@
-"""The card of a saved model: what it is, its training data and its results."""
+"""The model card of a saved model: what it is, its training data and its results."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def card(config: Mapping[str, Any], *, about: str, learned: int) -> str:
 
 
 def write(folder: Path, module: nn.Module, config: Mapping[str, object], *, about: str) -> None:
-    """Writes the card of a model into its folder."""
+    """Writes the model card into its folder."""
     learned = sum(p.numel() for p in module.parameters())
     write_text(folder / CARD, card(config, about=about, learned=learned))
 

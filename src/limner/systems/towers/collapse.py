@@ -1,8 +1,8 @@
-"""Embeddings that have all become nearly equal: what a loss with hard negatives can end in, and what to say then.
+"""Detects collapse: a loss with hard negatives can make all embeddings nearly equal; warns if that happens.
 
 With only the hardest negative (loss "max"), one point for everything costs `2 * margin`, which is less than random
 vectors cost. Early in training the gradient leads there, whatever the learning rate is, and is small there, so training
-hardly gets away. Losses that look at more negatives ("sum", "adaptive") do not end there.
+hardly leaves that point. Losses that use more negatives ("sum", "adaptive") do not end there.
 """
 
 from __future__ import annotations

@@ -391,7 +391,7 @@ class CrankModel:
         return Scores.from_embeddings(Embeddings(ids[0], images), Embeddings(ids[1], texts))
 
     def save(self, path: str | Path) -> Path:
-        """Writes a folder: weights, config.json, what the backbone needs, and a card."""
+        """Writes a folder: weights, config.json, what the backbone needs, and a model card."""
         tuned = isinstance(self.judge, Tuned)
         picture = self.judge.picture
         sizes = {"features": None if picture is None else int(picture.linear.in_features)}

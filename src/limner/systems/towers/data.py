@@ -123,7 +123,7 @@ class Batches:
     Args:
         pairs: What to draw from.
         size: Pairs in a batch, over all processes.
-        seed: Seed of the orders.
+        seed: Seed of the random order.
         group: The process group.
     """
 

@@ -1,4 +1,4 @@
-"""Fusion of the two parts of a query, the text u of a file name and the picture v, into one vector (Messina 2022)."""
+"""Fusion of the two parts of a query, the text u of a file name and the image v, into one vector (Messina 2022)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Fused(NamedTuple):
 
     Args:
         query: One vector per query.
-        weights: How much text and picture count, queries by two.
+        weights: How much text and image count, queries by two.
     """
 
     query: Tensor

@@ -96,7 +96,7 @@ class ImagePairScorer(ABC):
 
     @abstractmethod
     def batch(self, images: list[Any], texts: list[str]) -> Tensor:
-        """Scores of pairs, from what `read` gave and texts."""
+        """Scores of pairs, from the output of `read` and the texts."""
 
 
 def _distinct(images: Sequence[Any]) -> tuple[IntArray, list[Any]]:

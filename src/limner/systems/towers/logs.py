@@ -1,4 +1,4 @@
-"""What a training run says: a CSV and TensorBoard log in its folder, and a live line for who is waiting."""
+"""Logs of a training run: CSV and TensorBoard files in its folder, and a live progress line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from limner.scores import Progress
 
 Row = Mapping[str, float]
-_SECONDS = 0.2  # the live line is not renewed more often; to read the loss, a GPU has to be waited for
+_SECONDS = 0.2  # minimum time between updates of the live line: reading the loss waits for the GPU
 
 
 class Log:
@@ -76,7 +76,7 @@ def _writer(folder: Path) -> object:
 
 
 class Live:
-    """Says how far training is, with the loss and the last dev values: on a terminal, or through `progress`.
+    """Reports progress, the loss and the last dev values: on a terminal, or through `progress`.
 
     Args:
         steps: Steps of the whole run.

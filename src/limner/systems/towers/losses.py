@@ -6,7 +6,7 @@ together is ever a negative: neither the other texts of an image, nor the texts 
 One of your own needs no registration: name it as "module:function".
 
 With h(i, t, t') = [margin - s(i, t) + s(i, t')]+ for a positive pair (i, t) and a negative t' of the same image, the
-losses differ only in which negatives they look at. The other direction swaps the sides.
+losses differ only in which negatives they use. The other direction swaps the sides.
 """
 
 from __future__ import annotations

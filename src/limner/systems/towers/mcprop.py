@@ -1,7 +1,7 @@
-"""MCProp: a query of a picture and its file name, and captions, in one space (Messina et al. 2022).
+"""MCProp: a query of an image and its file name, and captions, in one space (Messina et al. 2022).
 
 One frozen text backbone reads names and captions; a small transformer head for each gives a vector, its first output
-token: that of the backbone's own first token if it has one. Name and picture are fused into the query. The loss is the
+token: that of the backbone's own first token if it has one. Name and image are fused into the query. The loss is the
 max-margin loss of two towers.
 """
 
@@ -279,7 +279,7 @@ def _at(rows: npt.NDArray[np.int64], like: Tensor) -> Tensor:
 def train(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
 ) -> McpropModel:
-    """A picture and its file name as one query for captions (Messina et al. 2022).
+    """An image and its file name as one query for captions (Messina et al. 2022).
 
     Args:
         collection: The training collection; images have the field "file_name", or their files' and ids' names are
@@ -358,7 +358,7 @@ class McpropModel:
         return Embeddings(items.ids, encoded_texts(self.module, self.reader, self.reader.read(items.values)))
 
     def encode_images(self, items: Items, *, features: Any = None) -> Embeddings:
-        """Pictures with their file names in the joint space."""
+        """Images with their file names in the joint space."""
         return Embeddings(items.ids, self._encoded(items, image_names(items), features)[0])
 
     def _queries(self, collection: Collection, features: Any) -> tuple[Any, Any]:
@@ -381,7 +381,7 @@ class McpropModel:
         return encoded_queries(self.module, self.reader, self.reader.read(names), held)
 
     def plot(self, path: str | Path) -> Path:
-        """Draws the mean weights of file name and picture, epoch by epoch (png, svg or pdf)."""
+        """Draws the mean weights of file name and image, epoch by epoch (png, svg or pdf)."""
         settle_matplotlib()
         import matplotlib
         from matplotlib.figure import Figure
@@ -403,7 +403,7 @@ class McpropModel:
         return f"{KIND} {checkpoints.short_fingerprint(self.module, f'{self.reader.kind} {self.reader.max_tokens}')}"
 
     def save(self, path: str | Path) -> Path:
-        """Writes a folder: weights, config.json, what the reader needs, the drawn weights, and a card."""
+        """Writes a folder: weights, config.json, what the reader needs, a plot of the weights, and a model card."""
         features = {} if self.features is None else self.features.about()
         sizes = {"features": int(self.module.images.linear.in_features), "dim": self.reader.dim}
         config = {"name": self.name, "reader": self.reader.about(), "features": features}

@@ -1,4 +1,4 @@
-"""Pictures with file names, and captions, as tensors: what MCProp and CRank learn from."""
+"""Images with file names, and captions, as tensors: what MCProp and CRank learn from."""
 
 from __future__ import annotations
 

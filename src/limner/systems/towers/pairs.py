@@ -123,7 +123,7 @@ class Pairs:
     """Pairs of texts as tokens.
 
     Args:
-        template: What stands around the texts.
+        template: Tokens around the texts.
         first: Tokens of the first texts.
         second: Tokens of the second.
         max_tokens: Tokens per pair, special tokens included.

@@ -67,7 +67,7 @@ class TextReader(ABC):
 
     Args:
         max_tokens: Tokens per text.
-        device: Where the vectors are wanted.
+        device: Device of the vectors.
     """
 
     kind: str
@@ -94,7 +94,7 @@ class TextReader(ABC):
         """A vector per token, without gradient."""
 
     def read(self, texts: Sequence[str]) -> Read:
-        """Texts ready to be looked at."""
+        """Prepared texts."""
         rows = [row[: self.max_tokens] or [0] for row in self.numbers(list(texts))]
         matrix, filled = padded(rows)
         return Read(torch.from_numpy(matrix).to(self.device), filled.sum(axis=1), self.whole(texts))
@@ -171,7 +171,7 @@ _REMEMBERED = 1 << 18
 
 
 def _packaged(texts: Sequence[str]) -> list[tuple[list[int], npt.NDArray[np.float32]]]:
-    """Pieces and sentence vectors of texts; remembered, since they are cut in plain Python."""
+    """Pieces and sentence vectors of texts; cached, since the tokeniser is written in Python."""
     fresh = [text for text in dict.fromkeys(texts) if text not in _SEEN]
     if len(_SEEN) + len(fresh) > _REMEMBERED:
         _SEEN.clear()
@@ -229,7 +229,7 @@ def reader_of(
         dim: Numbers per word of "words".
         max_tokens: Tokens per text.
         min_count: Words in fewer texts are unknown to "words".
-        device: Where the vectors are wanted.
+        device: Device of the vectors.
     """
     if backbone is None or backbone == WORDS:
         return WordsReader(Vocabulary.fit(texts, min_count=min_count), dim=dim, max_tokens=max_tokens, device=device)

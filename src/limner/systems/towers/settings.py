@@ -139,7 +139,7 @@ def settings(kind: type[Kind], options: Mapping[str, Any], *, what: str) -> Kind
 
     Args:
         kind: A dataclass of settings.
-        options: Values by name; what is not there has its default.
+        options: Values by name; missing ones have their defaults.
         what: Whose options they are; used in messages only.
 
     >>> settings(Training, {"epochs": 3, "learning_rate": 1}, what="towers").learning_rate

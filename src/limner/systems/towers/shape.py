@@ -95,7 +95,7 @@ class Margin:
     Args:
         loss: A key of `limner.systems.towers.losses.LOSSES`, "module:function", or a function.
         margin: The margin.
-        k: Nearest negatives that "knn" looks at (3 by default).
+        k: Number of nearest negatives that "knn" uses (3 by default).
     """
 
     loss: str | Callable[..., Tensor] = "knn"
@@ -119,7 +119,7 @@ class Several:
     Args:
         heads: Vectors per item.
         diversity: Weight of the similarity of the views of an item.
-        discrepancy: Weight of how far the clouds of images and texts are apart.
+        discrepancy: Weight of the distance between the distributions of images and texts.
     """
 
     heads: int = 2
@@ -153,7 +153,7 @@ class Uncertain:
 VARIANTS: Mapping[str, tuple[type, ...]] = MappingProxyType(
     {"towers": (Margin,), "pvse": (Margin, Several), "pcme": (Uncertain,)}
 )
-"""The kinds of tower models, and which settings each has beside `Inputs`, `Shape` and `Training`."""
+"""The kinds of tower models, and which settings each has in addition to `Inputs`, `Shape` and `Training`."""
 
 
 def built(

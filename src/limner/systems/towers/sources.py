@@ -29,11 +29,11 @@ BUILT_IN = "histograms"
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """Vectors that are there already.
+    """Vectors that are already computed.
 
     Args:
         embeddings: By id.
-        path: The file they came from, if they did.
+        path: The file they were read from, if any.
         others: What made them, and makes those of further items.
     """
 
@@ -74,11 +74,11 @@ class Stored:
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """Vectors that an encoder makes when they are wanted.
+    """Vectors that an encoder computes on demand.
 
     Args:
         encoder: An object with `encode(items) -> array`, or with `encode_images` and `encode_texts`.
-        name: By which it is found again; None for an object that was given.
+        name: Name under which it can be opened again; None for an object that was given.
         options: With which it was made.
     """
 

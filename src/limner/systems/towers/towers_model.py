@@ -122,7 +122,7 @@ class TowersModel:
         return as_sets(items.ids, self._texts(items)[0])
 
     def uncertainty(self, items: Items, *, features: Any = None) -> npt.NDArray[np.float32]:
-        """How unsure PCME is of each item: the mean logarithm of its variance; higher is less sure."""
+        """PCME's uncertainty about each item: the mean logarithm of its variance; higher is less certain."""
         if self.variant != "pcme":
             raise LimnerError(f"a model of kind {self.variant!r} predicts no uncertainty: train 'pcme'")
         seen = self._images(items, features, None) if items.kind == "image" else self._texts(items)
@@ -140,7 +140,7 @@ class TowersModel:
         return f"{self.variant} {checkpoints.short_fingerprint(self.module, told)}"
 
     def save(self, path: str | Path) -> Path:
-        """Writes a folder: weights, config.json, the vocabulary, and a card with what was measured."""
+        """Writes a folder: weights, config.json, the vocabulary, and a model card with the results."""
         config = self._config()
         content = {**config, **kept(self.trained_on)}
         weights = checkpoints.arrays(self.module)

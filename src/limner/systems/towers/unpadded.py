@@ -1,10 +1,10 @@
 """The forward pass of BERT and similar models for scoring pairs, without what scoring does not need.
 
-All tokens of a batch stand in one row, without padding; only attention is computed pair by pair, for all pairs of one
+All tokens of a batch are in one row, without padding; only attention is computed pair by pair, for all pairs of one
 length at once. Queries, keys and values are one product. In the last layer only the first token is computed, since
 only its state is
 used: of the twelve products of d x d numbers per token that a layer has, two are left there. Weights
-are held reversed than the library holds them: so some processors multiply a fifth faster.
+are held reversed than the library holds them: some CPUs multiply a fifth faster that way.
 The numbers are those of the library's own pass, up to rounding.
 """
 
@@ -133,7 +133,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class LengthGroup:
-    """Pairs of one length that stand one after the other.
+    """Consecutive pairs of one length.
 
     Args:
         start: The row of the first token of the first pair.
@@ -170,7 +170,7 @@ class UnpaddedEncoder:
     """The encoder of a model of `FIRST_POSITION`, packed.
 
     Args:
-        encoder: The library's `BertModel`, `RobertaModel` or `XLMRobertaModel`, in the precision that is wanted.
+        encoder: The library's `BertModel`, `RobertaModel` or `XLMRobertaModel`, in the target precision.
     """
 
     def __init__(self, encoder: Any) -> None:
@@ -188,7 +188,7 @@ class UnpaddedEncoder:
         Args:
             tokens: Tokens of all pairs, one after the other.
             types: Which text of the pair each token belongs to.
-            lengths: Tokens of each pair; pairs of one length stand together.
+            lengths: Tokens of each pair; pairs of one length are consecutive.
         """
         groups = groups_of(lengths)
         places = np.concatenate([np.tile(np.arange(g.length), g.count) for g in groups]) + self.first_position
