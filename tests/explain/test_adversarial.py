@@ -9,8 +9,9 @@ import pytest
 
 import limner
 from limner.core.errors import LimnerError, UnknownName
-from limner.explain.adversarial import KINDS, Edit, attack, attack_all
+from limner.explain.adversarial import KINDS, attack, attack_all
 from limner.explain.blindness import blind_baseline, ranks, rerank, table
+from limner.explain.edits import Edit
 from limner.explain.opposites import FAR, colours_in, css_colours
 from limner.explain.textonly import text_only
 
@@ -67,6 +68,147 @@ def test_what_is_several_already_stays(text):
 )
 def test_verbs_keep_their_form(text, expected):
     assert after(text, "verb") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A dog is running.", "A dog is not running."),
+        ("Two dogs are here.", "Two dogs are not here."),
+        ("There is a red ball.", "There is not a red ball."),
+        ("A dog runs.", "A dog does not run."),
+        ("Two children play outside.", "Two children do not play outside."),
+        ("A girl jumping into the pool", "A girl not jumping into the pool"),
+        ("The man has a hat.", "The man does not have a hat."),
+        ("Two men have the ball.", "Two men do not have the ball."),
+        ("A man with glasses", "A man without glasses"),
+    ],
+)
+def test_negation_denies_a_verb_or_what_one_has(text, expected):
+    assert after(text, "negation") == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A dog.",
+        "A red ball and a blue box",
+        "A dog is not running.",  # already denied
+        "A dog runs without a leash.",
+        "A dog isn't running.",
+        "Is a dog here?",
+        "A ball covered with snow",
+        "A boy pushed",  # he pushed, or he was pushed
+    ],
+)
+def test_negation_is_not_possible(text):
+    assert attack(text, "negation") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A dog chases a cat.", "A cat chases a dog."),
+        ("A man is riding a horse", "A horse is riding a man"),
+        ("An owl above a dog", "A dog above an owl"),
+        ("The cup is on the table.", "The table is on the cup."),
+        ("A chair to the left of a table", "A table to the left of a chair"),
+        ("A boy in front of a girl", "A girl in front of a boy"),
+        ("Two men on two horses", "Two horses on two men"),
+        ("A red ball and a blue box", "A blue ball and a red box"),
+        ("Orange cats with a green ball", "Green cats with an orange ball"),
+        ("A big dog beside a small cat", "A small dog beside a big cat"),
+    ],
+)
+def test_word_order_exchanges_roles_or_attributes(text, expected):
+    assert after(text, "word-order") == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A dog and a cat",  # says the same in the other order
+        "A dog next to a cat",
+        "A man hugs a woman.",
+        "A dog chases a dog.",
+        "A red dog and a blue dog",
+        "A big dog and a large cat",
+        "A gray dog and a grey cat",
+        "A black and white dog",
+        "A dog in the snow",  # nothing that snow could do to a dog
+        "A man in a jacket",
+        "Two dogs chase a cat.",  # the verb would have to change
+    ],
+)
+def test_word_order_is_not_possible(text):
+    assert attack(text, "word-order") is None
+
+
+@pytest.mark.parametrize("text", ["A dog chases an owl.", "A red ball and a blue box", "The cup is on the table."])
+def test_word_order_keeps_all_words(text):
+    same = [
+        sorted("a" if w == "an" else w for w in t.lower().rstrip(".").split())
+        for t in (text, after(text, "word-order"))
+    ]
+    assert same[0] == same[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A dog behind a tree", "A dog in front of a tree"),
+        ("A dog in front of a tree.", "A dog behind a tree."),
+        ("A cup on a table", "A cup under a table"),
+        ("A cup on top of the table", "A cup under the table"),
+        ("A cat is next to a box.", "A cat is far from a box."),
+        ("A kite above two trees", "A kite below two trees"),
+        ("A ball to the left of a box", "A ball to the right of a box"),
+        ("The man on the right", "The man on the left"),
+        ("A man walks up a hill.", "A man walks down a hill."),
+        ("A dog jumps into a lake.", "A dog jumps out of a lake."),
+        ("Under a tree, a dog", "On top of a tree, a dog"),
+    ],
+)
+def test_relations_become_their_opposite(text, expected):
+    assert after(text, "relation") == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A dog runs.",
+        "A man on the phone",
+        "A walk on a sunny day",
+        "A dog on a leash",
+        "A boy picks up a ball.",
+        "A man walks down a street.",  # up a street says the same
+        "The train left a station.",
+        "A child with a red hat",
+        "A man looks down",
+    ],
+)
+def test_a_relation_is_not_possible(text):
+    assert attack(text, "relation") is None
+
+
+def test_an_edit_of_several_words_says_where():
+    edit = attack("A dog in front of a tree.", "relation")
+    assert edit is not None
+    assert (edit.start, edit.old, edit.new, edit.word) == (6, "in front of", "behind", "in front of")
+    edit = attack("The man has a red hat.", "negation")
+    assert edit is not None
+    assert (edit.start, edit.old, edit.new, edit.word) == (8, "has", "does not have", "red")
+
+
+def test_a_bag_of_words_cannot_see_word_order():
+    """Same words, same vector: the truth stays where it was, and the table says 100% blind."""
+    texts = ["a dog chases a cat", "a man rides a horse"]
+    words = sorted({w for t in texts for w in t.split()})
+    bags = lambda each: np.array([[t.split().count(w) for w in words] for t in each], dtype=float)  # noqa: E731
+    corpus = bags(texts)
+    edits = [attack(t, "word-order") for t in texts]
+    done = rerank("word-order", edits, corpus @ corpus.T, np.arange(2), lambda asked: bags(asked) @ corpus.T)
+    assert len(done.edits) == 2 and done.blindness == 1 and not done.moved.any()
 
 
 def test_number_and_size():

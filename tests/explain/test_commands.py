@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import limner
 from limner.cli import app
+from limner.explain.adversarial import FURTHER, KINDS
 from limner.explain.failures import explain, failures
 from limner.explain.labels import CLASSES
 from limner.explain.showing import shown_failures
@@ -145,6 +146,20 @@ def test_attack_asks_again():
     assert found["kind"] == "colour-in" and found["changed"] > 0
     assert found["lower"] + found["higher"] + found["same"] == pytest.approx(1)
     assert set(found["R@1"]) == {"before", "after"}
+
+
+def test_attack_changes_clauses():
+    """`colours` reads only which colours a text names: the order of the words cannot move it."""
+    kinds = [word for kind in ("negation", "word-order", "relation") for word in ("--kind", kind)]
+    said = json.loads(call("attack", "scenes", "-O", "images=60", "--system", "colours", *kinds, "--json"))["attacks"]
+    assert [each["kind"] for each in said] == kinds[1::2]
+    assert all(each["changed"] > 0 for each in said)
+    assert said[1]["same"] == 1
+
+
+def test_the_help_of_attack_names_every_kind():
+    said = " ".join(call("attack", "--help").split())
+    assert [kind for kind in (*KINDS, *FURTHER) if kind not in said] == []
 
 
 def test_attack_refuses():

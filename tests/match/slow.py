@@ -55,6 +55,10 @@ def nnn(s, bank, *, own=False, k=16, alpha=0.75):
     return s - alpha * np.array(columns(bank, lambda c: mean_of_best(c, k)))
 
 
+def centred(s, bank, *, own=False, alpha=1.0):
+    return s - alpha * np.array(columns(bank, lambda c: mean_of_best(c, len(bank))))
+
+
 def inverted_softmax(s, bank, *, own=False, beta=30.0):
     """`own`: which row of the bank each query is, -1 for none; True if the bank is the queries, False for none."""
     own = np.arange(len(s)) if own is True else np.full(len(s), -1) if own is False else own
@@ -95,6 +99,7 @@ CORRECTIONS = {
     "dual_softmax": dual_softmax,
     "dynamic_inverted_softmax": dynamic_inverted_softmax,
     "nnn": nnn,
+    "centred": centred,
     "sinkhorn": sinkhorn,
 }
 

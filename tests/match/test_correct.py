@@ -55,6 +55,7 @@ PLAIN = {
     "dual_softmax": lambda s, bank: 60 * s - logsumexp(30 * bank, axis=0) - logsumexp(30 * s, axis=1)[:, None],
     "dynamic_inverted_softmax": lambda s, bank: dynamic(s, bank, 20),
     "nnn": lambda s, bank: s - 0.75 * highest(bank, 16, 0),
+    "centred": lambda s, bank: s - bank.mean(axis=0),
     "sinkhorn": lambda s, bank: balanced(s, bank, 30, 5),
 }
 
@@ -108,6 +109,19 @@ def test_composed(scores):
     assert np.abs(scores.correct("nnn").correct("csls").matrix() - PLAIN["csls"](first, first)).max() < 1e-5
 
 
+def test_centred_scores_rank_as_centred_vectors(scores):
+    """The mean of its own side is subtracted from every vector; with a bank, the queries' mean is that of the bank."""
+    queries, candidates = (np.float64(np.asarray(v)) for v in (scores.query_vectors, scores.candidate_vectors))
+    queries, candidates = (v / np.linalg.norm(v, axis=1)[:, None] for v in (queries, candidates))
+    bank = np.float64(np.asarray(vectors(300, 3)))
+    bank /= np.linalg.norm(bank, axis=1)[:, None]
+    for given, mean in ((None, queries.mean(axis=0)), (vectors(300, 3), bank.mean(axis=0))):
+        expected = (queries - mean) @ (candidates - candidates.mean(axis=0)).T
+        found = scores.correct("centred", bank=given).matrix()
+        by_row = found - expected
+        assert np.abs(by_row - by_row.mean(axis=1, keepdims=True)).max() < 1e-5
+
+
 def test_the_given_matrix_is_not_changed():
     matrix = np.random.default_rng(0).standard_normal((20, 30)).astype(np.float32)
     before = matrix.copy()
@@ -124,7 +138,7 @@ def test_hubs_get_fewer():
     spread = Embeddings(range(400), rng.standard_normal((400, 10)) + 2 * centre / np.linalg.norm(centre))
     scores = Scores.from_embeddings(spread, Embeddings(range(400), rng.standard_normal((400, 10))))
     before = Hubs.of(scores.top(10)).skewness
-    for name in ("csls", "inverted_softmax", "dual_softmax", "nnn", "sinkhorn"):
+    for name in ("csls", "inverted_softmax", "dual_softmax", "nnn", "centred", "sinkhorn"):
         assert Hubs.of(scores.correct(name).top(10)).skewness < before, name
 
 

@@ -100,13 +100,14 @@ def same_places(data):
 
 
 def same_corrections(data):
-    """CSLS and NNN: the k best of columns, and lists of corrected scores."""
+    """CSLS and NNN, the k best of columns, and means of columns: lists of corrected scores."""
     case = Case(data)
     if case.scores.shape[0] < 2:
         return
-    name, k = data.draw(st.sampled_from(["csls", "nnn"])), data.draw(st.sampled_from([1, 3, 10]))
+    name, k = data.draw(st.sampled_from(["csls", "nnn", "centred"])), data.draw(st.sampled_from([1, 3, 10]))
+    options = {} if name == "centred" else {"k": k}
     try:
-        plain, filtered = case.both(lambda scores: scores.correct(name, k=k).top(case.k))
+        plain, filtered = case.both(lambda scores: scores.correct(name, **options).top(case.k))
     except LimnerError:
         return  # scores that are too large to be corrected
     assert np.array_equal(plain.indices, filtered.indices)

@@ -147,7 +147,7 @@ def test_more_than_there_are_and_arrays_as_queries(tmp_path):
 
 @pytest.mark.parametrize("memory", [2**30, 0], ids=["in memory", "streamed"])
 @pytest.mark.parametrize(
-    "name", ["csls", "inverted_softmax", "dual_softmax", "dynamic_inverted_softmax", "nnn", "sinkhorn"]
+    "name", ["csls", "inverted_softmax", "dual_softmax", "dynamic_inverted_softmax", "nnn", "centred", "sinkhorn"]
 )
 def test_corrections_from_a_bank_are_those_of_scores(stored, tmp_path, memory, name):
     folder, whole = stored

@@ -22,6 +22,7 @@ OPTIONS = {
     "dual_softmax": {"beta": BETAS},
     "dynamic_inverted_softmax": {"beta": BETAS},
     "nnn": {"k": st.integers(1, 12), "alpha": st.sampled_from([0.25, 0.75, 1.0])},
+    "centred": {"alpha": st.sampled_from([0.25, 0.75, 1.0])},
     "sinkhorn": {"beta": BETAS, "rounds": st.integers(1, 6)},
 }
 

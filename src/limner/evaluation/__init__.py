@@ -7,6 +7,7 @@ from limner.evaluation.board_reading import leaderboard
 from limner.evaluation.breakdown import Breakdown, breakdown
 from limner.evaluation.comparison import Comparison, compare
 from limner.evaluation.evaluate import evaluate
+from limner.evaluation.gap import ModalityGap, modality_gap
 from limner.evaluation.hubs import Hubs
 from limner.evaluation.measures import Measure
 from limner.evaluation.meter import RetrievalMeter
@@ -24,6 +25,7 @@ __all__ = [
     "Comparison",
     "Hubs",
     "Measure",
+    "ModalityGap",
     "Report",
     "RetrievalMeter",
     "breakdown",
@@ -31,5 +33,6 @@ __all__ = [
     "corrected",
     "evaluate",
     "leaderboard",
+    "modality_gap",
     "tune",
 ]

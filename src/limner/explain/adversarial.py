@@ -1,4 +1,4 @@
-"""Adversarial queries: one word of a query is changed to contradict the original; grammar is kept.
+"""Adversarial queries: one claim of a query is changed to contradict the original; grammar is kept.
 
 After Lymperaiou et al. (2022), with the kinds they suggest as future work. Every edit changes one claim, depends only
 on the seed and the text, and records its position and the original words.
@@ -13,6 +13,9 @@ on the seed and the text, and records its position and the original words.
 | number | a number word becomes another one |
 | verb | a verb becomes its antonym, in the same form |
 | plural | one thing becomes several, or several one, with article, number and verb in agreement |
+| negation | a verb is denied ("is not running"), or "with" becomes "without" |
+| word-order | two nouns exchange their roles, or two things their colours or sizes; no word is added or lost |
+| relation | a relation in space becomes its opposite: "behind" becomes "in front of" |
 | synonym | a noun becomes the rarest word of its usual meaning: this denies nothing, so a reader should not move |
 """
 
@@ -20,79 +23,27 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from limner.core.errors import UnknownName
+from limner.explain.clauses import negation, relation, word_order
+from limner.explain.edits import Change, Context, Edit, Token, agreeing_article, cased, edited
 from limner.explain.opposites import ANTONYMS, PLAIN, VERBS, colours_in, css_colours, far_from
 from limner.explain.reading import BIG, FUNCTION, GROUPS, NUMBERS, SMALL, WORD
-from limner.language.inflection import AGREE, PAST, SINGULAR, article, inflect, plural
+from limner.language.inflection import AGREE, PAST, SINGULAR, inflect, plural
 from limner.language.wordnet import WordNet
 
-
-@dataclass(frozen=True)
-class Edit:
-    """One adversarial query.
-
-    Args:
-        kind: The kind of change.
-        before: The original text.
-        after: The changed text.
-        start: Start position of the change.
-        old: The original words.
-        new: The new words.
-        word: The claim that was changed, such as "red".
-    """
-
-    kind: str
-    before: str
-    after: str
-    start: int
-    old: str
-    new: str
-    word: str
-
-
-@dataclass(frozen=True)
-class Token:
-    """A word of a text and its position."""
-
-    text: str
-    start: int
-
-    @property
-    def low(self) -> str:
-        """In lower case."""
-        return self.text.lower()
-
-    @property
-    def stop(self) -> int:
-        """Its end position."""
-        return self.start + len(self.text)
-
-
-@dataclass(frozen=True)
-class Context:
-    """Resources for an edit: WordNet, randomness, the colours of the data."""
-
-    wordnet: WordNet
-    dice: np.random.Generator
-    colours: Sequence[str]
-
-    def choose(self, options: Sequence[str]) -> str:
-        """A random choice."""
-        return options[int(self.dice.integers(len(options)))]
-
-
-Change = tuple[Token, str]
 Proposer = Callable[[list[Token], int, Context], str | None]
+"""The new word for the word at a place, or None."""
+Editor = Callable[[str, list[Token], int, Context], Edit | None]
+"""The edit that begins at a place and changes more than one word, or None."""
 
 
 def attack(
     text: str, kind: str, *, seed: int = 0, colours: Iterable[str] = (), wordnet: WordNet | None = None
 ) -> Edit | None:
-    """Changes one word of a query, or returns None if nothing can be changed.
+    """Changes one claim of a query, or returns None if nothing can be changed.
 
     Args:
         text: The query, in English.
@@ -104,6 +55,8 @@ def attack(
     >>> edit = attack("A big dog sits.", "size", seed=1)
     >>> edit.old, edit.new in ("small", "little", "minor", "tiny")
     ('big', True)
+    >>> attack("A dog chases a cat.", "word-order").after, attack("A dog is asleep.", "negation").after
+    ('A cat chases a dog.', 'A dog is not asleep.')
     >>> attack("A dog.", "size") is None
     True
     """
@@ -112,8 +65,9 @@ def attack(
     context = Context(wordnet or WordNet.load(), _dice(text, kind, seed), tuple(colours))
     tokens = [Token(m.group(), m.start()) for m in WORD.finditer(text)]
     order = context.dice.permutation(len(tokens))
+    editor = EDITORS.get(kind)
     for at in (int(number) for number in order):
-        edit = _plural(text, tokens, at, context) if kind == "plural" else _swap(text, kind, tokens, at, context)
+        edit = editor(text, tokens, at, context) if editor else _swap(text, kind, tokens, at, context)
         if edit is not None:
             return edit
     return None
@@ -128,37 +82,8 @@ def _swap(text: str, kind: str, tokens: list[Token], at: int, context: Context) 
     new = PROPOSERS[kind](tokens, at, context)
     if new is None or new.lower() == tokens[at].low:
         return None
-    changes = [(tokens[at], _cased(tokens[at].text, new)), *_article(tokens, at, new)]
-    return _edit(text, kind, changes, tokens[at].low)
-
-
-def _edit(text: str, kind: str, changes: Sequence[Change], word: str) -> Edit:
-    """Applies changes to one span of the text."""
-    ordered = sorted(changes, key=lambda change: change[0].start)
-    start, stop = ordered[0][0].start, ordered[-1][0].stop
-    new, place = "", start
-    for token, replacement in ordered:
-        new += text[place : token.start] + replacement
-        place = token.stop
-        if not replacement and text[place : place + 1] == " ":
-            place += 1
-    stop = max(stop, place)
-    after = text[:start] + new + text[stop:]
-    if start == 0:
-        after = after[:1].upper() + after[1:] if text[:1].isupper() else after
-    return Edit(kind, text, after, start, text[start:stop].strip(), after[start : start + len(new)].strip(), word)
-
-
-def _cased(old: str, new: str) -> str:
-    return new[:1].upper() + new[1:] if old[:1].isupper() else new
-
-
-def _article(tokens: list[Token], at: int, new: str) -> list[Change]:
-    """The article before a changed word, where it must change too."""
-    if at == 0 or tokens[at - 1].low not in ("a", "an"):
-        return []
-    right = article(new)
-    return [(tokens[at - 1], _cased(tokens[at - 1].text, right))] if tokens[at - 1].low != right else []
+    changes = [(tokens[at], cased(tokens[at].text, new)), *agreeing_article(tokens, at, new)]
+    return edited(text, kind, changes, tokens[at].low)
 
 
 # --- one word for another ---------------------------------------------------------------------------------------
@@ -294,8 +219,8 @@ def _plural(text: str, tokens: list[Token], at: int, context: Context) -> Edit |
     new = plural(noun) if to_many else SINGULAR.get(noun) or context.wordnet.base(noun)
     if new is None or new == noun:
         return None
-    changes = [(tokens[at], _cased(tokens[at].text, "several" if to_many else "one")), (tokens[head], new)]
-    return _edit(text, "plural", changes + _verb_after(text, tokens, head, context.wordnet, many=to_many), noun)
+    changes = [(tokens[at], cased(tokens[at].text, "several" if to_many else "one")), (tokens[head], new)]
+    return edited(text, "plural", changes + _verb_after(text, tokens, head, context.wordnet, many=to_many), noun)
 
 
 def _head(text: str, tokens: list[Token], at: int, wordnet: WordNet, *, singular: bool) -> int | None:
@@ -363,7 +288,16 @@ PROPOSERS: dict[str, Proposer] = {
     "verb": _verb,
     "synonym": _synonym,
 }
-KINDS = ("antonym", "colour-all", "colour-in", "size", "number", "verb", "plural", "synonym")
+EDITORS: dict[str, Editor] = {
+    "plural": _plural,
+    "negation": negation,
+    "word-order": word_order,
+    "relation": relation,
+}
+KINDS = (
+    "antonym", "colour-all", "colour-in", "size", "number", "verb", "plural", "negation", "word-order", "relation",
+    "synonym",
+)  # fmt: skip
 FURTHER = ("antonym-wordnet",)
 """Kinds that are made on request only: the paper's way, where limner's own lists do better."""
 DENIES = frozenset((*KINDS, *FURTHER)) - {"synonym"}

@@ -20,7 +20,8 @@ import numpy.typing as npt
 from limner.core.arrays import Array, FloatArray
 from limner.core.errors import LimnerError
 from limner.core.renamed import renamed
-from limner.explain.adversarial import DENIES, Edit
+from limner.explain.adversarial import DENIES
+from limner.explain.edits import Edit
 from limner.explain.reading import WORD
 
 Ask = Callable[[Sequence[str]], Array]

@@ -116,6 +116,23 @@ def mean_of_best(bank: Scores, k: int, *, limit: Limit, progress: Progress | Non
     return neutral(np.where(count > 0, means, -np.inf))
 
 
+def means(bank: Scores, *, limit: Limit, progress: Progress | None = None) -> FloatArray:
+    """The mean score of every candidate over the bank."""
+    total, count = bank.fold(partial(_totals, limit), _merge_totals, steady=True, progress=progress)
+    return neutral(np.where(count > 0, total / np.maximum(count, 1), -np.inf))
+
+
+def _totals(limit: Limit, held: None, start: int, block: Block) -> tuple[FloatArray, IntArray]:
+    limit(block, start)
+    rows = on_host(block).astype(np.float64)
+    there = rows > -np.inf
+    return np.where(there, rows, 0.0).sum(axis=0), there.sum(axis=0)
+
+
+def _merge_totals(held: tuple[FloatArray, IntArray], other: tuple[FloatArray, IntArray]) -> tuple[FloatArray, IntArray]:
+    return held[0] + other[0], held[1] + other[1]
+
+
 def log_sums(
     bank: Scores,
     beta: float,

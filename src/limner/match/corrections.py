@@ -216,6 +216,41 @@ class Nnn(Correction):
         return _columns.shifted(block, 1.0, self.alpha * known["near"])
 
 
+@built_in("correction", "centred")
+@dataclass(frozen=True)
+class Centred(Correction):
+    """s(i, t) - alpha * mean of the bank scores of t: closes the modality gap (Liang et al. 2022).
+
+    For dot products and alpha = 1, with mq the mean of the bank's queries and mc that of the candidates, this is
+    (q - mq)(c - mc) plus a number that depends on the query only: the ranking is that of vectors from which the mean of
+    their own side was subtracted, without scaling them to length 1 again.
+
+    >>> hub = Scores.from_matrix(np.array([[0.9, 0.8], [0.9, 0.1]]), ["a", "b"], ["hub", "fit"])
+    >>> hub.correct("centred").top(1)["a"]
+    ['fit']
+    """
+
+    grid: ClassVar[Grid] = MappingProxyType({"alpha": (1.0, 0.25, 0.5, 0.75)})
+    alpha: float = 1.0
+
+    @property
+    def reach(self) -> float:
+        """A score and a share of a mean."""
+        return 2.0 + self.alpha
+
+    def gather(self, bank: Scores) -> dict[str, Array]:
+        """Mean of the bank scores of each candidate."""
+        return {"mean": _columns.means(bank, limit=self.limit(bank))}
+
+    def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int]:
+        """A score, less a share of the candidate's mean."""
+        return 1.0, self.alpha * known["mean"], 0
+
+    def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
+        """Subtracts a share of the candidate's mean."""
+        return _columns.shifted(block, 1.0, self.alpha * known["mean"])
+
+
 @built_in("correction", "sinkhorn")
 @dataclass(frozen=True)
 class Sinkhorn(Correction):

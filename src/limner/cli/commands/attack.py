@@ -17,8 +17,8 @@ from limner.core.errors import LimnerError, UnknownName
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
-    from limner.explain.adversarial import Edit
     from limner.explain.blindness import Attack
+    from limner.explain.edits import Edit
 
 
 Asker = Callable[[Sequence[str]], Any]
@@ -28,7 +28,12 @@ def attack(
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
     system: Annotated[str | None, word(f"A system: {SYSTEM}")] = None,
     kind: Annotated[
-        list[str] | None, word("Kind of change; all but antonym-wordnet by default. Repeatable.", metavar="KIND")
+        list[str] | None,
+        word(
+            "Kind of change: antonym, colour-all, colour-in, size, number, verb, plural, negation, word-order, "
+            "relation, synonym (all these by default), antonym-wordnet. Repeatable.",
+            metavar="KIND",
+        ),
     ] = None,
     seed: Annotated[int, word("Random seed.", metavar="N", min=0)] = 0,
     save: Annotated[Path | None, word("Write every edit: a csv.", metavar="FILE")] = None,
@@ -37,7 +42,7 @@ def attack(
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Change one word of every query so that its meaning is contradicted, search again, and compare.
+    """Change one claim of every query so that its meaning is contradicted, search again, and compare.
 
     Without --system the edits are only made and written. Blindness is the share of queries with the relevant image in
     first place before and after. 'Told blind' is how often a text-only model detects the changed query.
@@ -45,6 +50,7 @@ def attack(
     Examples:
       $ limner attack scenes --system histograms
       $ limner attack scenes --system histograms --kind colour-in --kind size
+      $ limner attack scenes --system histograms --kind word-order
       $ limner attack captions.csv --save edits.csv
       $ limner attack captions.csv --system 'clip(model=clip-vit-base-patch32/)'
     """

@@ -1,0 +1,241 @@
+"""Adversarial queries that change a claim about the whole scene: negation, word order, relations.
+
+A bag of words hardly sees these edits. Negation keeps the words and adds "not" or "without"; word order keeps all words
+and exchanges who does what, or which thing has which colour (Yuksekgonul et al. 2023, ARO); a relation becomes its
+opposite. Where an edit might say the same again ("a dog and a cat", "next to" both ways), nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from itertools import combinations, pairwise
+
+from limner.explain.edits import Change, Context, Edit, Token, agreeing_article, cased, edited
+from limner.explain.reading import COLOUR_SPELLING, COLOURS, FUNCTION, NO_OBJECTS, NUMBERS, SIZES, Phrase, phrases
+from limner.language.inflection import SINGULAR, inflect
+from limner.language.tagging import tag
+from limner.language.wordnet import WordNet
+
+# --- negation ---------------------------------------------------------------------------------------------------
+
+NEGATIONS = frozenset(("not", "no", "never", "without", "nobody", "nothing", "none", "neither", "nor", "cannot"))
+DETERMINERS = frozenset(("a", "an", "the", "his", "her", "its", "their", "some", "several", "another", *NUMBERS))
+
+
+def negation(text: str, tokens: list[Token], at: int, context: Context) -> Edit | None:
+    """Denies a verb, or what someone or something has; a text that denies something already is left alone."""
+    if at == 0 or any(t.low in NEGATIONS or t.low.endswith("n't") for t in tokens):
+        return None
+    new = _denied(tokens, at, context.wordnet)
+    return edited(text, "negation", [(tokens[at], new)], _claim(tokens, at)) if new else None
+
+
+def _denied(tokens: list[Token], at: int, wordnet: WordNet) -> str | None:
+    word, after = tokens[at].low, tokens[at + 1].low if at + 1 < len(tokens) else ""
+    if word in ("is", "are", "was", "were"):
+        return f"{word} not" if after else None
+    if word in ("has", "have"):
+        return f"{'does' if word == 'has' else 'do'} not have" if after in DETERMINERS else None
+    kinds = tag([t.low for t in tokens])
+    if kinds[at - 1] != "n":
+        return None
+    if word == "with":
+        return "without" if after else None
+    base = wordnet.base(word, "v") if kinds[at] == "v" else None
+    return None if base == word and wordnet.has(word, "a") else _verb_denied(word, base)  # "gets ready"
+
+
+def _verb_denied(word: str, base: str | None) -> str | None:
+    """A past form is left alone: it may be a participle ("a ball thrown by a boy")."""
+    if base is None or base in ("be", "have"):
+        return None
+    if word == base:
+        return f"do not {base}"
+    if word == inflect(base, "s"):
+        return f"does not {base}"
+    return f"not {word}" if word.endswith("ing") else None
+
+
+def _claim(tokens: list[Token], at: int) -> str:
+    """The word that is denied: the verb itself, or the first word with a meaning after "is", "has" or "with"."""
+    return next((t.low for t in tokens[at:] if t.low not in FUNCTION and t.low not in NUMBERS), tokens[at].low)
+
+
+# --- word order -------------------------------------------------------------------------------------------------
+
+DIRECTED = frozenset((
+    "on", "onto", "under", "underneath", "beneath", "below", "above", "over", "behind", "in", "inside", "into", "at",
+    "toward", "towards", "after",
+))  # fmt: skip
+"""Prepositions that say another thing when their two sides are exchanged; "near" and "with" do not."""
+OF_PLACES = frozenset(("front", "top", "left", "right", "ahead"))
+MUTUAL = frozenset(("meet", "fight", "hug", "kiss", "face", "join", "wrestle", "greet", "race", "touch", "embrace"))
+CLASSES = ("person.n.01", "animal.n.01", "artifact.n.01")
+NO_COUNT = frozenset(("grass", "snow", "sand", "water", "hair", "clothing", "air", "ice", "dirt", "fish", "sheep"))
+
+
+def word_order(text: str, tokens: list[Token], at: int, context: Context) -> Edit | None:
+    """Exchanges two nouns with a directed relation between them, or the colours or sizes of two different things."""
+    kinds = tag([t.low for t in tokens])
+    found = [p for p in phrases(text, context.wordnet) if kinds[p.start] != "v"]  # the noun "chases" is a verb here
+    places = [_modifiers(tokens, one, other, at) for one, other in combinations(found, 2)]
+    for one, other in pairwise(found):
+        if at == one.start and _can_exchange(text, tokens, one, other, context.wordnet):
+            places.append((at, other.start))
+    made = next((each for each in places if each), None)
+    return edited(text, "word-order", _exchanged(tokens, *made), tokens[at].low) if made else None
+
+
+def _exchanged(tokens: list[Token], first: int, second: int) -> list[Change]:
+    pairs = ((first, tokens[second].low), (second, tokens[first].low))
+    words = [(tokens[at], cased(tokens[at].text, new)) for at, new in pairs]
+    return words + [change for at, new in pairs for change in agreeing_article(tokens, at, new)]
+
+
+def _modifiers(tokens: list[Token], one: Phrase, other: Phrase, at: int) -> tuple[int, int] | None:
+    """The places of the colours or sizes of two things, if the word here is the first of them."""
+    if one.noun == other.noun or at >= one.start:
+        return None
+    kinds: tuple[Container[str], ...] = (COLOURS, SIZES)
+    for of_kind in kinds:
+        first, second = (_modifier(tokens, phrase, of_kind) for phrase in (one, other))
+        if first == at and second is not None and second >= one.stop and _same(tokens[first]) != _same(tokens[second]):
+            return first, second
+    return None
+
+
+def _same(token: Token) -> str:
+    """One word for all spellings of a colour and all words of a size: "big" and "large" say the same."""
+    return COLOUR_SPELLING.get(token.low) or SIZES.get(token.low, token.low)
+
+
+def _modifier(tokens: list[Token], phrase: Phrase, of_kind: Container[str]) -> int | None:
+    """The colour or size directly before a noun, unless it is one of several ("black and white dogs")."""
+    for place in range(phrase.start - 1, max(phrase.start - 3, -1), -1):
+        if tokens[place].low in of_kind:
+            return None if place and tokens[place - 1].low == "and" else place
+    return None
+
+
+def _can_exchange(text: str, tokens: list[Token], one: Phrase, other: Phrase, wordnet: WordNet) -> bool:
+    """Whether two nouns can take each other's place, and the text then says another thing."""
+    kinds = tag([t.low for t in tokens])
+    whole = one.stop - one.start == other.stop - other.start == 1 and one.noun != other.noun
+    head = other.stop == len(tokens) or kinds[other.stop] != "n"  # not the "brick" of "a brick wall"
+    if not whole or not head or not _agree(tokens, one, other, wordnet):
+        return False
+    classes = [_class(phrase, wordnet) for phrase in (one, other)]
+    things = [each == "artifact.n.01" for each in classes]
+    # "A man in a jacket sits on a bench": the jacket does not sit. So things must begin a caption, without a verb.
+    nouns = [t.low for t, kind in zip(tokens, kinds, strict=True) if kind == "n" and t.start < tokens[one.start].start]
+    at_rest = "v" not in kinds[one.stop : other.start] and NO_OBJECTS.issuperset(nouns)
+    fits = "" not in classes and things[0] == things[1] and (at_rest or not things[0])
+    return fits and _directed(text, tokens, one, other, wordnet)
+
+
+def _class(phrase: Phrase, wordnet: WordNet) -> str:
+    """A living being in its usual meaning, a made thing in one of the first two (the first "table" is one of data)."""
+    found = [c for c in CLASSES if wordnet.is_a(phrase.senses[0], c)]
+    found += [c for c in CLASSES[2:] if any(wordnet.is_a(sense, c) for sense in phrase.senses[:2])]
+    return found[0] if found else ""
+
+
+def _agree(tokens: list[Token], one: Phrase, other: Phrase, wordnet: WordNet) -> bool:
+    """Whether grammar allows the exchange: both one or both several, each with an article or number, or a plural."""
+    words = [tokens[phrase.start].low for phrase in (one, other)]
+    several = [(SINGULAR.get(word) or wordnet.base(word)) != word for word in words]
+    led = _led(tokens[: one.start]) and _led(tokens[one.stop : other.start])
+    return several[0] == several[1] and (led or several[0]) and not NO_COUNT & {*words}
+
+
+def _led(before: list[Token]) -> bool:
+    """Whether an article or a number leads a noun, with at most two words between."""
+    words = [t.low for t in before[-3:]][::-1]
+    first = next((word for word in words if word in FUNCTION or word in NUMBERS), "")
+    return first in ("a", "an", "the") or first in NUMBERS
+
+
+def _directed(text: str, tokens: list[Token], one: Phrase, other: Phrase, wordnet: WordNet) -> bool:
+    """Whether a verb or preposition between two nouns says another thing in the other direction."""
+    between = [t.low for t in tokens[one.stop : other.start]]
+    if "," in text[tokens[one.start].stop : tokens[other.start].start] or {"and", "or", "while", "as"} & {*between}:
+        return False
+    kinds = tag([t.low for t in tokens])[one.stop : other.start]
+    linking = [(w, k) for w, k in zip(between, kinds, strict=True) if k == "v" or _links(w)]
+    if not linking:
+        return False
+    (word, kind), before = linking[-1], [w for w, _ in linking[:-1]]
+    if word == "of":
+        return bool(before) and before[-1] in OF_PLACES
+    return word in DIRECTED or (kind == "v" and wordnet.base(word, "v") not in MUTUAL)
+
+
+def _links(word: str) -> bool:
+    return word in FUNCTION and word not in DETERMINERS
+
+
+# --- relations --------------------------------------------------------------------------------------------------
+
+OPPOSITES: dict[tuple[str, ...], str] = {
+    ("on", "top", "of"): "under", ("in", "front", "of"): "behind", ("out", "of"): "into", ("next", "to"): "far from",
+    ("close", "to"): "far from", ("far", "from"): "next to", ("away", "from"): "towards", ("on",): "under",
+    ("under",): "on top of", ("underneath",): "on top of", ("beneath",): "on top of", ("over",): "under",
+    ("above",): "below", ("below",): "above", ("behind",): "in front of", ("inside",): "outside",
+    ("outside",): "inside", ("into",): "out of", ("near",): "far from", ("beside",): "far from",
+    ("towards",): "away from", ("toward",): "away from", ("up",): "down", ("down",): "up",
+}  # fmt: skip
+"""Relations of captions and what denies them. "In" and "with" are left out: they say too many things."""
+SIDES = {"left": "right", "right": "left"}
+MOTION = frozenset((
+    "walk", "run", "climb", "go", "ride", "ski", "slide", "move", "drive", "come", "hike", "travel", "skate", "crawl",
+    "march", "race", "jog", "roll", "fly", "sled", "snowboard", "skateboard", "bike", "cycle", "skip", "dash",
+))  # fmt: skip
+"""Verbs after which "up" and "down" are directions; "picks up a ball" is none."""
+NO_PLACES = NO_OBJECTS | {
+    "phone", "telephone", "side", "back", "way", "stomach", "knee", "foot", "computer", "television", "leash", "air",
+}  # fmt: skip
+"""Nouns after which a relation says no place: "on the phone", "on a leash", "into the air"."""
+LEVEL = frozenset(("street", "road", "sidewalk", "path", "trail", "track", "lane", "hallway", "aisle", "beach"))
+"""Up and down these, English says the same."""
+
+
+def relation(text: str, tokens: list[Token], at: int, context: Context) -> Edit | None:
+    """Turns a relation in space into its opposite: "behind a tree" -> "in front of a tree"."""
+    old, new = _opposite(tokens, at, context)
+    if not new:
+        return None
+    first, *rest = tokens[at : at + len(old)]
+    changes = [(first, cased(first.text, new)), *((token, "") for token in rest)]
+    return edited(text, "relation", changes, " ".join(old))
+
+
+def _opposite(tokens: list[Token], at: int, context: Context) -> tuple[tuple[str, ...], str]:
+    """The relation that begins here and its opposite; nothing if there is none."""
+    word = tokens[at].low
+    if word in SIDES:
+        return ((word,), SIDES[word]) if _is_side(tokens, at) else ((), "")
+    for length in (3, 2, 1):
+        old = tuple(t.low for t in tokens[at : at + length])
+        if old in OPPOSITES:
+            return (old, OPPOSITES[old]) if _holds(tokens, at, old, context.wordnet) else ((), "")
+    return (), ""
+
+
+def _is_side(tokens: list[Token], at: int) -> bool:
+    """Whether "left" and "right" are sides, not "he left" or "right next to"."""
+    before, after = tokens[at - 1].low if at else "", tokens[at + 1].low if at + 1 < len(tokens) else ""
+    if after in ("of", "side", "hand", "arm", "leg", "foot"):
+        return True
+    return before == "the" and (not after or after in FUNCTION)
+
+
+def _holds(tokens: list[Token], at: int, old: tuple[str, ...], wordnet: WordNet) -> bool:
+    """Whether the words are a relation to a thing or a place here."""
+    thing = next(iter(phrases(" ".join(t.text for t in tokens[at + len(old) :]), wordnet)), None)
+    if thing is None or thing.start > 3 or thing.noun in NO_PLACES:
+        return False
+    if old[0] in ("up", "down"):
+        moves = at > 0 and wordnet.base(tokens[at - 1].low, "v") in MOTION
+        return moves and thing.noun not in LEVEL
+    led = all(t.low not in FUNCTION or t.low in DETERMINERS for t in tokens[at + len(old) :][: thing.start])
+    return led and any(wordnet.is_a(sense, "physical_entity.n.01") for sense in thing.senses[:2])
