@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import doctest
+import gc
 import io
 import os
 import re
@@ -12,11 +13,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from typer.testing import CliRunner
 
 from limner.cli import app
+from limner.core.registry import Registry
 
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 FENCE = re.compile(r"^(?P<indent> *)(?P<mark>`{3,})(?P<language>[\w+-]*)[^`]*$")
@@ -84,7 +87,7 @@ def run_page(page: Path, folder: Path) -> int:
     found = blocks(page.read_text(encoding="utf-8"))
     names: dict[str, object] = {"__name__": "__main__"}
     ran = 0
-    with contextlib.chdir(folder), _importable(folder):
+    with contextlib.chdir(folder), _importable(folder), _registries_kept():
         for block, after in zip(found, [*found[1:], None], strict=False):
             place = f"{page.name}:{block.line}"
             if block.skip is not None:
@@ -97,6 +100,20 @@ def run_page(page: Path, folder: Path) -> int:
             elif block.language in ("console", "bash", "shell", "sh"):
                 ran += _run_console(block, place)
     return ran
+
+
+@contextlib.contextmanager
+def _registries_kept() -> Iterator[None]:
+    """What a page registers is gone after it: other tests of the process go through all names."""
+    for package in ("annotate", "datasets", "encoders", "evaluation", "match", "systems"):
+        import_module(f"limner.{package}")
+    held = [(each, dict(each._own)) for each in gc.get_objects() if type(each) is Registry]
+    try:
+        yield
+    finally:
+        for registry, own in held:
+            registry._own.clear()
+            registry._own.update(own)
 
 
 @contextlib.contextmanager

@@ -24,7 +24,6 @@ from limner.core.paths import read_array
 from limner.core.progress import progress_for
 from limner.core.written import call
 from limner.encoders import ENCODERS, Encoder, TwoSided, encoded, encoder_named
-from limner.match import SCORERS, scorer
 from limner.scores import Progress, Scores
 from limner.systems.held_out import HoldOut, dev_of, hold_out
 from limner.systems.trained_on import TrainedOn
@@ -286,6 +285,8 @@ def find_system(given: object, *, trust: bool = False, said: bool = True) -> Fou
         return FoundSystem(name, _kind(Path(name)), Path(name), trust)
     if name.partition("(")[0] in ENCODERS:
         return FoundSystem(name, ENCODER, encoder_named(*call(name, what="encoder")), trust)
+    from limner.match import SCORERS  # compiled loops come with it: only where a name may be a scorer
+
     if name.partition("(")[0] in SCORERS:
         return FoundSystem(name, MODEL, _pair_scorer(name), trust)
     if ":" not in name:
@@ -299,6 +300,8 @@ def find_system(given: object, *, trust: bool = False, said: bool = True) -> Fou
 
 def _pair_scorer(name: str) -> Any:
     """A scorer of image-text pairs, which scores a whole collection pair by pair."""
+    from limner.match import scorer
+
     kind, options = call(name, what="pair scorer")
     made = scorer(kind, **options)
     if not hasattr(made, "queries"):  # what it reads of the images of a collection
