@@ -46,11 +46,7 @@ def warn_if_collapsed(images: Tensor, texts: Tensor, *, loss: object) -> None:
     if min(found.values()) < NEARLY:
         return
     told = " and ".join(f"of two {name} {value:.3f}" for name, value in found.items())
-    advice = (
-        "Train for more epochs"
-        if loss in ("pcme", "pvse")
-        else "Train with loss='adaptive' or loss='sum', or for more epochs"
-    )
+    others = "" if loss == "pcme" else "with loss='adaptive' or loss='sum', or "
     name = loss if isinstance(loss, str) else getattr(loss, "__name__", "?")
     warnings.warn(
         f"all embeddings have become nearly equal after training with loss={name!r} (mean cosine {told}): ranks are "
