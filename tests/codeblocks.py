@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import doctest
-import gc
 import io
 import os
 import re
@@ -107,7 +106,9 @@ def _registries_kept() -> Iterator[None]:
     """What a page registers is gone after it: other tests of the process go through all names."""
     for package in ("annotate", "datasets", "encoders", "evaluation", "match", "systems"):
         import_module(f"limner.{package}")
-    held = [(each, dict(each._own)) for each in gc.get_objects() if type(each) is Registry]
+    modules = [module for name, module in sorted(sys.modules.items()) if name.startswith("limner.")]
+    found = {id(each): each for module in modules for each in vars(module).values() if type(each) is Registry}
+    held = [(each, dict(each._own)) for each in found.values()]
     try:
         yield
     finally:
