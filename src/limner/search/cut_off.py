@@ -116,9 +116,19 @@ class Calibration:
 
     def _sure(self, ranking: Ranking, row: int, cut_off: CutOff) -> Array:
         places = ranking.indices[row][ranking.indices[row] >= 0]
-        scores = np.asarray(ranking.scores)[row, : len(places)]
-        sure = self.confidences([ranking.candidates[int(place)] for place in places], scores)
-        return np.flatnonzero(sure[: cut_off.k] >= float(cut_off.threshold.value or 0))
+        ids = [ranking.candidates[int(place)] for place in places]
+        return self.sure(ids, np.asarray(ranking.scores)[row, : len(places)], cut_off)
+
+    def sure(self, ids: Sequence[str], scores: Vector, cut_off: CutOff) -> Array:
+        """The places of the hits of one query that are sure enough, among its k best.
+
+        Args:
+            ids: At least its ten best hits, best first.
+            scores: Their scores.
+            cut_off: From `cut_off`.
+        """
+        found = self.confidences(ids, scores)[: cut_off.k]
+        return np.flatnonzero(found >= float(cut_off.threshold.value or 0))
 
 
 def _only(ranking: Ranking, kept: Sequence[Array], k: int) -> Ranking:

@@ -34,8 +34,7 @@ def sure_order(library: Library, ready: OpenSystem, asked: SearchRequest, row: A
     )
     pool = ready.collection.images if asked.finds_images else ready.collection.texts
     first = order[: max(asked.k, NEIGHBOURS)]
-    confidence = known.confidences([pool.ids[int(place)] for place in first], row[first])
-    return first[: asked.k][confidence[: asked.k] >= float(cut_off.threshold.value or 0)], str(cut_off)
+    return first[known.sure([pool.ids[int(place)] for place in first], row[first], cut_off)], str(cut_off)
 
 
 def _calibration(library: Library, ready: OpenSystem, asked: SearchRequest) -> Calibration:
