@@ -319,3 +319,10 @@ def test_the_adapter_of_open_clip_with_a_fake_module(fake_open_clip, tmp_path, p
     (tmp_path / "w.bin").write_bytes(b"no weights")
     with pytest.raises(LimnerError, match="holds more than tensors, or is damaged"):
         encoder("open-clip", model="FAKE", weights=tmp_path / "w.bin")
+
+
+@pytest.mark.parametrize("options", [{"batch_size": -1}, {"batch_size": 0}, {"tokens_per_batch": 0}])
+def test_a_batch_of_nothing_is_refused(options):
+    """A negative batch size left the vectors unwritten: whatever was in memory came back."""
+    with pytest.raises(LimnerError, match=r"(batch_size|tokens_per_batch)=-?\d: expected at least 1"):
+        encoder("efficientnet-lite", device="cpu", **options)

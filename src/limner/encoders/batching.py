@@ -16,6 +16,20 @@ PART_SECONDS = 5.0
 _FIRST = 32  # items of the first piece, before the speed is known
 
 
+def at_least_one(value: int | None, name: str, *, default: int) -> int:
+    """The size of a batch as it was given, or the default; a batch of nothing is refused.
+
+    >>> at_least_one(None, "batch_size", default=16), at_least_one(4, "batch_size", default=16)
+    (16, 4)
+    >>> at_least_one(0, "batch_size", default=16)
+    Traceback (most recent call last):
+    limner.core.errors.LimnerError: batch_size=0: expected at least 1
+    """
+    if value is not None and value < 1:
+        raise LimnerError(f"{name}={value}: expected at least 1")
+    return default if value is None else value
+
+
 def by_length(lengths: Sequence[int] | Array, *, budget: int, most: int = 4096) -> Iterator[IntArray]:
     """Rows in batches, the longest first, each of at most `budget` tokens with its padding.
 

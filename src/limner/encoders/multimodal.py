@@ -15,6 +15,7 @@ from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError
 from limner.core.registry import built_in
 from limner.core.torch_kernels import device_named
+from limner.encoders.batching import at_least_one
 from limner.encoders.offline import fingerprint_of, folder_of, needed, pretrained
 from limner.encoders.running import JointEncoder, Running, ahead, number_type
 from limner.scores import Progress, Scores, VectorSets
@@ -97,7 +98,8 @@ class LateInteraction:
                 "installed: pip install --upgrade sentence-transformers"
             )
         self.folder, self.device = folder_of(model, what=what), device_named(device)
-        self.number_type, self.batch_size = number_type(precision, self.device), batch_size
+        self.number_type = number_type(precision, self.device)
+        self.batch_size = at_least_one(batch_size, "batch_size", default=16)
         self.model = pretrained(library.MultiVectorEncoder, self.folder, device=str(self.device)).eval()
         limit_length(self.model)
 

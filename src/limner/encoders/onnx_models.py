@@ -14,7 +14,7 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.paths import damage_told, read_json
 from limner.core.registry import built_in
-from limner.encoders.batching import by_length, padded
+from limner.encoders.batching import at_least_one, by_length, padded
 from limner.encoders.offline import fingerprint_of, folder_of, needed, package_file
 from limner.encoders.preprocessing import Preprocessing
 from limner.scores import Progress, usable_cores
@@ -126,9 +126,8 @@ class OnnxClip:
         batch_size: int = 16,
         threads: int | None = None,
     ) -> None:
-        if batch_size < 1:
-            raise LimnerError(f"batch_size={batch_size}: expected at least 1 image")
-        self.folder, self.batch_size = folder_of(model, what=self.what, patterns=_ONNX), batch_size
+        self.batch_size = at_least_one(batch_size, "batch_size", default=16)
+        self.folder = folder_of(model, what=self.what, patterns=_ONNX)
         config = read_json(self.folder / "config.json", what="config of the model")
         with damage_told(self.folder / "config.json", what="config of CLIP or SigLIP"):
             places = int(config.get("text_config", {}).get("max_position_embeddings") or 77)

@@ -18,7 +18,7 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, MissingExtra, UnknownName
 from limner.core.renamed import renamed
 from limner.core.torch_kernels import device_named
-from limner.encoders.batching import by_length, padded
+from limner.encoders.batching import at_least_one, by_length, padded
 from limner.encoders.memory import keep_freed
 from limner.scores import Progress, usable_cores
 
@@ -87,8 +87,9 @@ class TorchEncoder(ABC):
     ) -> None:
         self.device = device_named(device)
         self.number_type = number_type(precision, self.device)
-        self.tokens_per_batch = tokens_per_batch or (65_536 if self.device.type == "cuda" else 2_048)
-        self.batch_size = batch_size or (64 if self.device.type == "cuda" else 16)
+        tokens, images = (65_536, 64) if self.device.type == "cuda" else (2_048, 16)
+        self.tokens_per_batch = at_least_one(tokens_per_batch, "tokens_per_batch", default=tokens)
+        self.batch_size = at_least_one(batch_size, "batch_size", default=images)
 
     @property
     @abstractmethod

@@ -21,6 +21,7 @@ from limner.core.errors import LimnerError
 from limner.core.images import as_value, open_image
 from limner.core.registry import built_in
 from limner.core.torch_kernels import device_named
+from limner.encoders.batching import at_least_one
 from limner.encoders.cache import content_key
 from limner.encoders.multimodal import refuse_blind
 from limner.encoders.offline import fingerprint_of, folder_of, needed, pretrained
@@ -43,10 +44,9 @@ class ImagePairScorer(ABC):
     def __init__(
         self, model: str | Path, *, device: str = "auto", precision: str = "auto", batch_size: int = 32
     ) -> None:
-        if batch_size < 1:
-            raise LimnerError(f"batch_size={batch_size}: expected at least 1 pair")
+        self.batch_size = at_least_one(batch_size, "batch_size", default=32)
         self.folder, self.device = folder_of(model, what=self.what), device_named(device)
-        self.number_type, self.batch_size = number_type(precision, self.device), batch_size
+        self.number_type = number_type(precision, self.device)
 
     @property
     def fingerprint(self) -> str:
