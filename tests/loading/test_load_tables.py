@@ -151,7 +151,7 @@ def test_images_that_do_not_open_are_left_out_with_their_captions(tmp_path):
     told = "\n".join(loaded.warnings)
     assert "t.csv, line 3: image 'b.png'" in told
     assert "does not open" in told
-    assert "t.csv, line 4: image 'c.png' has no picture here" in told
+    assert "t.csv, line 4: image 'c.png' has only an id here, no pixels" in told
     assert "t.csv, line 5: image 'd.png'" in told
     assert "left out with its captions" in told
     assert list(load_table(file, split="test").images.ids) == ["d.png"]

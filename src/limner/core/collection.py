@@ -80,7 +80,7 @@ class Items:
         return self[self.ids.positions(list(ids))]
 
     def open(self, which: int | str, *, side: int | None = None) -> Image:
-        """Opens one image as RGB, upright, by position or id; refuses what does not decode, with the file's name.
+        """Opens one image by position or id, as upright RGB; an error for an undecodable image names the file.
 
         Args:
             which: The position or id.
@@ -94,7 +94,7 @@ class Items:
 
         Args:
             row: The position.
-            shortest: What its short side is scaled to afterwards; a large JPEG is decoded at a smaller scale then.
+            shortest: The length its short side will be scaled to; a large JPEG is then decoded at a smaller scale.
         """
         return opened(self.values[row], name=self.ids[row], shortest=shortest)
 
@@ -142,9 +142,7 @@ class Items:
         one = isinstance(given, (str, Path, bytes, Mapping)) or hasattr(given, "getexif")
         one = one or getattr(given, "ndim", 1) in (2, 3)  # the pixels of one image
         if not one and not isinstance(given, Iterable):
-            raise LimnerError(
-                f"got {type(given).__name__}: expected texts or pictures, a list of them, or {{id: value}}"
-            )
+            raise LimnerError(f"got {type(given).__name__}: expected texts or images, a list of them, or {{id: value}}")
         values = [given] if one else list(given.to_pylist() if hasattr(given, "to_pylist") else given)
         found = kind or _kind(values)
         named = found == "image" and all(isinstance(v, (str, Path)) for v in values) and len(set(values)) == len(values)
@@ -160,8 +158,8 @@ def _kind(values: Sequence[object]) -> str:
     if any(texts) and not all(texts):
         row = texts.index(False)
         raise LimnerError(
-            f"row {row} is {type(values[row]).__name__} and others are strings: expected texts only or pictures only; "
-            "write paths as pathlib.Path, or say kind='image'"
+            f"row {row} is {type(values[row]).__name__} and others are strings: expected only texts or only images; "
+            "write paths as pathlib.Path, or pass kind='image'"
         )
     return "text" if any(texts) else "image"
 
@@ -183,7 +181,7 @@ class Collection(Tabular):
             "unrelated", so they are not used as ground truth until `.at_least()` turns them into binary judgements.
         warnings: Problems that the loader skipped or repaired, each with file and line.
         ordered: Whether images and texts are in the order of the data set. False if the order is incidental, such
-            as that in which a file of judgements first names them: nothing without ids can be matched to it.
+            as the order in which a file of judgements first names them: data without ids cannot be aligned with it.
     """
 
     name: str
@@ -223,7 +221,7 @@ class Collection(Tabular):
     def in_order(
         cls, images: Iterable[object], texts: Iterable[object], *, per_image: int = 1, name: str = "pairs"
     ) -> Collection:
-        """A collection of ids only: the first `per_image` texts belong to the first image, and so on.
+        """Builds a collection of ids only: the first `per_image` texts belong to the first image, and so on.
 
         Args:
             images: Ids of the images.
@@ -320,7 +318,7 @@ class Collection(Tabular):
         }
 
     def _columns(self) -> dict[str, list[Any]]:
-        """One row for each pair of an image and its text, as `to_pandas`, `to_polars` and `to_arrow` give it."""
+        """One row per pair of an image and its text, for `to_pandas`, `to_polars` and `to_arrow`."""
         split = {image: name for name, ids in self.splits.items() for image in ids}
         images = [self.images.ids[row] for row in self.judgements.rows]
         texts = self.judgements.columns

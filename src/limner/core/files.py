@@ -39,8 +39,8 @@ _FULL_WORDS = ("no space left", "file too large", "quota exceeded", "requested a
 def replacing(path: str | Path) -> Iterator[Path]:
     """A temporary path to write to; it replaces `path` on success and is removed on failure.
 
-    An interrupted or failing write leaves what was there before. The file keeps its name and permissions, and a link
-    stays a link. A full disk is a `NotWritten` that names the file.
+    If the write is interrupted or fails, the previous file is kept. The file keeps its permissions, and a link stays
+    a link. If the disk is full, `NotWritten` names the file.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -106,7 +106,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def write_file(path: str | Path, content: str | bytes) -> None:
-    """Writes a text as `write_text` does, or bytes as they are; whole or not at all."""
+    """Writes text as `write_text` does, or raw bytes, atomically."""
     if isinstance(content, str):
         write_text(path, content)
         return
@@ -172,7 +172,7 @@ def is_full(error: Exception) -> bool:
 def _sweep(folder: Path) -> None:
     """Removes what killed processes left in a folder; once per process and folder.
 
-    Leftovers of other machines, which may share the folder, count as dead after a day without a change.
+    The folder may be shared with other machines; their drafts count as abandoned after a day without a change.
     """
     with suppress(OSError):
         for entry in folder.iterdir():
@@ -192,13 +192,13 @@ def _put_back(workshop: Path) -> None:
 
 
 def _changed(folder: Path) -> float:
-    """When something in a draft was last written."""
+    """The time of the last write in a draft."""
     return max(entry.stat().st_mtime for entry in (folder, *folder.rglob("*")))
 
 
 def _runs(process: int) -> bool:
     if os.name != "posix":
-        return True  # asking would end it
+        return True  # on Windows os.kill would end the process
     try:
         os.kill(process, 0)
     except ProcessLookupError:

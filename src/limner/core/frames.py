@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Tabular(ABC):
-    """What can be shown as a table: `_columns()` names the columns and gives their values."""
+    """A mixin for objects that can be shown as a table: `_columns()` returns the columns by name."""
 
     @abstractmethod
     def _columns(self) -> Mapping[str, Sequence[Any]]:
@@ -42,7 +42,7 @@ class Tabular(ABC):
 
 
 def by_column(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Flat records as columns; what a record lacks is None.
+    """Turns flat records into columns; missing values are None.
 
     >>> by_column([{"a": 1}, {"a": 2, "b": 3}])
     {'a': [1, 2], 'b': [None, 3]}

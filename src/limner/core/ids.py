@@ -18,7 +18,7 @@ class Ids(Sequence[str]):
 
     Args:
         values: The ids. Integers become decimal strings, so COCO's numeric ids work as they are.
-        what: What the ids stand for ("image", "text", "query"); used in error messages only.
+        what: What the ids identify ("image", "text", "query"); used in error messages only.
 
     >>> ids = Ids(["a", "b", "c"])
     >>> ids.index("b"), list(ids[[2, 0]]), "z" in ids

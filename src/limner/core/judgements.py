@@ -1,7 +1,7 @@
 """Judgements: which candidates are relevant to which queries, and how much.
 
-The original pairs of a data set, CxC ratings, ECCV Caption, plausible matches, votes of a crowd and a team's
-own answers are all this one type, so that "COCO R@1" and "ECCV R@1" are one measure on two judgements.
+The original pairs of a data set, CxC ratings, ECCV Caption, plausible matches, crowd votes and your own annotations
+are all of this type, so that "COCO R@1" and "ECCV R@1" are the same measure on two sets of judgements.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from limner.core.ids import Ids
 class Judgements:
     """Sparse graded relevance between queries and candidates.
 
-    A grade above 0 means relevant; grade 0 means judged and found not relevant (kept, since "judged no" and
-    "never judged" differ); a pair that is absent was never judged. Entries are sorted by row, then column.
+    A grade above 0 means relevant, and grade 0 means judged and not relevant. A pair that is absent was never judged,
+    which is not the same as grade 0. Entries are sorted by row, then column.
 
     Args:
         queries: Ids of the queries (rows).
@@ -62,7 +62,7 @@ class Judgements:
             rows, columns, grades, key = rows[order], columns[order], grades[order], key[order]
             self._refuse_repeated(rows, columns, key)
         for name, array in (("rows", rows), ("columns", columns), ("grades", grades)):
-            frozen = array.view()  # a view: the caller's own array stays writeable
+            frozen = array.view()  # a view, so that the caller's array stays writeable
             frozen.flags.writeable = False
             object.__setattr__(self, name, frozen)
 
@@ -100,8 +100,8 @@ class Judgements:
     ) -> Judgements:
         """Builds judgements from (query id, candidate id[, grade]) tuples; the grade is 1 if none is given.
 
-        Ids not named by `queries` or `candidates` are taken in order of appearance when those are left out, and
-        refused when those are given.
+        Without `queries` or `candidates`, ids are numbered in order of appearance. If they are given, any other id is
+        refused.
         """
         listed = [(str(p[0]), str(p[1]), float(p[2]) if len(p) > 2 else 1.0) for p in pairs]
         query_ids = _ids(queries, (p[0] for p in listed), "query")
@@ -112,7 +112,7 @@ class Judgements:
 
     @cached_property
     def T(self) -> Judgements:
-        """The same judgements seen from the other side: candidates become queries."""
+        """The transposed judgements: candidates become queries."""
         return Judgements(self.candidates, self.queries, self.columns, self.rows, self.grades, self.name)
 
     @cached_property
@@ -122,7 +122,7 @@ class Judgements:
 
     @cached_property
     def indptr(self) -> IntArray:
-        """Row boundaries: entries of query q are `indptr[q]:indptr[q + 1]`, judged-not-relevant ones included."""
+        """Row boundaries: entries of query q are `indptr[q]:indptr[q + 1]`, including those with grade 0."""
         return np.searchsorted(self.rows, np.arange(len(self.queries) + 1)).astype(np.int64)
 
     @cached_property
@@ -155,7 +155,7 @@ class Judgements:
     def restrict(
         self, *, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None
     ) -> Judgements:
-        """Keeps these queries and candidates, in this order; an id without any judgement stays, with no pairs."""
+        """Keeps these queries and candidates, in this order; an id without judgements stays, without pairs."""
         query_ids = self.queries if queries is None else Ids(queries, what=self.queries.what)
         candidate_ids = self.candidates if candidates is None else Ids(candidates, what=self.candidates.what)
         rows = query_ids.find(self.queries)[self.rows]
@@ -218,7 +218,7 @@ class Judgements:
 
 
 def _hashes(ids: Ids) -> npt.NDArray[np.uint64]:
-    """Eight bytes for every id, the same on every machine."""
+    """An eight-byte hash of every id, the same on every machine."""
     joined = b"".join(hashlib.blake2b(i.encode("utf-8", "surrogatepass"), digest_size=8).digest() for i in ids)
     return np.frombuffer(joined, dtype="<u8").astype(np.uint64)
 

@@ -1,4 +1,4 @@
-"""How notebooks show the nouns: small HTML tables with everything escaped, and thumbnails as data URIs."""
+"""How notebooks display limner's data types: small HTML tables, all escaped, and thumbnails as data URIs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 SIDE = 128
 SHOWN = 5
-"""How many rows of a long table a notebook shows."""
+"""The number of rows that a notebook shows of a long table."""
 
 
 def html_table(title: str, rows: Sequence[Sequence[str]]) -> str:
@@ -45,7 +45,7 @@ def overview_html(name: str, counts: Mapping[str, int], pictures: Sequence[tuple
     Args:
         name: The caption of the table.
         counts: Rows of the table.
-        pictures: Id, caption and image of each; None if the image cannot be opened.
+        pictures: Id, caption and image of each item; None for an image that cannot be opened.
     """
     table = html_table(name, [("", "count"), *((what, f"{n:,}") for what, n in counts.items())])
     shown = "".join(_figure(*picture) for picture in pictures)

@@ -1,7 +1,7 @@
-"""CSV cells that are safe in a spreadsheet, where a text that begins like a formula would be evaluated.
+"""CSV cells that are safe in a spreadsheet, which evaluates text that begins like a formula.
 
-Names of annotators, ids and texts are untrusted. Such a cell gets a leading apostrophe, as spreadsheets themselves
-write it; limner's reader removes it again.
+Names of annotators, ids and texts are untrusted. A cell like that gets a leading apostrophe, the spreadsheet
+convention for plain text; limner's reader removes it again.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def unpickled(file: str | Path, *, expected: str) -> Any:
 
     try:
         return torch.load(file, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:  # torch's message advises to lift the restriction
+    except pickle.UnpicklingError as error:  # torch's own message recommends lifting the restriction
         raise LimnerError(f"{file} holds more than tensors, or is damaged: expected {expected}") from error
 
 

@@ -14,7 +14,7 @@ _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 
 
 def value(text: str) -> Any:
-    """A number, true, false, null (None), a JSON list or object; everything else is text.
+    """Parses a number, true, false, null (None), or a JSON list or object; everything else is text.
 
     >>> [value(text) for text in ("3", "true", "False", "None", "[1, 2]", "photos", "1e-3", '"3"')]
     [3, True, False, None, [1, 2], 'photos', 0.001, '3']
