@@ -86,9 +86,7 @@ def arctangent(x: float) -> float:
     >>> arctangent(0.0), round(arctangent(1.0), 12), round(arctangent(0.5773502691896258) * 12, 12)
     (0.0, 0.125, 1.0)
     """
-    whole = (
-        0.125 if x > 0.41421356237309503 else 0.0
-    )  # above tan(pi/8): atan x = pi/4 + atan s
+    whole = 0.125 if x > 0.41421356237309503 else 0.0  # above tan(pi/8): atan x = pi/4 + atan s
     s = (x - 1.0) / (x + 1.0) if whole else x
     square, total = s * s, 0.0
     for k in range(35, 0, -2):  # atan s = s - s^3/3 + s^5/5 - ..., from the last term on

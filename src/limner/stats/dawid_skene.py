@@ -19,7 +19,7 @@ class DawidSkene:
     Args:
         classes: (items, classes) probability of each class for each item.
         priors: How common each class is.
-        errors: (raters, classes, classes) probability that a rater answers the column where the row is true.
+        errors: (raters, classes, classes) probability that a rater answers the column's class if the row's is true.
         iterations: Number of EM iterations.
     """
 
@@ -40,7 +40,7 @@ def dawid_skene(
 ) -> DawidSkene:
     """Estimates true classes and every rater's error rates jointly, by expectation-maximisation.
 
-    `p(item is c) ~ prior_c prod_r error_r[c, answer]`, errors and priors being the weighted counts of the answers.
+    `p(item is c) ~ prior_c prod_r error_r[c, answer]`, where errors and priors are weighted counts of the answers.
     Starts from the vote shares. Dawid & Skene 1979, *Maximum likelihood estimation of observer error-rates
     using the EM algorithm*.
 
@@ -79,11 +79,11 @@ def dawid_skene(
 
 def _refuse_bad(who: IntArray, what: IntArray, said: IntArray) -> None:
     if not (who.ndim == 1 and who.shape == what.shape == said.shape and len(who)):
-        raise LimnerError(f"got {who.shape}, {what.shape}, {said.shape}: expected a rater, an item, a class per answer")
+        raise LimnerError(f"got {who.shape}, {what.shape}, {said.shape}: expected rater, item and class of each answer")
     if min(who.min(), what.min(), said.min()) < 0:
         raise LimnerError("raters, items and classes are numbered from 0: got a negative number")
     if len(np.unique(what)) != what.max() + 1:
-        raise LimnerError("some item has no answer: number the items that have any, without gaps")
+        raise LimnerError("some items have no answer: number the answered items without gaps")
 
 
 def _maximised(classes: Vector, who: IntArray, what: IntArray, said: IntArray) -> tuple[Vector, Vector]:

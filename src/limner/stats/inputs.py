@@ -1,4 +1,4 @@
-"""Input checks of the statistics, in one place.
+"""Input checks for all statistics.
 
 Each function returns the clean array or raises a `LimnerError` that says what was expected.
 """
@@ -59,7 +59,7 @@ def refuse_non_finite(array: Vector, what: str) -> None:
 
 
 def paired(a: npt.ArrayLike, b: npt.ArrayLike, *, minimum: int = 1) -> tuple[Vector, Vector]:
-    """Two columns about the same queries in the same order.
+    """Checks two columns for the same queries in the same order.
 
     >>> paired([1, 0], [0, 0])
     (array([1., 0.]), array([0., 0.]))
@@ -115,7 +115,7 @@ def codes(labels: npt.ArrayLike, n: int, what: str) -> Codes:
 
 
 def joint_codes(labels: Sequence[npt.ArrayLike], columns: Sequence[Vector], what: str) -> list[Codes]:
-    """Labels of several columns as integers that mean the same in every column.
+    """Labels of several columns as integers, with the same integer for the same label in every column.
 
     >>> joint_codes([["b", "a"], ["c", "b"]], [np.zeros(2), np.zeros(2)], "clusters")
     [array([1, 0]), array([2, 1])]
