@@ -178,7 +178,7 @@ def test_corrections_that_cannot_be_are_refused(stored, tmp_path):
     of_others = index(tmp_path / "i", some(9, 6)).statistics("nnn", some(9, 6))
     with pytest.raises(LimnerError, match="gather them again"):
         opened.search(one, correct=of_others)
-    with pytest.raises(LimnerError, match="statistics are of nnn.k=16, alpha=0.75., requested is csls"):
+    with pytest.raises(LimnerError, match="statistics are for nnn.k=16, alpha=0.75., but csls"):
         opened.search(one, correct="csls", bank=of_others)
 
 

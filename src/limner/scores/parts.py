@@ -1,4 +1,4 @@
-"""Some queries and some candidates of any scores."""
+"""Views of some queries and candidates of other scores."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PartOfScores(Scores):
 
     @property
     def T(self) -> PartOfScores:
-        """The other direction."""
+        """The transposed scores."""
         return PartOfScores(self.base.T, self.columns, self.rows)
 
     @property
