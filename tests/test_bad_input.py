@@ -221,7 +221,7 @@ CASES = [
     Case("an empty table", written("captions.csv", b""), SYSTEM, ["captions.csv", "empty"]),
     Case("picture that does not open", written("6.png", b"\x89PNG not really"), SYSTEM,
          ["'6.png'", "does not open", "replace or remove"]),
-    Case("picture that is not there", lambda: Path("6.png").unlink(), SYSTEM, ["'6.png'", "no picture"]),
+    Case("picture that is not there", lambda: Path("6.png").unlink(), SYSTEM, ["'6.png'", "no pixels"]),
     Case("split that is not there", nothing, [*MATRIX, "--split", "holdout"], ["split", "'holdout'"]),
     Case("option the loader has not", nothing, [*MATRIX, "-O", "image=x"], ["'image'", "did you mean 'images'"]),
     # measures, protocols, systems

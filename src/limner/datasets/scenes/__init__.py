@@ -1,7 +1,7 @@
-"""Scenes: a small synthetic world, in which every true match is known.
+"""Scenes: a small synthetic data set in which every true match is known.
 
-Everything works offline in seconds, and since the meaning of every caption is known, so are *all* images it truly
-describes: `extra["complete"]` in addition to the usual five captions per image.
+It works offline, in seconds. Because the meaning of every caption is known, *all* images that it describes are known
+too: `extra["complete"]` has them, in addition to the usual five captions per image.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Drawing:
 
 
 MOST = 1_000_000
-"""Images of a world: limited by the digits in the ids."""
+"""The maximum number of images, limited by the digits in the ids."""
 
 
 @built_in(
@@ -86,15 +86,15 @@ def load(
 ) -> Collection:
     """The built-in world as a collection; images are drawn only when they are opened.
 
-    Image number i of a seed does not depend on the number of images; of every five in a row, three are for
+    For a given seed, image i does not depend on the number of images. Of every five consecutive images, three are for
     training, one for development and one for testing.
 
     Args:
-        path: Must be left out: the world is drawn, not read.
-        split: only "train", "dev" or "test".
-        images: How many images.
+        path: Must be left out: the images are drawn, not read.
+        split: "train", "dev" or "test"; everything by default.
+        images: Number of images.
         seed: Seed of the world.
-        graded: Whether to add the judgements "graded": 1 for a true pair, 0.5 where exactly one detail is wrong.
+        graded: Whether to add the judgements "graded": 1 for a true pair, 0.5 if exactly one detail is wrong.
 
     Returns:
         Images with the fields `scene`, `objects`, `relations` and `background`; texts with `meaning` and `image`;

@@ -1,4 +1,4 @@
-"""Dice: the only source of randomness, the same on every machine and with every version of numpy."""
+"""The only source of randomness of the scenes, the same on every machine and with every version of numpy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BLOCK = 128
 class Dice:
     """Random choices from the raw bits of PCG64, seeded by a tuple of numbers.
 
-    numpy promises the raw bits of a bit generator, but not the results of `Generator.choice` and similar methods; so
+    numpy guarantees the raw bits of a bit generator, but not the results of `Generator.choice` and similar methods, so
     the choices here use the bits directly.
 
     >>> dice = Dice(0, 7)

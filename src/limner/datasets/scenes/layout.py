@@ -41,7 +41,7 @@ class _Member:
 
 
 def compose(seed: int, index: int) -> Scene:
-    """Composes image number `index` of the world of this seed; independent of all other images."""
+    """Composes image number `index` for this seed, independently of all other images."""
     dice = Dice(seed, index, LAYOUT)
     stage = _Stage(dice, dice.choose(BACKGROUNDS))
     for kind in _kinds(dice, stage.background):
@@ -60,7 +60,7 @@ def _kinds(dice: Dice, background: str) -> list[ObjectKind]:
     while len(chosen) < wanted:
         kind = dice.choose(found)
         chosen[kind.name] = kind
-    # What can carry others comes first, so that the others can be put on it.
+    # Kinds that can carry others come first, so that the others can be put on them.
     return sorted(chosen.values(), key=lambda kind: kind.surface is None)
 
 
@@ -84,7 +84,7 @@ def extent(kind: ObjectKind, size: str, *, stretch: float = 1.0) -> tuple[int, i
 
 
 class _Stage:
-    """A scene in the making."""
+    """A scene under construction."""
 
     def __init__(self, dice: Dice, background: str) -> None:
         self.dice = dice
@@ -110,7 +110,7 @@ class _Stage:
                 anchor = anchor or placed.box
 
     def _target(self, kind: ObjectKind) -> int | None:
-        """An object to place a group by, if possible one that can carry it."""
+        """An object to place a group next to, if possible one that can carry it."""
         carrying = [i for i, o in enumerate(self.objects) if kind.perches and KINDS[o.kind].surface]
         if not self.objects or self.dice.chance(0.3):
             return None
@@ -130,7 +130,7 @@ class _Stage:
         return "beside" if place == other.place else "free"
 
     def _try(self, member: _Member, place: str, way: str, target: int | None, anchor: Box | None) -> SceneObject | None:
-        """One object at a free position, or None after `_TRIES` attempts."""
+        """Places one object at a free position; None after `_TRIES` attempts."""
         for _ in range(_TRIES):
             if way == "free" or target is None:
                 corner, touching = self._free(member, place, anchor), None
@@ -145,7 +145,7 @@ class _Stage:
         return None
 
     def _free(self, member: _Member, place: str, anchor: Box | None) -> tuple[int, int]:
-        """A corner anywhere in the zone of this place, not far from the anchor if there is one."""
+        """A corner anywhere in the zone of this place, near the anchor if there is one."""
         low, high = self._bottoms(place, member.height)
         left, right = _EDGE, SIDE - _EDGE - member.width
         if anchor and self.dice.chance(0.8):
@@ -199,7 +199,7 @@ class _Stage:
         return 0.12 <= hidden <= 0.4
 
     def scene(self, seed: int, index: int) -> Scene:
-        """The finished scene, objects sorted from far to near; what is on another is drawn right after it."""
+        """The finished scene with objects sorted from far to near; an object on another is drawn right after it."""
         order = sorted(range(len(self.objects)), key=self._depth)
         moved = {old: new for new, old in enumerate(order)}
         objects = (self.objects[old] for old in order)

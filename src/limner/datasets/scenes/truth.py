@@ -29,7 +29,7 @@ class SceneTruth:
     """
 
     def __init__(self, scenes: Sequence[Scene]) -> None:
-        """Lays all objects of all scenes out in one table."""
+        """Puts all objects of all scenes into one table."""
         objects = [o for scene in scenes for o in scene.objects]
         counts = [len(scene.objects) for scene in scenes]
         self.size = len(scenes)
@@ -64,7 +64,7 @@ class SceneTruth:
         return fits
 
     def _find_suits(self, entity: Entity) -> Mask:
-        """For every scene, whether as many objects fit the entity as it says."""
+        """For every scene, whether the right number of objects fits the entity."""
         count = np.bincount(self._scene[self._fits(*_description(entity))], minlength=self.size)
         return count == entity.number if entity.exact else count >= entity.number
 
@@ -87,14 +87,14 @@ class SceneTruth:
 
 
 def complete(images: Ids, scenes: Sequence[Scene], texts: Ids, meanings: Sequence[Meaning]) -> Judgements:
-    """Judgements image -> text that hold every true pair, grade 1."""
+    """Judgements image -> text with every true pair, grade 1."""
     truth = SceneTruth(scenes)
     known = {meaning: np.flatnonzero(truth.of(meaning)) for meaning in dict.fromkeys(meanings)}
     return _judgements(images, texts, [known[m] for m in meanings], [], "complete")
 
 
 def graded(images: Ids, scenes: Sequence[Scene], texts: Ids, meanings: Sequence[Meaning]) -> Judgements:
-    """Judgements image -> text with grade 1 for a true pair and 0.5 where exactly one detail of the text is wrong."""
+    """Judgements image -> text with grade 1 for a true pair and 0.5 if exactly one detail of the text is wrong."""
     truth = SceneTruth(scenes)
     of = lru_cache(maxsize=None)(truth.of)
     full, half = [], []
@@ -131,7 +131,7 @@ def _codes(values: Iterable[str], names: Sequence[str]) -> IntArray:
 
 
 def _related(scenes: Sequence[Scene], starts: IntArray) -> dict[str, tuple[IntArray, IntArray]]:
-    """For every relation, the rows in the table of the objects that stand in it."""
+    """For every relation, the table rows of the objects that it holds between."""
     pairs: dict[str, list[tuple[int, int]]] = {relation: [] for relation in RELATIONS}
     for scene, start in zip(scenes, starts.tolist(), strict=False):
         for subject, relation, other in scene.relations:
