@@ -307,7 +307,7 @@ def test_strings_are_texts_unless_the_encoder_reads_pictures(files):
     assert Items.of([str(file) for file in files], kind="image").open(1).size == (8, 6)
     with pytest.raises(LimnerError, match="row 1 is PosixPath and others are strings"):
         Items.of(["a dog", files[0]])
-    with pytest.raises(LimnerError, match="got int: expected texts or pictures"):
+    with pytest.raises(LimnerError, match="got int: expected texts or images"):
         Items.of(3)
     for table in (_dataset(COLUMNS), _pandas().DataFrame(COLUMNS), _polars_library().DataFrame(COLUMNS)):
         with pytest.raises(LimnerError, match=r"a table of 'image', 'caption'.*expected one column.*limner.load"):

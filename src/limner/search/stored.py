@@ -30,7 +30,7 @@ class StoredScores(Scores):
     @property
     def T(self) -> Scores:
         """Not available."""
-        raise LimnerError("scores of a store have one direction: search the other index for the other one")
+        raise LimnerError("scores of a store have only one direction: for the other direction, search the other index")
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
         """Products with all vectors of the store, read in pieces."""
