@@ -105,10 +105,7 @@ def _add_text_files(made: Assembly, root: Path, languages: Sequence[str]) -> Non
         listed = _image_list(root, stem)
         captions = list(lines(file))
         if len(captions) != len(listed):
-            refuse(
-                At(file),
-                f"{len(captions):,} captions for the {len(listed):,} images of split {stem!r}",
-            )
+            refuse(At(file), f"{len(captions):,} captions for the {len(listed):,} images of split {stem!r}")
         for (line, caption), image in zip(captions, listed, strict=True):
             made.image(image, At(file, line), split=_plain_split(stem))
             key = f"{image}#{language}{digit or ''}"
