@@ -164,7 +164,7 @@ CASES = [
     Case("embeddings of yes and no", spoil_array("I.npy", lambda a: a > 0), EMBEDDINGS, ["bool", "floating"]),
     Case("embeddings of one axis", spoil_array("I.npy", np.ravel), EMBEDDINGS, ["(80,)", "rows by dimensions"]),
     Case("two sizes of vectors", spoil_array("I.npy", lambda a: a[:, :5]), EMBEDDINGS,
-         ["5 dimensions", "8", "joint space"]),
+         ["5 dimensions", "8", "embedding space"]),
     Case("ids of something else", replaced("I.ids.txt", ".png", ".jpg"), EMBEDDINGS,
          ["lacks 10 of the 10 images", "'0.png'", "'0.jpg'"]),
     Case("one id twice", replaced("T.ids.txt", "1.png#1", "1.png#0"), EMBEDDINGS,

@@ -363,7 +363,7 @@ def test_a_function_where_a_scorer_is_expected():
     assert scores.matrix().tolist() == [[0, 2], [2, 0]]
     first = Scores.from_matrix([[0.9, 0.8]], ["q"], ["a", "b"])
     assert cascade(first, overlap, queries=["b"], candidates=["a", "b"])["q"] == ["b", "a"]
-    with pytest.raises(LimnerError, match="int scores no pairs: expected an object with score_pairs"):
+    with pytest.raises(LimnerError, match="int cannot score pairs: expected an object with score_pairs"):
         Scores.from_scorer(3, ["a"], ["b"])
 
 

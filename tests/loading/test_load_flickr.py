@@ -44,7 +44,7 @@ def test_the_bogus_image_is_left_out_and_listed(folder):
     (warning,) = load_flickr8k(folder).warnings
     assert "Flickr8k.token.txt, line 16" in warning
     assert BOGUS_IMAGE in warning
-    with pytest.raises(LimnerError, match="line 16.*strict=True refuses"):
+    with pytest.raises(LimnerError, match="line 16.*strict=True makes this an error"):
         load_flickr8k(folder, strict=True)
 
 

@@ -151,11 +151,11 @@ def test_images_that_do_not_open_are_left_out_with_their_captions(tmp_path):
     told = "\n".join(loaded.warnings)
     assert "t.csv, line 3: image 'b.png'" in told
     assert "does not open" in told
-    assert "t.csv, line 4: image 'c.png' has only an id here, no pixels" in told
+    assert "t.csv, line 4: image 'c.png' has only an id, no pixels" in told
     assert "t.csv, line 5: image 'd.png'" in told
     assert "left out with its captions" in told
     assert list(load_table(file, split="test").images.ids) == ["d.png"]
-    with pytest.raises(LimnerError, match="line 4: the image is not in .*strict=True refuses"):
+    with pytest.raises(LimnerError, match="line 4: the image is not in .*strict=True makes this an error"):
         load_table(file, check_images=True, strict=True)
     with pytest.raises(LimnerError, match="has only ids, no images; give their folder"):
         load_table(csv_file(put(tmp_path / "void"), rows), check_images=True)
@@ -181,7 +181,7 @@ def test_a_folder_with_the_table_beside_it(tmp_path):
     put(tmp_path, metadata__jsonl='{"file_name": "a.jpg", "text": "x"}\n')
     assert load_folder(tmp_path / "photos").images.open(0).size == (4, 3)
     assert load_folder(tmp_path / "photos", captions=tmp_path / "metadata.jsonl").texts.values == ("x",)
-    with pytest.raises(LimnerError, match="no table of captions in .* or beside it"):
+    with pytest.raises(LimnerError, match="no table of captions in .* or next to it"):
         load_folder(put(tmp_path / "deep" / "er"))
 
 

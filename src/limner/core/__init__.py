@@ -1,4 +1,4 @@
-"""The data types of limner (ids, collections, judgements, embeddings, rankings) and the code below them."""
+"""The data types of limner (ids, collections, judgements, embeddings, rankings) and the infrastructure they use."""
 
 from typing import TYPE_CHECKING
 

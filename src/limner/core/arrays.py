@@ -45,7 +45,7 @@ def array(given: Any, what: str) -> Array:
 
 
 def _on_host(given: Any) -> Any:
-    """Copies data on a GPU, sparse data, and types that numpy lacks to an array in memory."""
+    """Copies GPU data, sparse data and types that numpy does not have to an array in memory."""
     if hasattr(given, "detach"):
         return _tensor(given.detach())
     if is_lazy(given):
@@ -144,7 +144,7 @@ def pieces(given: Array) -> Iterator[tuple[int, Array]]:
 
 
 def refuse(wrong: npt.NDArray[np.bool_], start: int, given: Array, what: str, why: str) -> None:
-    """Raises an error if any cell is marked as wrong, and names the first; the block begins at row `start`."""
+    """Raises an error that names the first wrong cell, if there is one; the block begins at row `start`."""
     if not wrong.any():
         return
     first = np.argwhere(wrong)[0]

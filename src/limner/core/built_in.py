@@ -1,8 +1,8 @@
 """Built-in objects are declared where they are defined, and found without importing their modules.
 
 A module of limner marks an object with `@built_in("correction", "csls")`. The registry of corrections searches the
-source files of its packages for such lines, so a new built-in object touches one file, and a list of names imports
-nothing heavy.
+source files of its packages for such lines. So a new built-in object touches only one file, and listing the names does
+not import anything heavy.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def _is_mine(folder: Path) -> bool:
 
 
 def compiled(**options: Any) -> Any:
-    """`numba.njit`, with an on-disk cache if there is a place for it.
+    """`numba.njit`, with an on-disk cache if there is a writable folder for it.
 
     Args:
         options: Options of `numba.njit`.
@@ -94,7 +94,7 @@ def _has_cache() -> bool:
 
 
 def _can_cache() -> bool:
-    """Whether numba finds a place for its cache: it looks for one when a function is decorated."""
+    """Whether numba finds a folder for its cache; it looks for one when a function is decorated."""
 
     def probe() -> int:
         return 0

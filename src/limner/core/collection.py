@@ -99,7 +99,7 @@ class Items:
         return opened(self.values[row], name=self.ids[row], shortest=shortest)
 
     def with_fields(self, **columns: Sequence[object]) -> Items:
-        """The same items with further columns (or replaced ones)."""
+        """The same items with additional or replaced columns."""
         return replace(self, fields={**self.fields, **columns})
 
     def __getitem__(self, key: Any) -> Items:
@@ -114,7 +114,7 @@ class Items:
         return len(self.ids)
 
     def __iter__(self) -> Iterator[Any]:
-        """The values: texts, or images as they are stored."""
+        """Iterates over the values: texts, or images as they are stored."""
         return iter(self.values)
 
     @classmethod
@@ -124,7 +124,7 @@ class Items:
         Args:
             given: One text, path or image; a list or column of them; or {id: value}. Strings are texts unless `kind`
                 says that they are paths; `Path`, bytes, Pillow images and arrays of pixels are images.
-            kind: "image" or "text", where that is known.
+            kind: "image" or "text", if known.
 
         >>> Items.of(["a dog", "a cat"]), Items.of({"d": Path("dog.jpg")}).ids[0]
         (Items(2 texts), 'd')
@@ -137,7 +137,7 @@ class Items:
             names = list(getattr(given, "column_names", getattr(given, "columns", ())))
             raise LimnerError(
                 f"got {type(given).__name__}, a table of {shown(map(str, names))}: expected one column of it, such as "
-                f"table[{names[0] if names else 'caption'!r}]; limner.load(table) takes the whole"
+                f"table[{names[0] if names else 'caption'!r}]; limner.load(table) loads the whole table"
             )
         one = isinstance(given, (str, Path, bytes, Mapping)) or hasattr(given, "getexif")
         one = one or getattr(given, "ndim", 1) in (2, 3)  # the pixels of one image
@@ -153,7 +153,7 @@ class Items:
 
 
 def _kind(values: Sequence[object]) -> str:
-    """What a list holds: strings are texts, everything else is images; refuses a mixture."""
+    """The kind of items in a list: strings are texts, everything else is images; a mixture is refused."""
     texts = [isinstance(value, str) for value in values]
     if any(texts) and not all(texts):
         row = texts.index(False)
@@ -291,7 +291,7 @@ class Collection(Tabular):
 
     @property
     def all_judgements(self) -> dict[str, Judgements]:
-        """The usual pairs and every further judgement (image -> text), by name."""
+        """The usual pairs and all further judgements (image -> text), by name."""
         return {self.judgements.name: self.judgements, **self.extra}
 
     def judged(self, name: str, direction: str) -> Judgements:
@@ -327,14 +327,14 @@ class Collection(Tabular):
         return {**pairs, **captions, **({"split": [split.get(image) for image in images]} if split else {})}
 
     def _repr_html_(self) -> str:
-        """Counts, and the first images with a caption each."""
+        """A table of counts, and the first images with one caption each."""
         counts = {"images": len(self.images), "texts": len(self.texts)}
         counts |= {f"judgements: {name}": len(j) for name, j in self.all_judgements.items()}
         counts |= {f"split: {name}": len(ids) for name, ids in self.splits.items()}
         return overview_html(self.name, counts, [self._shown(row) for row in range(min(SHOWN, len(self.images)))])
 
     def _shown(self, row: int) -> tuple[str, str, Image | None]:
-        """Id and first caption of an image, and the image itself if it opens."""
+        """Id and first caption of an image, and the image itself if it can be opened."""
         captions = self.judgements.columns[self.judgements.rows == row]
         name = self.images.ids[row]
         caption = str(self.texts.values[int(captions[0])]) if len(captions) else name

@@ -105,7 +105,7 @@ class Embeddings:
         return int(self.matrix.shape[1])
 
     def normalised(self) -> Embeddings:
-        """Every vector divided by its Euclidean norm."""
+        """The L2-normalised vectors."""
         norms = np.sqrt(_squares(self.matrix))
         return Embeddings(self.ids, (self.matrix / norms[:, None]).astype(np.float32))
 
@@ -138,10 +138,10 @@ class Embeddings:
         return self if wanted == self.ids else Embeddings(wanted, self.matrix[self.ids.positions(wanted)])
 
     def save(self, path: str | Path) -> Path:
-        """Writes npy, npz, safetensors, parquet or pt, by the file's ending.
+        """Writes npy, npz, safetensors, parquet or pt, depending on the file extension.
 
-        An npy file carries the ids after the array, where other programs ignore them; for other programs
-        `<name>.ids.txt` is written next to it.
+        An npy file stores the ids after the array, where other programs ignore them; for those, `<name>.ids.txt` is
+        written next to it.
         """
         target = Path(path)
         write = _format(target).write
@@ -157,7 +157,7 @@ class Embeddings:
 
         Args:
             path: The file. An npy file is memory-mapped.
-            ids: Ids, or a text file with one per line, for files that hold none; `<name>.ids.txt` next to the file is
+            ids: Ids, or a text file with one per line, for files without ids; `<name>.ids.txt` next to the file is
                 found automatically, and without it rows are numbered from 0. An npy file saved by limner contains its
                 ids: a different list next to it is refused.
         """
@@ -273,15 +273,15 @@ def _lines(ids: Iterable[str]) -> str:
 
 
 def _found_ids(source: Path, stored: list[str] | None, rows: int) -> Iterable[object]:
-    """The ids in the file, else those next to it, else row numbers; if both lists exist, they must agree."""
+    """The ids in the file, or next to it, or else row numbers; if both lists exist, they must agree."""
     beside = _ids_file(source)
     if source.suffix.lower() != ".npy" or not beside.is_file():
         return range(rows) if stored is None else stored
     listed = _read_ids(beside)
     if stored is not None and stored != listed:
         raise LimnerError(
-            f"{beside} is not the list of ids that {source} was saved with: remove it to use those, or name it with "
-            "ids= (--ids) to use it anyway"
+            f"{beside} is not the list of ids that {source} was saved with: remove it to use those ids, or pass it "
+            "with ids= (--ids) to use it anyway"
         )
     return listed
 

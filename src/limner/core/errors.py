@@ -1,4 +1,4 @@
-"""Every error a user can cause. Each says what it got, what it expected and what to do.
+"""All errors that a user can cause. Each message says what it got, what it expected and what to do.
 
 All of them derive from `LimnerError`, so the command line turns them into one clear line and an exit status, and a
 program can catch them all at once. They are also `ValueError`, Python's exception for a bad value.
@@ -39,7 +39,7 @@ class Untrusted(LimnerError):
     """A file names code outside limner, and the user has not said that the file is trusted."""
 
     def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
-        """Explains how to trust the file, and which names need no trust."""
+        """Explains how to trust the file, and which names are allowed without trust."""
         listed = ", ".join(sorted(known))
         super().__init__(
             f"{what} {name!r} is named by a file, and is code from outside limner: loading it runs that "

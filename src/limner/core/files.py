@@ -66,10 +66,10 @@ def replacing(path: str | Path) -> Iterator[Path]:
 def replacing_folder(path: str | Path, *, head: str, own: Collection[str]) -> Iterator[Path]:
     """A temporary folder to write to; it replaces `path` on success and is removed on failure.
 
-    The old folder stays until the new one is complete, and then both are swapped in one step. On a file system that
-    cannot swap, it takes two steps, and after a kill in between the next write restores the old folder. A folder that
-    cannot be replaced (it holds other files, is the working directory, or a mount point) gets the new files one by one,
-    `head` last: a kill then leaves a folder that is refused, never a mixture.
+    The old folder stays until the new one is complete, and then the two are swapped in one step. On a file system that
+    cannot swap, this takes two steps; if the process is killed in between, the next write restores the old folder. If a
+    folder cannot be replaced (it contains other files, is the working directory, or is a mount point), the new files
+    are moved one by one, `head` last: a killed process then leaves a folder that is refused, never a mixture.
 
     Args:
         path: The folder; files that are not in `own` are kept.
@@ -157,7 +157,7 @@ def _meant(path: str | Path, target: Path, workshop: Path) -> Path:
 
 
 def is_full(error: Exception) -> bool:
-    """Whether a write failed for lack of space: a full disk, a quota, a file size limit.
+    """Whether a write failed because of missing space: a full disk, a quota, or a file size limit.
 
     >>> is_full(OSError(28, "No space left on device")), is_full(OSError(2, "No such file"))
     (True, False)
@@ -170,7 +170,7 @@ def is_full(error: Exception) -> bool:
 
 @cache
 def _sweep(folder: Path) -> None:
-    """Removes what killed processes left in a folder; once per process and folder.
+    """Removes the drafts of killed processes from a folder, once per process and folder.
 
     The folder may be shared with other machines; their drafts count as abandoned after a day without a change.
     """
@@ -218,7 +218,7 @@ def _rights(target: Path, workshop: Path) -> int:
 
 
 def _sync(path: Path, *, rights: int | None = None) -> None:
-    """Waits until a file or a folder is on the disk; some systems cannot do that for a folder."""
+    """Flushes a file or a folder to disk; some systems cannot do that for a folder."""
     if rights is not None:
         with suppress(OSError):
             path.chmod(rights)
@@ -240,7 +240,7 @@ def _sync_all(folder: Path, *, rights: int) -> None:
 
 
 def _exchangeable(target: Path, own: Collection[str]) -> bool:
-    """Whether a folder may be replaced: it holds no other files, is not the working directory, can be renamed."""
+    """Whether a folder can be replaced: it has no other files, is not the working directory, and can be renamed."""
     if any(entry.name not in own and not DRAFT.fullmatch(entry.name) for entry in target.iterdir()):
         return False
     try:

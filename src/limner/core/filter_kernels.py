@@ -15,7 +15,7 @@ _summing: Any = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"}, bo
 
 @_summing
 def round_rows(vectors, words, bits, lengths, rounded, residuals):  # type: ignore[no-untyped-def]
-    """Rounds vectors to bfloat16, and gives their squared lengths before and after, and those of the difference.
+    """Rounds vectors to bfloat16, and computes squared lengths before and after rounding and of the difference.
 
     `words` are the bits of `vectors`.
     """
@@ -67,7 +67,7 @@ def _shift(lower, upper, scale, shift, allowance):  # type: ignore[no-untyped-de
 
 @_jit
 def _collect(upper, least, places):  # type: ignore[no-untyped-def]
-    """Collects the places whose upper bound reaches `least`; returns their number, which may exceed the room."""
+    """Collects the positions whose upper bound reaches `least`; returns their number, which may exceed the output."""
     count = 0
     for low in range(0, upper.shape[0], 64):
         high = min(low + 64, upper.shape[0])
@@ -94,8 +94,8 @@ def select(near, vectors, bounds, keys, k, room, columns, indptr):  # type: igno
         keys: See `Keys`: scale (float32), shift (float32), shift (float64), allowance (float32, rounded up).
         k: Number of results; at most the number of columns.
         room: Products in double precision that may be computed in total.
-        columns: Output, the columns of all rows one after another, in rising order.
-        indptr: Output, those of row r are `indptr[r]:indptr[r + 1]`.
+        columns: Output, the columns of all rows one after another, in ascending order.
+        indptr: Output, the columns of row r are `indptr[r]:indptr[r + 1]`.
 
     Returns:
         The number of columns found; -1 if `room` or the output is too small.
@@ -218,7 +218,7 @@ def count_near(near, vectors, bounds, indptr, positives, cut, room, above, whose
 
 @_jit
 def _between(lower, upper, sure, doubtful, places):  # type: ignore[no-untyped-def]
-    """Positions that are neither certainly above nor certainly below; the output has room for all of them."""
+    """Positions that are neither certainly above nor certainly below; the output is large enough for all of them."""
     count = 0
     for low in range(0, upper.shape[0], 64):
         high = min(low + 64, upper.shape[0])

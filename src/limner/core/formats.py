@@ -20,8 +20,8 @@ def save_as(
     Args:
         value: The value to write.
         path: The file; its folder must exist.
-        formats: Functions `(value, **options) -> str or bytes` by file ending.
-        options: Options of the format; an unknown one is refused.
+        formats: Functions `(value, **options) -> str or bytes` by file extension.
+        options: Options of the format; unknown options are refused.
         what: Name of the value in error messages.
 
     Returns:

@@ -20,10 +20,10 @@ class Tabular(ABC):
 
     @abstractmethod
     def _columns(self) -> Mapping[str, Sequence[Any]]:
-        """The columns by name, all of one length."""
+        """The columns by name, all of the same length."""
 
     def to_arrow(self) -> pa.Table:
-        """The table as Arrow."""
+        """The table as an Arrow table."""
         table: pa.Table = _library("pyarrow").table(dict(self._columns()))
         return table
 

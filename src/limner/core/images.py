@@ -47,7 +47,7 @@ class Unreadable(LimnerError):
 
     Args:
         name: Name of the image in error messages.
-        where: Its file, or how many bytes it has.
+        where: Its file, or its size in bytes.
         reason: A short description of the problem.
     """
 
@@ -80,7 +80,7 @@ def as_value(given: Any, *, name: str) -> Value:
 
 
 def open_image(value: Value, *, name: str, side: int | None = None) -> Image:
-    """Decodes one image to RGB, upright.
+    """Decodes one image to upright RGB.
 
     Args:
         value: As `Items.values` holds it.
@@ -101,18 +101,18 @@ def opened(
     formats: tuple[str, ...] = FORMATS,
     limit: int = PIXEL_LIMIT,
 ) -> Iterator[Image]:
-    """Like `open_image`, as a context manager that makes other large images wait: for work on full-size images.
+    """Like `open_image`, but a context manager that makes other large images wait, for work on full-size images.
 
     Args:
         value: As `Items.values` holds it.
         name: Name in error messages.
         side: As for `open_image`.
-        shortest: Decode a JPEG at a smaller scale, as long as its short side stays twice as long as this.
-        formats: Accepted formats, as Pillow calls them.
-        limit: Pixels above which it is refused.
+        shortest: Decode a JPEG at a smaller scale, as long as its short side stays at least twice as long as this.
+        formats: Accepted formats, with Pillow's names.
+        limit: Maximum number of pixels.
     """
     if value is None:
-        raise LimnerError(f"image {name!r} has only an id here, no pixels: give the folder with images when loading")
+        raise LimnerError(f"image {name!r} has only an id, no pixels: give the folder with images when loading")
     if callable(value) or hasattr(value, "getexif"):
         drawn: Any = value() if callable(value) else value
         yield _smaller(upright(drawn), side)
@@ -199,7 +199,7 @@ def _trim() -> Any:
 
 @cache
 def _pillow() -> Any:
-    """Pillow, without its warnings about large images and damaged EXIF blocks: limner has its own limits."""
+    """Imports Pillow without its warnings about large images and damaged EXIF blocks: limner has its own limits."""
     from PIL import Image
 
     warnings.filterwarnings("ignore", module=r"PIL\.")

@@ -1,6 +1,6 @@
 """Imports "module:thing" names, reads their documentation, and refuses such names in files.
 
-Importing a module runs it. Users may name one, on the command line or in Python; a file may not.
+Importing a module runs it. So a user may name a module, on the command line or in Python, but a file may not.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ def imported(place: str, *, what: str, name: str | None = None) -> Any:
     """Imports the object named by "module:thing".
 
     Args:
-        place: Where it is.
-        what: What it is; used in messages only.
-        name: The name the user wrote; `place` by default.
+        place: The import path, "module:thing".
+        what: The kind of object, for error messages.
+        name: The name that the user gave; `place` by default.
 
     >>> imported("json:loads", what="reader")("[1]")
     [1]
@@ -61,7 +61,7 @@ def documented(place: str) -> str:
 
 
 def source_file(module: str) -> Path | None:
-    """The source of a module, found without importing it or the packages above it; None if there is none.
+    """The source file of a module, found without importing it or its parent packages; None if there is none.
 
     >>> source_file("json.decoder").name, source_file("no_such_module")
     ('decoder.py', None)

@@ -1,4 +1,4 @@
-"""Judgements: which candidates are relevant to which queries, and how much.
+"""Judgements: which candidates are relevant to which queries, and to what degree.
 
 The original pairs of a data set, CxC ratings, ECCV Caption, plausible matches, crowd votes and your own annotations
 are all of this type, so that "COCO R@1" and "ECCV R@1" are the same measure on two sets of judgements.
@@ -127,7 +127,7 @@ class Judgements:
 
     @cached_property
     def counts(self) -> IntArray:
-        """How many relevant candidates each query has."""
+        """The number of relevant candidates of each query."""
         return np.bincount(self.rows[self.grades > 0], minlength=len(self.queries)).astype(np.int64)
 
     @cached_property
@@ -155,7 +155,7 @@ class Judgements:
     def restrict(
         self, *, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None
     ) -> Judgements:
-        """Keeps these queries and candidates, in this order; an id without judgements stays, without pairs."""
+        """Keeps these queries and candidates, in this order, including ids without judgements."""
         query_ids = self.queries if queries is None else Ids(queries, what=self.queries.what)
         candidate_ids = self.candidates if candidates is None else Ids(candidates, what=self.candidates.what)
         rows = query_ids.find(self.queries)[self.rows]
@@ -164,7 +164,7 @@ class Judgements:
         return Judgements(query_ids, candidate_ids, rows[kept], columns[kept], self.grades[kept], self.name)
 
     def at_least(self, threshold: float) -> Judgements:
-        """Binary judgements: grade 1 where the grade is at least `threshold`, 0 if it was judged lower."""
+        """Binary judgements: 1 for grades of at least `threshold`, 0 for lower grades."""
         return replace(self, grades=(self.grades >= threshold).astype(np.float64))
 
     def named(self, name: str) -> Judgements:
@@ -172,7 +172,7 @@ class Judgements:
         return replace(self, name=name)
 
     def __or__(self, other: Judgements) -> Judgements:
-        """The union: all ids of both, and the higher grade where both judged a pair."""
+        """The union: all ids of both, and the higher grade if both judged a pair."""
         queries = self.queries if self.queries == other.queries else Ids(dict.fromkeys([*self.queries, *other.queries]))
         candidates = (
             self.candidates
@@ -202,7 +202,7 @@ class Judgements:
             yield self.queries[int(row)], self.candidates[int(column)], float(grade)
 
     def __eq__(self, other: object) -> bool:
-        """Equal when ids, pairs and grades are equal; the name is a label and does not count."""
+        """Whether ids, pairs and grades are equal; the name does not count."""
         return (
             isinstance(other, Judgements)
             and self.queries == other.queries
@@ -224,7 +224,7 @@ def _hashes(ids: Ids) -> npt.NDArray[np.uint64]:
 
 
 def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Spreads every bit over all others (the finaliser of splitmix64)."""
+    """Mixes all bits (the finaliser of splitmix64)."""
     spread = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     spread = (spread ^ (spread >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(spread ^ (spread >> np.uint64(31)))

@@ -24,7 +24,7 @@ _inlined: Any = numba.njit(nogil=True, inline="always")
 
 @_jit
 def _count(values, score, place):  # type: ignore[no-untyped-def]  # numba infers the types
-    """How many of `values` are above `score`, equal to it, and equal at a lower place."""
+    """Counts the values above `score`, equal to it, and equal at a lower position."""
     above, equal, before = np.uint32(0), np.uint32(0), 0  # 32 bits, like the scores: all SIMD lanes are used
     for i in range(values.shape[0]):
         above = np.uint32(above + np.uint32(values[i] > score))
@@ -37,7 +37,7 @@ def _count(values, score, place):  # type: ignore[no-untyped-def]  # numba infer
 
 @_jit
 def count_all(block, indptr, columns, counts):  # type: ignore[no-untyped-def]
-    """Counts for every positive of every row of a block, against the whole row.
+    """Counts the candidates above and equal to every positive of a block, among the whole row.
 
     Args:
         block: Scores, one row per query.
@@ -96,7 +96,7 @@ def _any_above(row, low, high, least):  # type: ignore[no-untyped-def]
 
 @_jit
 def _insert(value, place, scores, indices, held):  # type: ignore[no-untyped-def]
-    """Puts a value among the best so far, after those that equal it."""
+    """Inserts a value into the best so far, after equal ones."""
     at = min(held, scores.shape[0] - 1)
     while at > 0 and scores[at - 1] < value:
         scores[at] = scores[at - 1]
@@ -124,7 +124,7 @@ def best(block, indices, scores):  # type: ignore[no-untyped-def]
 
 @_jit
 def locate(lists, indptr, columns, found):  # type: ignore[no-untyped-def]
-    """The place of each positive in its row's list of candidate indices, -1 where the list lacks it."""
+    """The position of each positive in its row's list of candidate indices; -1 if it is not in the list."""
     for r in range(lists.shape[0]):
         row = lists[r]
         for p in range(indptr[r], indptr[r + 1]):
@@ -133,7 +133,7 @@ def locate(lists, indptr, columns, found):  # type: ignore[no-untyped-def]
 
 @_jit
 def filter_lists(lists, indptr, query_pools, candidate_pools, found, lengths):  # type: ignore[no-untyped-def]
-    """Converts places in lists to places after filtering each list to its query's pool, and counts what remains."""
+    """Converts positions in lists to positions after filtering each list to its query's pool; counts what is left."""
     before = np.zeros(lists.shape[1], np.int64)
     for r in range(lists.shape[0]):
         for i in range(lists.shape[1]):
@@ -207,13 +207,13 @@ def _first_rise(scores):  # type: ignore[no-untyped-def]
 
 @_inlined
 def _byte(text, at):  # type: ignore[no-untyped-def]
-    """One byte. The index is unsigned, so that no check for a negative one is compiled."""
+    """One byte of the text. The index is unsigned, so that numba compiles no check for negative indices."""
     return text[np.uintp(at)]
 
 
 @_inlined
 def _hashed(value, byte):  # type: ignore[no-untyped-def]
-    """One step of FNV-1a, from 14695981039346656037 on."""
+    """One step of the FNV-1a hash, whose initial value is 14695981039346656037."""
     return (value ^ np.uint64(byte)) * np.uint64(1099511628211)
 
 
@@ -298,14 +298,14 @@ def _blank(byte):  # type: ignore[no-untyped-def]
 
 @_jit
 def read_run_lines(text, powers, spans, hashes, scores, ranks):  # type: ignore[no-untyped-def]
-    """Reads lines of `query Q0 candidate rank score tag`, any white space between; blank lines are skipped.
+    """Reads lines of `query Q0 candidate rank score tag`, separated by any white space; blank lines are skipped.
 
     Args:
         text: Bytes that end with a line break.
         powers: 1.0, 10.0, 100.0, ... up to 1e18.
         spans: Output, (3, lines, 2): where the query, the candidate and the score of each line begin and end.
         hashes: Output, (2, lines): hashes of query and candidate.
-        scores: Output, the score where it is a plain decimal number of a few digits, which is then exact.
+        scores: Output, the score if it is a plain decimal number with few digits, which is then exact.
         ranks: Output, the rank; NaN if it is not a plain number.
 
     Returns:
@@ -392,7 +392,7 @@ def measure_lists(rows, scores, lengths):  # type: ignore[no-untyped-def]
 
 @_jit
 def first_beyond(block, most):  # type: ignore[no-untyped-def]
-    """(row, column) of the first value that is neither -inf nor within -most to most; (-1, -1) if there is none."""
+    """Finds (row, column) of the first value that is neither -inf nor within -most to most; (-1, -1) if none is."""
     for r in range(block.shape[0]):
         row, beyond = block[r], np.uint32(0)
         for i in range(np.uint64(0), np.uint64(row.shape[0])):

@@ -37,8 +37,8 @@ class SavedModel:
     """The contents of a model folder.
 
     Args:
-        folder: Where it is.
-        kind: Which loader reads it.
+        folder: The folder.
+        kind: The kind of model, which determines its loader.
         content: Contents of config.json, with the arrays filled in.
         weights: Parameters of a network by name; empty for a model that has none.
     """
@@ -75,7 +75,7 @@ def write(
 
     Args:
         path: The folder.
-        kind: Which loader reads it.
+        kind: The kind of model, which determines its loader.
         content: Values for config.json: nested dicts, lists, plain values and arrays.
         weights: Parameters of a network by name.
         beside: Function that writes further files into the folder; `limner.core.files.MODEL` lists their names.
@@ -200,7 +200,7 @@ def fingerprint(tensors: Arrays, about: str) -> str:
 
 
 def sha256_of(parts: Iterable[tuple[str, str, tuple[int, ...], Any]], about: str) -> str:
-    """SHA-256 of arrays in the order of their names: (name, type, shape, bytes); types as torch calls them."""
+    """SHA-256 of arrays in the order of their names: (name, type, shape, bytes), with torch's names of types."""
     digest = hashlib.sha256(about.encode())
     for name, kind, shape, held in parts:
         digest.update(f"{name} torch.{kind} {tuple(shape)}".encode())

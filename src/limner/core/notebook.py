@@ -17,7 +17,7 @@ SHOWN = 5
 
 
 def html_table(title: str, rows: Sequence[Sequence[str]]) -> str:
-    """A table with a caption; the first row is its head.
+    """A table with a caption; the first row is the header.
 
     >>> html_table("a < b", [["R@1"], ["50.0"]])[:57]
     '<table><caption>a &lt; b</caption><thead><tr><th>R@1</th>'
@@ -30,7 +30,7 @@ def html_table(title: str, rows: Sequence[Sequence[str]]) -> str:
 
 
 def data_uri(picture: Image) -> str:
-    """An image as a data URI: WebP where Pillow can write it, else JPEG."""
+    """An image as a data URI: WebP if Pillow supports it, else JPEG."""
     from PIL import features
 
     form = "webp" if features.check("webp") else "jpeg"
@@ -53,7 +53,7 @@ def overview_html(name: str, counts: Mapping[str, int], pictures: Sequence[tuple
 
 
 def _figure(name: str, caption: str, picture: Image | None) -> str:
-    """One image with its caption; the id instead if there is no image."""
+    """One image with its caption, or the id if there is no image."""
     shown = f"<code>{escape(name)}</code>"
     if picture is not None:
         shown = f'<img src="{data_uri(picture)}" alt="{escape(name, quote=True)}">'

@@ -42,7 +42,7 @@ class Option:
         return _words(self.hint)
 
     def described(self) -> dict[str, object]:
-        """Plain values, for JSON."""
+        """The option as plain values, for JSON."""
         if self.required:
             return {"type": self.type, "required": True}
         if self.default is ...:
@@ -161,7 +161,7 @@ def _gathered(thing: Callable[..., object], hint: object) -> dict[str, Option] |
 
 
 def _old_names(thing: Any) -> dict[str, str]:
-    """The old names of all options, those behind `**options` included."""
+    """The old names of all options, including those behind `**options`."""
     found = old_names(thing)
     for kind in getattr(thing, "__settings__", ((), {}))[0]:
         found |= _old_names(imported(kind, what="function") if isinstance(kind, str) else kind)

@@ -29,7 +29,7 @@ _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89abAB]")
 
 
 def refuse_irregular(path: str | Path, *, what: str) -> None:
-    """Refuses folders, and pipes, sockets and devices that might block forever; a missing file passes.
+    """Refuses folders, and pipes, sockets and devices that might block forever; a missing file is accepted.
 
     Process substitution, as in `--run <(zcat run.gz)`, is allowed.
     """
@@ -52,7 +52,7 @@ def damage_told(place: object, *, what: str, mend: str = "put back a good copy")
 
     Args:
         place: The file.
-        what: What it should be.
+        what: The expected kind of file.
         mend: Advice on how to fix it.
     """
     try:
@@ -72,7 +72,7 @@ def read_bytes(path: str | Path, *, what: str) -> bytes:
 
     Args:
         path: The file.
-        what: What it should hold; used in messages only.
+        what: The expected contents, for error messages.
     """
     refuse_irregular(path, what=what)
     try:
@@ -146,7 +146,7 @@ def _is_unicode(value: object) -> bool:
 
 
 def read_array(path: str | Path, *, what: str) -> Array:
-    """The array of an npy file, memory-mapped, or the tensor of a pt file; without arbitrary unpickling."""
+    """The memory-mapped array of an npy file, or the tensor of a pt file, without arbitrary unpickling."""
     _refuse_missing(path, what, "an .npy file")
     import numpy as np  # imported here: listing data sets does not need it
 

@@ -1,4 +1,4 @@
-"""Numerics that are identical on every CPU: elementary functions, signs of decompositions, numbers on a grid.
+"""Numerics that are identical on every CPU: elementary functions, signs of decompositions, rounding to a grid.
 
 Math libraries and SIMD units disagree on the last bit of a sine or a logarithm, and a pixel, a visual word or a rank
 can depend on it. These functions use only sums, products and quotients, which IEEE 754 rounds exactly, so every machine
@@ -108,7 +108,7 @@ def signs(vectors: Array) -> Array:
 
 
 def whole(values: npt.NDArray[np.float64], bits: int) -> npt.NDArray[np.float64]:
-    """Values as multiples of a power of two, with the largest below 2 ** bits.
+    """Rounds values to multiples of a power of two, with the largest below 2 ** bits.
 
     >>> whole(np.array([0.3, -1.7]), 4)
     array([ 2., -14.])

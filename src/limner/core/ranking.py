@@ -34,7 +34,8 @@ class Ranking(Tabular):
         queries: Ids of the queries, one per row.
         candidates: Ids of the candidates that `indices` refers to.
         indices: (queries, depth) positions in `candidates`, best first; -1 pads rows that are shorter.
-        scores: The scores behind the order, same shape, not increasing along a row; None if only an order is known.
+        scores: The scores behind the order, with the same shape, non-increasing along a row; None if only the order is
+                known.
         n_candidates: Size of the pool that was ranked. None when unknown, as in a run file: such a ranking counts as
             truncated, since the rest is unknown.
         notes: Remarks to show with its results, such as contradictory columns in a file.
@@ -116,7 +117,7 @@ class Ranking(Tabular):
 
     @property
     def truncated(self) -> bool:
-        """Whether some list holds fewer candidates than the pool has (or the pool is unknown)."""
+        """Whether some list has fewer candidates than the pool (or the pool is unknown)."""
         return self.n_candidates is None or bool((self.lengths < self.n_candidates).any())
 
     def __getitem__(self, query: object) -> list[str]:
@@ -144,7 +145,7 @@ class Ranking(Tabular):
         return {**ids, "rank": place + 1, **({} if self.scores is None else {"score": self.scores[row, place]})}
 
     def _repr_html_(self) -> str:
-        """The first queries with their first candidates."""
+        """A table of the first queries with their first candidates."""
         head = ("query", *(str(k + 1) for k in range(min(SHOWN, self.depth))))
         rows = [(q, *(self[q] + [""] * SHOWN)[: len(head) - 1]) for q in list(self.queries)[:SHOWN]]
         return html_table(f"{len(self.queries):,} queries, lists of up to {self.depth:,}", [head, *rows])
@@ -205,7 +206,7 @@ class Ranking(Tabular):
         return cls(run.queries, pool, indices, run.scores, size, notes=run.notes)
 
     def save(self, path: str | Path, *, tag: str = "limner") -> Path:
-        """Writes a TREC run, or JSON lists when the file ends in .json."""
+        """Writes a TREC run, or JSON lists if the file ends in .json."""
         target = Path(path)
         if target.suffix.lower() == ".json":
             write_text(target, json.dumps({q: self[q] for q in self.queries}))

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class RenamedOption(DeprecationWarning):
-    """An option was given by its old name."""
+    """An option was given under its old name."""
 
 
 def renamed(**names: str) -> Callable[[T], T]:

@@ -12,7 +12,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
 
 
 def guarded(cell: object) -> object:
-    """The cell as text that no spreadsheet evaluates; numbers are unchanged.
+    """The cell as text that a spreadsheet does not evaluate; numbers are unchanged.
 
     >>> guarded("=1+1"), guarded("a dog"), guarded(-1.5), guarded("-1.5")
     ("'=1+1", 'a dog', -1.5, '-1.5')

@@ -23,7 +23,7 @@ AT_ONCE = 1 << 27
 
 
 def torch_module() -> Any:
-    """The torch module, or an error with the pip command."""
+    """Imports torch, or raises an error with the pip command."""
     try:
         import torch
     except ModuleNotFoundError as error:
@@ -32,7 +32,7 @@ def torch_module() -> Any:
 
 
 def device_named(name: Any) -> Any:
-    """The torch device of a name: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", or a device itself.
+    """The torch device with this name: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1"; or a device itself.
 
     With several processes on one machine, each uses the GPU of its local rank by default.
     """
@@ -101,7 +101,7 @@ def _in_order(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def count_all(block: Tensor, indptr: Array, columns: Array, counts: Array) -> None:
-    """Counts for every positive of every row of a block, against the whole row; see `limner.core.kernels.count_all`."""
+    """Counts the candidates above and equal to every positive of a block; see `limner.core.kernels.count_all`."""
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     step = max(1, AT_ONCE // max(block.shape[1], 1))
     for low in range(0, len(rows), step):
@@ -207,7 +207,7 @@ def share_of_others(
 
 
 def first_beyond(block: Tensor, most: float) -> tuple[int, int]:
-    """(row, column) of the first value that is neither -inf nor within -most to most; (-1, -1) if there is none."""
+    """Finds (row, column) of the first value that is neither -inf nor within -most to most; (-1, -1) if none is."""
     beyond = (~(block.abs() <= float(most)) & (block != -np.inf)).flatten()
     if not bool(beyond.any()):
         return -1, -1

@@ -93,7 +93,7 @@ def _rank_notes(path: Path, rows: Int32, ranks: FloatArray, scores: FloatArray, 
 
 
 class _Words:
-    """Distinct words in order of appearance, in the form that the compiled loops fill."""
+    """Distinct words in order of appearance, in the format of the compiled loops."""
 
     def __init__(self) -> None:
         self.slots = np.full(1 << 10, -1, dtype=np.int64)
@@ -128,7 +128,7 @@ class _Words:
 
 
 def _columns(path: Path, queries: _Words, candidates: _Words) -> tuple[Int32, Int32, FloatArray, FloatArray]:
-    """Query number, candidate number, score and rank of every line. Threads find words and read numbers ahead."""
+    """Query number, candidate number, score and rank of every line. Threads parse the next pieces in advance."""
     most = path.stat().st_size // _SHORTEST_LINE + 1  # pages that are never written take no memory
     rows, columns, scores = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.float64)
     ranks = np.empty(most, np.float64)
@@ -183,7 +183,7 @@ def _pieces(path: Path) -> Iterator[Bytes]:
 
 
 def _numbers(path: Path, text: Bytes, spans: Int32) -> FloatArray:
-    """Scores as the nearest float64, as Python reads them."""
+    """Parses scores to the nearest float64, like Python."""
     import pyarrow as pa
 
     from limner.core.kernels import gather_words
@@ -202,7 +202,7 @@ def _numbers(path: Path, text: Bytes, spans: Int32) -> FloatArray:
 
 
 def _refuse(path: Path) -> NoReturn:
-    """Goes through the file line by line and reports the wrong one."""
+    """Reads the file line by line and reports the first invalid line."""
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
@@ -226,7 +226,7 @@ def _refuse_bad_line(where: str, line: bytes) -> None:
 
 
 def _refuse_uneven(path: Path, lengths: npt.NDArray[np.int64]) -> None:
-    """Refuses lists whose lengths differ so much that a padded table would be mostly empty and not fit into memory."""
+    """Refuses lists whose lengths differ so much that a padded table would be mostly empty and too large."""
     cells = len(lengths) * int(lengths.max(initial=0))
     if cells > max(_MOST_CELLS, _MOST_TIMES * int(lengths.sum())):
         raise LimnerError(

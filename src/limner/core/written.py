@@ -54,7 +54,7 @@ def options(words: Iterable[str], *, what: str = "option") -> dict[str, Any]:
 
 
 def call(text: str, *, what: str) -> tuple[str, dict[str, object]]:
-    """Reads `name`, or `name(option=value, ...)`.
+    """Parses `name`, or `name(option=value, ...)`.
 
     >>> call("nnn(k=8, alpha=0.5)", what="correction")
     ('nnn', {'k': 8, 'alpha': 0.5})

@@ -60,7 +60,7 @@ def counts(text: str) -> Counter[str]:
 
 
 def script(text: str) -> str:
-    """The language of the script that most letters belong to; "" for Latin letters, or without letters."""
+    """The language of the script of most letters; "" for Latin letters, or if there are no letters."""
     if text.isascii():
         return ""
     found = Counter(SCRIPTS.get(unicodedata.name(c, "?").split()[0], "") for c in text if c.isalpha())

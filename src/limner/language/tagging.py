@@ -1,7 +1,7 @@
 """A small part-of-speech tagger that finds nouns and verbs in captions, based on rules and WordNet.
 
 Hodosh et al. (2013) used OpenNLP's tagger. This one needs only WordNet: every word gets the most frequent part of
-speech of its base form in WordNet's tagged texts, and a few rules about English captions decide if a form can be both
+speech of its base form in WordNet's tagged texts, and a few rules about English captions decide when a form can be both
 ("a man rides", "two rides"). It distinguishes only nouns and verbs. Any other tagger, such as spaCy's, is a function
 with the same signature and is named as "module:function".
 """
@@ -43,7 +43,7 @@ _NEITHER = _FUNCTION | _COLOURS
 
 
 def tag(words: Sequence[str]) -> list[str]:
-    """Tags by rules and WordNet.
+    """Tags words with rules and WordNet.
 
     >>> tag("two men ride a bike past a parked car".split())
     ['x', 'n', 'v', 'x', 'n', 'x', 'x', 'x', 'n']
@@ -116,7 +116,7 @@ def _form(word: str) -> str:
 
 @cache
 def _counts(word: str) -> dict[str, int]:
-    """How often WordNet's texts use the base forms of a word as each part of speech, plus one where it is possible."""
+    """How often WordNet's texts use the base forms of a word as each part of speech, plus one if it is possible."""
     wordnet = WordNet.load()
     found = dict.fromkeys("nvar", 0)
     for pos in found:

@@ -67,7 +67,7 @@ class Reader:
     """Turns captions into lists of words. Saved models store it as a plain value.
 
     Args:
-        stop: Words to leave out, as forms or lemmas.
+        stop: Words to leave out, either inflected forms or lemmas.
         lexicon: Lemmas by form, as `lemma_lexicon` learns them; other forms get WordNet's base form.
         tagger: "wordnet" (rules and WordNet's counts), or "module:function" for your own tagger.
         spelling: Whether to correct words that are in neither the lexicon nor WordNet. This needs hunspell or aspell on
@@ -157,7 +157,7 @@ def tokens(caption: str) -> list[str]:
 
 
 def compounds(words: Sequence[str]) -> list[str]:
-    """One spelling for each compound: those of `COMPOUNDS`, and `skate-board` where WordNet has `skateboard`.
+    """Unifies the spelling of compounds: those in `COMPOUNDS`, and `skate-board` if WordNet has `skateboard`.
 
     >>> compounds(["a", "tee", "shirt", "and", "a", "snow-board"])
     ['a', 't-shirt', 'and', 'a', 'snowboard']
@@ -213,7 +213,5 @@ def lemma_lexicon(captions: Iterable[str], lemmas: Iterable[str | None]) -> dict
             if form not in STOP_WORDS and len(compounds([form])) == 1:
                 counts.setdefault(compounds([form])[0], Counter())[compounds([base])[0]] += 1
     if not counts:
-        raise LimnerError(
-            "no caption has as many words as its lemmas: expected captions and their lemmatised versions side by side"
-        )
+        raise LimnerError("no caption has the same number of words as its lemmas: expected them line by line")
     return {form: found.most_common(1)[0][0] for form, found in counts.items()}

@@ -1,4 +1,4 @@
-"""Scores: lazy similarity between queries and candidates, and their common methods."""
+"""The base class of scores: lazy similarity between queries and candidates."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Scores(ABC):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the blocks: that of the input, so that rounding creates no new ties."""
+        """The dtype of the blocks: that of the input, so that rounding creates no new ties."""
         return np.dtype(np.float32)
 
     @property
@@ -153,7 +153,7 @@ class Scores(ABC):
         return reduce(merge, states.values())
 
     def top(self, k: int, *, workers: int | None = None, progress: Progress | None = None) -> Ranking:
-        """The k best candidates of every query, exactly; equal scores keep candidate order."""
+        """The exact k best candidates of every query; equal scores keep candidate order."""
         if k < 1:
             raise LimnerError(f"top({k}): expected at least 1")
         parts = self.map(Best(k), workers=workers, progress=progress)
@@ -291,8 +291,8 @@ class Scores(ABC):
         """Scores every pair with a pair scorer: meant for small pools.
 
         Args:
-            scorer: An object with `score_pairs(queries, candidates)`, or a function of that kind: two lists of equal
-                length, one number per pair.
+            scorer: An object with `score_pairs(queries, candidates)`, or a function that takes two lists of equal
+                length and returns one number per pair.
             query_items: Items, an array or a list.
             candidate_items: Likewise.
             queries: Ids, if the items have none; numbers by default.
@@ -307,7 +307,7 @@ class Scores(ABC):
     def from_matrix(
         matrix: object, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None
     ) -> Scores:
-        """A matrix of similarities, queries by candidates, higher is better.
+        """Scores from a similarity matrix, queries by candidates, where higher is better.
 
         Args:
             matrix: An array (a memory-mapped file stays on disk), a list of rows, a torch tensor, a pandas or polars
@@ -321,7 +321,7 @@ class Scores(ABC):
 
     @staticmethod
     def load(path: str | Path, queries: Iterable[object], candidates: Iterable[object]) -> Scores:
-        """A matrix of similarities from an npy file, memory-mapped."""
+        """Scores from the similarity matrix in an npy file, memory-mapped."""
         return Scores.from_matrix(read_array(path, what="similarity matrix"), queries, candidates)
 
 

@@ -161,7 +161,7 @@ def correct(
     trust: bool = False,
     **options: Any,
 ) -> CorrectedScores:
-    """Corrected scores.
+    """Corrects scores for hubs.
 
     Args:
         scores: The scores to correct.
@@ -229,7 +229,7 @@ def _with_statistics(
     known: Statistics | tuple[Statistics, Statistics],
     options: Mapping[str, object],
 ) -> CorrectedScores:
-    """Options that are not given are taken from the statistics."""
+    """The correction to apply: options that are not given are taken from the statistics."""
     kind = how if isinstance(how, type) else CORRECTIONS.find(how)
     known_as = known[0].correction if isinstance(known, tuple) else known.correction
     own = asdict(known_as) if kind is type(known_as) else {}

@@ -1,8 +1,8 @@
-"""Corrections: `Scores -> Scores`. The base class, the statistics of each candidate, and corrected scores.
+"""Corrections, which turn scores into corrected scores: the base class and the registry.
 
 A correction compares each candidate with a *bank* of queries: the test queries themselves by default,
-or training queries, or statistics saved earlier, with which a single live query can be corrected too. The built-in ones
-are in `limner.match.corrections`; your own is a frozen dataclass with `gather`, `apply` and, to be tuned, `grid`.
+or training queries, or statistics saved earlier, which can also correct a single live query. The built-in corrections
+are in `limner.match.corrections`; your own is a frozen dataclass with `gather`, `apply` and, for tuning, `grid`.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class TorchScores(Scores):
         query_vectors: A float32 tensor, with normalised rows for cosine similarity.
         candidate_vectors: Likewise, on the same device.
         similarity: "cosine" or "dot", for further queries.
-        rows: Rows of a block; chosen by the number of candidates when None.
+        rows: Rows per block; by default chosen from the number of candidates.
     """
 
     queries: Ids

@@ -174,7 +174,7 @@ class Shifted:
 
 @dataclass(frozen=True)
 class BestShifted:
-    """The best of shifted scores, from low-precision products."""
+    """Finds the best of shifted scores from low-precision products."""
 
     best: Best
     shifted: Shifted

@@ -52,7 +52,7 @@ def as_scorer(given: Scorer | Callable[[Any, Any], Any]) -> Scorer:
     if callable(given):
         return _Function(given)
     raise LimnerError(
-        f"{type(given).__name__} scores no pairs: expected an object with score_pairs(queries, candidates), or a "
+        f"{type(given).__name__} cannot score pairs: expected an object with score_pairs(queries, candidates), or a "
         "function of two lists that gives one number per pair"
     )
 

@@ -41,7 +41,7 @@ class KernelScores(Scores):
 
     @property
     def T(self) -> KernelScores:
-        """The other direction; the kernel still gets the items it knows as queries first."""
+        """The transposed scores; the kernel still gets the original queries first."""
         return KernelScores(
             self.candidates, self.queries, self.kernel, self.candidate_items, self.query_items, not self.turned
         )
@@ -89,7 +89,7 @@ class ScorerScores(Scores):
 
     @property
     def T(self) -> ScorerScores:
-        """The other direction; the scorer still gets the items it knows as queries first."""
+        """The transposed scores; the scorer still gets the original queries first."""
         return replace(
             self,
             queries=self.candidates,

@@ -95,7 +95,7 @@ def on_host(block: Any) -> Array:
 
 
 def kernels(block: Any) -> Any:
-    """The loops for a block: compiled ones for an array, torch for a tensor."""
+    """The loops for a block: compiled loops for an array, torch for a tensor."""
     if isinstance(block, np.ndarray):
         from limner.core import kernels as _kernels
 

@@ -24,7 +24,7 @@ CHUNK = 8 * TILE_COLUMNS
 class SetScores(Scores):
     """The highest score of a pair of vectors, or (1 / gamma) log sum exp(gamma s) over all pairs, or late interaction.
 
-    Multiple instances: Song & Soleymani 2019. Late interaction, "maxsim": the sum over the query's vectors of the
+    Multiple-instance scores: Song & Soleymani 2019. Late interaction, "maxsim": the sum over the query's vectors of the
     highest score with any vector of the candidate, sum_i max_j s(q_i, c_j) (Khattab & Zaharia 2020; for pages of
     documents Faysse et al. 2024). The products of all pairs of vectors are computed in pieces of `CHUNK` candidate
     vectors, so that memory grows with the number of items, not of vectors ("smooth" needs whole rows of vectors).

@@ -50,7 +50,7 @@ class Statistics:
 
     @classmethod
     def gathered(cls, correction: Correction, bank: Scores, *, own: bool) -> Statistics:
-        """One or more passes over the bank."""
+        """Gathers the statistics in one or more passes over the bank."""
         known = correction.gather(bank)
         if not own:
             known.pop("seen", None)
@@ -75,7 +75,7 @@ class Statistics:
         return np.where(same, found, -1)
 
     def refuse_other(self, correction: Correction) -> None:
-        """Refuses use for another correction, or for the same one with other options."""
+        """Refuses another correction, or the same one with other options."""
         if correction != self.correction:
             raise LimnerError(
                 f"the statistics are for {self.correction}, but {correction} was requested: gather them "

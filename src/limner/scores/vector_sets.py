@@ -34,7 +34,7 @@ class VectorSets:
 
     @classmethod
     def of(cls, sets: Mapping[str, Any]) -> VectorSets:
-        """Builds it from {id: array with one row per vector}."""
+        """Builds vector sets from {id: array with one row per vector}."""
         parts = [np.atleast_2d(np.asarray(vectors)) for vectors in sets.values()]
         ids = Ids(sets, what="item")
         for name, part in zip(ids, parts, strict=True):

@@ -1,7 +1,7 @@
 """Agreement of raters beyond chance: Cohen's kappa for two, Krippendorff's alpha for any number.
 
-Both are undefined if every rating is the same, and alpha if no item has two ratings: then `Undefined` is raised,
-instead of returning 0 or 1.
+Both are undefined if every rating is the same; alpha is also undefined if no item has two ratings. In these cases
+`Undefined` is raised instead of returning 0 or 1.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def cohen_kappa(
     Args:
         a: the first rater's label of each item: numbers or names.
         b: the second rater's label of each item.
-        weights: nothing, `linear` or `quadratic`.
+        weights: None, `linear` or `quadratic`.
         labels: the whole scale in order, including unused labels; required for weighted kappa of names.
 
     Returns:

@@ -47,7 +47,7 @@ class Interval:
     n: int
 
     def __contains__(self, value: float) -> bool:
-        """Whether a value lies inside, ends included."""
+        """Whether a value lies inside the interval, including its ends."""
         return self.low <= value <= self.high
 
     def __str__(self) -> str:
@@ -92,7 +92,7 @@ def bootstrap(
     Args:
         values: one number per query.
         statistic: `mean`, `median`, or any function of a column of values.
-        clusters: a label per query; whole clusters are drawn, and a mean is still a mean over queries.
+        clusters: a label per query; whole clusters are resampled, but a mean is still a mean over queries.
         folds: a label per query; queries are drawn within their fold and the statistic is the mean over folds.
         samples: how many resamples.
         level: the share of resamples inside the interval.

@@ -119,7 +119,7 @@ class _Units:
 
     @property
     def n(self) -> int:
-        """How many clusters there are."""
+        """The number of clusters."""
         return len(self.weight)
 
     @property

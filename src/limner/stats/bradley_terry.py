@@ -71,9 +71,9 @@ def bradley_terry(
 def _checked(counts: npt.ArrayLike, names: Sequence[str]) -> Vector:
     table = np.array(counts, dtype=np.float64)
     if table.shape != (len(names), len(names)) or len(names) < 2:
-        raise LimnerError(f"counts of shape {table.shape} for {len(names)} options: expected a square, two or more")
+        raise LimnerError(f"counts of shape {table.shape} for {len(names)} options: expected a square, at least 2 by 2")
     if not np.isfinite(table).all() or (table < 0).any():
-        raise LimnerError("counts of votes: got one that is not finite or below 0")
+        raise LimnerError("counts of votes: expected finite numbers of 0 or above")
     np.fill_diagonal(table, 0)
     return table
 

@@ -1,4 +1,4 @@
-"""True classes from the answers of several raters with individual error rates (Dawid & Skene 1979)."""
+"""Infers true classes from the answers of several raters with individual error rates (Dawid & Skene 1979)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class DawidSkene:
 
     Args:
         classes: (items, classes) probability of each class for each item.
-        priors: How common each class is.
+        priors: The prior probability of each class.
         errors: (raters, classes, classes) probability that a rater answers the column's class if the row's is true.
         iterations: Number of EM iterations.
     """
@@ -48,9 +48,9 @@ def dawid_skene(
         raters: Number (0, 1, ...) of the rater of each answer.
         items: Number of the item of each answer.
         labels: Class (0, 1, ...) of each answer.
-        n_classes: How many classes there are; the highest label + 1 by default.
+        n_classes: Number of classes; the highest label + 1 by default.
         rounds: Maximum number of rounds.
-        tolerance: Stop when the mean log-likelihood of an answer gains less.
+        tolerance: Stop when the mean log-likelihood per answer improves by less than this.
 
     >>> found = dawid_skene([0, 1, 2, 0, 1, 2], [0, 0, 0, 1, 1, 1], [1, 1, 0, 0, 0, 0])
     >>> found.classes.argmax(axis=1)

@@ -30,7 +30,7 @@ TUNED = 20
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean of a population, estimated from a sample.
+    """The mean of a population, estimated from a sample.
 
     Args:
         value: The estimate.
@@ -40,7 +40,7 @@ class Estimate:
         variance: Variance of the estimate.
         n: Units in the sample.
         size: Units in the population.
-        effect: Design effect: the variance over that of a simple random sample of the same number of units.
+        effect: Design effect: the ratio of the variance to that of a simple random sample of the same size.
         mode: "fixed" (valid for one look) or "anytime" (valid after every answer).
     """
 
@@ -76,7 +76,7 @@ def horvitz_thompson(values: npt.ArrayLike, probabilities: npt.ArrayLike) -> flo
 
 
 def hajek(values: npt.ArrayLike, probabilities: npt.ArrayLike) -> float:
-    """The mean of a population: `sum (y / pi) / sum (1 / pi)` (Hájek 1971). More stable than the total over N.
+    """The mean of a population: `sum (y / pi) / sum (1 / pi)` (Hájek 1971). More stable than the total divided by N.
 
     >>> hajek([1, 1, 1], [0.5, 0.5, 0.1])
     1.0
@@ -88,7 +88,7 @@ def hajek(values: npt.ArrayLike, probabilities: npt.ArrayLike) -> float:
 def _sample(values: npt.ArrayLike, probabilities: npt.ArrayLike) -> tuple[Vector, Vector]:
     y, pi = vector(values), vector(probabilities, "probabilities")
     if len(y) != len(pi) or (pi <= 0).any() or (pi > 1).any():
-        raise LimnerError(f"got {len(y)} values, {len(pi)} probabilities: expected one above 0, at most 1, per value")
+        raise LimnerError(f"got {len(y)} values, {len(pi)} probabilities: expected one each, above 0 and at most 1")
     return y, pi
 
 
@@ -103,7 +103,7 @@ def stratified(
     bounds: tuple[float, float] = (0.0, 1.0),
     level: float = 0.95,
 ) -> Estimate:
-    """The mean of a population of strata, each sampled at random without replacement.
+    """The mean of a stratified population, each stratum sampled at random without replacement.
 
     `T = sum_h W_h (f_h + mean_h(y - f))`, `W_h = N_h / N`; f are the predictions (0 if there are none), `f_h` is their
     mean over the whole stratum. The variance is `sum_h W_h^2 (1 - n_h / N_h) s_h^2 / n_h` (Cochran 1977, 5.3), with
@@ -131,7 +131,7 @@ def stratified(
     h = np.asarray(strata, dtype=np.intp)
     n = np.bincount(h, minlength=len(size)).astype(np.float64)
     if len(n) != len(size) or (n > size).any():
-        raise LimnerError(f"got strata up to {int(h.max(initial=0))} and sizes of {len(size)}: expected one size each")
+        raise LimnerError(f"got strata up to {int(h.max(initial=0))} and {len(size)} sizes: expected one size each")
     f, whole = columns(predictions, len(y), "predictions"), columns(expected, len(size), "expected")
     if f.shape[1] != whole.shape[1]:
         raise LimnerError(f"got {f.shape[1]} columns of predictions, {whole.shape[1]} of expected: expected as many")
@@ -217,7 +217,8 @@ def sum_of_means(
     n = np.bincount(h, minlength=len(size)).astype(np.float64)
     if len(n) != len(size) or (n > size).any() or (n < 2).any():
         raise LimnerError(
-            f"got {n.astype(int).tolist()} values for populations of {size.astype(int).tolist()}: expected 2 to all"
+            f"got {n.astype(int).tolist()} values for populations of {size.astype(int).tolist()}: expected "
+            "at least 2 and at most the whole population"
         )
     mean = np.bincount(h, weights=y) / n
     square = np.bincount(h, weights=(y - mean[h]) ** 2)

@@ -74,7 +74,7 @@ def paired(a: npt.ArrayLike, b: npt.ArrayLike, *, minimum: int = 1) -> tuple[Vec
 
 
 def binary(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Vector, Vector]:
-    """Two columns of 0 and 1."""
+    """Checks two columns of 0 and 1."""
     first, second = paired(a, b)
     for name, column in (("a", first), ("b", second)):
         odd = column[(column != 0) & (column != 1)]
@@ -84,7 +84,7 @@ def binary(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Vector, Vector]:
 
 
 def columns(values: npt.ArrayLike | None, rows: int, name: str) -> Vector:
-    """The values as columns of this many rows; no column if there are no values.
+    """The values as columns with this many rows; no columns if there are no values.
 
     >>> columns([1, 2], 2, "predictions").shape, columns(None, 2, "predictions").shape
     ((2, 1), (2, 0))
@@ -128,21 +128,21 @@ def joint_codes(labels: Sequence[npt.ArrayLike], columns: Sequence[Vector], what
 
 
 def whole(value: object, what: str, *, minimum: int) -> int:
-    """An integer of at least `minimum`."""
+    """Checks that a value is an integer of at least `minimum`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
         raise LimnerError(f"{what}: got {value!r}, expected a whole number of at least {minimum}")
     return int(value)
 
 
 def share(value: float, what: str) -> float:
-    """A number strictly between 0 and 1."""
+    """Checks that a value is strictly between 0 and 1."""
     if not 0 < value < 1:
         raise LimnerError(f"{what}: got {value!r}, expected a number between 0 and 1 such as 0.95")
     return float(value)
 
 
 def one_of(value: str, known: tuple[str, ...], what: str) -> str:
-    """One of the known values."""
+    """Checks that a value is one of the known ones."""
     if value not in known:
         raise LimnerError(f"{what}: got {value!r}, expected one of {', '.join(map(repr, known))}")
     return value

@@ -168,7 +168,7 @@ def _signed_rank_normal(ranks: Vector, smaller: float) -> float:
 def _by_cluster(
     name: str, first: Vector, second: Vector, terms: Vector, clusters: npt.ArrayLike | None
 ) -> PairedTest | None:
-    """The test on the sums of its terms within clusters; None if no cluster has two queries."""
+    """The test on the sums of terms within clusters; None if no cluster has two queries."""
     labels = None if clusters is None else codes(clusters, len(terms), "clusters")
     if labels is None or int(labels.max()) + 1 == len(labels):
         return None

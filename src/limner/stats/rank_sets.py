@@ -91,7 +91,7 @@ def rank_sets(
 
 
 def rank_sets_of_sum(parts: Sequence[Part], *, level: float = 0.95, samples: int = 10_000, seed: int = 0) -> RankSets:
-    """`rank_sets` by a sum of means over sets of queries that share clusters, such as rsum.
+    """`rank_sets` for a sum of means over sets of queries that share clusters, such as rsum.
 
     Args:
         parts: the means to add; `values` has a column per system, and the same label is the same cluster everywhere.
@@ -224,7 +224,7 @@ def _largest_single(total: Vector) -> Vector:
 
 
 def _draws(covariance: Vector, units: int, samples: int, seed: int) -> Vector:
-    """Draws of the systems' errors: normal with this covariance, divided by the error of its scale (Student's t)."""
+    """Draws errors of the systems from a multivariate Student's t with this covariance."""
     rng, systems = np.random.default_rng(seed), len(covariance)
     ridge = 1e-12 * max(float(np.trace(covariance)), 1e-300)
     factor = np.linalg.cholesky(covariance + ridge * np.eye(systems))
@@ -239,7 +239,7 @@ def _studentised(estimates: Vector, error: Vector) -> Vector:
 
 
 def _told_apart(seen: Vector, drawn: Vector, spread: Vector, level: float) -> tuple[Flags, float]:
-    """Step-down max-t over all ordered pairs: the declared pairs, and the critical value of the first step."""
+    """Step-down max-t test over all ordered pairs: the significant pairs, and the critical value of the first step."""
     open_ = spread > 0
     told, critical = np.zeros_like(open_), math.nan
     while open_.any():

@@ -42,7 +42,7 @@ class Stratum(Protocol):
 class Means:
     """A weighted sum of means that share their units: `sum_j scale_j * (sum_j total) / (sum_j count)`.
 
-    The table has a row per unit; its first half of columns are totals, its second half counts.
+    The table has a row per unit; the first half of its columns are totals, the second half are counts.
     """
 
     table: Vector

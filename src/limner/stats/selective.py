@@ -61,12 +61,12 @@ class Answers:
         return Answers(self.confidence[:, :k], self.right[:, :k], self.without[:, :k], self.clusters)
 
     def take(self, rows: Any) -> Answers:
-        """Some of the queries."""
+        """The answers of some of the queries."""
         labels = np.asarray(self.clusters)[rows]
         return Answers(self.confidence[rows], self.right[rows], self.without[rows], labels)
 
     def gains(self, thresholds: Vector, *, precision: float, absent: float) -> Matrix:
-        """The mean gain of each cluster (rows) at each threshold (columns; in rising order)."""
+        """The mean gain of each cluster (rows) at each threshold (columns, in ascending order)."""
         owner = codes(self.clusters, len(self.confidence), "clusters")
         shown = _at_least(self.confidence, np.ones_like(self.right), thresholds)
         right = _at_least(self.confidence, self.right, thresholds)
@@ -139,7 +139,7 @@ def precision_threshold(
 
 
 def _at_least(confidence: Matrix, counted: npt.NDArray[np.bool_], thresholds: Vector) -> Matrix:
-    """How many of the counted answers of each query reach each threshold."""
+    """The number of counted answers of each query that reach each threshold."""
     passed = np.searchsorted(thresholds, confidence, side="right")  # number of thresholds passed, from the lowest
     width = len(thresholds) + 1
     flat = (np.arange(len(confidence))[:, None] * width + passed)[counted]
@@ -179,7 +179,7 @@ def precision_within_reach(answers: Answers, *, absent: float = 0.5, level: floa
 
 
 def _halves(answers: Answers, seed: int) -> tuple[Answers, Answers]:
-    """The queries of one half of the clusters, and of the other."""
+    """Splits the queries into two random halves by cluster."""
     owner = codes(answers.clusters, len(answers.confidence), "clusters")
     order = np.random.default_rng(seed).permutation(int(owner.max(initial=-1)) + 1)
     if len(order) < 4:

@@ -199,7 +199,7 @@ class _Known:
 
 
 def _before(each: Vector) -> Vector:
-    """The sum of all rows before each."""
+    """For each row, the sum of all rows before it."""
     return np.asarray(np.cumsum(each, axis=0) - each)
 
 

@@ -126,7 +126,7 @@ class WordNet:
         return {self._synsets[at].name: far for at, far in self._ancestors(self._at[name]).items()}
 
     def is_a(self, name: str, other: str) -> bool:
-        """Whether the first synset is the second one or below it."""
+        """Whether the first synset equals the second or is one of its hyponyms."""
         return name in self and other in self and self._at[other] in self._ancestors(self._at[name])
 
     def _find_ancestors(self, at: int) -> Mapping[int, int]:
@@ -184,7 +184,7 @@ class WordNet:
         return table
 
     def _rooted(self, name: str) -> Mapping[int, int]:
-        """The hypernyms of a synset; other parts of speech than nouns get an artificial root (-1)."""
+        """The hypernyms of a synset; parts of speech other than nouns get an artificial root (-1)."""
         pos = self[name].pos
         up = self._ancestors(self._at[name])
         return up if pos == "n" else {**up, -1 - "nvar".index(pos): max(up.values()) + 1}
