@@ -348,7 +348,7 @@ def test_a_function_where_an_encoder_is_expected_and_the_reverse():
     by_function, _ = limner.explain.textonly.text_only(world, letters)
     by_encoder, _ = limner.explain.textonly.text_only(world, Letters())
     assert np.array_equal(by_function.matrix(), by_encoder.matrix())
-    with pytest.raises(LimnerError, match="Letters encodes nothing: expected a function"):
+    with pytest.raises(LimnerError, match="Letters cannot encode: expected a function"):
         encoded(Letters, texts)
     with pytest.raises(LimnerError, match="int encodes nothing"):
         encoded(3, texts)

@@ -1,4 +1,4 @@
-"""Data sets: the loaders that limner knows, and `load`, which finds the right one.
+"""Data sets: the loaders, and `load`, which finds the right one.
 
 A loader is a plain function `(path, *, split=None, **options) -> Collection`. Your own loader needs no registration:
 use it as "module:function:PATH". Or register a name with `@DATASETS.register("mine")` and use "mine:PATH". Built-in
@@ -115,7 +115,7 @@ def refuse_foreign(spec: str, options: Mapping[str, Any]) -> None:
 
 
 def write(collection: Collection, path: str | Path) -> tuple[str, ...]:
-    """Writes a collection as .csv, .tsv, .jsonl, .parquet, .qrels or a folder; returns what that format cannot hold."""
+    """Writes a collection as .csv, .tsv, .jsonl, .parquet, .qrels or a folder; returns what the format cannot store."""
     from limner.datasets import writing
 
     return writing.write(collection, path)
@@ -153,7 +153,7 @@ def _any_file(folder: Path, pattern: str) -> bool:
 
 
 def _resolved(spec: str | Path, *, trusted: bool) -> tuple[str, Loader, str | Path | None]:
-    """Name for messages, loader and path of a spec."""
+    """Resolves a spec to its name in messages, its loader and its path."""
     head, colon, rest = str(spec).partition(":")
     if isinstance(spec, Path) or os.path.exists(spec) or len(head) == 1:  # one letter is a drive, not a name
         return *_known(detect(spec)), spec

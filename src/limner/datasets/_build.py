@@ -117,7 +117,7 @@ class Assembly:
         fields: Fields = _NONE,
         blank: bool = False,
     ) -> bool:
-        """Adds a text and its pair with an image added before; False if an empty text was left out.
+        """Adds a text and pairs it with an image that was added before; False if the text is empty and left out.
 
         With `blank`, an empty text is kept (only its id is known).
         """
@@ -132,16 +132,16 @@ class Assembly:
         return True
 
     def next_text(self, image: str) -> str:
-        """An id for a text without one: the image's id and a running number."""
+        """An id for a text without one: the id of the image and a counter."""
         self._numbered[image] += 1
         return f"{image}#{self._numbered[image] - 1}"
 
     def pair(self, image: str, text: str, grade: float = 1.0) -> None:
-        """Adds a judgement of one image and one text."""
+        """Adds a judgement for an image and a text."""
         self._pairs[self.images.row[image], self.texts.row[text]] = grade
 
     def paired(self, image: str, text: str) -> bool:
-        """Whether the two were judged before."""
+        """Whether the image and the text were already judged."""
         return (self.images.row[image], self.texts.row[text]) in self._pairs
 
     def split_list(self, file: Path, split: str) -> None:
@@ -264,7 +264,7 @@ def _without(collection: Collection, broken: set[str]) -> Collection:
 
 
 def keep_texts(collection: Collection, rows: Array) -> Collection:
-    """The collection with only these rows of its texts; images and splits stay."""
+    """The collection with only these rows of its texts; images and splits are unchanged."""
     texts = collection.texts[rows]
     return replace(
         collection,

@@ -62,7 +62,7 @@ class Notes:
         self._lines.setdefault((at.path, message), []).append(at.line)
 
     def listed(self) -> tuple[str, ...]:
-        """One sentence per file and kind."""
+        """The warnings, one sentence per file and kind."""
         return tuple(f"{_place(path, lines)}: {message}" for (path, message), lines in self._lines.items())
 
 
@@ -84,7 +84,7 @@ def existing(path: str | Path, *, what: str) -> Path:
 
 
 def find_file(folder: Path, patterns: Iterable[str], *, what: str) -> Path:
-    """The file in `folder` (or `folder` itself, if it is a file) that matches the first matching pattern."""
+    """The file in `folder` (or `folder` itself, if it is a file) for the first pattern with a match."""
     patterns = list(patterns)
     found = optional_file(folder, patterns)
     if found is None:
@@ -100,7 +100,7 @@ def optional_file(folder: Path, patterns: Iterable[str]) -> Path | None:
         found = sorted(folder.glob(pattern))
         if len(found) > 1:
             names = shown(file.name for file in found)
-            raise LimnerError(f"{folder}: {len(found)} files fit {pattern} ({names}); name one of them")
+            raise LimnerError(f"{folder}: {len(found)} files match {pattern} ({names}); choose one of them")
         if found:
             return found[0]
     return None
@@ -148,7 +148,7 @@ def _refuse_encoding(encoding: str) -> None:
     try:
         codecs.lookup(encoding)
     except (LookupError, ValueError):
-        raise LimnerError(f"encoding {encoding!r} is not known: expected utf-8, latin-1, cp1252, ...") from None
+        raise LimnerError(f"encoding {encoding!r} is unknown: expected utf-8, latin-1, cp1252, ...") from None
 
 
 def _decode(raw: bytes, at: At, encoding: str) -> str:

@@ -43,7 +43,7 @@ def load_captions(
     """Loads COCO's official caption files, such as `captions_val2017.json`.
 
     Args:
-        path: One file, or a folder with one or more (also in `annotations/`); the split is in each file's name.
+        path: One file, or a folder with one or more (also in `annotations/`); the split is part of each file name.
         split: "train", "dev" ("val" is "dev") or "test"; everything by default.
         images: Folder with the images, or with subfolders such as `val2017`.
         objects: Read the `instances_*.json` next to each caption file into the image field "objects".

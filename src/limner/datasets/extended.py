@@ -1,4 +1,4 @@
-"""Richer ground truth for COCO's test images: CxC, ECCV Caption, and plausible matches from object labels.
+"""More complete ground truth for COCO's test images: CxC, ECCV Caption, and plausible matches from object labels.
 
 Ids are COCO's numbers written as strings: image "391895", caption "770337".
 """
@@ -89,12 +89,12 @@ def read_eccv(path: str | Path | None = None) -> tuple[Judgements, Judgements]:
 
 
 def read_cxc_positives(path: str | Path | None = None) -> tuple[Judgements, Judgements]:
-    """CxC's matches as the package `eccv_caption` ships them: the pairs rated 3 or more, in both directions."""
+    """The matches of CxC, from the package `eccv_caption`: pairs rated 3 or more, in both directions."""
     return _read_both(eccv_folder(path), "cxc")
 
 
 def read_coco_pairs(path: str | Path | None = None) -> tuple[Judgements, Judgements]:
-    """The 25,000 original pairs of COCO's test split, in both directions, as `eccv_caption` ships them."""
+    """The 25,000 original pairs of COCO's test split, in both directions, from the package `eccv_caption`."""
     return _read_both(eccv_folder(path), "original")
 
 
@@ -104,7 +104,7 @@ def _read_both(folder: Path, name: str) -> tuple[Judgements, Judgements]:
 
 
 def _read_positives(file: Path, name: str) -> Judgements:
-    """A JSON object of query id -> list of positive ids; a positive listed twice counts once."""
+    """Reads a JSON object of query id -> list of positive ids; repeated ids count once."""
     content = json_file(file)
     for query, positives in content.items():
         if not isinstance(positives, list):

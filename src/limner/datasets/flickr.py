@@ -59,7 +59,7 @@ def load_flickr8k(
         `collection.ratings["expert"].at_least(3)`.
 
     Args:
-        path: Folder with `Flickr8k.token.txt`, or with `text/` or `Flickr8k_text/` that contains it.
+        path: Folder with `Flickr8k.token.txt`, directly or in `text/` or `Flickr8k_text/`.
         split: "train", "dev" or "test"; everything, with all splits, by default.
         images: Folder with the photographs; searched next to the texts by default.
         captions: Numbers of the captions to keep; `[2]` gives the one-caption pool of the paper.

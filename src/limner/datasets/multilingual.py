@@ -59,7 +59,7 @@ def load_multi30k(
         path: The folder or the tsv.
         split: One split; everything by default.
         images: Folder with the images.
-        languages: Keep these languages.
+        languages: Languages to keep.
         splits: Which `_split` column of a tsv gives the splits, e.g. "multi30k" or "flickr8k".
         check_images: Open every image; skip and list those that cannot be opened.
         strict: Raise an error instead of listing a warning.

@@ -104,7 +104,7 @@ def _saved_parts(folder: Path) -> dict[str | None, Path]:
 
 
 def _saved_rows(folder: Path) -> Iterator[Row]:
-    """The rows of one split, from the Arrow files that its state names."""
+    """The rows of one split, from the Arrow files listed in its state."""
     import pyarrow as pa
 
     state = read_json(folder / "state.json", what="state of a saved Dataset")

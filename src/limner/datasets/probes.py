@@ -97,7 +97,7 @@ def read_probe(path: str | Path, *, images: str | Path | None = None) -> Probe:
         [source] if source.is_file() else sorted(f for f in source.iterdir() if f.suffix in (".json", ".jsonl", ".csv"))
     )
     if not files:
-        raise LimnerError(f"{source} has no probe: expected {', '.join(ENDINGS)} files")
+        raise LimnerError(f"{source} contains no probe: expected {', '.join(ENDINGS)} files")
     cases, notes = list[ProbeCase](), Notes()
     for file in files:
         with damage_told(file, what="probe"):

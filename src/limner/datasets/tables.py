@@ -1,4 +1,4 @@
-"""Plain tables (csv, tsv, jsonl, parquet) and folders of images with a table of captions: your own data."""
+"""Loaders for your own data: plain tables (csv, tsv, jsonl, parquet) and folders of images with a table of captions."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ class TableReader:
         self.image_of: dict[object, str] = {}
 
     def add_all(self, rows: Iterator[tuple[At, dict[str, object]]], file: Path) -> None:
-        """Adds every row; refuses a table that has none."""
+        """Adds all rows; refuses an empty table."""
         empty = True
         for at, row in rows:
             self._add(row, at)
@@ -254,7 +254,7 @@ def _named(row: Mapping[str, object], columns: Mapping[str, str], at: At) -> dic
 
 
 def _fields(row: Mapping[str, object], named: Mapping[str, str]) -> tuple[dict[str, object], dict[str, object]]:
-    """Columns without a role, as fields of the image and of the text."""
+    """The columns without a role, as fields of the image and fields of the text."""
     known = set(named.values())
     further = {name: cell for name, cell in row.items() if name not in known}
     about_image = {name.removeprefix("image_"): cell for name, cell in further.items() if name.startswith("image_")}
@@ -281,7 +281,7 @@ def _image(cells: Mapping[str, object], at: At) -> tuple[Value, str]:
 
 
 def _content(value: Any) -> object:
-    """A key for an image without a name: rows with the same content share it."""
+    """A key for an image without a name; rows with the same content share a key."""
     return value.tobytes() if hasattr(value, "getexif") else value
 
 

@@ -88,7 +88,7 @@ def write_qrels(judgements: Judgements, path: str | Path) -> None:
     for ids in (judgements.queries, judgements.candidates):
         blank = next((key for key in ids if len(key.split()) != 1), None)
         if blank is not None:
-            raise LimnerError(f"id {blank!r} holds a blank, which separates columns in qrels: rename it first")
+            raise LimnerError(f"id {blank!r} contains a blank, which separates columns in qrels: rename it first")
     with replacing(path) as draft, draft.open("w", encoding="utf-8", newline="\n") as file:
         for query, candidate, grade in judgements:
             file.write(f"{query} 0 {candidate} {int(grade) if grade.is_integer() else grade!r}\n")

@@ -44,7 +44,7 @@ _TEXT_FIELDS = ("language", "page_title", "section_title", "page_url")
 
 
 def clean_file_name(name: str) -> str:
-    """A file name as words: without path, extension and percent encoding, with spaces for underscores.
+    """Converts a file name to words: removes path, extension and percent encoding, and turns underscores into spaces.
 
     >>> clean_file_name("https://upload.example/commons/8/8e/Plaque_81_boulevard%2C_Paris_5.jpg")
     'Plaque 81 boulevard, Paris 5'
@@ -117,7 +117,7 @@ def load_wit(
     """Loads WIT (Srinivasan et al. 2021) or Kaggle's Wikipedia image-caption files, any number of shards.
 
     Images are named by their URL (Kaggle's test images by their id) and have the field "file_name", their cleaned
-    name, besides "image_url", "mime_type", "width" and "height". Texts have "language", "kind" of caption,
+    name, and "image_url", "mime_type", "width" and "height". Texts have "language", "kind" of caption,
     "page_title", "section_title" and "page_url". A row without the requested captions is skipped and listed. Kaggle's
     test split has no ground truth: its images and the captions of `test_caption_list.csv` come without pairs.
 
@@ -211,7 +211,7 @@ def _add_candidates(made: Assembly, file: Path) -> None:
 
 
 def _add_pixels(made: Assembly, root: Path) -> None:
-    """Kaggle's images: lines of URL, base64 and the URL of the metadata."""
+    """Adds Kaggle's images, from lines of URL, base64 data and the URL of the metadata."""
     files = sorted(root.rglob("image_pixels/*.csv*"))
     if not files:
         raise LimnerError(f"pixels=True, but no image_pixels/*.csv or *.csv.gz below {root}")

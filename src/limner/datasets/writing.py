@@ -29,7 +29,7 @@ _TAKEN = ("image", "caption", "captions", "id", "image_id", "split", "grade", "l
 
 
 def write(collection: Collection, path: str | Path) -> tuple[str, ...]:
-    """Writes the format of the file ending: .csv, .tsv, .jsonl, .parquet, .qrels, .tar, or none for a folder.
+    """Writes the format of the file extension: .csv, .tsv, .jsonl, .parquet, .qrels, .tar, or none for a folder.
 
     Returns:
         What the format cannot store, one sentence each.
@@ -50,7 +50,7 @@ def write(collection: Collection, path: str | Path) -> tuple[str, ...]:
 
 
 def write_table(collection: Collection, path: str | Path) -> tuple[str, ...]:
-    """Writes one row per judged pair, as `tables.load_table` reads it; image files are not copied.
+    """Writes a table with one row per judged pair, for `tables.load_table`; image files are not copied.
 
     Args:
         collection: The collection.
@@ -167,7 +167,7 @@ def _rows(collection: Collection, files: list[str | None], fields: Mapping[str, 
 
 
 def _plain(entry: Any) -> Any:
-    """The same value without numpy's types, which JSON cannot write."""
+    """The same value without numpy types, which JSON does not support."""
     if isinstance(entry, np.generic):
         return entry.item()
     if isinstance(entry, dict):

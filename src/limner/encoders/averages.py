@@ -41,7 +41,7 @@ class WordVectors:
 
     @property
     def fingerprint(self) -> str:
-        """The file of vectors."""
+        """The identity of the vector file."""
         return f"word-vectors {fingerprint_of(self.source)}"
 
     def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:

@@ -54,7 +54,7 @@ class TextBackbone(TorchEncoder):
         return list(self.tokenizer(list(texts), truncation=True, max_length=self.max_tokens)["input_ids"])
 
     def states(self, tokens: Tensor, filled: Tensor) -> Tensor:
-        """The last states of all tokens."""
+        """The last hidden states of all tokens."""
         found: Tensor = self.model(input_ids=tokens, attention_mask=filled.long()).last_hidden_state
         return found
 

@@ -78,7 +78,7 @@ def paced(total: int, *, most: int, seconds: float | None = PART_SECONDS) -> Ite
 
 
 def padded(rows: Sequence[Sequence[int]], *, fill: int = 0) -> tuple[IntArray, npt.NDArray[np.bool_]]:
-    """Rows padded to one matrix, and the mask of its filled positions.
+    """Pads rows to one matrix; returns it with the mask of its filled positions.
 
     >>> matrix, filled = padded([[5, 6], [7]])
     >>> matrix.tolist(), filled.tolist()

@@ -73,7 +73,7 @@ class RowStore:
         folder: Created if missing; its parent must exist.
         owner: The model that computes the rows; each owner has its own subfolder.
         width: Values per row.
-        dtype: Dtype of the numbers.
+        dtype: Type of the numbers.
     """
 
     def __init__(self, folder: str | Path, *, owner: str, width: int, dtype: str = "float32") -> None:

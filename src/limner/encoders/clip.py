@@ -76,6 +76,6 @@ class ClipEncoder(JointEncoder):
 
 
 def _unit(given: Any) -> Tensor:
-    """L2-normalised rows; newer versions of the library wrap the vectors."""
+    """L2-normalises the rows; newer versions of transformers wrap the vectors in an object."""
     vectors: Tensor = given if isinstance(given, Tensor) else given.pooler_output
     return torch.nn.functional.normalize(vectors.float(), dim=-1)

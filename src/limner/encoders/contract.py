@@ -80,7 +80,7 @@ def digest(*parts: str | Array) -> str:
 def encoded(
     system: Encoder | TwoSided | Callable[[list[Any]], object], items: object, *, progress: Progress | None = None
 ) -> Embeddings:
-    """Vectors of items.
+    """Encodes items.
 
     Args:
         system: An `Encoder`, a `TwoSided` system, a sentence-transformers model, or a function that takes a list of
@@ -151,6 +151,6 @@ def _encode(system: object, kind: str) -> Callable[..., object]:
             "'limner evaluate --encoder' at the shell"
         )
     raise LimnerError(
-        f"{name} encodes nothing: expected a function of a list, an object with encode(items), or with encode_images "
+        f"{name} cannot encode: expected a function of a list, an object with encode(items), or with encode_images "
         "and encode_texts, such as a trained system"
     )

@@ -70,7 +70,7 @@ class EfficientNetLite(TorchEncoder):
 
 
 def fold_norms(model: nn.Module) -> None:
-    """Folds each batch normalisation of a model into the convolution that is defined before it.
+    """Folds each batch normalisation of a model into the preceding convolution.
 
     After training, a normalisation only multiplies by and adds constants, which the weights of the convolution can do
     as well. This saves a pass over memory per layer. Vectors differ only by rounding.
@@ -151,7 +151,7 @@ class TimmEncoder(TorchEncoder):
         return f"timm {self.name} {held} {self.number_type}"
 
     def pixels(self, picture: Image) -> Tensor:
-        """Preprocessed by timm's own transform for this model."""
+        """Preprocesses an image with timm's own transform for this model."""
         return torch.as_tensor(self.transform(picture))
 
     def image_vectors(self, pixels: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ def before_torch() -> None:
 
 
 def keep_freed() -> None:
-    """The same for the C library's allocator, which torch uses elsewhere."""
+    """Does the same for the allocator of the C library, which torch uses on other CPUs."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError, TypeError):  # another C library or operating system

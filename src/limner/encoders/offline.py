@@ -1,4 +1,4 @@
-"""Where a model's files are: a folder, an installed package, the hub's cache, or the hub itself.
+"""Locates the files of a model: a folder, an installed package, the cache of the hub, or the hub itself.
 
 If a model is not on this machine and the hub cannot be reached, the error names the folder and the environment variable
 that would make it work offline.
@@ -190,7 +190,7 @@ def package_file(package: str, *parts: str, what: str) -> Path:
     """A file inside an installed package, without importing the package."""
     found = importlib.util.find_spec(package)
     if found is None or found.origin is None:
-        raise LimnerError(f"{what} needs the package {package.replace('_', '-')!r}: pip install it, or name a file")
+        raise LimnerError(f"{what} needs the package {package.replace('_', '-')!r}: pip install it, or give a file")
     return Path(found.origin).parent.joinpath(*parts)
 
 

@@ -39,7 +39,7 @@ class Network:
         file: The file.
         what: The encoder that needs it; used in error messages only.
         device: "auto" (a GPU if the installed onnxruntime has one), "cpu" or "cuda".
-        threads: Threads of an operator; one for each core by default.
+        threads: Threads per operator; one for each core by default.
     """
 
     def __init__(self, file: Path, *, what: str, device: str = "auto", threads: int | None = None) -> None:
@@ -111,7 +111,7 @@ class OnnxClip:
         variant: The suffix of other versions of the files, such as "quantized" or "fp16".
         device: "auto" (a GPU if the installed onnxruntime has one), "cpu" or "cuda".
         batch_size: Images in a batch.
-        threads: Threads of an operator; one for each core by default.
+        threads: Threads per operator; one for each core by default.
     """
 
     kinds = ("image", "text")
@@ -175,11 +175,11 @@ class OnnxClip:
         return out
 
     def encode_images(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
-        """Images in the joint space."""
+        """Vectors of images in the joint space."""
         return Embeddings(items.ids, self.encode(items, progress=progress))
 
     def encode_texts(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
-        """Texts in the joint space."""
+        """Vectors of texts in the joint space."""
         return Embeddings(items.ids, self.encode(items, progress=progress))
 
     def _text_parts(self, items: Items) -> Iterator[tuple[IntArray, Float32]]:
@@ -247,7 +247,7 @@ class OnnxSentences:
         prompt: Prepended to every text, if the model was trained with one.
         max_tokens: Tokens per text; by default the limit in the tokenizer's config.
         device: "auto" (a GPU if the installed onnxruntime has one), "cpu" or "cuda".
-        threads: Threads of an operator; one for each core by default.
+        threads: Threads per operator; one for each core by default.
     """
 
     kinds = ("text",)

@@ -66,7 +66,7 @@ class OpenClipEncoder(JointEncoder):
 def _loaded(library: Any, model: str, weights: str) -> tuple[Any, Any]:
     tags = library.list_pretrained_tags_by_model(model)
     if not Path(weights).is_file() and weights not in tags:
-        raise LimnerError(f"weights {weights!r} of {model!r}: no such file, and none of its tags ({', '.join(tags)})")
+        raise LimnerError(f"weights {weights!r} of {model!r}: neither a file nor one of its tags ({', '.join(tags)})")
     if Path(weights).is_file():
         read_weights(Path(weights))  # loads only data, never code
     try:
@@ -74,7 +74,7 @@ def _loaded(library: Any, model: str, weights: str) -> tuple[Any, Any]:
             loaded, _, transform = library.create_model_and_transforms(model, pretrained=weights)
     except Exception as error:  # any network error, or a file for another architecture
         if Path(weights).is_file():
-            raise LimnerError(f"{weights} does not hold the weights of {model!r}: {error}") from error
+            raise LimnerError(f"{weights} does not contain the weights of {model!r}: {error}") from error
         repository = str(library.get_pretrained_cfg(model, weights).get("hf_hub", "")).strip("/")
         advice = unreachable(repository or f"{model}/{weights}", what="the encoder 'open-clip'")
         raise LimnerError(f"{advice}; or give the file of its weights as weights=FILE") from error

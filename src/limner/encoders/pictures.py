@@ -120,7 +120,7 @@ def describe_one(picture: Image, names: Sequence[str]) -> Float32:
 
 
 def _of_length_one(part: Float32) -> Float32:
-    """Normalises a descriptor. Its shares sum to 1 over the cells and over the image, so its squared norm is whole."""
+    """Normalises a descriptor. Shares sum to 1 over the cells and over the image, so its squared norm is an integer."""
     squared = round(float(part @ part))
     return np.asarray(part / np.sqrt(np.float32(max(squared, 1))), dtype=np.float32)
 
@@ -159,7 +159,7 @@ def _bounds() -> tuple[float, ...]:
 
 
 def _histograms(code: npt.NDArray[np.intp], kinds: int, weights: FloatArray | None) -> Float32:
-    """Square roots of shares, cell by cell and then over the whole image; 0 if there is nothing to count."""
+    """Square roots of shares, for each cell and then for the whole image; 0 if there is nothing to count."""
     flat = None if weights is None else weights.ravel()
     counted = np.bincount((_cells(len(code)) * kinds + code).ravel(), flat, GRID * GRID * kinds)
     cells = counted.reshape(GRID * GRID, kinds)
@@ -177,7 +177,7 @@ def _cells(side: int) -> npt.NDArray[np.intp]:
 
 @cache
 def _colour_table() -> npt.NDArray[np.intp]:
-    """The colour's number for every combination of red, green and blue steps."""
+    """The number of the colour for every combination of red, green and blue steps."""
     steps: Any = (np.indices((_LEVELS,) * 3).reshape(3, -1) + 0.5) / _LEVELS
     red, green, blue = steps
     value, spread = steps.max(axis=0), steps.max(axis=0) - steps.min(axis=0)

@@ -29,7 +29,7 @@ class Preprocessing:
         resize: (height, width), or one number for the shorter side; None to keep the size.
         resample: Pillow's number for the filter.
         crop: (height, width) of the centre crop; None for no crop.
-        scale: Factor of the pixels.
+        scale: Factor that pixels are multiplied by.
         mean: Mean of each channel, subtracted after scaling.
         std: Standard deviation of each channel, which pixels are then divided by.
     """
@@ -59,11 +59,9 @@ class Preprocessing:
             raise ValueError(f"image_mean {mean} and image_std {std}: expected three numbers each")
         resample, scale = int(told.get("resample", 3)), float(told.get("rescale_factor", 1 / 255))
         if not 0 <= resample <= 5 or not all(abs(number) <= _EXTREME for number in (*mean, *std, scale)):
-            raise ValueError(
-                f"resample {resample}, rescale_factor {scale}: expected a filter of Pillow and small numbers"
-            )
+            raise ValueError(f"resample {resample}, rescale_factor {scale}: expected a Pillow filter and small numbers")
         if not all(abs(number) >= 1 / _EXTREME for number in std):
-            raise ValueError(f"image_std {std}: expected numbers that are not almost 0")
+            raise ValueError(f"image_std {std}: expected numbers that are not close to 0")
         crop = _size(told["crop_size"], square=True) if told.get("do_center_crop") else None
         return cls(
             _size(told["size"]) if told.get("do_resize", True) else None,

@@ -194,7 +194,7 @@ def ahead(
         shortest: The short side that `read` scales to; a large JPEG is decoded at a smaller scale.
 
     Returns:
-        Rows of the batch, and its results.
+        The rows of each batch, and its results.
     """
 
     def one(row: int) -> Any:
@@ -233,7 +233,7 @@ def stacked(parts: list[Any]) -> Any:
 
 
 def on_device(given: Any, device: torch.device) -> Any:
-    """A tensor, or tensors by name, on a device."""
+    """Moves a tensor, or tensors by name, to a device."""
     if isinstance(given, dict):
         return {name: tensor.to(device, non_blocking=True) for name, tensor in given.items()}
     return given.to(device, non_blocking=True)

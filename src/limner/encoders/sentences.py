@@ -1,4 +1,4 @@
-"""Sentence encoders: sentence-transformers, a packaged model, and a multilingual one in numpy."""
+"""Sentence encoders: sentence-transformers models, a model from a package, and a multilingual one in numpy."""
 
 from __future__ import annotations
 

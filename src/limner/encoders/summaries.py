@@ -1,4 +1,4 @@
-"""Abstractive summaries by a sequence-to-sequence model of transformers, such as T5, Pegasus or BART."""
+"""Abstractive summaries by a sequence-to-sequence transformers model, such as T5, Pegasus or BART."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Summariser:
         longest: Maximum number of tokens in a summary.
         beams: Beam width.
         batch: Number of corpora that are summarised together.
-        device: Where it runs, such as "cpu" or "cuda".
+        device: The torch device, such as "cpu" or "cuda".
     """
 
     def __init__(

@@ -33,7 +33,7 @@ def read_weights(file: Path) -> dict[str, Tensor]:
 
 
 def _plain(name: Any) -> str:
-    """A parameter name without the prefix of multi-GPU training."""
+    """A parameter name without the prefix that multi-GPU training adds."""
     return str(name).removeprefix("module.")
 
 

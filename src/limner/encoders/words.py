@@ -68,7 +68,7 @@ class BagOfWords:
         return {word: column for column, word in enumerate(self.vocabulary)}
 
     def unknown(self, text: str) -> list[str]:
-        """The words of a text that are not in the vocabulary, each once."""
+        """The distinct words of a text that are not in the vocabulary."""
         return [word for word in dict.fromkeys(words(text)) if word not in self._column]
 
     def vectors(self, texts: Iterable[str]) -> Any:

@@ -84,7 +84,7 @@ MOST = 1_000_000
 def load(
     path: str | Path | None = None, *, split: str | None = None, images: int = 2000, seed: int = 0, graded: bool = False
 ) -> Collection:
-    """The built-in world as a collection; images are drawn only when they are opened.
+    """Loads the scenes as a collection; images are drawn only when they are opened.
 
     For a given seed, image i does not depend on the number of images. Of every five consecutive images, three are for
     training, one for development and one for testing.
@@ -93,7 +93,7 @@ def load(
         path: Must be left out: the images are drawn, not read.
         split: "train", "dev" or "test"; everything by default.
         images: Number of images.
-        seed: Seed of the world.
+        seed: Seed of the scenes.
         graded: Whether to add the judgements "graded": 1 for a true pair, 0.5 if exactly one detail is wrong.
 
     Returns:
@@ -123,9 +123,9 @@ def load(
 
 def _refuse_bad(path: str | Path | None, images: int, seed: int) -> None:
     if path is not None:
-        raise LimnerError(f"scenes is drawn, not read, and takes no path; got {str(path)!r}: leave it out")
+        raise LimnerError(f"scenes are drawn, not read, and take no path; got {str(path)!r}: leave it out")
     if not 1 <= images <= MOST:
-        raise LimnerError(f"scenes needs at least 1 image, and has at most {MOST:,}; got images={images}")
+        raise LimnerError(f"scenes: expected 1 to {MOST:,} images; got images={images}")
     if seed < 0:
         raise LimnerError(f"the seed of scenes must be 0 or above; got seed={seed}")
 

@@ -39,7 +39,7 @@ class Scenery:
     def band(
         self, top: float, bottom: float, first: Colour, last: Colour, *, left: float = 0, right: float = SIDE
     ) -> None:
-        """A band shading from one colour to another, across the whole image by default."""
+        """A band with a colour gradient, across the whole image by default."""
         x0, y0, x1, y1 = (round(length * FINE) for length in (left, top, right, bottom))
         self.sheet.shade(x0, y0, x1, y1, first, last)
 
@@ -78,7 +78,7 @@ class Scenery:
         self.strew("oval", (-rx, -ry, rx + 1 / FINE, ry + 1 / FINE), places, fill)
 
     def spots(self, count: int, top: float, bottom: float) -> list[tuple[int, int]]:
-        """Places drawn at random between two heights."""
+        """Random positions between two heights."""
         return [(self.dice.between(0, SIDE), self.dice.between(top, bottom)) for _ in range(count)]
 
     def flecks(self, top: float, count: int, fill: Colour, *, rx: float = 2.0, ry: float = 0.7) -> None:
@@ -124,7 +124,7 @@ def meadow(sheet: Scenery) -> None:
 
 
 def snow(sheet: Scenery) -> None:
-    """Mountains, fir trees far off, snow on the ground and in the air."""
+    """Mountains, distant fir trees, snow on the ground and in the air."""
     sheet.band(0, sheet.horizon, (176, 196, 216), (216, 226, 236))
     for _ in range(3):
         x, height = sheet.dice.between(0, SIDE), sheet.dice.between(24, 42)

@@ -1,4 +1,4 @@
-"""Captions of a scene: true meanings that leave out details, and their sentences."""
+"""Captions of a scene: partial descriptions that are true of it, and their sentences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SALIENCE = {"on": 6.0, "under": 2.0, "in front of": 5.0, "behind": 3.0, "above"
 
 
 def captions(scene: Scene, *, count: int = 5) -> list[tuple[str, Meaning]]:
-    """Captions for a scene, all with different meanings, the same for the same (seed, index)."""
+    """Captions for a scene, all with different meanings; the same (seed, index) gives the same captions."""
     dice = Dice(scene.seed, scene.index, CAPTIONS)
     found: dict[Meaning, str] = {}
     while len(found) < count:
@@ -88,7 +88,7 @@ def _category(kind: str, dice: Dice) -> str:
 
 
 def _number(count: int, dice: Dice) -> tuple[int, bool]:
-    """A number, and whether it is exact, that is true when `count` objects fit."""
+    """A number, and whether it is exact, such that the phrase is true of `count` objects."""
     if count == 1:
         return 1, dice.chance(0.1)
     options = [(2, False, 0.25)]

@@ -55,7 +55,7 @@ def _form(thing: SceneObject) -> tuple[str, str, int, int, bool, bool]:
 
 
 def _cast(picture: Pixels, thing: SceneObject) -> None:
-    """A soft shadow under an object that stands on the ground, inside its box, so that the box stays exact."""
+    """A soft shadow under an object on the ground, drawn inside its box so that the box stays exact."""
     x0, _, x1, y1 = thing.box
     shade = _shade(x1 - x0)
     under, whole = picture[y1 - len(shade) : y1, x0:x1], 3 * _WHOLE  # darkens by a third

@@ -97,7 +97,7 @@ def phrase(entity: Entity, dice: Dice) -> NounPhrase:
 
 
 def _count(entity: Entity, dice: Dice) -> tuple[str, bool]:
-    """Words for the number, and whether the phrase is plural ("a pair of dogs" is one pair)."""
+    """Words for the number, and whether the phrase is plural ("a pair of dogs" is singular)."""
     number = NUMBERS.get(entity.number, str(entity.number))
     if entity.exact:
         options = {1: ("one", "one", "a single"), 2: ("two", "two", "two", "a pair of")}

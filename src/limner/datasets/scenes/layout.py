@@ -1,4 +1,4 @@
-"""Composing a scene: its objects and their positions. All randomness comes from (seed, index)."""
+"""Composes a scene: its objects and their positions. All randomness comes from (seed, index)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def compose(seed: int, index: int) -> Scene:
 
 
 def _kinds(dice: Dice, background: str) -> list[ObjectKind]:
-    """One to three different kinds that are found in this background."""
+    """One to three different kinds that can appear in this background."""
     wanted = dice.weighted((1, 2, 3), (0.15, 0.5, 0.35))
     found = [k for k in KINDS.values() if background in k.backgrounds]
     # Water kinds have few backgrounds; counting them twice there keeps all kinds about equally common.
@@ -172,7 +172,7 @@ class _Stage:
         return x, other[3] + dice.between(-4, 4) - height
 
     def _bottoms(self, place: str, height: int) -> tuple[int, int]:
-        """The highest and lowest line an object's bottom may lie on."""
+        """The highest and lowest position for the bottom of an object."""
         if place == "air":
             return _EDGE + height, max(_EDGE + height, self.horizon + 4)
         if place == "water":

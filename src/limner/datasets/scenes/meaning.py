@@ -135,7 +135,7 @@ class Meaning:
             )
 
     def true_of(self, scene: Scene) -> bool:
-        """Whether this is true of a scene (`truth.judge` does many at once)."""
+        """Whether this meaning is true of a scene; `SceneTruth` evaluates many at once."""
         sets = [[i for i, o in enumerate(scene.objects) if entity.fits(o)] for entity in self.entities]
         if self.setting and scene.background not in SETTINGS[self.setting]:
             return False
@@ -144,7 +144,7 @@ class Meaning:
         return self.relation is None or self._related(scene, *sets)
 
     def _related(self, scene: Scene, subjects: list[int], objects: list[int]) -> bool:
-        """Whether enough subjects are in the relation with enough objects, all pairwise."""
+        """Whether the relation holds between enough subjects and enough objects, for every pair of them."""
         holding = {(i, j) for i, relation, j in scene.relations if relation == self.relation}
         first, second = self.entities
         if second.exact or first.number == 1:

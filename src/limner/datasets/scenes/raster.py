@@ -95,7 +95,7 @@ class Sheet:
         self._pixels[y[kept], x[kept]] = _packed(colour)
 
     def shade(self, left: int, top: int, right: int, bottom: int, first: Colour, last: Colour) -> None:
-        """Paints the pixels of a rectangle, shading from one colour in its first row to another in its last."""
+        """Paints a rectangle with a vertical gradient from one colour to another."""
         paints = _shades(first, last, bottom - top)[max(-top, 0) : max(len(self._pixels) - top, 0)]
         self._pixels[max(top, 0) : max(bottom, 0), max(left, 0) : max(right, 0)] = paints
 
@@ -136,7 +136,7 @@ class Sheet:
 
 @lru_cache(maxsize=4096)
 def _packed(colour: Colour) -> int:
-    """Red, green, blue and 1 in one number."""
+    """Packs red, green, blue and a 1 into one number."""
     red, green, blue = colour
     return red | green << 8 | blue << 16 | 1 << 24
 
@@ -179,7 +179,7 @@ def ring(numbers: Sequence[int]) -> tuple[int, Mask]:
 
 
 def _inside(x: Whole, y: Whole, corners: Sequence[int]) -> Mask:
-    """Where ((x - cx) / rx)^2 + ((y - cy) / ry)^2 <= 1, in twice these units."""
+    """A mask of the points with ((x - cx) / rx)^2 + ((y - cy) / ry)^2 <= 1; all units are doubled."""
     x0, y0, x1, y1 = corners
     wide, high = (x1 - x0) ** 2, (y1 - y0) ** 2
     across, down = (2 * x - (x0 + x1)) ** 2 * high, (2 * y - (y0 + y1)) ** 2 * wide
@@ -201,7 +201,7 @@ def _beyond(values: Whole, low: int, high: int) -> Whole:
 
 
 def poly(numbers: Sequence[int]) -> tuple[int, Mask]:
-    """A polygon: (x, y, x, y, ...). Inside is where a ray to the left crosses the edge an odd number of times."""
+    """A polygon: (x, y, x, y, ...). A point is inside if a ray to the left crosses the edges an odd number of times."""
     x, y = np.array(numbers[0::2], np.int64), np.array(numbers[1::2], np.int64)
     width, height = _pixels(int(x.max())), _pixels(int(y.max()))
     upward = y > np.roll(y, -1)
@@ -232,7 +232,7 @@ def line(numbers: Sequence[int]) -> tuple[int, Mask]:
 
 
 def _near(across: Whole, down: Whole, run: int, fall: int, half: int) -> Mask:
-    """Where points are within `half` of the segment from (0, 0) to (run, fall)."""
+    """A mask of the points within `half` of the segment from (0, 0) to (run, fall)."""
     square, long = half**2, run**2 + fall**2
     along = across * run + down * fall
     beside = (across * fall - down * run) ** 2 <= square * long

@@ -63,7 +63,7 @@ class Scene:
     """The ground truth of one image: everything that captions can mention and that drawing needs.
 
     Args:
-        seed: Seed of the world.
+        seed: Seed of the scenes.
         index: Number of the image.
         background: One of `BACKGROUNDS`.
         objects: The objects in drawing order, from far to near.
@@ -85,7 +85,7 @@ class Scene:
 
 
 def overlap(a: Box, b: Box) -> int:
-    """Pixels that two boxes share."""
+    """The number of pixels that two boxes share."""
     if a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]:
         return 0
     return _shared(a, b, 0) * _shared(a, b, 1)
@@ -122,7 +122,7 @@ def next_to(a: SceneObject, b: SceneObject) -> bool:
 
 
 def relations(objects: Sequence[SceneObject]) -> tuple[Triple, ...]:
-    """Every relation that holds, with its converse; `on` and `under` are known from the support of an object."""
+    """Every relation that holds, with its converse; `on` and `under` follow from the support of an object."""
     found: list[Triple] = []
     for i, j in permutations(range(len(objects)), 2):
         a, b = objects[i], objects[j]

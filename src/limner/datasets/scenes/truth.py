@@ -1,6 +1,6 @@
 """Complete judgements: every meaning is evaluated on every scene, for all scenes at once.
 
-Nothing here reads a caption's text. The semantics is that of `meaning.py`.
+The text of a caption is never used; `meaning.py` defines the semantics.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class SceneTruth:
         return count == entity.number if entity.exact else count >= entity.number
 
     def _in_relation(self, meaning: Meaning) -> Mask:
-        """For every scene, whether enough subjects are in the relation with enough objects, all pairwise.
+        """For every scene, whether the relation holds between enough subjects and objects, for every pair of them.
 
-        Assumes that both numbers are right, so that "exactly n" and "at least n" related ones are equivalent.
+        Assumes that both numbers of objects are correct, so that "exactly n" and "at least n" are equivalent.
         """
         first, second = meaning.entities
         subjects, objects = self._pairs[str(meaning.relation)]
@@ -108,7 +108,7 @@ def graded(images: Ids, scenes: Sequence[Scene], texts: Ids, meanings: Sequence[
 
 
 def _judgements(images: Ids, texts: Ids, full: list[IntArray], half: list[IntArray], name: str) -> Judgements:
-    """Judgements from the images of each text, those of grade 1 and those of grade 0.5."""
+    """Judgements from the images with grade 1 and with grade 0.5 of each text."""
     found = full + half
     rows = np.concatenate([*found, np.zeros(0, dtype=np.int64)]).astype(np.int64)
     columns = np.repeat([*range(len(full)), *range(len(half))], [len(f) for f in found]).astype(np.int64)
@@ -131,7 +131,7 @@ def _codes(values: Iterable[str], names: Sequence[str]) -> IntArray:
 
 
 def _related(scenes: Sequence[Scene], starts: IntArray) -> dict[str, tuple[IntArray, IntArray]]:
-    """For every relation, the table rows of the objects that it holds between."""
+    """For every relation, the table rows of the pairs of objects for which it holds."""
     pairs: dict[str, list[tuple[int, int]]] = {relation: [] for relation in RELATIONS}
     for scene, start in zip(scenes, starts.tolist(), strict=False):
         for subject, relation, other in scene.relations:

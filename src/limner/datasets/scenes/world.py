@@ -18,11 +18,11 @@ class ObjectKind:
     """A kind of object.
 
     Args:
-        name: The plain name, also the first word captions use.
+        name: The plain name, which is also the first of its words in captions.
         synset: WordNet 3.0 name, such as "dog.n.01".
-        wnid: WordNet 3.0 offset, as ImageNet writes it.
+        wnid: WordNet 3.0 offset, in the format of ImageNet.
         words: Lemmas of the synset that captions use.
-        grid: Width and height of the drawing grid; their ratio is the ratio of the drawn box.
+        grid: Width and height of the drawing grid, with the aspect ratio of the drawn box.
         scale: Relative size in the drawing.
         places: Where it can be: "ground", "air" or "water".
         backgrounds: Backgrounds it can appear in.
@@ -151,7 +151,7 @@ RELATIONS = tuple(CONVERSE)
 
 
 def kinds_of(noun: str) -> tuple[str, ...]:
-    """The kinds a noun of the vocabulary covers: one for a kind, several for a category.
+    """The kinds that a noun of the vocabulary covers: one for a kind, several for a category.
 
     >>> kinds_of("plant")
     ('tree', 'flower', 'cactus')
