@@ -73,7 +73,7 @@ def neutral(values: FloatArray) -> FloatArray:
 
 
 def loops(block: object) -> Any:
-    """The loops of the corrections: compiled ones for an array, torch for a tensor."""
+    """The loops of the corrections: compiled loops for an array, torch for a tensor."""
     if isinstance(block, np.ndarray):
         from limner.match import _loops
 
@@ -146,8 +146,9 @@ def log_sums(
     Args:
         bank: Scores of the bank's queries.
         beta: Inverse temperature.
-        limit: Which scores to refuse.
-        shift: A number per candidate; each row is first normalised to sum 1 after adding it (one round of Sinkhorn).
+        limit: The check that refuses invalid scores.
+        shift: A number per candidate; it is added to each row, which is then normalised to sum 1 (one round of
+            Sinkhorn).
         seen: Candidates whose scores are stored, to recognise queries of the bank.
         progress: Called as blocks are finished.
     """

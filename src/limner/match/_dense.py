@@ -24,7 +24,7 @@ def solve(costs: Array) -> tuple[IntArray, IntArray]:
 
 
 def cost_of_none(low: float, high: float, n: int) -> float:
-    """The cost of leaving a row unassigned: higher than any gain, so that as few as possible are."""
+    """The cost of leaving a row unassigned: higher than any gain, so that as few rows as possible are unassigned."""
     more = max(1.0, 2.0**-20 * max(abs(low), abs(high)))  # adding 1 to large scores would be lost to rounding
     dear = (high - low + more) * (n + 1)
     if not dear + abs(low) < np.inf:

@@ -256,7 +256,7 @@ def _nothing(n: int, k: int, dtype: np.dtype[Any]) -> Found:
 
 
 def _spread(found: Found, bidders: IntArray, n: int) -> Found:
-    """The results of some bidders, as rows among all bidders."""
+    """Expands the results of some bidders to rows for all bidders."""
     whole = _nothing(n, found.items.shape[1], found.worths.dtype)
     whole.items[bidders], whole.worths[bidders], whole.profits[bidders] = found.items, found.worths, found.profits
     return whole

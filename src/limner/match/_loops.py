@@ -45,7 +45,7 @@ _times_power_of_two: Any = intrinsic(_add_to_exponent)
 
 @_inlined
 def exp32(x):  # type: ignore[no-untyped-def]
-    """exp of x <= 0 in float32, relative error below 2e-6 from -20 on, about 0 below -87; vectorises.
+    """exp(x) for x <= 0 in float32, vectorised; the relative error is below 2e-6 for x >= -20. About 0 for x < -87.
 
     x = n ln 2 + f with |f| <= ln 2 / 2; exp f = 1 + f + f^2 q(f) with the minimax polynomial q of degree 3 (relative
     error 1.05e-7); 2^n by adding n to the exponent bits.
@@ -63,7 +63,7 @@ def exp32(x):  # type: ignore[no-untyped-def]
 def _minus_log_of_rest32(y):  # type: ignore[no-untyped-def]
     """-log(1 - y) for 0 <= y <= 1/2 in float32, error below 1.2e-7: y times a near-minimax polynomial of degree 7.
 
-    One formula for all y, so that equal scores stay equal.
+    It uses one formula for all y, so that equal scores stay equal.
     """
     p = _F(1.158614028) * y + _F(-1.036038986)
     p = p * y + _F(7.545884198e-1)

@@ -83,7 +83,7 @@ def bid(graph, state, null, most, first, last):  # type: ignore[no-untyped-def]
 
     Args:
         graph: (indptr, items, worths): the edges of bidder i are `indptr[i]:indptr[i + 1]`.
-        state: (prices of items, the edge each bidder holds or FREE or CONTENT, the owner of each item or FREE);
+        state: (prices of items, the edge of each bidder or FREE or CONTENT, the owner of each item or FREE);
             changed in place.
         null: The worth of staying without an item.
         most: Maximum number of bids.

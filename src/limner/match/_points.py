@@ -162,9 +162,9 @@ def fuse(indices, ranks, offsets, n_candidates, n, k, best, points):  # type: ig
         indices: (queries, all lists side by side), best first; -1 pads a list.
         ranks: The rank of each, from 1.
         offsets: The columns of list s are `offsets[s]:offsets[s + 1]`.
-        n_candidates: Number of candidates that are named.
+        n_candidates: Number of named candidates.
         n: The size of the pool.
-        k: See above.
+        k: The constant k, or a negative number for Borda.
         best: Output, the candidates, best first.
         points: Output, their scores.
 

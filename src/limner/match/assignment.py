@@ -131,7 +131,7 @@ class _Steps:
 
 @dataclass(frozen=True, eq=False)
 class _Solution:
-    """One round.
+    """The solution of one round.
 
     Args:
         items: The item of each bidder, or -1.
@@ -240,7 +240,7 @@ class _Rounds:
             self.done.append(solution.bounded(self._outside(solution.prices)))
 
     def _solve(self) -> _Solution:
-        """One round, on lists that are widened until every bidder has an item, or it is certain that one cannot."""
+        """Solves one round on lists that are widened until every bidder has an item, or this is proven impossible."""
         while True:
             edges, prices = self.edges.without(self.taken), self._start()
             solution, dead = _solve_lists(edges, prices, -np.inf, self.steps)
@@ -251,7 +251,7 @@ class _Rounds:
                 return self._solve_short(edges)
 
     def _solve_short(self, edges: Edges) -> _Solution:
-        """One round in which some bidders stay unassigned, at a cost that keeps their number minimal."""
+        """Solves one round in which some bidders stay unassigned, at a cost that keeps their number minimal."""
         self.starts.pop(len(self.done), None)
         low, high = self.market.ends()
         null = low - _dense.cost_of_none(low, high, self.n)
@@ -375,7 +375,7 @@ def _inverse(items: IntArray, n: int) -> IntArray:
 def _ranked(
     scores: Scores, lists: list[IntArray], totals: list[float], gaps: list[float], solver: str
 ) -> BijectiveRanking:
-    """A ranking from the candidate of each query in each round, or -1."""
+    """Builds a ranking from the candidate of each query in each round (-1 if it got none)."""
     n, m = scores.shape
     table = np.stack(lists, axis=1) if lists else np.zeros((n, 0), dtype=np.int64)
     table = np.take_along_axis(table, np.argsort(table < 0, axis=1, kind="stable"), axis=1)

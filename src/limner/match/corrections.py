@@ -1,4 +1,4 @@
-"""The corrections for hubs built into limner, each in two streaming passes with a few rows of extra memory.
+"""The built-in corrections for hubs. Each takes two passes over the scores and memory for a few rows.
 
     corrected = scores.correct("csls")
     corrected = scores.correct("inverted_softmax", beta=20, bank=(train_images, train_texts))

@@ -165,7 +165,7 @@ class _Pool:
         return pool
 
     def _refuse_other(self, system: System, number: int) -> None:
-        """Refuses a system of other queries or candidates. Rankings may have them in any order."""
+        """Refuses a system with different queries or candidates. In rankings they may be in any order."""
         for what, own, ids in (
             ("queries", self.queries, system.queries),
             ("candidates", self.candidates, system.candidates),
@@ -178,7 +178,7 @@ class _Pool:
                 rest = f"it has {shown(outside)}" if outside else f"it lacks {shown(lacking)}"
                 raise LimnerError(
                     f"system {number} has other {what} than the first ({len(ids)}, not {len(own)}; {rest}): "
-                    "fuse systems of the same ids"
+                    "fuse systems with the same ids"
                 )
             if isinstance(system, Scores):
                 raise LimnerError(
@@ -210,7 +210,7 @@ def _named_by(systems: Iterable[System]) -> Ids:
 
 @dataclass(frozen=True, eq=False)
 class FusedScores(Scores):
-    """The mean of several systems' scores, each normalised query by query; see `mean`."""
+    """The mean of the scores of several systems, normalised per query; see `mean`."""
 
     systems: tuple[System, ...]
     normalise: Normalise
@@ -238,7 +238,7 @@ class FusedScores(Scores):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The most precise type of the systems."""
+        """The most precise dtype of the systems."""
         return np.result_type(*(s.dtype if isinstance(s, Scores) else np.float64 for s in self.systems))
 
     def prepare(self) -> None:
@@ -367,7 +367,7 @@ def _fuse_rows(
 
 
 def _ranked(system: System, pool: _Pool, start: int, stop: int) -> tuple[Array, Array]:
-    """A system's candidates of some queries, best first, and their ranks from 1; ties share a rank."""
+    """The candidates of a system for some queries, best first, and their ranks from 1; ties share a rank."""
     from limner.match import _points
 
     if isinstance(system, Ranking):

@@ -1,7 +1,7 @@
 """The k best assignments, and the best total for each pair.
 
-One assignment gives every query one candidate. The next best ones (Murty 1968) give it others, in order of decreasing
-total. They need the matrix in memory, so they are meant for hundreds of items, not thousands.
+One assignment gives every query one candidate. The next best assignments (Murty 1968) give it other candidates, in
+order of decreasing total. They need the matrix in memory, so they are meant for hundreds of items, not thousands.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class _Part:
         allowed = np.ones(len(worths), dtype=bool)
         for row in range(len(worths)):
             if _square.assign_row(worths, columns, prices, row, 0, allowed) == -np.inf:
-                raise LimnerError("no complete assignment exists: too many pairs are -inf; allow more")
+                raise LimnerError("no complete assignment exists: too many pairs are -inf; allow more pairs")
         return cls(_square.total(worths, columns), True, columns, prices, 0, frozenset())
 
     def solve(self, worths: FloatArray) -> _Part | None:

@@ -41,7 +41,7 @@ Block = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Cascade(Ranking):
-    """A re-ranked ranking with its cost.
+    """A re-ranked ranking, with the cost of re-ranking.
 
     Args:
         pairs: Number of pairs scored in this run.
@@ -170,7 +170,7 @@ def _proposed(proposer: Scores | Ranking, depth: int, rest: bool) -> Ranking:
     if proposer.depth < depth and proposer.truncated:
         pool = "an unknown pool" if proposer.n_candidates is None else f"{proposer.n_candidates:,} candidates"
         raise LimnerError(
-            f"the proposer ranks {proposer.depth:,} of {pool}, but depth is {depth:,}: rank deeper, or lower it"
+            f"the proposer ranks {proposer.depth:,} of {pool}, but depth is {depth:,}: rank deeper, or lower depth"
         )
     return proposer if rest else proposer.top(depth)
 

@@ -1,6 +1,6 @@
 """LanceDB's approximate indexes: built on request, always with a measured recall.
 
-Rows that were added after the index was built are searched one by one, so nothing is missing; `compact` rebuilds the
+Rows that were added after the index was built are searched exhaustively, so none is missed; `compact` rebuilds the
 index with them. (LanceDB's own optimisation merges small clusters but keeps the old codes, which loses most of the
 recall with product quantisation.)
 """
@@ -91,7 +91,7 @@ class Ann:
         return cls(held["kind"], held["probes"], recall if fresh else None, held.get("wanted", 0.95))
 
     def keep(self, store: VectorStore) -> None:
-        """Saves it in the store."""
+        """Saves the settings in the store."""
         store.note(ann=asdict(self))
 
 

@@ -1,4 +1,4 @@
-"""Cut-offs of an index: calibrated once with judged queries, stored with its vectors, used by every search."""
+"""Cut-offs of an index, which are calibrated with judged queries and stored with its vectors."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def search_sure(
     level: float = 0.95,
     progress: Progress | None = None,
 ) -> Hits:
-    """Searches an index and returns only hits of which at least this share is right; none if nothing matches.
+    """Searches an index and returns only hits with a guaranteed precision; a query without a match gets none.
 
     Args:
         index: A calibrated index.

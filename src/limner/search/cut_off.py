@@ -1,4 +1,4 @@
-"""A cut-off with a guarantee: only hits are shown for which a given precision holds.
+"""A cut-off that guarantees precision: only hits above it are shown.
 
 The confidence of a hit is its CSLS score: twice its score, minus the mean score of the item's nearest queries in a
 bank, minus the mean of the query's ten best scores. So hubs and vague queries get no credit for high scores. Judged
@@ -62,7 +62,7 @@ class CutOff:
         )
 
     def as_dict(self) -> dict[str, object]:
-        """Everything as plain data."""
+        """The cut-off as plain values."""
         return {**asdict(self.threshold), "k": self.k}
 
 
@@ -91,7 +91,7 @@ class Calibration:
             best = f"about {reach:.2f} is" if reach else "no precision is"
             raise LimnerError(
                 f"no cut-off guarantees a precision of {precision:g} with this system and {found.clusters:,} judged "
-                f"images to test it: {best} within reach; ask for less, judge more queries, or use a better system"
+                f"images to test it: {best} within reach; lower it, judge more queries, or use a better system"
             )
         return CutOff(found, k)
 

@@ -149,7 +149,7 @@ def _kth(scores: Float32, k: int) -> Any:
 
 
 def gamma(terms: int) -> float:
-    """The relative error of a sum of products in float32, in any order of summation."""
+    """The relative error bound of a sum of products in float32, in any order of summation."""
     share = terms * 2.0**-24
     return share / (1 - share)
 

@@ -1,4 +1,4 @@
-"""One version of a store in memory, between searches."""
+"""Keeps one version of a store in memory between searches."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Hits:
         queries: The queries; their values are None if only vectors were given.
         ranking: Ids and scores, best first, and the size of the index.
         rows: The stored fields of every id in the ranking: "value" and "picture".
-        kind: What was found: "image", "text" or "item".
+        kind: The kind of items: "image", "text" or "item".
         recall: The measured recall of an approximate search; None if the search was exact, or if the index has changed
             since the measurement.
         correction: The name of the correction; None without one.
@@ -102,7 +102,7 @@ class Hits:
         ]
 
     def as_dict(self) -> dict[str, object]:
-        """Everything as plain data."""
+        """The hits as plain values."""
         return {
             "searched": self.ranking.n_candidates,
             "kind": self.kind,
@@ -157,7 +157,7 @@ class Hits:
 
 
 def _named(key: str, value: object, number: int) -> str:
-    """The query with its id, unless the id is only its position."""
+    """The query with its id; without the id if that is only a row number."""
     if value is None or str(value) == key:
         return key
     return _cut(str(value)) if key == str(number) else f"{key}: {_cut(str(value))}"

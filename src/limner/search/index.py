@@ -1,4 +1,4 @@
-"""An index over images or texts: create, add, delete and search."""
+"""The index over images or texts: create it, add and delete items, and search it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Index:
 
     @property
     def about(self) -> About:
-        """Dimensions, kind of items, similarity, system."""
+        """The description of the index: dimension, kind of items, similarity, system."""
         return self.store.about
 
     @property
@@ -98,10 +98,10 @@ class Index:
         measure: bool = True,
         progress: Progress | None = None,
     ) -> int:
-        """Adds vectors in one commit, and returns how many.
+        """Adds vectors in one commit, and returns their number.
 
         Args:
-            embeddings: Vectors with ids, of the index's dimensions.
+            embeddings: Vectors with ids, with the dimension of the index.
             items: The items; must contain every id of the embeddings.
             existing: What to do with existing ids: "refuse" all, "replace" their rows, or "skip" them.
             system: Their encoder; refused if the index was made with another model.
@@ -159,7 +159,7 @@ class Index:
         return [key in there for key in asked]
 
     def delete(self, ids: Iterable[object], *, measure: bool = True) -> int:
-        """Removes items in one commit, and returns how many; refuses unknown ids; `measure` as in `add`."""
+        """Removes items in one commit, and returns their number; refuses unknown ids. `measure` is as in `add`."""
         gone = Ids(ids, what=self.about.kind)
         with self.store.writing():
             missing = set(gone) - self.store.present(gone)
@@ -205,7 +205,7 @@ class Index:
         Args:
             queries: Vectors; or texts or items, if the index has a system.
             k: Number of hits per query.
-            correct: A correction for hubs, by name, or saved statistics; always exact.
+            correct: A correction for hubs, by name, or saved statistics; it needs exact search.
             bank: The query bank of the correction: other queries (vectors, texts, items), or saved statistics; by
                 default the queries themselves.
             exact: False for approximate search, True for exact; by default approximate if such an index exists.
@@ -240,7 +240,7 @@ class Index:
         return StoredScores(vectors, self.store, self.ids)
 
     def statistics(self, how: str | type[Correction] | Correction, bank: Queries, **options: Any) -> Statistics:
-        """The statistics of a query bank; saved, they correct single live queries."""
+        """The statistics of a query bank, which can be saved to correct single live queries."""
         seen = self.scores(bank)
         return correct(seen, how, bank=seen, **options).statistics
 

@@ -203,7 +203,7 @@ class VectorStore:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """The write lock, on the newest version."""
+        """Takes the write lock and moves to the newest version."""
         if self.pinned is not None:
             raise LimnerError(f"{self.path} is opened at version {self.pinned}: open the newest to change it")
         with _turn(self.path), _explained(self.path):
@@ -240,7 +240,7 @@ class VectorStore:
 
     @property
     def notes(self) -> dict[str, Any]:
-        """Measurements of this store."""
+        """The measurements stored with the vectors."""
         held = self.table.schema.field("vector").metadata or {}
         return dict(json.loads(held.get(b"limner", b"{}")))
 
@@ -293,7 +293,7 @@ def batch(about: About, ids: list[str], vectors: Float32, values: list[Any], pic
 
 
 def connect(where: str) -> Any:
-    """The LanceDB database at an address."""
+    """Opens the LanceDB database at an address."""
     return lancedb().connect(where)
 
 
@@ -319,7 +319,7 @@ def _about(table: Any, where: str) -> About:
         made = held.pop("format")
     except (KeyError, ValueError, AttributeError):
         raise LimnerError(
-            f"{where} holds a table {TABLE!r} that limner did not create: choose another path for the index"
+            f"{where} contains a table {TABLE!r} that limner did not create: choose another path for the index"
         ) from None
     if made not in range(1, FORMAT + 1):
         raise LimnerError(f"{where} is an index of format {made}; this limner reads format 1 to {FORMAT}: index again")

@@ -16,7 +16,7 @@ from limner.search.store import VectorStore
 
 @dataclass(frozen=True, eq=False)
 class StoredScores(Scores):
-    """Scores of queries against a store larger than memory; every block of queries reads it once."""
+    """Scores of queries against a store larger than memory; each block of queries reads the store once."""
 
     query_vectors: Embeddings
     store: VectorStore
