@@ -53,7 +53,7 @@ BOARD_FORMATS: Registry[Callable[..., str]] = Registry(
 
 @dataclass(frozen=True, eq=False)
 class BoardEntry:
-    """One number of one system, and its origin.
+    """One measured value of a system, and where it comes from.
 
     Args:
         system: Name of the system.
@@ -79,7 +79,7 @@ class BoardEntry:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """The table that it belongs to."""
+        """The key of the table that it belongs to."""
         return self.collection, self.view, self.direction, str(self.measure)
 
 
@@ -89,11 +89,11 @@ class BoardRow:
 
     Args:
         system: Its name.
-        value: Its number.
+        value: Its value.
         low: The lower end of its 95% interval; None without an interval.
         high: The upper end.
         queries: Number of queries it was measured on; None if unknown.
-        rank: Its rank by the number alone; ties share the best rank.
+        rank: Its rank by value alone; ties share the best rank.
         lowest: The best rank it may have.
         highest: The worst rank it may have.
         detectable: The smallest detectable difference to the next system below; None if unknown.
@@ -219,7 +219,7 @@ def ranked(
     """Ranks systems on every measure that two or more of them have.
 
     Args:
-        entries: Numbers of systems.
+        entries: Values of systems.
         level: The probability that all rank sets of a table contain the true ranks.
         samples: Draws for the critical value of paired tables.
         seed: The same seed gives the same board.
@@ -241,7 +241,7 @@ def ranked(
     lone = sum(len(group) == 1 for group in groups.values())
     if not tables:
         raise LimnerError(
-            f"no measure has two systems ({lone} numbers of one system alone): give two or more results on the same "
+            f"no measure has two systems ({lone} numbers have only one system): give two or more results on the same "
             "collection and measure"
         )
     said = [f"{lone} numbers that only one system has are left out"] if lone else []

@@ -1,7 +1,7 @@
 """Reads results from many sources and ranks them in one leaderboard.
 
-Reports of limner (values of every query), runs with judgements, results files and folders of MTEB, tables of published
-numbers (csv), and the published tables that come with limner.
+The sources are reports of limner (with values of every query), runs with judgements, MTEB results files and folders,
+tables of published numbers (csv), and the published tables that are included in limner.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _read(result: Result, unit: str | None, how: Mapping[str, Any]) -> list[Boar
 
 
 def _usual(entries: list[BoardEntry], how: Mapping[str, Any]) -> list[BoardEntry]:
-    """Keeps only the usual measures of MTEB's dozens, unless measures are given."""
+    """Keeps only the usual measures of MTEB, which reports dozens, unless measures are given."""
     return entries if how["measures"] is not None else [e for e in entries if str(e.measure) in USUAL]
 
 
@@ -152,7 +152,7 @@ def _folder(folder: Path) -> list[BoardEntry]:
     files = sorted(file for file in folder.rglob("*.json") if file.name != META and file.is_file())
     found = [file for file in files if is_mteb(read_json(file, what="result"))]
     if not found:
-        raise LimnerError(f"{folder} has no results of MTEB: expected files such as org__model/revision/TASK.json")
+        raise LimnerError(f"{folder} has no MTEB results: expected files such as org__model/revision/TASK.json")
     return [entry for file in found for entry in read_mteb(file)]
 
 
@@ -192,7 +192,7 @@ def read_published(name: str) -> list[BoardEntry]:
 
 
 def read_table(path: str | Path, *, unit: str | None = None) -> list[BoardEntry]:
-    """A table of published numbers: a row per system, or a row per number.
+    """Reads a table of published numbers: a row per system, or a row per number.
 
     A row per system: the first column is its name, other columns of numbers are measures ("R@1", or "coco-5k R@1" with
     a view before it). A row per number: columns system (or model), measure and value, and optionally collection, view,

@@ -173,7 +173,7 @@ class Comparison(Tabular):
         if len(found) != 1:
             raise LimnerError(
                 f"{len(found)} lines match {wanted} ({direction or 'any direction'}, {view or 'any view'}): "
-                "name direction and view"
+                "choose a direction and a view"
             )
         return found[0]
 
@@ -297,7 +297,7 @@ def _estimated(
     found = estimated_differences(labels, [getattr(report, "top", {}) for report in reports], collection, mode)
     if not found:
         raise LimnerError(
-            "labels: the store has no design for a direction that all reports keep lists of; make one with 'limner "
+            "labels: the store has no design for a direction that all reports keep lists of; create one with 'limner "
             "annotate plan'"
         )
     how = "to be looked at once" if mode == "fixed" else "may be looked at after every answer"

@@ -145,7 +145,7 @@ def estimated(
 def estimated_differences(
     labels: Any, lists: Sequence[Mapping[str, Any]], collection: Collection | None, mode: str
 ) -> tuple[EstimatedDifference, ...]:
-    """The differences of every two systems, estimated from the labels; lists are given by direction."""
+    """The differences between every two systems, estimated from the labels; lists are given by direction."""
     return tuple(_way(labels, "comparer")(labels, lists, collection, mode=_known_mode(mode)))
 
 

@@ -130,7 +130,7 @@ def _measured(
     truth: Collection,
     how: Mapping[str, Any],
 ) -> tuple[list[Result], dict[str, Ranking], list[str]]:
-    """One pass over each direction: the results of every view, the top candidates, and notes."""
+    """Runs one pass per direction: the results of every view, the top candidates, and notes."""
     results: list[Result] = []
     top: dict[str, Ranking] = {}
     notes: list[str] = []
@@ -202,7 +202,7 @@ def _evaluate_run(
     name: str,
     how: dict[str, Any],
 ) -> Report:
-    """One ranking against plain judgements: no images, no texts, one direction."""
+    """Evaluates one ranking against plain judgements, without a collection, in one direction."""
     if not isinstance(system, (Scores, Ranking)):
         raise LimnerError(
             f"got {type(system).__name__} with plain judgements: expected one Scores or Ranking; "
@@ -354,7 +354,7 @@ def _folds(collection: Collection, name: str) -> tuple[dict[str, int], dict[str,
 
 
 def _fold_label(fold: Any) -> str | None:
-    """A fold's name: 1, 1.0 and "1" are one fold; None and NaN are no fold."""
+    """The name of a fold: 1, 1.0 and "1" are the same fold; None and NaN are no fold."""
     if fold is None or fold != fold:
         return None
     return str(int(fold)) if isinstance(fold, (float, np.floating)) and float(fold).is_integer() else str(fold)
@@ -412,7 +412,7 @@ def _lacking_direction(chosen: Iterable[Measure] | None, sources: Mapping[str, S
 
 
 def _with_composites(asked: list[View], results: list[Result], collection: Collection) -> list[Result]:
-    """Adds composite measures after the views that request them, if both directions were measured."""
+    """Adds the requested composite measures after each view, if both directions were measured."""
     done = list(results)
     for view in asked:
         for measure in (m for m in view.measures if m.kind.composite):
@@ -439,6 +439,6 @@ def _composed(view: str, measure: Measure, parts: list[Result], collection: Coll
 
 
 def _unit_names(units: IntArray, lone: Mapping[int, str], images: Ids) -> list[str]:
-    """The ids of images, and names for texts without an image that no image has."""
+    """The ids of images, and names for texts without an image that do not collide with them."""
     names = [images[int(u)] if u < len(images) else f"text {lone[int(u)]}" for u in units]
     return [f"{n} without image" if u >= len(images) and n in images else n for u, n in zip(units, names, strict=True)]

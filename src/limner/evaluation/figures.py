@@ -92,7 +92,7 @@ def comparison_figure(comparison: Comparison, *, width: str | float = "column") 
 
 
 def inches(width: str | float) -> float:
-    """A width by name or in inches.
+    """Converts a width, given by name or in inches, to inches.
 
     >>> inches("column"), inches("5")
     (3.35, 5.0)
@@ -272,7 +272,7 @@ def hubs(reports: Sequence[Report], width: float) -> Figure:
 
 
 def _plain_ticks(axis: XAxis | YAxis, places: Sequence[float]) -> None:
-    """Ticks at these places only, written as plain numbers."""
+    """Puts ticks only at these positions, labelled with plain numbers."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     axis.set_major_locator(FixedLocator(list(places)))

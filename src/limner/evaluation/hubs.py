@@ -1,8 +1,8 @@
 """Hubs: candidates that are among the nearest neighbours of far too many queries.
 
 N_k(c) = number of queries that have candidate c among their k nearest. In a space without hubs it is close to its
-mean, queries times k over candidates; in high dimensions a few candidates collect most of it (Radovanovic et al. 2010)
-and many are never retrieved.
+mean, queries times k over candidates; in high dimensions a few candidates get most of the total (Radovanovic et al.
+2010) and many are never retrieved.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from limner.core.ranking import Ranking
 
 @dataclass(frozen=True, eq=False)
 class Hubs:
-    """How often each candidate is among the k nearest of a query, and how unequal that is.
+    """How often each candidate is among the k nearest of a query, and how unequal these counts are.
 
     >>> hubs = Hubs.of(Ranking.from_lists({"q1": ["a"], "q2": ["a"], "q3": ["b"]}, candidates="abc"), k=1)
     >>> hubs.counts.tolist(), hubs.largest, round(hubs.robin_hood, 3), hubs.shares([0, 1, 2])

@@ -60,7 +60,7 @@ def _are_vectors(given: object) -> bool:
 
 
 def _aligned(images: object, texts: object, per_image: int) -> tuple[Scores, Collection]:
-    """Two sets of vectors in the same order: row n of the texts belongs to row n // per_image of the images."""
+    """Scores and collection of aligned vectors: row n of the texts belongs to row n // per_image of the images."""
     sides = Embeddings.of(images, prefix="image-"), Embeddings.of(texts, prefix="text-")
     if len(sides[1]) != per_image * len(sides[0]):
         raise LimnerError(

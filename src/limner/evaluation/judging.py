@@ -209,7 +209,7 @@ def _filled(judged: Placements, least: float, depth: int, best: float) -> Placem
 
 
 def _places(judged: Placements, depth: int) -> tuple[IntArray, IntArray]:
-    """The entries within the depth, each with a distinct position in its tied block."""
+    """The entries up to the depth, each with a distinct position in its block of ties."""
     before, _ = judged.group
     place = judged.above + (judged.order - before)
     at = np.flatnonzero(place < depth)

@@ -95,7 +95,7 @@ class RetrievalMeter:
         return evaluate({"i2t": scores, "t2i": scores.T}, truth, measures=self.measures, name=name, keep=0)
 
     def compute(self) -> dict[str, float]:
-        """The numbers by direction and measure, for a logger."""
+        """The results by direction and measure, for a logger."""
         return {f"{r.direction} {r.measure}": r.value for r in self.report().results}
 
 

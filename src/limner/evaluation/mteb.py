@@ -56,8 +56,8 @@ def read_mteb(path: str | Path) -> list[BoardEntry]:
     source = Path(path)
     content = read_json(source, what="MTEB results")
     if not is_mteb(content):
-        raise LimnerError(f"{source} is not a results file of MTEB: expected an object with 'task_name' and 'scores'")
-    with damage_told(source, what="results file of MTEB"):
+        raise LimnerError(f"{source} is not an MTEB results file: expected an object with 'task_name' and 'scores'")
+    with damage_told(source, what="MTEB results file"):
         return list(_entries(content, _model(source)))
 
 
@@ -90,7 +90,7 @@ def _text(value: object) -> str:
 
 
 def _measured(scores: Mapping[str, float]) -> dict[str, float]:
-    """The finite numbers under limner's names; `main_score` if there are no others."""
+    """The finite scores, with limner's names; only `main_score` if there are no others."""
     named = {here: float(value) for name, value in scores.items() if (here := _here(name)) and math.isfinite(value)}
     main = scores.get(MAIN)
     return named or ({MAIN: float(main)} if main is not None and math.isfinite(main) else {})

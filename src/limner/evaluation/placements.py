@@ -79,7 +79,7 @@ class Placements:
 
     @cached_property
     def order(self) -> IntArray:
-        """0 for the best placed positive of a query, 1 for the next, ..."""
+        """The position of each positive among those of its query: 0 for the best placed, 1 for the next, ..."""
         return np.arange(len(self.above)) - np.repeat(self.indptr[:-1], self.relevant)
 
     @cached_property
@@ -93,7 +93,7 @@ class Placements:
 
     @cached_property
     def unlocated(self) -> npt.NDArray[np.bool_]:
-        """For each query: whether a positive may be anywhere below a truncated list."""
+        """For each query: whether a positive may be anywhere below the end of a truncated list."""
         lost = np.bincount(self.query[self.above == NEVER], minlength=len(self.queries)) > 0
         return np.asarray(lost & (self.known < NEVER))
 

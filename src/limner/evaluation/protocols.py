@@ -156,7 +156,7 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
 def views(
     collection: Collection, *, protocol: str | Iterable[str] | None, measures: tuple[Measure, ...] | None
 ) -> tuple[list[View], list[str]]:
-    """The views to evaluate, and notes on how they differ from their definition.
+    """The views to evaluate, and notes on differences from their definitions.
 
     Without a protocol, each set of judgements of the collection is a view with the same measures.
     """
@@ -175,7 +175,7 @@ def views(
 
 
 def _usual(name: str, collection: Collection, measures: tuple[Measure, ...]) -> View:
-    """The default view of judgements with this name; if they cover only a part, of that part and the original pairs."""
+    """The default view of these judgements; if they are partial, it combines them with the original pairs."""
     judged = collection.all_judgements[name]
     if name == collection.judgements.name or (judged.grades > 0).all():
         return View(name, name, measures)

@@ -1,4 +1,4 @@
-"""Ranks counted from blocks of scores: how many candidates are above each positive, and how many are equal."""
+"""Counts ranks from blocks of scores: how many candidates are above each positive, and how many are equal."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class _Counter:
         return slice(int(self.indptr[start]), int(self.indptr[stop]))
 
     def count(self, start: int, block: Block) -> IntArray:
-        """(positives of these rows, 3): above, equal, equal before."""
+        """Counts for the positives of these rows, (positives, 3): above, equal, equal before."""
         stop = start + len(block)
         part = self.part(start, stop)
         indptr = self.indptr[start : stop + 1] - part.start
@@ -181,7 +181,7 @@ class _Counter:
         return _Open(counts, found[1] + part.start, found[2])
 
     def settle(self, source: Any, counted: IntArray, parts: Sequence[_Open]) -> None:
-        """Adds the pairs that only float32 can compare."""
+        """Adds the counts of pairs that only float32 scores can compare."""
         whose = np.concatenate([NONE, *(part.whose for part in parts)])
         if not len(whose):
             return

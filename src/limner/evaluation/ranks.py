@@ -41,7 +41,7 @@ class SystemRanks:
 
     @cached_property
     def ranks(self) -> FloatArray:
-        """(systems, columns): 1 for the best; equal values share their mean rank."""
+        """The ranks, (systems, columns): 1 for the best; ties share their mean rank."""
         from scipy.stats import rankdata
 
         signed = -self.values * np.array(self.better)
@@ -71,7 +71,7 @@ class SystemRanks:
         )
 
     def __str__(self) -> str:
-        """The ranks as a table, and tau-b of each column with the first."""
+        """The ranks as a table, with the tau-b between each column and the first."""
         width = max(len(name) for name in (*self.systems, "tau-b with the first"))
         lines = [" ".join([" " * width, *self.columns])]
         cells = [[f"{rank:g}" for rank in row] for row in self.ranks]

@@ -135,7 +135,7 @@ class Result:
 
     @property
     def _drawn(self) -> IntArray | None:
-        """The resampling unit of the bootstrap: a cluster, within one fold."""
+        """The clusters that the bootstrap resamples, each within one fold."""
         if self.clusters is None or self.folds is None:
             return self.clusters
         return np.asarray(self.clusters * (int(self.folds.max(initial=0)) + 1) + self.folds)
@@ -178,7 +178,7 @@ class Result:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """(view, direction, measure): what makes results of two reports comparable."""
+        """(view, direction, measure): results of two reports with the same key are comparable."""
         return self.view, self.direction, str(self.measure)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Reports as JSON: complete, with all values per query. A file is data and is never executed."""
+"""Stores complete reports as JSON, with all values per query. A file is data and is never executed."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def _top_from_json(content: Mapping[str, Any]) -> Ranking:
 
 
 def _sound(report: Report) -> Report:
-    """The report, after checking all types and lengths; files are untrusted."""
+    """Checks all types and lengths of a report, because files are untrusted, and returns it."""
     words = [
         report.system,
         report.collection,

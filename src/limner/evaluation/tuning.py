@@ -30,7 +30,7 @@ def tune(
     grid: Grid | None = None,
     fixed: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The options of a correction that are best on a dev split.
+    """Finds the options of a correction that are best on a dev split.
 
     Args:
         how: A correction: a name, "module:class", a class, or an object of the class.
@@ -106,7 +106,7 @@ def corrected(
     """
     if tune is not None:
         if tune == split:
-            raise LimnerError(f"tuned on the split {split!r} that is corrected: its results would be too optimistic")
+            raise LimnerError(f"tune and split are both {split!r}: results would be too optimistic; use a dev split")
         options = _tuned(how, *_part(scores, collection.split(tune)), measure, options)
     return correct(_part(scores, collection.split(split))[0], how, **options)
 

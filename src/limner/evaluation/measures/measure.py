@@ -105,7 +105,7 @@ class Measure:
         return self.k is None and self.kind.sees == "list" and self.kind.composite is None
 
     def __call__(self, placements: Placements) -> FloatArray:
-        """One value per query of `counted`; refuses if the rest of a truncated list could change it."""
+        """One value per query of `counted`; raises an error if the rest of a truncated list could change it."""
         low, high = bounds(placements, self)
         open_ = np.flatnonzero(low != high)
         if len(open_):
@@ -134,7 +134,7 @@ class Measure:
         if not len(values):
             return float("nan")
         if self.statistic == UNKNOWN:
-            raise LimnerError(f"measure {self}: its summary over queries is not known in this process")
+            raise LimnerError(f"measure {self}: its summary over queries is unknown in this process")
         return float(STATISTICS[self.statistic](values) if isinstance(self.statistic, str) else self.statistic(values))
 
     def show(self, value: float) -> str:

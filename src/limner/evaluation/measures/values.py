@@ -107,7 +107,7 @@ def _precision_at(p: Placements, measure: Parameters, cut: IntArray) -> FloatArr
 
 
 def first_rank(p: Placements, measure: Parameters) -> FloatArray:
-    """The expected rank of the first of m positives among t tied places: above + (t + 1) / (m + 1)."""
+    """The expected rank of the first of m positives among t tied candidates: above + (t + 1) / (m + 1)."""
     first = p.indptr[:-1]
     lost = p.above[first] >= NEVER
     ranks = p.above[first] + (p.tied[first] + 1) / (p.group[1][first] + 1)

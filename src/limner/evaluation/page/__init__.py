@@ -50,7 +50,7 @@ def render(
     examples: int = 12,
     failures: Failures | None = None,
 ) -> str:
-    """Writes a report as one self-contained HTML page.
+    """Renders a report as one self-contained HTML page.
 
     Args:
         report: The report.

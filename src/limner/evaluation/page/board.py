@@ -12,7 +12,7 @@ from limner.evaluation.page.writing import written
 
 
 def render_board(board: Board) -> str:
-    """Writes a leaderboard as one self-contained HTML page.
+    """Renders a leaderboard as one self-contained HTML page.
 
     Args:
         board: The leaderboard.

@@ -87,7 +87,7 @@ def deciding_view(truth: Truth, results: Sequence[Result]) -> str:
 
 
 def telling(results: Sequence[Result]) -> list[Result]:
-    """Results of one view, the most informative measures first."""
+    """The results of one view, with the most informative measures first."""
     return sorted(results, key=lambda r: _coarseness(r.measure))
 
 

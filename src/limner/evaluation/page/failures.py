@@ -1,6 +1,6 @@
 """Failures on the page: the relevant and the returned image with bounding boxes, an explanation, and classes.
 
-Plain values only: `limner.explain` produces them and passes them to the page.
+They are plain values, which `limner.explain` computes and passes to the page.
 """
 
 from __future__ import annotations

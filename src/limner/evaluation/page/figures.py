@@ -65,7 +65,7 @@ def drawing(name: str, title: str, description: str, *inside: object, height: fl
 
 
 def path(points: Iterable[tuple[float, float]], *, closed: bool = False) -> str:
-    """Points as the data of an SVG path."""
+    """Converts points to the data of an SVG path."""
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points) + ("Z" if closed else "")
 
 

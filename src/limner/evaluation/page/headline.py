@@ -87,7 +87,7 @@ def _card(report: Report, truth: Truth, direction: str, results: list[Result]) -
 
 
 def alike(a: Measure, b: Measure) -> bool:
-    """Whether two measures are the same: S@k is another name of R@k."""
+    """Whether two measures are the same: S@k is another name for R@k."""
     return a == b or (a.kind.hit and b.kind.hit and (a.k, a.options) == (b.k, b.options))
 
 
@@ -126,7 +126,7 @@ def _more(results: Sequence[Result], main: Result) -> list[tuple[str, str]]:
 
 
 def lead(report: Report) -> list[str]:
-    """One sentence per direction, and one on the other views."""
+    """One sentence per direction, and one about the other views."""
     return [_sentence(report, [r for r in report.results if r.direction == d]) for d in directions_of(report)]
 
 
@@ -190,7 +190,7 @@ def _table(report: Report, direction: str, results: list[Result]) -> HeadlineTab
 
 
 def _estimate_cell(found: Estimated) -> Cell:
-    """A value estimated for complete judgements, from labels sampled by design."""
+    """A value estimated for complete judgements, from labels of a designed sample."""
     e, show = found.estimate, found.measure.show
     return Cell(show(e.value), f"{show(e.low)} to {show(e.high)}", (100 * e.low, 100 * e.value, 100 * e.high))
 

@@ -1,4 +1,4 @@
-"""Items as the page shows them: captions as text, images as thumbnails, each embedded only once."""
+"""How the page shows items: captions as text, images as thumbnails, each embedded only once."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def thumbnail(collection: Collection, image: str) -> tuple[str, int, int]:
 
 
 def shortened(text: str, most: int = 140) -> str:
-    """A text cut at a word, with an ellipsis.
+    """Shortens a text at a word boundary, with an ellipsis.
 
     >>> shortened("two dogs in the snow", 12)
     'two dogs in…'

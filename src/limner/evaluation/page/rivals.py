@@ -161,7 +161,7 @@ def _lettered(comparison: Comparison, line: Line) -> list[tuple[str, str, bool]]
 
 
 def findings(report: Report, comparison: Comparison) -> list[str]:
-    """A summary of the report's system against each other one."""
+    """A summary of the comparison between the report's system and each other system."""
     mine = (report.system, f"{report.system} (1)")
     me = next((i for i, name in enumerate(comparison.systems) if name in mine), 0)
     others = [i for i in range(len(comparison.systems)) if i != me]

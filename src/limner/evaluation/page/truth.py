@@ -106,7 +106,7 @@ def _grade(judgements: Judgements | None, query: str, candidate: str) -> float:
 
 
 def _held(pairs: Judgements, other: Judgements) -> BoolArray:
-    """Which relevant pairs are relevant in the other judgements too."""
+    """Which relevant pairs are also relevant in the other judgements."""
     known = other.relevant.restrict(queries=pairs.queries, candidates=pairs.candidates)
     width = max(len(pairs.candidates), 1)
     return np.isin(pairs.rows * width + pairs.columns, known.rows * width + known.columns)

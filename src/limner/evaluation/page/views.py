@@ -61,7 +61,7 @@ def chance(report: Report, truth: Truth, result: Result) -> float | None:
 
 
 def hit_chances(relevant: Sequence[int], candidates: int, k: int) -> FloatArray:
-    """The probability that a random order of the candidates has a relevant one among the first k, per query.
+    """For each query, the probability that a random order of the candidates has a relevant one among the first k.
 
     >>> hit_chances([1, 2], 10, 1).round(3).tolist()
     [0.1, 0.2]

@@ -15,7 +15,7 @@ STYLES = 4
 
 
 def nouns(direction: str) -> tuple[str, str, str, str]:
-    """Query and candidate of a direction, each in singular and plural."""
+    """The nouns for query and candidate of a direction, each in singular and plural."""
     return NOUNS.get(direction, ("query", "queries", "candidate", "candidates"))
 
 

@@ -165,8 +165,8 @@ def _decimals(cell: str) -> int:
 def scores(direction: Direction = "mean") -> Table:
     """The 25 models under every measure that the paper reports for a direction.
 
-    `i2t` and `t2i` are Tables D.2 and D.3. `mean` is Table 4 and, for the R@5 and R@10 that it leaves out, the mean of
-    D.2 and D.3.
+    `i2t` and `t2i` are Tables D.2 and D.3. `mean` is Table 4; for R@5 and R@10, which it does not have, it is the mean
+    of D.2 and D.3.
 
     Args:
         direction: `mean`, `i2t` or `t2i`.
