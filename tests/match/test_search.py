@@ -397,7 +397,7 @@ def test_lists_are_read_as_people_have_them(tmp_path):
     ("name", "content", "message"),
     [
         ("a.txt", "\n \n", "is empty: expected one text per line"),
-        ("a.csv", "id,size\nx,3\n", "has columns 'id', 'size': expected one of texts"),
+        ("a.csv", "id,size\nx,3\n", "has columns 'id', 'size': expected a column of texts"),
         ("a.csv", "id,text\nx,\n", r"a.csv, line 2: column 'text' is empty"),
         ("a.csv", "id,text\nx,a\nx,b\n", "duplicate id id 'x' in rows 0 and 1"),
         ("a.jsonl", '{"text": 3}\n', "line 1: column 'text' is empty or not text"),

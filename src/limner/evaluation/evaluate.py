@@ -424,7 +424,7 @@ def _with_composites(asked: list[View], results: list[Result], collection: Colle
 
 
 def _composed(view: str, measure: Measure, parts: list[Result], collection: Collection) -> Result:
-    """A composite by image, with its parts; a text without an image is its own unit."""
+    """Computes a composite measure and its parts, clustered by image; a text without an image is its own cluster."""
     weight = measure.kind.composite.weight if measure.kind.composite else 1.0
     images = [collection.images.ids.positions(r.queries) if r.clusters is None else r.clusters for r in parts]
     units = np.unique(np.concatenate(images))

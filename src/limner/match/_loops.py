@@ -75,7 +75,7 @@ def _minus_log_of_rest32(y):  # type: ignore[no-untyped-def]
 
 
 def exponential(x: Any) -> Any:
-    """exp of x <= 0; compiled loops use the overload below, in the precision of x."""
+    """exp(x) for x <= 0; compiled loops use the overload below, in the precision of x."""
     return math.exp(x)
 
 

@@ -111,6 +111,6 @@ def _column(path: Path, names: list[str]) -> tuple[str, str]:
         if found:
             return found[0], kind
     raise LimnerError(
-        f"{path} has columns {shown(names, most=6)}: expected one of texts ({', '.join(TEXT_COLUMNS)}) or of images "
-        f"({', '.join(IMAGE_COLUMNS)})"
+        f"{path} has columns {shown(names, most=6)}: expected a column of texts ({', '.join(TEXT_COLUMNS)}) or of "
+        f"images ({', '.join(IMAGE_COLUMNS)})"
     )

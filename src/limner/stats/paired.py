@@ -110,7 +110,7 @@ def _binomial_p(k: int, n: int) -> float:
 def wilcoxon(a: npt.ArrayLike, b: npt.ArrayLike, *, clusters: npt.ArrayLike | None = None) -> PairedTest:
     """Wilcoxon's signed-rank test (Wilcoxon 1945); equal pairs are left out, equal magnitudes share their mean rank.
 
-    The statistic is `min(W+, W-)`, the rank sums of positive and negative `a - b`. Up to 50 differing queries the
+    The statistic is `min(W+, W-)`, the rank sums of positive and negative `a - b`. With up to 50 differing queries the
     p-value is exact over all sign patterns, ties included; with more, it is normal with variance
     `n(n+1)(2n+1)/24 - sum(t^3 - t)/48` over groups of t tied magnitudes. With clusters the ranks are still those among
     all queries, and the statistic is `W+ - W-`.

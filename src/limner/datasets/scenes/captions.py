@@ -64,7 +64,7 @@ def _relating(scene: Scene, dice: Dice) -> Meaning | None:
 
 
 def _told(first: Entity, second: Entity, relation: str) -> Iterator[Meaning]:
-    """Versions of the relation with weaker and weaker claims about number: all dogs, a dog, ..."""
+    """Versions of the relation that say less and less about numbers: all dogs, a dog, ..."""
     one, other = (replace(entity, number=1, exact=False) for entity in (first, second))
     for pair in ((first, second), (one, second), (first, other), (one, other)):
         if any(entity.number == 1 or entity.exact for entity in pair):
