@@ -338,7 +338,7 @@ class Index:
         return self._held if self._held is not None and self._held.version == self.version else None
 
     def _proposed(self, vectors: Embeddings, k: int, progress: Progress | None) -> list[list[Row]] | None:
-        """The best of one or two queries, if the vectors are not in memory and need not be loaded yet."""
+        """The hits of one or two queries from LanceDB's scan; None if the vectors are in memory or should be loaded."""
         version = self.version
         if (
             len(vectors) > PROPOSED

@@ -77,7 +77,7 @@ class Entity:
         return not (self.colour or self.size or self.place or self.exact)
 
     def weaker(self) -> Iterator[Entity]:
-        """Every entity with one detail less: the colour, size, place or number."""
+        """Every entity with one detail removed: the colour, size, place or number."""
         if self.colour:
             yield replace(self, colour=None)
         if self.size:
@@ -152,7 +152,7 @@ class Meaning:
         return sum(sum((i, j) in holding for i in subjects) >= first.number for j in objects) >= second.number
 
     def weaker(self) -> Iterator[Meaning]:
-        """Every meaning with one detail less: a colour, size, place, number, the relation or the setting."""
+        """Every meaning with one detail removed: a colour, size, place, number, the relation or the setting."""
         if self.relation:
             yield replace(self, relation=None)
         if self.setting:

@@ -74,7 +74,7 @@ def hit(p: Placements, measure: Parameters) -> FloatArray:
 
 
 def recall(p: Placements, measure: Parameters) -> FloatArray:
-    """The share of all relevant candidates, or of all grades, within the first k."""
+    """The share of all relevant candidates that are within the first k; graded: the share of the sum of grades."""
     weights = _weights(p, measure)
     return total(p, weights * _within(p, int(measure.k or 0))) / total(p, weights)
 
