@@ -75,6 +75,20 @@ def read(written: str | dict[str, Any]) -> dict[str, Any]:
     return parts | {"cores": int(parts["cores"]), "memory": int(parts["memory"])}
 
 
+def separate_cores(count: int) -> set[int]:
+    """As many logical cores of this process, on different physical cores as far as there are enough."""
+    free = sorted(os.sched_getaffinity(0))
+    firsts = {_siblings(core): core for core in reversed(free)}
+    chosen = sorted(firsts.values())
+    return set((chosen + [core for core in free if core not in chosen])[:count])
+
+
+def _siblings(core: int) -> str:
+    """The logical cores that share a physical one with this core."""
+    listed = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
+    return listed.read_text() if listed.exists() else str(core)
+
+
 def commit(root: Path) -> str:
     """The commit that was measured, with a `+` where the code differs from it.
 

@@ -11,7 +11,27 @@ from limner.core.arrays import BoolArray, FloatArray, IntArray
 from limner.stats import strata_of
 
 Z = 1.96
+EACH = 50
+"""Units that are drawn from each stratum, at least on average; else there are fewer strata."""
 _DOUBT = 4.0  # weight of the common rate in each stratum's rate, in answers
+
+
+def strata_for(number: float, units: int, most: int) -> int:
+    """How many strata a judge's scores are cut into: as many as leave `EACH` drawn units to each.
+
+    How many units come from each stratum is left to chance. With n of N units drawn from H strata, that adds about
+    `(H - 1) / (n (1 - n / N))` to the variance, as a share, and a useless judge gains nothing for it. So units count
+    after the finite-population correction: where most units are drawn, strata are few.
+
+    Args:
+        number: Units to draw.
+        units: Units that could be drawn.
+        most: Strata at most.
+
+    >>> strata_for(200, 100_000, 4), strata_for(200, 300, 4), strata_for(60, 100_000, 4)
+    (3, 1, 1)
+    """
+    return max(min(most, int(number * (1 - min(number / units, 1)) / EACH)), 1)
 
 
 def cut(deeper: BoolArray, scores: FloatArray | None, strata: int) -> IntArray:

@@ -1,9 +1,9 @@
 """Sampling designs: which pairs to label, with which probabilities, and how many labels an interval needs.
 
 A study is for one direction, some systems and some measures. Its units (`limner.annotate.frames`) are cut into strata:
-first places apart from deeper ones, and by what a judge says of them, as many as leave `EACH` units to each. Few strata
-are enough, since the estimate uses what the judge says within each of them too, as far as it helps; and they cost
-little where the judge is of no use. Half of a draw is shared out by size, half by what the measures need of each
+first places apart from deeper ones, and by what a judge says of them (`limner.annotate.allocation.strata_for` says into
+how many). Few strata are enough, since the estimate uses what the judge says within each of them too, as far as it
+helps; and they cost little where the judge is of no use. Half of a draw is shared out by size, half by what the measures need of each
 stratum (Neyman): from the judge at first, the less the more of all units are drawn; from the answers so far in every
 further `plan` of the same study. Measures that need all matches of a query have a design of levels
 (`limner.annotate.levels`).
@@ -19,7 +19,7 @@ import numpy as np
 
 from limner.annotate import levels
 from limner.annotate.aggregate import by_majority
-from limner.annotate.allocation import Z, cut, enough, expected_half_width, shares_of, spread_of
+from limner.annotate.allocation import Z, cut, enough, expected_half_width, shares_of, spread_of, strata_for
 from limner.annotate.frames import SamplingFrame, frame, needed, unit_of
 from limner.annotate.pool import Lists, lists_of, waiting
 from limner.annotate.scale import relevant
@@ -41,8 +41,6 @@ from limner.stats import Drawn, draw
 SECONDS = 8.0
 """Seconds a person takes for a pair, by default."""
 STRATA = 4
-EACH = 50
-"""Units that are drawn from each stratum, at least on average; else there are fewer strata."""
 PILOT = 1
 """Units that every stratum gives for certain."""
 
@@ -236,12 +234,12 @@ def _new(
 
 
 def _strata(found: SamplingFrame, queries: int, wanted: int, half_width: float, budget: int | None) -> int:
-    """As many strata as leave `EACH` units to each; more would widen intervals if the judge is useless."""
+    """How many strata the units are cut into, for as many units as the half-width needs or the budget allows."""
     each = float(np.mean([len(c) for _, c in found.units]))
     free = (Z * 0.5 * min(len(found.units) / queries, 1.0)) ** 2
     number = free / ((half_width / 100) ** 2 + free / len(found.units))
     number = number if budget is None else min(number, budget / each)
-    return max(min(wanted, int(number / EACH)), 1)
+    return strata_for(number, len(found.units), wanted)
 
 
 def _of_levels(
